@@ -118,8 +118,8 @@ class Interpreter:
         return program.structure.value(Scope(context, names, self._parts, work))
 
     def _part(self, context: Context, text: str, names: Mapping[str, Any]) -> Any:
-        """Evaluate the source text of a part of a composed expression: look up the value if the part is a reference
-        such as ``state.a``, else run the part in the sandbox.
+        """Evaluate a part of a composed expression, such as ``state.a`` in ``[state.a, 1]``. If the part is a
+        reference, its value is looked up; otherwise the sandbox evaluates the part.
         """
         program = compile_expression(text)
         value = NOTHING if program.reference is None else program.reference.resolve(names, context)

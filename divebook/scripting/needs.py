@@ -130,8 +130,8 @@ def _tested(node: ast.AST) -> Iterator[Need]:
 
 
 def _needs_of(node: ast.AST, keys: Iterable[ast.AST | str]) -> Iterator[Need]:
-    """Yield a `Need` for each of `keys` that is a constant string, if `node` is the name ``state`` or ``inputs``; yield
-    nothing for any other node.
+    """Yield a `Need` for each of `keys` that is a constant string, if the syntax node `node` is the name ``state`` or
+    ``inputs``, from which the code reads these keys. Yield nothing for any other node.
     """
     if isinstance(node, ast.Name) and node.id in READ_ONLY:
         texts = (key if isinstance(key, str) else _text(key) for key in keys)
@@ -200,8 +200,8 @@ OF_RESULT = frozenset({"result"})
 
 @dataclass(frozen=True, slots=True)
 class CodeText:
-    """A string in a step's definition that is code or contains code: its place, the function that checks it, and the
-    names that the code may use.
+    """A string in a step's definition that is code or contains code: the path of its key in the definition, the
+    function that checks it, and the names that the code may use.
     """
 
     place: Place
@@ -233,8 +233,8 @@ class CodeText:
         return (ACTIVITY_NAMES if self.is_script else SAFE_NAMES) | self.about
 
     def escape(self, program: Program) -> str | None:
-        """Return advice on writing an expression of this code as plain text, such as ``$${a}``; None if the field of
-        the step does not accept plain text.
+        """Return advice on how to write `program`, an expression in this code, so that it stays plain text, for example
+        ``$${a}``. Return None if the key of the step does not accept plain text.
         """
         if self.check in (check_template, check_text):
             return escape_hint(program.text)

@@ -57,8 +57,8 @@ class Host(Protocol):
 
 
 class Context(Enum):
-    """Purpose of code that is evaluated: a script step (``ACTIVITY``), or a kind of deterministic expression (all other
-    members).
+    """Purpose for which code is evaluated: as a script step (``ACTIVITY``), or as an expression, such as a condition or
+    a template.
     """
 
     CONDITION = "condition"
@@ -387,8 +387,8 @@ class Attribute(NamedTuple):
     name: str
 
     def spelled_as_in(self, names: Any) -> Attribute:
-        """Return this attribute with its name replaced by the equivalent key of `names`, which may be spelled in
-        another Unicode form. Return an equal attribute if no key matches.
+        """Return this attribute with its name spelled like a key of `names`. Two spellings of a name are the same if
+        their Unicode normalization forms are equal. Return an equal attribute if no key matches.
         """
         return self if self.name.isascii() else Attribute(_matching_key(self.name, names))
 
@@ -407,8 +407,8 @@ class Item(NamedTuple):
     key: str | int
 
     def spelled_as_in(self, names: Any) -> Item:
-        """Return this item with its key replaced by the equivalent key of `names`, which may be spelled in another
-        Unicode form. Return an equal item if no key matches.
+        """Return this item with its key spelled like a key of `names`. Two spellings of a key are the same if their
+        Unicode normalization forms are equal. Return an equal item if no key matches.
         """
         return self if type(self.key) is int or str(self.key).isascii() else Item(_matching_key(self.key, names))
 
@@ -423,16 +423,16 @@ class Item(NamedTuple):
 
 
 class Get(NamedTuple):
-    """Last or inner part ``.get(key, default)`` of a reference such as ``state.get("total", 0)``: reads a key that the
-    mapping may lack.
+    """The part ``.get(key, default)`` of a reference such as ``state.get("total", 0)``: reads a key of a mapping, or
+    returns the default if the mapping lacks the key.
     """
 
     key: str
     default: Any
 
     def spelled_as_in(self, names: Any) -> Get:
-        """Return this ``.get`` part with its key replaced by the equivalent key of `names`, which may be spelled in
-        another Unicode form. Return an equal part if no key matches.
+        """Return this ``.get`` part with its key spelled like a key of `names`. Two spellings of a key are the same if
+        their Unicode normalization forms are equal. Return an equal part if no key matches.
         """
         return self if self.key.isascii() else Get(_matching_key(self.key, names), self.default)
 
@@ -447,8 +447,8 @@ Part: TypeAlias = Attribute | Item | Get
 
 
 def _matching_key(name: Any, names: Any) -> Any:
-    """Return the key of the mapping `names` that equals `name` in Unicode normalization form. Return `name` itself if
-    no key equals it, or if `names` is not a mapping.
+    """Return `name` as the keys of the mapping `names` spell it: the key that has the same Unicode normalization form
+    (NFKC). Return `name` unchanged if no key has it, or if `names` is not a mapping.
     """
     key = same_name(name, names) if isinstance(names, Mapping) else None
     return name if key is None else key
@@ -522,8 +522,8 @@ def _constant(node: ast.expr) -> Any:
 
 
 def _is_data(value: Any) -> bool:
-    """Return True if the value's own type is plain (a number, string, list, mapping or similar). Its items are not
-    tested: for conditions and loop items this is sufficient.
+    """Return True if the type of a value is a plain type, such as a number, string, list or mapping. The items of a
+    list or mapping are not tested, because this is sufficient for conditions and loop items.
     """
     return type(value) in _PLAIN
 

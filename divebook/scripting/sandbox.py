@@ -126,8 +126,8 @@ class SandboxSession:
 
 
 def _step(snapshot: monty.SyncSnapshot, answers: HostAnswers) -> monty.SyncSnapshot:
-    """Answer one call that the sandboxed code makes to the host, and resume the code. Return Monty's snapshot of the
-    code at its next call, or of its result.
+    """Resume sandboxed code that is paused at a call to the host: execute the call with `answers`, and pass its result
+    to the code. Return Monty's next snapshot of the code: paused at another call, or ended with a result.
     """
     if isinstance(snapshot, monty.NameLookupSnapshot):
         return snapshot.resume()
@@ -182,8 +182,8 @@ exec {program} "$@"
 
 
 class Shield:
-    """Temporary shell script that starts a sandbox process which ignores SIGINT, so that Ctrl-C does not end the
-    process. The file exists until `close`.
+    """Temporary shell script that starts a sandbox process with SIGINT ignored. Without the script, Ctrl-C in a
+    terminal would also end the sandbox process. `close` deletes the script.
     """
 
     def __init__(self) -> None:

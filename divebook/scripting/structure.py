@@ -43,8 +43,8 @@ class Evaluate(Protocol):
 
 
 class PartFunctions(NamedTuple):
-    """Two functions of the interpreter for parts of a composed expression: one evaluates a part, one tests that the
-    part reads plain data only.
+    """Two functions for parts of a composed expression, which the interpreter provides: one evaluates a part, the other
+    tests if a part reads plain data only.
     """
 
     evaluate: Evaluate
@@ -84,8 +84,8 @@ class WorkBudget:
             raise ScriptLimitError(f"an expression went through more than {MAX_TURNS:,} items; do less in one script")
 
     def count_copies(self, items: int) -> None:
-        """Add to the number of copied items a number of items that are about to be copied. Raise `ScriptLimitError` if
-        all copies together exceed `MAX_COPIES`.
+        """Add `items`, a number of list items that are about to be copied, to the count of all copied items. Raise
+        `ScriptLimitError` if the count exceeds `MAX_COPIES`.
         """
         self._copies += items
         if self._copies > MAX_COPIES:
@@ -105,8 +105,8 @@ class Scope:
 
     @property
     def of_parts(self) -> Scope:
-        """Scope for evaluating the parts of a list or mapping. In this scope, recorded values such as frames keep their
-        type.
+        """Scope like this one, for evaluating the entries of a list or mapping. In it, recorded values such as frames
+        keep their type.
         """
         return self if self.context is Context.VALUE else replace(self, context=Context.VALUE)
 
@@ -115,7 +115,7 @@ class Scope:
         return replace(self, names={**self.names, name: value})
 
     def is_plain(self, text: str) -> bool:
-        """Return True if all data that an expression reads is plain, so that it reads no frames or instances of
+        """Return True if an expression reads plain data only, and no recorded values such as frames or instances of
         classes.
         """
         return self.parts.is_plain(text, self.names)

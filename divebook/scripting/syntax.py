@@ -75,8 +75,8 @@ _ASSIGNS = re.compile(r"^([\w.\[\]\"']+\s*=)(?=[^=])")
 
 
 def parse_expression(text: str) -> tuple[str, ast.Expression]:
-    """Parse an expression. Return its source in parentheses, so that it may span several lines, and the syntax tree of
-    this source in parentheses.
+    """Parse an expression. Return a pair: its source with parentheses around it, so that it may span several lines, and
+    the syntax tree of that source.
     """
     source = normalise(text).strip()
     if not source:
@@ -112,8 +112,8 @@ def normalise(text: str) -> str:
 
 @contextmanager
 def _parser(source: str) -> Iterator[None]:
-    """Return a context manager for Python's parser: errors that hostile code causes become SyntaxError, and the
-    parser's warnings are suppressed.
+    """Return a context manager around calls of Python's parser. Other exceptions that the parser raises for hostile
+    code become SyntaxError, and its warnings are suppressed.
     """
     try:
         if "\\" in source:  # an invalid escape such as "\d" in a pattern must not cause a warning in a notebook
@@ -127,8 +127,8 @@ def _parser(source: str) -> Iterator[None]:
 
 
 def _parse_spanning(source: str, wrapped: str) -> ast.Expression | None:
-    """Parse an expression that spans lines, and is therefore valid only inside parentheses. `wrapped` is the source in
-    parentheses. Return None if the expression is not valid there either.
+    """Parse an expression of several lines that is valid Python only inside parentheses. `wrapped` is `source` with
+    parentheses around it. Return the syntax tree; None if `wrapped` is not a valid expression.
     """
     if "\n" not in source or not _balanced(source):
         return None
@@ -283,8 +283,8 @@ def _name_of(node: ast.Name | ast.arg) -> str:
 
 
 def _called_lambdas(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the syntax nodes at which a lambda is allowed, because it is called there and cannot be part of the
-    expression's result.
+    """Yield the syntax nodes of functions that the expression itself calls: called directly, passed as ``key=``, or
+    passed to ``map`` or ``filter``. A lambda is allowed only there, because it cannot become the expression's result.
 
     The text of a lambda would show an address, which differs from run to run.
     """
@@ -380,8 +380,8 @@ class _Edit:
 
 
 def rewrite(source: str, tree: ast.Expression | ast.Module, modules: frozenset[str]) -> str:
-    """Translate source to the form that the sandbox runs: reading an attribute of data becomes reading a key, and a
-    check of the result is added.
+    """Translate Python source to the source that the sandbox runs. In it, ``a.name`` reads the key ``name`` of a
+    mapping, and the result of the code is checked to be data.
 
     Parameters
     ----------
@@ -414,8 +414,8 @@ def _may_have_equal_keys(node: ast.Dict) -> bool:
 
 
 def _result_of(tree: ast.Expression | ast.Module) -> ast.expr | None:
-    """Return the expression whose value is the result of the code, if the sandbox must check that the value is data and
-    not, for example, a function.
+    """Return the syntax node of the expression whose value is the result of the code. The sandbox must check that this
+    value is data and not, for example, a function.
 
     Return None if the code has no result, or if the result can only be plain data.
     """
@@ -503,7 +503,9 @@ class _Editor(ast.NodeVisitor):
         return b"".join([*pieces, self._source[position:]]).decode()
 
     def wrap(self, node: ast.expr) -> None:
-        """Add the edits that wrap an expression in a call of the helper function which checks that a result is data."""
+        """Add the edits that wrap an expression in a call of the sandbox helper `RESULT`, which raises an error if the
+        value of the expression is not data.
+        """
         start, end = self._span(node)
         self._insert_call(start, f"{RESULT}((")
         self._edits.append(_Edit(end, end, "))"))
@@ -524,8 +526,8 @@ class _Editor(ast.NodeVisitor):
             self.visit(argument)
 
     def _keep_first_keys(self, node: ast.Call) -> None:
-        """Add the edits that replace ``dict(pairs)`` by ``dict(helper(pairs))``. As in Python, the helper keeps the
-        first of two equal keys, such as 1 and True.
+        """Add the edits that pass the argument of ``dict(pairs)`` through the sandbox helper `ENTRIES`. The helper
+        makes the dict keep the first of two equal keys, such as 1 and True, as Python does.
         """
         if not node.args or isinstance(node.args[0], ast.Starred):
             return
@@ -537,7 +539,9 @@ class _Editor(ast.NodeVisitor):
         self._edits += [_Edit(start, start, f"{ENTRIES}("), _Edit(end, end, ")")]
 
     def visit_Dict(self, node: ast.Dict) -> None:
-        """Add the edits that replace ``{a: b, **c}`` by ``helper([(a, b), *c.items()])``, if two keys may be equal."""
+        """Add the edits that replace ``{a: b, **c}`` by ``ENTRIES([(a, b), *c.items()])`` if two keys may be equal,
+        such as 1 and True. `ENTRIES` is a sandbox helper that keeps the first of equal keys, as Python does.
+        """
         if _may_have_equal_keys(node):
             start, end = self._span(node)
             self._edits.append(_Edit(start, start + 1, f"{ENTRIES}(["))
@@ -556,8 +560,9 @@ class _Editor(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_DictComp(self, node: ast.DictComp) -> None:
-        """Add the edits that replace ``{a: b for ...}`` by ``helper([(a, b) for ...])``, unless all keys are
-        f-strings.
+        """Add the edits that replace ``{a: b for ...}`` by ``ENTRIES([(a, b) for ...])``. `ENTRIES` is a sandbox helper
+        that keeps the first of equal keys, such as 1 and True. F-string keys need no helper, because they are always
+        strings.
         """
         if not isinstance(node.key, ast.JoinedStr):
             start, end = self._span(node)
@@ -580,8 +585,8 @@ class _Editor(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _normalise(self, names: list[ast.expr]) -> None:
-        """Add the edits that replace string constants which are names of variables by their normalized (NFKC) form, in
-        which the log stores the names.
+        """Add the edits that normalize names of variables in string constants, such as in ``state.set("total", 1)``, to
+        Unicode form NFKC, because the log stores names in this form.
         """
         for name in names:
             if isinstance(name, ast.Constant) and name.lineno == name.end_lineno:
@@ -643,8 +648,8 @@ class _Editor(ast.NodeVisitor):
 
 
 class _Lowering(ast.NodeTransformer):
-    """AST transformer that replaces each f-string by a call which joins its parts, and each attribute inside the
-    f-string by a call of a helper function.
+    """AST transformer for code inside f-strings. It replaces each f-string by a call that joins its parts, and each
+    attribute in them, such as ``state.total``, by a call of a helper function that reads the key.
     """
 
     def __init__(self, modules: frozenset[str]) -> None:
@@ -757,8 +762,8 @@ class Scopes:
         return frozenset(names)
 
     def imported_only(self) -> frozenset[str]:
-        """Return the names in the script that always refer to an imported module, class or function, because no
-        function or comprehension reuses them.
+        """Return the names that the script binds by ``import``, without those that a function or comprehension of the
+        script also uses for a variable of its own.
         """
         imported = {symbol.get_name() for symbol in self._top.get_symbols() if symbol.is_imported()}
         return frozenset(imported - self.shadowed())
@@ -853,8 +858,8 @@ class _KeyUses(ast.NodeVisitor):
             self.visit(argument)
 
     def _sets(self, function: ast.Attribute) -> bool:
-        """Return True if `function` is the method ``state.set``, which reads no variable; False for any other
-        attribute. If True, record that the code uses ``state``.
+        """Return True if `function` is the method ``state.set``. In this case, record that the code uses ``state``, but
+        no key of it, because ``state.set`` reads no variable.
         """
         if not (function.attr == "set" and isinstance(function.value, ast.Name) and function.value.id == "state"):
             return False
@@ -862,8 +867,8 @@ class _KeyUses(ast.NodeVisitor):
         return True
 
     def _reads(self, value: ast.AST, key: str | int | None) -> bool:
-        """Record that code reads the constant `key` of the variable `value`, and return True. Return False, without
-        recording, if `value` is not a variable or `key` is None.
+        """Record in `keys` that code reads the constant `key` of the variable `value`, and return True. If `value` is
+        not a variable or `key` is None, record nothing and return False.
         """
         if not isinstance(value, ast.Name) or key is None:
             return False
@@ -1000,8 +1005,8 @@ def look_up(expression: str, names: Mapping[str, Any]) -> Any:
 
 
 def select(programs: Iterable[Program], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those entries of `names` that at least one of the programs can read, reduced to the keys that are read.
-    The cost does not depend on the size of the state.
+    """Return the variables in `names` that at least one of the programs can read. If only some keys of a variable are
+    read, only these keys are returned. The cost does not depend on the size of the state.
     """
     reached: dict[str, set[str | int] | None] = {}
     for program in programs:
@@ -1118,8 +1123,8 @@ def _needs_more(programs: Sequence[Program], names: Mapping[str, Any], memory: i
 
 
 def _reached(names: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield each value in `names`, the values that were sent with a script, as a pair of its place (``state.total``)
-    and the value. Entries of mappings such as ``state`` are yielded one by one.
+    """Yield a pair for each value in `names`, the values that were sent with a script: its path, such as
+    ``state.total``, and the value. A mapping such as ``state`` gives one pair for each of its entries.
     """
     for name, value in names.items():
         if isinstance(value, Mapping):
@@ -1138,8 +1143,8 @@ def _weight(value: Any) -> int:
 
 
 def _program_line(line: int | None, programs: Sequence[Program]) -> tuple[int | None, bool]:
-    """Convert a line number in the code that was sent to the sandbox, which joins several programs, to the line number
-    in one of these programs.
+    """Convert a line number in the code that was sent to the sandbox. This code joins several programs; the result is
+    the line number within one of them.
 
     Return also True if this program has more than one line.
     """

@@ -295,8 +295,8 @@ def fill_values(
 
 
 def _with(value: Any, results: Mapping[Place, Any], place: Place) -> Any:
-    """Return a copy of nested data with some parts replaced: `results` has the new parts by their place in the data.
-    `place` is the place of `value` itself.
+    """Return a copy of nested data in which some parts are replaced. The keys of `results` are the paths of these parts
+    in the data, such as ``("rows", 0)``. `place` is the path of `value` itself.
     """
     if place in results:
         return results[place]
@@ -313,8 +313,9 @@ def _values_of(
     interpreter: Interpreter,
     references: MutableMapping[int, Any] | None,
 ) -> list[Any]:
-    """Evaluate expressions and return their values in order: references are looked up, all other expressions are
-    evaluated in the sandbox together. If `references` is not None, add the looked-up values to it by ``id``.
+    """Evaluate expressions and return their values in order. References such as ``state.a`` are looked up; all other
+    expressions are evaluated in one call of the sandbox. If `references` is a mapping, each value that was looked up is
+    added to it under its ``id()``.
     """
     values = [look_up(text, names) for text in expressions]
     if references is not None:

@@ -64,8 +64,8 @@ def _checked(value: Any) -> Any:
 
 
 def sendable(value: Any, path: str) -> Any:
-    """Convert a value that the sandbox has refused to types that the sandbox accepts. `path` is the place of the value,
-    for errors.
+    """Convert a value to types that the sandbox accepts, after the sandbox has refused it. `path` says for error
+    messages where the value is, such as ``state.order``.
 
     A frame becomes a list of records, a series or array a list, an instance a mapping of its fields, an enum member
     its value, and a missing value None.

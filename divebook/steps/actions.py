@@ -33,8 +33,8 @@ class Action(UserFunction):
 
 
 class StepAction(Action):
-    """Action that performs several recorded operations itself. An ordinary action, in contrast, is recorded as one
-    operation.
+    """Action that makes several recorded operations, such as a question and a command. Any other action is itself
+    recorded as a single operation.
 
     A `StepAction` gets the context of the step, so that it can also ask a person a question.
     """

@@ -164,8 +164,8 @@ async def _decision_of(
 
 
 async def _denied(context: StepContext, call: ToolCall, key: str, within: str | None, verdict: Verdict) -> Denied:
-    """Return the denial of a call by an approval rule, as the log has recorded it. If the log has no denial of this
-    call, record `verdict`, the decision of the current rules, first.
+    """Return the denial of a call by an approval rule. If the log has no denial of this call yet, `verdict`, the
+    decision of the current rules, is recorded and returned; otherwise the recorded denial is returned.
     """
 
     async def reasons() -> Mapping[str, str]:

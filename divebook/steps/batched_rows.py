@@ -164,8 +164,8 @@ class BatchedRows:
     async def _try_to_submit(
         self, first: int, earlier_batches: Sequence[Mapping[str, Any]], tries: int, *, may_exist: bool
     ) -> Mapping[str, Any]:
-        """Try once to submit the batch that begins with row `first`. Return the record of the batch, as `_submit` does.
-        If the try fails, return a dict whose key `LATER` has the seconds until the next try.
+        """Send the batch that begins with row `first` to the provider, without retries. Return the record of the batch.
+        If the provider fails, return instead a dict whose key `LATER` has the seconds to wait before the next attempt.
 
         `may_exist` is True if an earlier try may have created the batch at the provider.
         """
@@ -272,8 +272,9 @@ class BatchedRows:
             checks = checks + 1
 
     async def _collect(self, key: str, first: int, batch: Mapping[str, Any], *, is_last: bool) -> dict[str, Any] | None:
-        """Fetch the results of a batch that the provider has processed, and record the result of each row. Return the
-        numbers of rows and failed rows and the usage; None while the provider cannot be reached.
+        """Fetch the results of a batch that the provider has processed, and record the result of each row. Return a
+        dict: the number of rows, the number of failed rows, and the usage. Return None if the provider cannot be
+        reached.
         """
         from divebook.events.arrow.rows import failures_by_position, frame_of
 
@@ -308,8 +309,8 @@ def _row_result(at: int, error: str | None, answer: Any) -> RowResult:
 
 
 def _last_position(requests: list[Any], last: int, prompts: int) -> int:
-    """Return the position of the last row of a batch: `last` if the provider accepted all prompts, else the row of the
-    last accepted request.
+    """Return the position of the last row in a batch. If `requests` has all prompts, this is `last`; if it has fewer,
+    because the batch is full, the row of the last request.
     """
     return last if len(requests) == prompts else int(requests[-1].custom_id.rpartition("-")[2])
 

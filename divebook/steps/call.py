@@ -135,8 +135,8 @@ async def call(
 
 
 async def _call_with_own_rollback(function: StepFunction, run_function: Callable[[], Awaitable[Any]]) -> Any:
-    """Call a function that has a rollback function. First raise an error if the name under which the rollback function
-    is registered now refers to another function.
+    """Call a step function that has a rollback function. Before the call, raise an error if the rollback function
+    cannot be found again by its name, because the name now refers to another function.
     """
     assert function.rollback is not None  # noqa: S101 - callers check this
     require_unambiguous_name(function.rollback)

@@ -244,8 +244,8 @@ class Mistake:
     """Regular expression for its spelling in the source."""
 
     def problem(self, place: Place) -> Problem:
-        """Convert this mistake to a `Problem` for the user. `place` is the place of the faulty code in the
-        definition.
+        """Convert this mistake to a `Problem` for the user. `place` is the path of keys that leads to the faulty code
+        in the definition.
         """
         return Problem(self.message, key=self.key, hint=self.hint, place=place)
 
@@ -343,8 +343,8 @@ class Naming:
 
 
 def _set_by(step: Step) -> frozenset[str] | None:
-    """Return the names of the variables that the script of a step sets, without the variable for the step's result.
-    Return None if they cannot be determined without running the code.
+    """Return the names of the variables that the script of a step sets with ``state.set``. Return None if they are only
+    known when the code runs.
     """
     if step.type in (FUNCTION, STAGE):
         return None
@@ -398,8 +398,9 @@ def _pipeline(definitions: Definitions, index: int) -> Iterator[Problem]:
 def _mistakes(
     definitions: Definitions, code: CodeText, parent_place: Place, owner: str, name: str
 ) -> Iterator[Problem]:
-    """Check code of a schedule or pipeline. Yield a problem if the code is not valid, or uses any name except `name`
-    and the built-in functions. `owner` describes the schedule or stage in the message.
+    """Check the code of a schedule or pipeline. Yield a problem if the code is not valid or uses a name other than
+    `name` (``schedule`` or ``envelope``) and the built-in functions. `owner` describes the schedule or stage in the
+    error message.
     """
     place = (*parent_place, *code.place)
     hint = None
@@ -413,8 +414,8 @@ def _mistakes(
 
 
 def workflow_problems(workflow: Workflow) -> Iterator[Problem]:
-    """Yield the problems in all scripts, expressions and templates of one workflow. The place of each problem is
-    relative to the workflow.
+    """Yield the problems in all scripts, expressions and templates of one workflow. Each problem states in which part
+    of the workflow it is, as a path of keys such as ``Steps``, 2, ``Script``.
     """
     names = Naming(workflow)
     for index, step in enumerate(workflow.steps):

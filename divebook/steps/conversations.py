@@ -239,7 +239,7 @@ class ConversationStore:
         return self._log.names(NAMED)
 
     async def begin(self, thread: str) -> dict[str, Any]:
-        """Return the position at which a new turn of a thread begins: the thread's id, the key of its latest entry, and
+        """Return the state of a thread from which a new turn begins: the thread's id, the key of its latest entry, and
         the messages of its earlier turns. Call on the engine's event loop.
         """
         line = await self._log.on_loop(lambda: self.line(thread))
@@ -287,7 +287,9 @@ class ThreadTurn(NamedTuple):
 
 
 class ThreadLine(NamedTuple):
-    """State of a thread or of one of its branches: the turns that it contains, and its latest entry."""
+    """State of a thread or of one of its branches: its turns with their messages, and the key of its latest entry in
+    the durable log.
+    """
 
     turns: tuple[tuple[str, Any, str], ...] = ()
     """For each turn the key of its entry, its messages in stored form, and its author."""
@@ -332,8 +334,8 @@ def lines_of(name: str, entries: Sequence[Entry]) -> dict[str, ThreadLine]:
 
 
 def _book_of(thread: str) -> str:
-    """Return the id of a thread from the id of the thread or of one of its branches: ``ID`` for ``ID`` and ``ID~2``.
-    Raise `SetupError` for an empty id.
+    """Return the id of the whole thread for `thread`, the id of a thread or of one of its branches. For ``ID`` and for
+    its branch ``ID~2`` it is ``ID``. Raise `SetupError` for an empty id.
     """
     if not thread.strip():
         raise SetupError(f"the id of a thread cannot be {thread!r}; write a word, such as support-17")

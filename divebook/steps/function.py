@@ -89,8 +89,8 @@ class CallTasks:
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """Return a context manager that registers the current asyncio task as a branch of `ctx.gather` inside its
-        block.
+        """Return a context manager. While its ``with`` block runs, the current asyncio task is registered as a branch
+        of `ctx.gather`.
         """
         task = asyncio.current_task()
         self._ordered_tasks.add(task)
@@ -105,8 +105,8 @@ class CallTasks:
         return asyncio.current_task(self._loop)  # three times as fast as finding the running loop
 
     async def let_others_start(self) -> None:
-        """Yield to the event loop, so that other tasks which the workflow function has just created start before the
-        current task begins to wait for its call.
+        """Give other asyncio tasks, which the workflow function has just created, the time to start before the current
+        task waits for its call.
         """
         task = self._present()
         assert task is not None  # noqa: S101 - a coroutine runs in a task
@@ -114,8 +114,9 @@ class CallTasks:
         await asyncio.sleep(0)
 
     def __enter__(self) -> bool:
-        """Count one more running call. Return True if the current asyncio task was created by the workflow function
-        itself; False for its main task and the branches of `ctx.gather`.
+        """Count one more running call of the workflow function. Return True if the current asyncio task was created by
+        the function itself, for example with ``asyncio.create_task``. Return False in its main task and in the branches
+        of `ctx.gather`.
         """
         if self._has_ended:  # the current task was created, but started after the end
             raise asyncio.CancelledError("the workflow function has ended")
@@ -133,7 +134,7 @@ class CallTasks:
 
     async def stop(self) -> None:
         """Cancel the asyncio tasks that the workflow function created and did not await, and wait until they have
-        ended. These tasks can make no further recorded calls.
+        ended. From now on, these tasks cannot make recorded calls.
         """
         self._has_ended = True
         running = [task for task in self._created if not task.done()]
@@ -255,8 +256,8 @@ def _is_not_started(call: Coroutine[Any, Any, Any]) -> bool:
 
 
 def _remembered_call(method: F) -> F:
-    """Wrap an async method of `WorkflowContext` so that its coroutines are remembered. Thereby a missing ``await`` is
-    detected.
+    """Wrap an async method of `WorkflowContext`: each coroutine that it returns is remembered, so that a missing
+    ``await`` can be detected later.
     """
 
     @functools.wraps(method)
@@ -312,8 +313,8 @@ class WorkflowContext:
 
     @_remembered_call
     async def version(self, change_id: str, min_version: int, max_version: int) -> int:
-        """Return the version of a changed part of the workflow function that this execution follows. Thereby executions
-        that are already running survive a change of the code.
+        """Return the version of the workflow function's code that this execution follows in one changed part. Thereby
+        the code can be changed while executions of it are running.
 
         A new execution gets `max_version` and keeps it. An execution that had passed this place before the call was
         added gets `min_version`.
@@ -565,8 +566,8 @@ class WorkflowContext:
         self._context.emit(name, data, key=self._next_key("emit"))
 
     def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, Any]:
-        """Return the coroutine for a call of a step function, and assign the operation key of the call at once.
-        Functions decorated with ``@step`` use this method.
+        """Return the coroutine for a call of a function decorated with ``@step``. The operation key of the call is
+        assigned at once, before the coroutine runs.
         """
         self.tasks.require_place("a call of ", step.name)
         return self._remember(f"step {step.name}()", self._call(step, args, kwargs, self._next_key()))
@@ -736,7 +737,7 @@ class ChangedFunction(NamedTuple):
 
 
 class HasFunctions(Protocol):
-    """Protocol for an object with the actions and workflows of an environment. `Environment` implements it."""
+    """Protocol for an object with actions and workflows, such as an `Environment`."""
 
     @property
     def actions(self) -> Mapping[str, Action]:
@@ -771,8 +772,8 @@ def changed_functions(state: ExecutionState, environment: HasFunctions) -> list[
 
 
 def changed_since(code: Mapping[str, str], workflow_name: str, environment: HasFunctions) -> list[ChangedFunction]:
-    """Compare the current code of a workflow with `code`, the digests that an execution recorded. Return the functions
-    and classes that changed. Without digests or without the workflow, return an empty list.
+    """Return the functions and classes of a workflow whose code differs from `code`, the digests that an execution
+    recorded. Return an empty list if `code` is empty or the environment does not have the workflow.
     """
     workflow = environment.workflows.get(workflow_name)
     if not code or workflow is None:

@@ -122,8 +122,8 @@ class ContinueStep:
         self._begin_successor = begin_successor
 
     async def __call__(self, context: StepContext) -> NoReturn:
-        """Start the successor execution. Its inputs are those of this execution, with the step's rendered `Inputs` in
-        addition or in their place.
+        """Start the successor execution. It gets the inputs of this execution; the step's rendered `Inputs` are added,
+        or replace inputs of the same name.
         """
         inputs = context.storable({**context.inputs, **await filled(context.step.inputs, context.names)}, "Inputs")
         await context.go_on_as_new(inputs, f"step {context.step.name}", self._begin_successor)

@@ -265,8 +265,8 @@ context
 
 
 class DelegationChain(NamedTuple):
-    """Chain of agents whose turns wait for the current turn: each delegated a task to the next, the last to the current
-    agent.
+    """The agents that wait for the current turn, in order: the first delegated a task to the second, and so on; the
+    last delegated the task of the current turn.
     """
 
     within: str | None = None
@@ -357,8 +357,8 @@ async def run_turn(
 async def response_source_for(
     context: StepContext, agent: Agent, services: AgentServices, turn: str
 ) -> ResponseSource | None:
-    """Return the source that an agent's turn asks for model responses before it sends a request to the model: a
-    recorded run, or the response cache. Return None if the agent uses neither.
+    """Return the source of stored model responses for an agent's turn: a recorded run or the response cache. The turn
+    asks it first, and sends a request to the model only if it has no response. Return None if the agent uses neither.
 
     `turn` is the id of the turn's operation.
 
@@ -377,8 +377,8 @@ async def response_source_for(
 
 
 def _at(context: StepContext, requests: Sequence[RequestView], turn: str) -> list[RequestView]:
-    """Select the model requests that another run made in the turn `turn`. If that run has no such turn, select its
-    requests outside of turns that were made at the same path, step, visit and item.
+    """Select from the model requests of another run those that belong to the turn with the id `turn`. If that run has
+    no such turn, select its single requests (without a turn) of the same path, step, visit and loop item.
     """
     of_same_turn = [request for request in requests if request.span.within == turn]
     place = context.place("", 0)
@@ -461,8 +461,8 @@ class _RecordedTurn:
 
 
 def _consumption_of(context: StepContext, record: OperationRecord | None) -> Iterator[Mapping[str, int]]:
-    """Yield the consumption (tokens, cost) of a completed or failed agent turn from its record in the log, so that the
-    budget of the agent that delegated the turn can count it. Yield nothing for other turns.
+    """Yield the tokens and costs that an agent turn consumed, from its record in the log. The agent that delegated the
+    turn counts them in its own budget. Yield nothing for a turn that is still running, or for other operations.
 
     A completed turn states it in its result. For a failed turn it is the sum over the requests and subordinate turns
     inside it, which are visited recursively.
@@ -481,8 +481,8 @@ def _consumption_of(context: StepContext, record: OperationRecord | None) -> Ite
 async def _turn_conditions(
     context: StepContext, agent: Agent, task: AgentTask, key: str, services: AgentServices
 ) -> dict[str, Any]:
-    """Return the setting that is recorded with an agent's turn: the model, the share of the delegating agent's budget,
-    the position in a scripted model, and the position in a conversation.
+    """Return the setting that is recorded with an agent's turn: its model, its share of the budget of the agent that
+    delegated the turn, the number of the turn for a scripted model, and the conversation before the turn.
 
     A recorded turn keeps the recorded values in every process. Without a record, a replay policy may supply those of
     the original run. The share of a turn that is run again is computed anew, because the bounds of the delegating agent
@@ -511,7 +511,8 @@ async def _append_to_thread(
     context: StepContext, services: AgentServices, thread: Mapping[str, Any], key: str, messages: Any
 ) -> None:
     """Append the messages of an agent's turn to its conversation, unless they are stored already. If another turn was
-    appended at the same position first, the turn starts a branch, whose id is recorded in an event.
+    appended in the meantime, the messages become a new branch of the conversation, and an event records the branch's
+    id.
     """
     branch_id = await services.threads.append(thread, run_id_of(context, key), messages, context.execution_id)
     if branch_id != thread["id"]:
@@ -523,7 +524,9 @@ async def _none(*_: object) -> Sequence[Mapping[str, Any]]:
 
 
 def _with_retries(context: StepContext, policy: Retry) -> RunOperation:
-    """Return a variant of `StepContext.operation` that repeats a failed operation as the retry policy allows."""
+    """Return a function that is called like `StepContext.operation`, but repeats a failed operation as the retry policy
+    allows.
+    """
 
     async def operation(
         operation_type: str,

@@ -97,8 +97,8 @@ def _require_fit(action: UserFunction) -> None:
 def arguments_of(
     action: UserFunction, columns: Mapping[str, list[Any]], fixed: Mapping[str, Any], count: int
 ) -> list[Row]:
-    """Return the position and the call arguments of each row of a frame: the columns that the action has parameters
-    for, and the fixed parameters of the step.
+    """Return for each row of a frame its position and the arguments of its call: values of the columns that are
+    parameters of the action, and the fixed parameters of the step.
 
     A function whose only required parameter is not a column gets the whole row as a dict.
 
@@ -189,8 +189,8 @@ class RowCalls:
         return failed
 
     def _question_note(self, first: int, last: int) -> str:
-        """Return a text for the question to a person about a range of rows that was interrupted during its calls: it
-        states which rows of the range may have been called.
+        """Return a text for the question that a person is asked when a process died while it called a range of rows.
+        The text states which rows may have been called, although they have no result.
         """
         open_rows = [at for at in range(first, last + 1) if at not in self._recorded]
         row_list = ", ".join(map(str, open_rows[:MOST_NAMED]))
@@ -203,8 +203,8 @@ class RowCalls:
         )
 
     def _mark_unknown(self, key: str, first: int, last: int) -> int:
-        """Record the error "outcome unknown" for each row of a range without a result, because a person decided not to
-        call these rows again. Return the number of failed rows in the range.
+        """Record the error "outcome unknown" for each row in a range that has no result, after a person decided not to
+        call these rows again. Return the number of all failed rows in the range.
         """
         self._ended = [(at, None, UNKNOWN) for at in range(first, last + 1) if at not in self._recorded]
         self._write(key)
@@ -245,8 +245,8 @@ class RowCalls:
         return {"rows": last + 1 - first, "failed": self._failures(first, last)}
 
     async def _some_ended(self, workers: Sequence[asyncio.Future[Any]]) -> tuple[set[Any], set[Any]]:
-        """Wait until `MOST_ROWS` rows have ended or a worker task has ended, at most `MOST_SECONDS`. Return two sets:
-        the worker tasks that have ended and those that are running.
+        """Wait until the calls of `MOST_ROWS` rows have ended, a worker task has ended, or `MOST_SECONDS` have passed.
+        Return two sets: the worker tasks that have ended, and those that are still running.
         """
         self._enough.clear()
         enough: asyncio.Future[Any] = asyncio.ensure_future(self._enough.wait())
@@ -348,8 +348,8 @@ class RowCalls:
             self._add_result(call_row(function, policy, at, arguments))
 
     async def _call_elsewhere(self, compute: Compute) -> None:
-        """Run the worker loop for an executor: send waiting rows to the executor in chunks; one row at a time if the
-        action has a time limit.
+        """Send waiting rows to an executor, such as a process pool, until no row is waiting. Rows are sent in groups;
+        if the action has a time limit, one at a time, because the limit applies to a single row.
         """
         # The time limit is that of a single row.
         size = 1 if self._action.timeout is not None else CHUNK
@@ -375,8 +375,8 @@ class RowCalls:
                 self._add_result(row)
 
     def _task_key(self, positions: Sequence[int]) -> str:
-        """Return the id of the executor task that calls the rows at some positions. The id contains a hash of the
-        positions, because a later try may group the rows differently.
+        """Return the id of the executor task that calls the rows at some positions. It contains a hash of the
+        positions, because a later attempt may group the rows differently and must not get the same id.
         """
         checksum = crc32(repr(positions).encode())
         place = self._context.place("rows").operation_id

@@ -84,8 +84,8 @@ class StepTurn:
 
     @property
     def qualifies_tools(self) -> bool:
-        """True if the tools of several MCP servers may have the same name, so that each tool's name is prefixed with
-        the name of its server.
+        """True if tools of different MCP servers may have the same name. Each tool's name is then prefixed with the
+        name of its server.
         """
         return self._context.workflow.manner.qualifies_tools
 
@@ -96,13 +96,13 @@ class StepTurn:
         return agent_for_run(self._context, self._services.agent(name), self._services)
 
     def recorded_type(self, key: str) -> str | None:
-        """Return the type of the operation that the log has under a key; None if it has no operation under the key."""
+        """Return the type of the operation with this key in the log; None if the log has no such operation."""
         record = self._context.record_of(self.prefix + key)
         return None if record is None else record.operation_type
 
     def consumed_by_failures(self, key: str) -> Mapping[str, int]:
-        """Return the total consumption (tokens, cost) of all failed attempts of the operation with a key, according to
-        the log.
+        """Return the tokens and costs that all failed attempts of one operation consumed, according to the log. `key`
+        is the operation's key.
         """
         consumed = Counter[str]()
         attempt = 0
@@ -112,14 +112,15 @@ class StepTurn:
         return consumed
 
     def calling(self) -> AbstractContextManager[None]:
-        """Return a context manager that counts one more running call inside its block. While a call is running, the
-        step is not parked (paused until an answer arrives).
+        """Return a context manager that counts a call as running while its ``with`` block runs. A step with a running
+        call is not parked, that is, not stopped to be continued when an answer arrives.
         """
         return self._running_calls.call()
 
     def open_call(self) -> AbstractContextManager[None]:
-        """Return a context manager for a tool call that asks a question while it runs. Inside its block no task of the
-        path is stopped to be replayed later, because the open call cannot be replayed.
+        """Return a context manager for a tool call that asks a question while it runs. Until its ``with`` block ends,
+        the path waits in memory for the answer: it is not stopped and replayed later, because a half-finished call
+        cannot be replayed.
         """
         return self._context.strands().open_call()
 
@@ -130,25 +131,25 @@ class StepTurn:
         await self._context.withdraw(self.prefix + key)
 
     def recorded_question(self, key: str) -> Question | None:
-        """Return the question that the log has under a key; None if it has no question under the key."""
+        """Return the question with this key in the log; None if the log has no such question."""
         return self._context.question_of(self.prefix + key)
 
     def began_at(self, key: str) -> datetime:
-        """Return the start time of the operation with a key. The log must have this operation."""
+        """Return the time at which the operation with this key started, according to the log. It must exist."""
         record = self._context.record_of(self.prefix + key)
         assert record is not None  # noqa: S101 - callers have the result of this operation
         return to_datetime(record.started_at)
 
     def recorded_digest(self, key: str) -> str | None:
-        """Return the hash of the setting (model, instructions, tools) that is recorded with the operation with a key;
-        None if the log has no such operation or the operation has no setting.
+        """Return the hash of the setting (model, instructions and tools) that the log has for the operation with this
+        key. Return None if the operation does not exist or has no setting.
         """
         record = self._context.record_of(self.prefix + key)
         return None if record is None else record.setting_hash
 
     async def recorded_start(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the parameters and the setting that are recorded with the operation with a key. The log must have this
-        operation.
+        """Return the parameters and the setting (model, instructions and tools) that the log has for the operation with
+        this key. The operation must exist.
         """
         return await self._context.start_of(self.prefix + key)
 
@@ -170,8 +171,8 @@ class StepTurn:
         return await self._note_suspension(decision)
 
     def files_of(self, tool: ToolFunction) -> FileSpellings | None:
-        """Return an object that normalizes the arguments of a tool which are file paths, so that approval rules can
-        compare the files. Return None if no argument is a path.
+        """Return an object that normalizes the file paths in a tool's arguments, so that approval rules recognize the
+        same file in each spelling. Return None if no argument is a path.
         """
         if not tool.paths or (name := workspace_of(self._context, tool)) is None:
             return tool.files
@@ -179,28 +180,29 @@ class StepTurn:
         return None if place is None else FileArguments(tool.paths, *place)
 
     def below(self, key: str) -> StepTurn:
-        """Return the context for a turn of another agent inside a tool call of this turn. Its operation keys begin with
-        the key of the tool call.
+        """Return the context for a turn of another agent that runs inside a tool call of this turn. The operation keys
+        of that turn begin with `key`, the key of the tool call.
         """
         turn = StepTurn(self._context, f"{self.prefix}{key}/", self._turn, self._services)
         self._below.append(turn)
         return turn
 
     async def wait_beside_others(self, change: asyncio.Future[None]) -> bool:
-        """Wait for a future that another concurrent call of the step completes. Return True when it is done; return
-        False if no other call is running any more that could complete it.
+        """Wait for `change`, a future that another concurrent call of the step is expected to complete. Return True
+        when it is complete. Return False if no other call of the step is running any more, because none could complete
+        it.
         """
         return await self._context.strands().wait_beside_others(change)
 
     async def alone(self) -> None:
-        """Wait until no other concurrent call of the step is running: each has ended, or is paused until an answer
-        arrives.
+        """Wait until no other concurrent call of the step is running. A call that is paused until an answer arrives
+        does not count as running.
         """
         await self._context.strands().alone()
 
     def raise_suspension(self) -> None:
-        """Raise again the exception that suspended the step during this turn, because a hook of the agent may have
-        swallowed it. Do nothing if the step was not suspended.
+        """Raise again the exception that suspended the step during this turn. A hook of the agent may have caught it by
+        mistake, and the step must not continue. Do nothing if the step was not suspended.
         """
         if self._suspension is not None:
             raise self._suspension

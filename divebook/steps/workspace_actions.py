@@ -41,8 +41,8 @@ _ASK = "Ask"
 async def apply_changes(
     context: StepContext, workspace: str, parameters: Mapping[str, Any], key: str | int
 ) -> dict[str, Any]:
-    """Copy changed files from a workspace to the folder that the workspace was copied from. Return the paths of three
-    groups of files: ``written`` (copied), ``there`` (equal in the folder already) and ``left`` (not copied).
+    """Copy changed files from a workspace to the folder that the workspace was copied from. Return three lists of
+    paths: ``written`` (copied now), ``there`` (already equal in the folder) and ``left`` (not copied).
 
     Protected paths (hidden names, version-control metadata) are left unless ``Paths`` or the person names them. If no
     person was asked about them, ``left_out`` is a text that explains how to apply them.
@@ -111,8 +111,9 @@ def _read_parameters(parameters: Mapping[str, Any]) -> tuple[Sequence[str] | Non
 async def _ask_for_paths(
     context: StepContext, workspace: str, paths: Sequence[str] | None, key: str
 ) -> tuple[Sequence[str] | None, str]:
-    """Ask a person which changed files of a workspace to copy to the original folder. Return the chosen paths, and the
-    digest of the file tree that the person saw. If no file has changed, ask no question and return `paths`.
+    """Ask a person which changed files of a workspace to copy to the original folder. Return the paths that the person
+    chose, and the digest of the file tree that the person saw. If no file has changed, return `paths` without a
+    question.
 
     The tree is identified by its digest: the workspace may have changed while the person decided.
     """

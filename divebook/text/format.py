@@ -307,15 +307,15 @@ _WORDS = re.compile(r"\d+(?:[.,]\d+)+(?!\w)|\w+|\s+|[^\w\s]")
 
 
 class Piece(NamedTuple):
-    """Adjacent words of two compared texts that are all unchanged, all removed or all added."""
+    """Part of the comparison of two texts: adjacent words that are all unchanged, all removed or all added."""
 
     sign: Sign
     text: str
 
 
 class Differing(NamedTuple):
-    """A part of two compared values in which they differ: its place within the values, and its content in each of
-    them.
+    """A part in which two compared values differ: its path within the values, such as ``params.n``, and its content in
+    each value.
     """
 
     place: str

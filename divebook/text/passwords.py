@@ -197,8 +197,8 @@ def is_plain_value(text: str) -> bool:
 
 @lru_cache(4096)
 def describes_secret(value: str) -> bool:
-    """Return True if a value only describes a secret (its type, its place, or that it is missing) and is not itself a
-    secret.
+    """Return True if a value is not itself a secret, but only describes one: it states the secret's type, says that the
+    secret is missing, or is the path of a file.
     """
     bare = value.strip(" .,;:!?")
     is_description = bare.lower() in _TELLING or _PLACEHOLDER.match(bare) is not None or REDACTED in value
@@ -219,8 +219,8 @@ def is_path(value: str) -> bool:
 
 
 def is_word(value: str) -> bool:
-    """Return True for common words such as ``none`` or ``password``. Even if such a word is the value of a secret, it
-    is not hidden wherever it occurs.
+    """Return True for common words such as ``none`` or ``password``. Such a word may be the value of a secret, but its
+    other occurrences in a text are not hidden.
 
     If they were hidden wherever they occur, text would be unreadable.
     """
@@ -377,8 +377,8 @@ def _is_secret_text(value: str, assignment: _Assignment) -> bool:
 
 
 def _is_secret_word(value: str, after: str, assignment: _Assignment, *, starts_line: bool) -> bool:
-    """Return True if an unquoted value that is assigned to the name of a secret is itself a secret, and not a part of a
-    program or of a sentence.
+    """Return True if an unquoted value after the name of a secret is a secret. In ``token = getpass()`` and
+    ``the token is valid`` the value is a part of a program or sentence and not a secret.
 
     The tests are ordered from clear cases to doubtful cases.
     """
@@ -435,8 +435,8 @@ _POSTGRES = re.compile(r"postgres(?:ql)?://", re.IGNORECASE)
 
 
 def _hidden(value: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return two regular expressions that find the passwords in a URL: the first matches only the passwords, the second
-    the passwords with their parameter names.
+    """Return two regular expressions that find the passwords in a URL. The first serves to replace a password by
+    ``***``, the second to remove it together with the name of its parameter.
 
     `value` is the regular expression of a password in a query.
     """
@@ -486,8 +486,8 @@ def cut_short(url: str) -> str:
 
 
 def for_command(location: str) -> str:
-    """Return the location of a store for a command that is printed for the user to run. The password is left out,
-    because the command looks it up itself.
+    """Return the location of a store for a command that is shown to the user, who runs it later. The password in the
+    location is removed; the command finds it by itself.
 
     Examples
     --------

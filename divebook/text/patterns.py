@@ -38,7 +38,8 @@ _TOKEN = re.compile(
 
 
 class WildcardMatcher:
-    """Matcher that tests whether texts match a wildcard pattern. The pattern is a sequence of characters and wildcards.
+    """Matcher that tests whether texts match a wildcard pattern. The pattern is a list of items: characters, and
+    wildcards that match one or many characters.
 
     Parameters
     ----------
@@ -82,8 +83,8 @@ class WildcardMatcher:
         return bool(states & self._end)
 
     def _mask(self, character: str) -> tuple[int, int]:
-        """Return two bit sets with the parts of the wildcard pattern that match a character: the parts that match one
-        character, and the parts that match repeatedly (`Repeated`).
+        """Return the parts of the wildcard pattern that match a character, as two bit sets: parts that match exactly
+        one character, and parts that may match many characters (`Repeated`).
 
         The result is cached.
         """
@@ -97,8 +98,8 @@ class WildcardMatcher:
         return once, looping
 
     def _with_skipped(self, states: int) -> int:
-        """Add to `states`, a bit set of the parts of the pattern that may match next, the parts that follow an optional
-        part, because an optional part may be skipped.
+        """Return `states` with more bits set. Each bit stands for a part of the pattern that may match next. If such a
+        part is optional, it may be skipped, so that the part after it may match next as well.
         """
         while True:
             more = states | (states & self._empty) << 1 | (states & self._pairs) << 3

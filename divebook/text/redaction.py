@@ -67,7 +67,8 @@ _IN_BASE64 = re.compile(r"[A-Za-z0-9+/]{40}")
 
 
 class Redactor:
-    """Redactor that hides secrets in text and plain data, by the three sets of rules in the module docstring.
+    """Redactor that hides secrets in text and plain data: values under the name of a secret, known secrets, and
+    credentials that are recognized by their form.
 
     A redactor stores two sets of known secrets. *Named* secrets come from the configuration and the environment: they
     are certainly secrets. *Seen* secrets were under the name of a secret in a run that was shown. They are hidden only
@@ -166,8 +167,8 @@ class Redactor:
         return text if is_data or len(text) < LEAST_SECRET else _without_marks(text)
 
     def settled(self, text: str) -> int:
-        """Return the number of leading characters of a growing (streamed) text that can be shown already, because they
-        do not include the beginning of a secret.
+        """Return the number of leading characters of a growing (streamed) text that can be shown already. The rest must
+        wait, because it may be the beginning of a secret.
 
         The last word, the beginning of a known secret, and the rest of a line after the name of a secret are held back.
         """
@@ -178,8 +179,8 @@ class Redactor:
         return self._named.settled(text, end)  # the new end may be within a named secret
 
     def settled_of_named(self, text: str) -> int:
-        """Return the number of leading characters of a growing (streamed) text that can be shown already, if only
-        certain secrets are hidden (`without_named`).
+        """Return the number of leading characters of a growing (streamed) text that can be shown already. Unlike in
+        `settled`, only strings that are certainly secrets are considered, as in `without_named`.
         """
         return self._named.settled(text, len(text))
 
@@ -256,8 +257,8 @@ class KnownSecrets:
             self._texts = tuple(sorted({*self._texts, *texts}, key=len, reverse=True))
 
     def settled(self, text: str, end: int) -> int:
-        """Return the number of leading characters of a growing text, at most `end`, that can be shown without cutting a
-        secret of this set in two.
+        """Return the number of leading characters of a growing (streamed) text, at most `end`, that can be shown
+        already. The rest must wait, because it contains or may begin a secret of this set.
 
         For the secret ``hunter2`` and the text ``the key is hun`` this is 11, because the last three characters may
         become the secret. The second loop moves the end before a complete secret that `end` would cut in two.
@@ -553,8 +554,8 @@ def _rules() -> tuple[_Rule, ...]:
 
 @cache
 def _signs() -> re.Pattern[str]:
-    """Return one regular expression that matches wherever any redaction rule could match. Most texts do not match, so
-    that this one search is sufficient.
+    """Return one regular expression that finds all parts of a text at which a redaction rule may match. In most texts
+    it finds nothing, so that the single rules need not be tried.
 
     The signs are grouped by their first character: ``ghp_``, ``glpat-`` and ``sk-`` become ``g(?:hp_|lpat-)|s(?:k-)``.
     `re` then rejects a whole group at its first character.
@@ -569,8 +570,8 @@ def _signs() -> re.Pattern[str]:
 
 
 def _table() -> Iterator[_Rule]:
-    """Yield a redaction rule for each entry of the tables `SHAPED`, `MARKED` and `_IN_CONTEXT`, which list the forms of
-    credentials.
+    """Yield the redaction rules for credentials that are recognized by their form, one for each entry of the tables
+    `SHAPED`, `MARKED` and `_IN_CONTEXT`.
     """
     for hints, sign, pattern in SHAPED:
         yield _Rule(hints, (sign,), re.compile(pattern), REDACTED)
@@ -594,8 +595,8 @@ def _marked(match: re.Match[str]) -> str:
 
 
 def _scheme(match: re.Match[str]) -> str:
-    """Return the replacement for a header such as ``Bearer TOKEN`` or ``Basic TOKEN``, in which the token is hidden. A
-    plain word in place of the token is not hidden.
+    """Return the replacement for a header such as ``Bearer TOKEN`` or ``Basic TOKEN``, with the token hidden. If the
+    token is a plain word, the header is unchanged, because it is not a credential.
     """
     return match[0] if is_plain_value(match[3]) else f"{match[1]}{match[2]}{REDACTED}"
 
@@ -709,7 +710,8 @@ def logger(name: str) -> logging.Logger:
 
 
 def clean_libraries(*names: str) -> None:
-    """Add the filter that redacts log records to the loggers of libraries. Call this after the libraries are loaded.
+    """Redact the log records of libraries: add a filter to the loggers of each library in `names`. Call this after the
+    libraries are loaded.
 
     A filter of a logger does not apply to records of its child loggers, so that each child gets a filter as well. The
     `NullHandler` prevents output to the standard error stream if the application has not configured logging.
@@ -740,8 +742,8 @@ def hand_on(record: logging.LogRecord) -> None:
 
 
 def _without_secrets(record: logging.LogRecord) -> bool:
-    """Redact the message and the traceback of a log record in place. Return True, so that the logger keeps the
-    record.
+    """Redact the message and the traceback of a log record, which is changed itself. Always return True, because a
+    logging filter that returns False would drop the record.
     """
     record.msg = shared().text(record.getMessage())
     record.args = ()

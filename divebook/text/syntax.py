@@ -69,8 +69,8 @@ def is_escaped_expression(text: str) -> bool:
 
 
 def without_escape(text: str) -> str:
-    """Remove the first dollar sign of a text ``$$(...)``. The result ``$(...)``, evaluated as a template, is this text
-    itself.
+    """Remove the first dollar sign of a text ``$$(...)``. The result is evaluated as a template, in which ``$(...)`` is
+    plain text.
     """
     return text.replace("$", "", 1)
 
@@ -190,8 +190,8 @@ def with_escapes(text: str) -> str:
 
 
 def texts_in(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield each string in a JSON value, at any depth, as a pair of its place and the string. Keys of mappings are not
-    included.
+    """Yield a pair for each string in a JSON value, at any depth: the path of the string, as a tuple of keys and
+    indexes, and the string. Keys of mappings are not included.
 
     >>> list(texts_in({"headers": {"X": "a"}, "ids": ["b", 1]}))
     [(('headers', 'X'), 'a'), (('ids', 0), 'b')]
@@ -222,8 +222,8 @@ def each_text(value: Any, change: Callable[[str], Any]) -> Any:
 def with_literal_depths(
     values: Mapping[str, Any], *, has_values: bool = True, template: Callable[[str], str] = with_escapes
 ) -> dict[str, Any]:
-    """Convert values from a former syntax, in which only strings of the first level were templates. Deeper strings are
-    escaped, so that they stay plain text in the present syntax.
+    """Convert values from a former syntax, in which only strings at the top level of a mapping were templates. Deeper
+    strings were plain text: they are escaped, so that the present syntax does not evaluate them either.
 
     Parameters
     ----------

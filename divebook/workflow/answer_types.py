@@ -70,8 +70,8 @@ def _fields_of(cls: Any) -> list[Any]:
 
 
 def named_answer(declared: Any) -> Any:
-    """Return the output type of an agent in the form that its definition stores: the name of a class, or a JSON schema.
-    The classes in the type are allowed, as by `divebook.allow`.
+    """Convert the output type of an agent to the form in which its definition stores the type: a class becomes its
+    name, any other type a JSON schema. The classes in the type are allowed, as by `divebook.allow`.
 
     Examples
     --------
@@ -96,8 +96,8 @@ def named_answer(declared: Any) -> Any:
 
 
 def declared_answer(declared: Any) -> Any:
-    """Check the value that a definition has under the key `Output`, and return it in the form that the definition
-    stores.
+    """Check the value of the key `Output` in an agent's definition: the name of a class, or a JSON schema. Return the
+    value as plain JSON, in which form the definition stores it.
 
     Raises
     ------
@@ -114,8 +114,8 @@ def declared_answer(declared: Any) -> Any:
 
 
 def answer_type(declared: Any) -> Any:
-    """Return the output type for a value of the key `Output`: the class of that name, or the JSON schema unchanged.
-    None and other values that are not strings are returned unchanged.
+    """Return the output type that an agent's definition states under the key `Output`. For the name of a class this is
+    the class. A JSON schema and None are returned unchanged.
 
     Raises
     ------
@@ -295,8 +295,8 @@ def _model_of(annotation: Any) -> Any:
 
 
 def _with_portable_dicts(annotation: Any, dicts: dict[Any, Any]) -> Any:
-    """Replace each TypedDict of `typing` in an annotation by a TypedDict of `typing_extensions`. Return the new
-    annotation.
+    """Return an annotation in which each TypedDict of `typing` is replaced by an equal one of `typing_extensions`,
+    because pydantic requires this in older versions of Python.
 
     Before Python 3.12 pydantic accepts only TypedDicts of `typing_extensions`, because a class of `typing` does not
     record which of its bases declared a key optional.

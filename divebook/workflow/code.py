@@ -35,8 +35,8 @@ LABEL = "__divebook_label__"
 
 
 class Part(NamedTuple):
-    """Record of one function or class in a user's code: the digest of its source, and the labels of the functions and
-    classes that it uses.
+    """A function or class in a user's code: the digest of its source, and the labels of the functions and classes that
+    it uses.
     """
 
     digest: str
@@ -69,8 +69,8 @@ def code_of(roots: Mapping[str, Callable[..., Any]]) -> dict[str, str]:
 
 
 def reaching(parts: Mapping[str, Part], label: str) -> set[str]:
-    """Return the labels of all functions and classes whose behaviour may change with the function or class `label`: its
-    own label, and the labels of those that use it directly or indirectly.
+    """Return the labels of all functions and classes that may behave differently after a change of the function or
+    class `label`: this label, and the labels of its direct and indirect users.
     """
     labels = {label}
     # Add the users of the labels so far, until there are no further users.
@@ -129,7 +129,7 @@ def _functions(target: Any) -> list[FunctionType]:
 
 
 def _read(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the name and value of each variable from outside its scope that a function reads: global variables, and
+    """Yield name and value of each variable that a function reads but does not define itself: global variables, and
     variables of enclosing functions.
     """
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
@@ -145,8 +145,8 @@ def _read(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 @functools.lru_cache(maxsize=4096)
 def _names(code: CodeType) -> tuple[str, ...]:
-    """Return the names of the variables from outside its own scope that compiled code reads, including the code of
-    functions nested inside it.
+    """Return the names of the variables that compiled code reads from outside its own scope. The code of functions
+    nested inside it is included.
     """
     names = {step.argval for step in dis.get_instructions(code) if step.opname in _READS}
     for part in code.co_consts:
@@ -230,9 +230,7 @@ def _normal(source: str) -> str:
 
 
 class Rule(NamedTuple):
-    """Rule against the use of a function or value inside a workflow function: the reason, and advice for a
-    replacement.
-    """
+    """Rule that forbids a function or value inside a workflow function: the reason, and advice on a replacement."""
 
     why: str
     """Rest of a sentence whose subject is the name of the function."""
@@ -498,8 +496,8 @@ class _DeterminismVisitor(ast.NodeVisitor):
         """Names that are read."""
 
     def end(self, tree: ast.AST) -> None:
-        """Finish the analysis of a function, after all nodes are visited: add a warning for each recorded call that is
-        used like a value, or assigned to a name, and never awaited.
+        """Finish the analysis of a function: add a warning for each recorded call whose ``await`` is missing. Such a
+        call is used like a value, or is assigned to a name that is never awaited.
         """
         parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         uses: dict[str, list[bool]] = {}
@@ -672,8 +670,8 @@ class _DeterminismVisitor(ast.NodeVisitor):
     # --- classification ----------------------------------------------------------------------------------------------
 
     def _record_values(self, names: Iterable[str], value: ast.expr) -> None:
-        """Remember the values of an assignment that matter to later warnings: local names that hold a set, an object of
-        a library, or a recorded call without ``await``.
+        """Remember the names to which an assignment binds a set, an object of a library, or a recorded call without
+        ``await``. Later uses of these names may cause warnings.
 
         A later assignment replaces the earlier one for sets. For unawaited calls the last one counts, and `_reassigned`
         has the names that also hold other values.
@@ -725,8 +723,8 @@ class _DeterminismVisitor(ast.NodeVisitor):
         return False
 
     def _are_in_order(self, calls: Iterable[ast.expr]) -> bool:
-        """Return True if all arguments of a call of ``create_task`` are recorded calls. Their order is fixed before the
-        task starts, so that the task is allowed.
+        """Return True if all arguments of a call of ``create_task`` are recorded calls. Such a call is allowed, because
+        the order of the recorded calls is fixed before the task starts.
         """
         return all(
             isinstance(call, ast.Starred) or (isinstance(call, ast.Call) and self._is_recorded(call.func))
@@ -751,8 +749,8 @@ class _DeterminismVisitor(ast.NodeVisitor):
             self._look_at_iteration(each)
 
     def _look_at_change(self, node: ast.expr, of: ast.expr) -> None:
-        """Record a warning if an expression changes a list, dict or set outside of the workflow function, because the
-        change outlives the run. `of` is the object that is changed.
+        """Record a warning about the expression `node` if it changes a list, dict or set that exists outside of the
+        workflow function, because such a change outlives the run. `of` is the syntax node of the changed object.
         """
         while isinstance(of, ast.Subscript | ast.Attribute):
             of = of.value

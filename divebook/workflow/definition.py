@@ -91,8 +91,8 @@ class Written:
     """Number of lines in the cell before the text."""
 
     def located(self, problem: Problem, pattern: str = "") -> Problem:
-        """Return a copy of a problem of this workflow with line and column filled in. The place of the problem must be
-        relative to the workflow.
+        """Return a copy of a problem with line and column filled in. `problem.place` is the path of the faulty part
+        within this workflow, such as ``Steps``, 2.
 
         With a `pattern` the position is that of its first match in the faulty part, or of the group in the match.
         """
@@ -444,7 +444,8 @@ class Definitions(Definition):
 
 
 class Sketch(Workflow):
-    """A workflow that holds only names and types of steps, rebuilt from a log without a definition.
+    """Workflow that is rebuilt from a log that contains no definition. It has only the names and types of the executed
+    steps.
 
     A sketch is sufficient to show a log, but an execution cannot be resumed with it.
     """
@@ -511,8 +512,8 @@ def missing_agents(workflow: Workflow, agents: Iterable[str], among: Container[s
 def missing_actions(
     workflow: Workflow, actions: Collection[str], among: Container[str] | None = None
 ) -> Iterator[tuple[Problem, str]]:
-    """Yield a pair for each action that a step or its rollback refers to and that is not in `actions`: a problem, and
-    the name of the action.
+    """Check the actions that steps and their rollbacks call. Yield a pair for each one that is not in `actions`: a
+    problem, and the name of the action.
 
     `among` limits the check to the steps with these names.
     """
@@ -532,7 +533,8 @@ def missing_actions(
 def missing_workflows(
     workflow: Workflow, workflows: Collection[str], among: Container[str] | None = None
 ) -> Iterator[tuple[Problem, str]]:
-    """Yield a pair for each undefined workflow that a step refers to: a problem, and the name of the workflow.
+    """Check the workflows that steps start. Yield a pair for each one that is not defined: a problem, and the name of
+    the workflow.
 
     `among` limits the check to the steps with these names.
     """
@@ -617,8 +619,8 @@ def compiled(config: PipelineConfig, mode: RunMode, functions: Iterable[str] = (
 
 
 def declared(config: PipelineConfig) -> Workflow:
-    """Convert a pipeline of a definition file to a workflow that starts with the text of a request. A workflow from
-    `compiled`, in contrast, starts with an envelope.
+    """Convert a pipeline of a definition file to a workflow whose input is the text of a request. The workflow that
+    `compiled` returns, in contrast, has an envelope as its input.
 
     The outputs of the workflow are the slots of its stages.
     """
@@ -658,7 +660,8 @@ def is_pipeline(workflow: Workflow) -> bool:
 
 
 def visible_steps(workflow: Workflow) -> list[Step]:
-    """Return the steps of a workflow that people see. For a pipeline these are its stages, with the edges between them.
+    """Return the steps of a workflow that people see. For a pipeline these are its stages with the edges between them,
+    without internal steps.
 
     In parallel mode the visible steps are the batch of stages and its merge, because the stages of a batch are its
     items.
@@ -677,8 +680,8 @@ def visible_steps(workflow: Workflow) -> list[Step]:
 
 
 def hidden_steps(data: Payload) -> frozenset[str]:
-    """Return the names of the internal steps in the workflow definition that a start event records. Return no names for
-    any other event.
+    """Return the names of the internal steps of a workflow, from the definition in its start event. Return no names for
+    an event of any other type.
 
     Only workflows of pipelines have internal steps. Views, progress and tables omit these steps. A log and its frames
     have all steps.
@@ -748,8 +751,8 @@ def _step(
 
 
 def _free(name: str, used_names: set[str]) -> str:
-    """Return a name for an internal step that is not in `used_names`, the names of the stages: `name`, with underscores
-    appended if necessary.
+    """Return `name` for an internal step. If `used_names`, the names of the stages, has this name already, underscores
+    are appended to it.
     """
     while name in used_names:
         name = f"{name}_"
@@ -859,8 +862,8 @@ def merge(earlier: Definitions, later: Definitions) -> Definitions:
 
 
 def merge_config(earlier: Config, later: Config) -> Config:
-    """Merge the settings of two environments. Each value that is set in `later` has priority, including the
-    confirmation mode.
+    """Merge the settings of two environments. A value that is set in `later` replaces the value in `earlier`. The
+    settings of providers are merged by the provider's name.
 
     All approval rules are kept, so that no rule that asks or denies is lost.
     """
@@ -871,7 +874,8 @@ def merge_config(earlier: Config, later: Config) -> Config:
 
 
 def unknown(rules: Iterable[ApprovalRule], existing: Sequence[ApprovalRule]) -> list[ApprovalRule]:
-    """Return those approval rules that are not yet in `existing`. Rules are compared by identity (``is``).
+    """Return those of some approval rules that are not in `existing`. Two rules count as the same only if they are one
+    object (``is``).
 
     Equal rules may differ in meaning, because 1 and True are equal in Python.
     """

@@ -140,8 +140,8 @@ def _slot(match: re.Match[str]) -> str:
 
 
 def wrapped(text: str) -> str:
-    """Translate a legacy condition, or the expression for the items of a loop, to Python. The text may be wrapped in
-    ``$(...)``; the result then is, too.
+    """Translate a legacy condition, or the legacy expression for the items of a loop, to Python. If the text has the
+    form ``$(...)``, the part inside is translated and the form stays.
     """
     stripped = text.strip()
     if not (stripped.startswith("$(") and stripped.endswith(")")):
@@ -150,8 +150,8 @@ def wrapped(text: str) -> str:
 
 
 def step(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate the fields of a step in the legacy dialect: its code to Python, and its type from the fields, as the
-    legacy system inferred the type.
+    """Translate the fields of a step in the legacy dialect. Its code is translated to Python. Its type is derived from
+    the fields that are set, with the rules of the legacy system.
     """
     values = dict(fields)
     for name, translate in (("script", script), ("prompt", template)):
@@ -254,8 +254,8 @@ def _end(words: Sequence[str], start: int) -> int:
 
 
 def _choice(words: Sequence[str]) -> str:
-    """Convert tokens with a choice ``c ? a : b`` to a conditional expression of Python. Join the tokens unchanged if
-    they have no question mark. They must not contain a line break, comma or open bracket.
+    """Convert an expression ``c ? a : b``, as a list of tokens, to a conditional expression of Python. Tokens without a
+    question mark are joined unchanged. The tokens must not contain a line break, comma or open bracket.
     """
     if "?" not in words:
         return "".join(words)

@@ -242,8 +242,8 @@ def require_nameable(function: Any) -> None:
 
 
 def require_unambiguous_name(step: UserFunction) -> None:
-    """Raise an error if the key of a rollback function now refers to another closure that the same `def` statement
-    created.
+    """Raise an error if the name of a rollback function is ambiguous: it now refers to another function that the same
+    `def` statement created with other values in its closure.
 
     A function that is defined again, for example by running a cell again, replaces the earlier one without an error.
 
@@ -354,8 +354,8 @@ def as_function(target: Any, kind: str, name: str | None = None) -> FunctionType
 
 
 def is_callable(name: Any, kind: str) -> bool:
-    """Return True if the first argument of a decorator is the decorated object (``@step``); False if it is a name or
-    None (``@step("name")``).
+    """Return True if a decorator was written without parentheses (``@step``), so that its first argument `name` is the
+    decorated function. Return False for ``@step("name")`` and ``@step()``.
 
     Decorators are written ``@step``, ``@step("name")`` or ``@step(name="name")``. Other arguments raise
     `DefinitionError`.
@@ -447,8 +447,8 @@ def _inner(target: Any) -> Any:
 
 
 def _doc(target: Any, inner: Any) -> str | None:
-    """Return the docstring of a callable. For an object with a method ``__call__`` it is the docstring of the method,
-    or else of the object's class.
+    """Return the docstring of a callable. For an object with a method ``__call__``, this is the docstring of the
+    method; if the method has none, that of the object's class.
     """
     is_object = not hasattr(target, "__name__") and not isinstance(target, functools.partial)
     inner_doc = inspect.getdoc(inner) if getattr(inner, "__doc__", None) and not _is_slot(inner) else None
@@ -456,8 +456,8 @@ def _doc(target: Any, inner: Any) -> str | None:
 
 
 def _is_slot(inner: Any) -> bool:
-    """Return True if `inner`, the function behind an object's ``__call__``, is C code. Its docstring does not describe
-    the object.
+    """Return True if `inner`, the implementation of an object's ``__call__``, is C code. In this case its docstring is
+    that of CPython and does not describe the object.
     """
     return not isinstance(inner, FunctionType | type) and not inspect.isbuiltin(inner)
 
@@ -499,8 +499,8 @@ class StepFunction(UserFunction):
     kind: ClassVar[str] = "step"
 
     def undoing(self, arguments: Mapping[str, Any], result: Any) -> dict[str, Any]:
-        """Return the arguments for calling the rollback function after a call of this step. They are selected by the
-        rollback function's parameter names from the arguments and the result of that call.
+        """Return the arguments for the rollback function of one call of this step. For each parameter of the rollback
+        function it is the argument of the call with the same name, or the result of the call.
         """
         assert self.rollback is not None  # noqa: S101 - callers check this
         available = {**self.with_defaults(arguments), ROLLED_BACK: result}
@@ -764,8 +764,8 @@ def step(
 
 
 def _undoing(function: Callable[..., Any]) -> StepFunction:
-    """Register the function of the option ``rollback=`` in this process under its module and name. Return it as a step
-    function.
+    """Register the rollback function of a step (option ``rollback=``) in this process under its module and name, by
+    which a log refers to it. Return it as a step function.
     """
     decorated_step: StepFunction | None = getattr(function, _STEP_FUNCTION, None)
     require_nameable(decorated_step.function if decorated_step is not None else function)
@@ -777,7 +777,7 @@ def _undoing(function: Callable[..., Any]) -> StepFunction:
 
 
 def step_of(function: Any) -> StepFunction | None:
-    """Return the `StepFunction` behind a function decorated with ``@step``; None for other objects."""
+    """Return the `StepFunction` of a function that is decorated with ``@step``; None for other objects."""
     return getattr(function, _STEP_FUNCTION, None)
 
 
@@ -878,8 +878,8 @@ def bind_inputs(workflow: Workflow, values: Mapping[str, Any], *, coerce_text: b
 
 
 def bind_changed(workflow: Workflow, changed: Mapping[str, Any], *, coerce_text: bool = False) -> dict[str, Any]:
-    """Check and convert new values for some inputs of an existing execution. Raise `InputError` like `bind_inputs`, but
-    do not require the inputs that are omitted.
+    """Check and convert new values for some inputs of an existing execution, as `bind_inputs` does for all inputs.
+    Inputs that are omitted are not required here.
     """
     changed = _by_declared_name(workflow, changed)
     declared = _declared(workflow, changed)
@@ -887,8 +887,8 @@ def bind_changed(workflow: Workflow, changed: Mapping[str, Any], *, coerce_text:
 
 
 def _by_declared_name(workflow: Workflow, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return input values under the names that the workflow declares. A name may be passed in another Unicode form of
-    the declared name.
+    """Return the input values under the names that the workflow declares. A caller may use another spelling of a name
+    with the same Unicode normalization form.
 
     Raise `InputError` if two spellings of one name are present.
     """
@@ -1011,8 +1011,8 @@ class Doubts(list[Problem]):
 
 
 def lint(workflow: Any) -> Doubts:
-    """Return a problem for each place in a workflow function that may give a different result on replay, in the order
-    of the lines.
+    """Return a problem for each expression of a workflow function that may give a different result on replay, in the
+    order of the lines.
 
     Parameters
     ----------

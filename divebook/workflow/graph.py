@@ -39,8 +39,8 @@ _ESCAPED_REFERENCE = re.compile(r"\$\$\{\s*((?:state|inputs)\b[^}]*)\}")
 
 
 class _Unused(NamedTuple):
-    """Names of the settings that have no effect for one step type, and a function that reads the values of all these
-    settings from a step at once.
+    """The settings that have no effect for one step type: their names, their default values, and a function that reads
+    their values from a step.
 
     Nearly all steps leave these settings at their defaults. One comparison of all values with the defaults shows this.
     """
@@ -61,7 +61,8 @@ _UNUSED = {step_type: _unused_by(used) for step_type, used in USED.items()}
 
 
 def step_problems(step: Step, rules: DialectRules) -> list[Problem]:
-    """Check one step without the rest of its workflow. Return the problems, with places relative to the step.
+    """Check one step without the rest of its workflow. Return the problems. The path of each problem begins at the
+    step, for example ``Each``, ``Items``.
 
     Each group of checks is called only if the step has the keys that the group checks, because a workflow may have
     thousands of simple steps. The strict dialect has more checks.
@@ -118,8 +119,8 @@ def _ask(ask: Ask) -> Iterator[Problem]:
 
 
 def _has_required_key(step: Step) -> bool:
-    """Return True if a step has the first key that its type requires, a quick test that is sufficient for nearly every
-    step. If False, the full checks are needed.
+    """Return True if a step has the first key that its type requires. For nearly every step this quick test is
+    sufficient; if it fails, all required keys are checked.
     """
     needed = NEEDED.get(step.type)
     return needed is not None and bool(getattr(step, needed[0][0]))
@@ -166,8 +167,8 @@ def _items(each: Each) -> Iterator[Problem]:
 
 
 def _rows(step: Step, each: Each) -> Iterator[Problem]:
-    """Yield the problems of a step's loop with the key ``Rows``, which calls one action or agent for all rows of a
-    frame.
+    """Check a step whose loop has the key ``Rows``, which calls an action or asks an agent for each row of a frame.
+    Yield the problems.
 
     The step must be an action or a prompt. Its calls are made in batches, so that keys about single items and single
     prompts have no effect.
@@ -348,7 +349,7 @@ def _no_names(kind: str, names: Iterable[str], place: Place) -> Iterable[Problem
 
 
 def _stores(steps: Sequence[Step]) -> Iterable[Problem]:
-    """Yield a problem for each variable or loop item of the steps whose name cannot be used in expressions, such as
+    """Yield a problem for each name of a variable or loop item in the steps that expressions cannot use, such as
     ``my-name``.
     """
     for index, step in enumerate(steps):
@@ -412,7 +413,8 @@ def _unreachable(steps: Sequence[Step]) -> Iterable[Problem]:
 
 
 def _falling_through(written: Sequence[Step], linked: Sequence[Step]) -> Iterable[Problem]:
-    """Warn about a target of a branch that continues to another target of the same branch, because it has no ``Next``.
+    """Find branches whose targets run one after the other by mistake. Yield a warning for each target without ``Next``
+    that therefore continues to another target of the same branch.
 
     In ``choose -> [yes, no]`` with the list ``choose, yes, no`` the step ``yes`` without ``Next`` continues to ``no``,
     which is rarely intended.

@@ -70,7 +70,7 @@ _KEYWORDS: Final = {
 
 
 class SchemaFault(Exception):  # noqa: N818 - becomes a DefinitionError, or the complaint about an answer
-    """Fault of a JSON schema: the reason, the place within the schema, and a hint.
+    """Error in a JSON schema: the reason, the path of the faulty subschema, and a hint.
 
     Parameters
     ----------
@@ -101,8 +101,8 @@ class Node:
         return [node for key, (_, node) in self.edges.items() if key[0] == keyword]
 
     def named(self, keyword: str, name: str | int) -> Node | None:
-        """Return the node of the subschema that a keyword of this subschema has for a property name or list position;
-        None if it has none.
+        """Return the node of the subschema under a keyword and a name (or list position), such as ``properties`` and
+        ``price``; None if the schema does not have it.
         """
         return self.edges[keyword, name][1] if (keyword, name) in self.edges else None
 
@@ -200,8 +200,8 @@ class SchemaGraph:
         node.edges[keyword,] = _IN_PLACE, self._node(resolved.contents, place, resolved.resolver)
 
     def _require_bounded(self) -> None:
-        """Raise `SchemaFault` if validating one value could take unlimited work: if references form an endless loop,
-        form a chain longer than `MAX_CHAIN`, or multiply the subschemas to more than `MAX_EXPANDED`.
+        """Raise `SchemaFault` if the references of the schema make the work of validating one value unlimited: they
+        form an endless loop, a chain longer than `MAX_CHAIN`, or expand to more than `MAX_EXPANDED` subschemas.
 
         Nodes are visited after the nodes that they refer to. Length of the longest chain and expanded size of a node
         are computed from the values of its targets.
@@ -231,7 +231,7 @@ class SchemaGraph:
     # --- whether any value fits --------------------------------------------------------------------------------------
 
     def require_possible(self, fits: Callable[[Any, Any], bool]) -> None:
-        """Raise `SchemaFault` if no value at all can fit the schema, as far as this follows from the schema alone.
+        """Raise `SchemaFault` if no value can fit the schema, for example because its keywords contradict each other.
 
         The set of possible types is computed for each node from the sets of its subschemas, repeatedly until nothing
         changes. ``{"type": "string", "allOf": [{"type": "integer"}]}`` has no possible type.
@@ -278,8 +278,8 @@ def _patterns(schema: Mapping[str, Any]) -> Iterator[tuple[str, Place]]:
 
 
 def _children_first(starts: list[Node], *without: str) -> list[Node]:
-    """Return all nodes of the schema graph that can be reached from `starts`, each after the nodes that its edges lead
-    to (depth-first postorder).
+    """Return all nodes of the schema graph that can be reached from `starts`. The order is depth-first postorder: each
+    node comes after the nodes to which its edges lead.
 
     Edges of the kinds in `without` are not followed.
     """
@@ -318,8 +318,8 @@ _SIMPLE = frozenset(
 
 
 def _of_values(node: Node, fits: Callable[[Any, Any], bool]) -> frozenset[str]:
-    """Return the JSON types of those values in a subschema's ``enum`` or ``const`` that fit its simple keywords, such
-    as ``minLength``.
+    """Return the JSON types of the values that a subschema lists under ``enum`` or ``const``. Values that its own
+    simple keywords, such as ``minLength``, exclude are left out.
 
     A schema without these two keywords has all types.
     """
@@ -376,8 +376,8 @@ def _possible_types(node: Node, possible: Mapping[Node, frozenset[str]]) -> froz
 
 
 def _impossible(node: Node, possible: Mapping[Node, frozenset[str]]) -> Iterator[tuple[str, str]]:
-    """Yield a pair for each JSON type of which no value can fit a subschema, because of the subschema's keywords: the
-    type and the reason.
+    """Find the JSON types of which no value can fit a subschema, for example because its limits contradict each other.
+    Yield each of these types together with the reason.
 
     Limits can contradict each other (``minLength`` above ``maxLength``), and parts that must exist can be impossible:
     required properties, items up to ``minItems``, items for ``contains``.
@@ -433,8 +433,8 @@ def _impossible_numbers(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _culprit(
     root: Node, possible: Mapping[Node, frozenset[str]], enums: Mapping[Node, frozenset[str]]
 ) -> tuple[Node, str]:
-    """Return the cause why no value can fit a schema: the innermost subschema that makes the whole schema impossible,
-    and the reason.
+    """Find the cause why no value can fit a schema. Return the innermost subschema that makes the whole schema
+    impossible, and the reason.
 
     The search begins at the root and follows impossible subschemas, until there is none that was not visited.
     """
@@ -501,8 +501,7 @@ FITTING = Fitting(complaint, _written)
 
 
 def require_schema(schema: Mapping[str, Any], key: str = "Schema", *, has_patterns: bool = True) -> None:
-    """Raise DefinitionError unless `schema` is a usable JSON schema. The error contains the place of the fault in the
-    schema.
+    """Raise DefinitionError unless `schema` is a usable JSON schema. The error names the faulty part of the schema.
 
     Parameters
     ----------
@@ -586,8 +585,8 @@ class _Usable:
         return _first_error(self._validator.evolve(format_checker=Work()), value)
 
     def require_possible(self, key: str) -> None:
-        """Raise DefinitionError if no value at all can fit this schema. `key` is the key of the definition that has the
-        schema.
+        """Raise DefinitionError if no value can fit this schema, for example because its keywords contradict each
+        other. `key` is the key of the definition that has the schema.
         """
         from divebook.workflow.schema_keywords import Work
 
@@ -605,8 +604,8 @@ class _Usable:
 
 
 def _json(schema: Mapping[str, Any], key: str = "Schema") -> str:
-    """Convert a JSON schema to a JSON string, which is the key in the cache of checked schemas. Raise DefinitionError
-    if the schema is not JSON.
+    """Convert a JSON schema to a JSON string, under which the checked schema is cached. Raise DefinitionError if the
+    schema is not JSON.
     """
     try:
         return json.dumps(schema, default=_plain, allow_nan=False)

@@ -31,8 +31,8 @@ _SECONDS = table.Number(ranges.SECONDS)
 
 @dataclass(frozen=True, slots=True)
 class RoutingRule(Definition):
-    """Route from a stage to `target`, taken if the stage's output has `value` under the key `condition`, of the same
-    type.
+    """Routing rule of a pipeline stage: the request is sent to `target` if the output of the stage, a mapping, has
+    under the key `condition` the value `value` (also of the same type).
     """
 
     condition: Annotated[
@@ -68,8 +68,8 @@ class EdgeLimit(Definition):
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Create an edge limit from an `EdgeLimit` or a mapping of its fields. The keys ``from`` and ``to`` are
-        accepted for `source` and `target`.
+        """Create an edge limit from a mapping of its fields; an `EdgeLimit` is returned unchanged. In the mapping,
+        `source` may also be called ``from``, and `target` ``to``.
         """
         if isinstance(value, Mapping):
             synonyms = {"from": "source", "to": "target"}
@@ -215,15 +215,15 @@ class AgentStage(Definition):
 
 
 def unknown(message: str, name: str, names: Sequence[str]) -> Problem:
-    """Return a problem: `name` is not one of the existing `names`. The most similar existing name is the hint.
-    `message` is the beginning of the text.
+    """Return a problem about a `name` that is not one of `names`. Its text is `message` followed by the name; its hint
+    is the most similar of `names`.
     """
     return Problem(f"{message} {name!r}", hint=did_you_mean(name, names))
 
 
 def chosen(record: object, of: str) -> Iterator[Problem]:
-    """Yield a problem for each field of a definition that has a `Literal` type and a value which is not one of the
-    literals. `of` names the definition in messages.
+    """Check the fields of a definition for which only certain strings are valid (type `Literal`). Yield a problem for
+    each field with any other value. `of` describes the definition in the text of the problem.
     """
     for key, hint in get_type_hints(type(record)).items():
         value = getattr(record, key, None)
@@ -346,8 +346,9 @@ class PipelineConfig(Definition):
         return next(limits, 0)
 
     def resume_stage(self, kind: str) -> str:
-        """Return the name of the stage at which a request continues after a person answered a question of some kind,
-        such as a clarification. Return an empty string if none is configured.
+        """Return the name of the stage at which a request continues after a person has answered a question. It depends
+        on the `kind` of the question, such as a clarification. Return an empty string if the pipeline has none for this
+        kind.
         """
         stages = {
             CLARIFICATION: self.clarification_resume_stage,
@@ -422,8 +423,7 @@ def _prompts(config: PipelineConfig) -> Iterator[Problem]:
 
 
 def _cycles(config: PipelineConfig) -> Iterator[Problem]:
-    """Yield a problem if stages wait for each other in a cycle, because none of these stages would ever run in parallel
-    mode.
+    """Yield a problem if stages wait for each other in a cycle. In parallel mode none of these stages would ever run.
 
     Stages that wait for no other stage are removed repeatedly. Stages that remain form a cycle.
     """
@@ -437,7 +437,9 @@ def _cycles(config: PipelineConfig) -> Iterator[Problem]:
 
 
 def _waits_for(stage: AgentStage, waiting: Mapping[str, AgentStage]) -> bool:
-    """Return True if a pipeline stage cannot run yet, because it must follow stages that are still in `waiting`."""
+    """Return True if a pipeline stage cannot run yet, because it must follow at least one of the stages in `waiting`,
+    which have not run.
+    """
     blocked = [name in waiting for name in stage.requires]
     # With the strategy `any`, one completed stage of `requires` is sufficient.
     is_blocked = all(blocked) if stage.join_strategy == "any" and blocked else any(blocked)

@@ -146,8 +146,8 @@ def _file(root: MappingNode, reading: Reading) -> Any:
 
 
 def _single(root: MappingNode, reading: Reading, body: Body, name: str | None) -> Definitions:
-    """Read the text of a single workflow or agent as if it were the only item of the list in a file. Thereby the places
-    of its parts have the same form as in a file.
+    """Read the text of a single workflow or agent. Problems and positions get the same paths of keys as in a file whose
+    only workflow or agent this is, such as ``Workflows``, 0, ``Steps``.
     """
     table, key = (WORKFLOW, "Workflows") if body == "workflow" else (AGENT, "Agents")
     place: Place = (key, 0)
@@ -160,8 +160,8 @@ def _single(root: MappingNode, reading: Reading, body: Body, name: str | None) -
 
 
 def _named(root: MappingNode, reading: Reading, place: Place, name: str | None) -> MappingNode:
-    """Add the name that a cell's magic states (``%%dive workflow NAME``) to the mapping node of the definition in the
-    cell. Report an error if the node has another name.
+    """Add to a definition in a notebook cell the name that the magic above it states, as in ``%%dive workflow NAME``.
+    Add a problem to `reading` if the definition has another name.
     """
     written = next((value for key, value in root.entries if key.text.casefold() == "name"), None)
     if name is None:
@@ -204,8 +204,8 @@ def workflow_to_mapping(workflow: Workflow) -> dict[str, Any]:
 
 
 def _as_text(value: Any) -> Any:
-    """Convert a value to plain JSON data for a definition text. Integers of any size stay integers; a value that JSON
-    lacks gets its recorded form.
+    """Convert a value to plain data that YAML and JSON text can contain. A value that JSON lacks, such as a date, is
+    replaced by its recorded form.
     """
     if isinstance(value, dict):
         return {key: _as_text(part) for key, part in value.items()}

@@ -719,8 +719,8 @@ class Approvals:
         return relaxations + [f"the rule: {rule.in_words}" for rule in self.rules if rule.outcome == ALLOW]
 
     def mode_for(self, server: str) -> str:
-        """Return the approval mode for the tools of an MCP server; for tools without a server if `server` is ``""``.
-        The result is empty if each tool decides.
+        """Return the approval mode for the tools of the MCP server `server`, or for tools without a server if `server`
+        is ``""``. An empty result means that the properties of each tool decide.
         """
         return self.servers.get(server) or self.mode
 

@@ -1,4 +1,4 @@
-"""Tables of the keys of all definition classes, and the reference of these keys.
+"""Tables of the keys of all definition classes, and the page that describes all keys (``notebooks/KEYS.md``).
 
 Each `Table` at the middle of the module connects a definition class with its label, an example and hints. The functions
 before the tables create definitions that need more than their constructor. The functions after the tables generate the
@@ -78,8 +78,8 @@ def content_entry(parsed: ParsedMapping, reading: Reading) -> Any:
 
 
 def step(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Create a step from its parsed keys. A step with errors is added to `reading.broken`, so that consequences of the
-    errors are not reported as well.
+    """Create a step from its parsed keys. If the keys have errors, remember the step in `reading.broken`: later checks
+    then report no further errors of this step that follow from the first ones.
     """
     if not parsed.is_sound:
         reading.broken.add(parsed.place)
@@ -92,7 +92,7 @@ def step(parsed: ParsedMapping, reading: Reading) -> Any:
 def _bounds(
     values: dict[str, Any], parsed: ParsedMapping, reading: Reading, read: Callable[[Any], Bounds] = Bounds.read
 ) -> None:
-    """Convert the value of the key ``Bounds`` (the budget) in `values` to plain JSON, in place. Add a problem to
+    """Replace the value of the key ``Bounds`` (the budget) in `values` by its plain JSON form. Add a problem to
     `reading` if the value is not valid.
     """
     if "bounds" not in values:
@@ -104,8 +104,8 @@ def _bounds(
 
 
 def output(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Create the definition of one output of a workflow from its parsed keys. An output without a name is a problem,
-    for which `INVALID` is returned.
+    """Create the definition of one output of a workflow from its parsed keys. If it has no name, add a problem to
+    `reading` and return `INVALID`.
     """
     if parsed.values.get("name"):
         return OutputDefinition(**parsed.values)
@@ -150,16 +150,16 @@ def workflow(parsed: ParsedMapping, reading: Reading) -> Any:
 
 
 def _is_consequence(problem: Problem, place: Place, reading: Reading) -> bool:
-    """Return True if a problem is probably only a consequence of another error in the same step, which was already
-    reported.
+    """Return True if a problem was probably caused by another error in the same step. It need not be reported, because
+    the other error has been reported already.
     """
     in_broken_step = (*place, *problem.place[:2]) in reading.broken
     return in_broken_step and problem.place[2:3] not in (("Next",), ("Name",))
 
 
 def agent(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Create the definition of an agent from its parsed keys. A missing name is a problem; the dialect ``dive`` derives
-    it from the position in the list.
+    """Create the definition of an agent from its parsed keys. A missing name is a problem; in the dialect ``dive`` the
+    name is then ``agent-`` with the agent's number in the list.
     """
     values = {"name": "", **parsed.values}
     if not values["name"] and reading.strict:
@@ -198,8 +198,8 @@ def _check_provider(name: str | None, place: Place, reading: Reading) -> None:
 
 
 def mcp_server(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Create the definition of an MCP server from its parsed keys. The strict dialect requires the keys that a
-    connection needs.
+    """Create the definition of an MCP server from its parsed keys. In the strict dialect, a missing command (for
+    ``stdio``) or URL (for ``http``) is a problem.
     """
     if "name" in parsed.failed:
         return INVALID
@@ -234,8 +234,8 @@ def definitions(parsed: ParsedMapping, reading: Reading) -> Any:
 
 
 def stage(parsed: ParsedMapping, _reading: Reading) -> Any:
-    """Create a pipeline stage from its parsed keys. If the keys name an agent, a model answers the requests of the
-    stage. Return `INVALID` if a key has an error.
+    """Create a pipeline stage from its parsed keys; return `INVALID` if a key has an error. If the keys name an agent,
+    the stage is marked as one that asks a model.
     """
     has_llm = {"has_llm": True} if parsed.values.get("model_role") else {}
     return AgentStage(**{**has_llm, **parsed.values}) if parsed.is_sound else INVALID
@@ -409,7 +409,7 @@ escape: `$${HOME}` is the text `${HOME}`, `$$(date)` the text `$(date)`.
 
 @dataclass(frozen=True, slots=True)
 class KeyLine:
-    """Entry for one key in the reference of all keys of definition files. All columns of the entry are strings."""
+    """Row for one key on the page of all keys of definition files (``notebooks/KEYS.md``). All columns are strings."""
 
     key: str
     holds: str
@@ -427,8 +427,8 @@ class KeyLine:
 
 
 def reference(name: str) -> tuple[str, list[KeyLine]]:
-    """Return the keys of one table, for the reference of all keys: the label of the table (``step``), and one entry for
-    each of its keys.
+    """Return the section about one table of keys for the page of all keys (``notebooks/KEYS.md``): the label of the
+    table, such as ``step``, and a row for each of its keys.
 
     Parameters
     ----------
@@ -445,8 +445,8 @@ def reference(name: str) -> tuple[str, list[KeyLine]]:
 
 
 def table_called(name: str) -> Table:
-    """Return the table of keys with a label such as ``step``, or the table for the definitions under a key such as
-    ``Steps``.
+    """Return the table of keys with a name. The name is the label of the table, such as ``step``, or a key whose value
+    is described by the table, such as ``Steps``.
 
     Raise `NotFoundError` if no table has this name.
     """
@@ -459,7 +459,7 @@ def table_called(name: str) -> Table:
 
 
 def page() -> str:
-    """Return the reference of all keys in Markdown: the page ``notebooks/KEYS.md``."""
+    """Return the page of all keys of definition files in Markdown, which is stored as ``notebooks/KEYS.md``."""
     return "\n".join([INTRODUCTION, *(line for label in _ordered() for line in _section(label))])
 
 
@@ -495,7 +495,7 @@ def _holders(label: str) -> set[str]:
 
 
 def line_of(key: Key, table: Table) -> KeyLine:
-    """Return the entry for a key of a table, for the reference of all keys of definition files."""
+    """Return the row for a key of a table, for the page of all keys (``notebooks/KEYS.md``)."""
     default = defaults(table.definition).get(key.field)
     written = None if default is None else key.kind.write(default)
     shown = "" if written in _NOTHING else json.dumps(written)
@@ -503,8 +503,8 @@ def line_of(key: Key, table: Table) -> KeyLine:
 
 
 def _example(key: Key, default: Any) -> str:
-    """Return an example line for the reference: a key with a value, such as ``Parallel: 4``. Return an empty string for
-    a key without effect.
+    """Return the example of a key for the page of all keys: the key with a value, such as ``Parallel: 4``. Return an
+    empty string for a key without effect.
     """
     match key.kind:
         case _ if key.ignored:
@@ -544,8 +544,8 @@ def _notes(key: Key) -> Iterator[str]:
 
 
 def help_about(name: str) -> str:
-    """Return help for users on a name: on the key of this name, from each table that has it, or on a part of
-    definitions such as ``step``. Case is ignored.
+    """Return the help for a name that a user typed. It describes each key with this name, and the part of definitions
+    with this name, such as ``step``. Case is ignored.
 
     Raises
     ------

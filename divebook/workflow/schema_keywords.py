@@ -86,8 +86,8 @@ class Work:
 
 @cache
 def validator_class(dialect: str) -> Any:
-    """Return the validator class for a dialect of JSON schema. The work of its keyword functions is limited. Its
-    instances need a `Work` as their format checker.
+    """Return the jsonschema validator class for a dialect of JSON schema, with keyword functions that count their work.
+    Each instance needs a `Work`, the budget, as its argument `format_checker`.
     """
     base: Any = _DIALECTS[dialect]
     keywords = {name: _counted(_REPLACED.get(name, keyword)) for name, keyword in base.VALIDATORS.items()}
@@ -97,7 +97,8 @@ def validator_class(dialect: str) -> Any:
 
 
 def _evolve(self: Any, **changes: Any) -> Any:
-    """Return a copy of a validator with some attributes changed, always of the same validator class.
+    """Return a copy of a validator with some attributes changed. The copy has the same class, so that its work stays
+    limited.
 
     The original method of jsonschema would switch classes at an inner ``$schema``.
     """
@@ -263,8 +264,8 @@ def _unevaluated_items(validator: Any, schema: Any, instance: Any, within: Any) 
 
 
 def _evaluated(validator: Any, instance: Any, schema: Any, *, is_top: bool = False) -> set[Any]:
-    """Return the parts of a value that a schema has evaluated, so that its ``unevaluatedProperties`` or
-    ``unevaluatedItems`` does not apply to them: property names of an object, or indexes of a list.
+    """Return the parts of a value that a schema has evaluated: property names of an object, or indexes of a list. The
+    keywords ``unevaluatedProperties`` and ``unevaluatedItems`` of the schema do not apply to these parts.
 
     These are the parts to which the keywords of the schema apply, and the parts to which fitting subschemas for the
     same value apply.
@@ -307,8 +308,9 @@ def _own_items(validator: Any, instance: Any, schema: Any, *, is_top: bool) -> s
 
 
 def _in_place(validator: Any, instance: Any, schema: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield those subschemas of a schema that apply to the value itself, not to a part of it, and that the value fits.
-    Each is yielded with its validator.
+    """Yield the subschemas of a schema that apply to the same value as the schema, as under ``allOf``, and that the
+    value fits. Subschemas for parts of the value, as under ``properties``, are left out. Each is yielded with its
+    validator.
 
     References and ``allOf``, ``anyOf``, ``oneOf`` come first, then the branch of ``if``, then ``dependentSchemas`` of
     existing properties.

@@ -43,8 +43,8 @@ class Elicit(Protocol):
         """
 
     async def withdraw(self) -> None:
-        """Withdraw the question that was asked and is still open, because the tool call has ended without the
-        answer.
+        """Withdraw the open question that `__call__` asked, because the tool call has ended before the question was
+        answered.
         """
 
 
@@ -134,8 +134,8 @@ class ToolServer(Protocol):
         elicit: Elicit | None = None,
         repeatable: bool = False,
     ) -> CallOutcome:
-        """Call a tool of the server. If the returned outcome contains requests, answer them, and call the tool again
-        with the answers and the outcome's state.
+        """Call a tool of the server. The returned outcome has either content, or requests of the server. In the second
+        case call the tool again with answers to these requests, and with the `state` of the outcome.
 
         Parameters
         ----------
@@ -319,8 +319,8 @@ class MCPServerDefinition(Definition):
         return settings.enabled and (not settings.allowed_tools or tool in settings.allowed_tools)
 
     def _in_rules(self, tool: str) -> str:
-        """Return the name that a tool of the server has in approval rules. If it contains ``/``, it is prefixed with
-        the name of the server.
+        """Return the name of a tool of this server for approval rules. A name with ``/`` is prefixed with the name of
+        the server, because ``/`` separates server and tool in a rule.
         """
         return f"{self.name}/{tool}" if "/" in tool else tool
 

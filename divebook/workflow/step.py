@@ -149,8 +149,8 @@ class Rollback(Definition):
 
 
 def catches(value: Catch | str | Sequence[Catch | str]) -> tuple[Catch, ...]:
-    """Convert the value of the argument `catch` of `Step` to a tuple of error handlers. The value may be a single
-    handler or a sequence of handlers.
+    """Convert the argument `catch` of `Step`, a single error handler or a sequence of them, to a tuple of error
+    handlers.
     """
     listed = [value] if isinstance(value, Catch | str | Mapping) else value
     return tuple(Catch.of(entry) for entry in listed)
@@ -303,8 +303,8 @@ class ContentEntry(Definition):
 
     @staticmethod
     def without_fingerprints(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return stored content entries without the key `fingerprints`, which has the fingerprints of the files and
-        pages that were read.
+        """Return content entries, as stored in a log, without the key `fingerprints`. It has the fingerprints of the
+        files and pages that were read for the entry.
         """
         return [{key: value for key, value in entry.items() if key != "fingerprints"} for entry in entries]
 
@@ -455,8 +455,8 @@ class Each(Definition):
         return as_definition(cls, value if isinstance(value, Each | Mapping | str | int | float) else _items(value))
 
     def item_name(self, index: int, key: str | None = None, step: str = "item ") -> str:
-        """Return the name of a loop item for people, such as ``rows[3]``: the name of the list that the loop refers to,
-        or else of the step, with the item's index or key.
+        """Return a name for one item of the loop that people see, such as ``rows[3]``. It consists of the name of the
+        list, or else of the step, and the index or key of the item.
 
         >>> Each("$(state.rows)", as_="row").item_name(3), Each([1, 2]).item_name(0, step="try")
         ('rows[3]', 'try[0]')
@@ -471,8 +471,8 @@ PROMPT = table.Text(
 
 
 class _Undecided(tuple[Edge, ...]):
-    """Type of the edges of a step without the key ``Next``: an empty tuple. The type distinguishes it from the empty
-    tuple of a step that ends a path.
+    """Type of the constant `UNDECIDED`, the edges of a step without the key ``Next``. It is an empty tuple, but not the
+    same as ``()``, the edges of a step at which a path ends.
     """
 
     __slots__ = ()
@@ -656,8 +656,7 @@ class Step(Definition):
         return tuple([edge.step for edge in self.edges] + [policy.step for policy in self.catch])
 
     def undoing(self, kind: str, action: str, parameters: Mapping[str, Any]) -> Self:
-        """Return a rollback step for this step: a step that calls the function `action` with the given parameters, to
-        undo this step's effects.
+        """Return a step that undoes the effects of this step: it calls the function `action` with the given parameters.
 
         `kind` is the kind of the function, such as ``action`` or ``step``.
         """

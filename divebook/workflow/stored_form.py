@@ -187,7 +187,7 @@ def _default(entry: Field[Any]) -> Any:
 
 
 def arguments(cls: type[Definition], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the stored fields of a definition to the arguments for the constructor of its class `cls`. Raise
+    """Convert the JSON form of a definition to keyword arguments for the constructor of its class `cls`. Raise
     `DefinitionError` for an unknown field.
     """
     readers = _form(cls).readers
@@ -227,8 +227,8 @@ def restored(cls: type[R], data: Mapping[str, Any]) -> R:
 
 
 class _Form:
-    """Description of the form in which one definition class is stored as JSON: name, default and conversion functions
-    of each field.
+    """The JSON form of one definition class: for each field its name, its default, and the function that converts the
+    JSON form of its value back.
     """
 
     def __init__(self, cls: type[Definition]) -> None:
@@ -243,8 +243,8 @@ class _Form:
 
     @functools.cached_property
     def whole(self) -> tuple[Callable[[Any], tuple[Any, ...]], Callable[..., None]]:
-        """Pair of functions for copying a definition: the first returns all its fields as a tuple, the second sets all
-        fields of a new instance.
+        """Pair of functions that copy a definition quickly: the first returns the values of all fields as a tuple, the
+        second sets the fields of a new instance to such values.
         """
         first, *rest = (entry.name for entry in fields(self._cls))
         values = attrgetter(first, *rest) if rest else lambda definition: (getattr(definition, first),)
@@ -252,8 +252,8 @@ class _Form:
 
     @functools.cached_property
     def puts(self) -> list[tuple[str, Callable[[Any, Any], None], Reader | None, Any]]:
-        """Tuple for each stored field of the class: name, function that sets the field, conversion function and
-        default.
+        """A tuple for each stored field of the class: its name, the function that sets the field in an instance, the
+        function that converts the JSON form of its value, and its default.
         """
         return [
             (name, getattr(self._cls, name).__set__, self.readers[name], default) for name, default, _ in self.defaults
@@ -290,8 +290,8 @@ def defaults(cls: type[Definition]) -> dict[str, Any]:
 
 
 def _written(cls: type[Definition], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the names of the fields in a mapping that a person wrote for a definition. Return the fields without those
-    that are None.
+    """Check the field names of a mapping that a person wrote in place of a definition. Return the mapping without the
+    optional fields that are None.
 
     Raise `DefinitionError` for an unknown or missing field.
     """

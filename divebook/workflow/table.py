@@ -1,5 +1,5 @@
-"""Table of keys of one definition class. It is derived from the annotations of the class's fields, and converts mapping
-nodes to definitions and back.
+"""Tables of keys, one for each definition class, derived from the annotations of the class's fields. A table converts
+the nodes of a definition text to a definition, and a definition to a mapping.
 
 A field of a definition class that can be written in a file is annotated with a `Key`:
 
@@ -33,7 +33,8 @@ from divebook.workflow.stored_form import Definition, defaults, without_none
 
 @dataclass(frozen=True)
 class Table:
-    """Keys of one definition class. Reads a definition from a mapping node, and writes a definition as a mapping.
+    """Table of the keys that a definition of one class may have in a file. With it, a definition is read from a mapping
+    node and written as a mapping.
 
     `advice` has hints for keys that people write but that do not exist: ``{"Backstory": "write it into
     Instructions"}``.
@@ -144,8 +145,8 @@ class Table:
         reading.add(message, node.start, (*place, node.text), key=node.text, hint=hint)
 
     def _suggestion(self, text: str) -> str:
-        """Return a hint for a key that the table does not have: advice for this key, a key with a similar name, or the
-        names of all keys.
+        """Return a hint for a key that this table does not have: the advice for this key if there is any, or else the
+        key with the most similar name, or else the names of all keys.
         """
         names = [key.name for key in self.keys]
         if text in self.advice:
@@ -154,8 +155,8 @@ class Table:
         return near or f"{self.label} has {', '.join(names)}"
 
     def _is_new(self, key: Key, node: Scalar, key_nodes: dict[str, Scalar], place: Place, reading: Reading) -> bool:
-        """Return True if a key has not occurred before in the same mapping, or if the text may repeat keys (`lax`).
-        Otherwise return False, and add a problem if the two spellings of the key differ.
+        """Return True if a key has not occurred before in the same mapping, False if it has. If it has occurred in
+        another spelling, add a problem to `reading`. If `reading.lax` is True, all repetitions are accepted.
 
         Two equal spellings were already reported by the parser.
         """
@@ -168,8 +169,8 @@ class Table:
         return False
 
     def _note_effect(self, key: Key, node: Scalar, place: Place, reading: Reading) -> None:
-        """Add a warning to `reading` if a key is written with its former name, and a problem if the key has no
-        effect.
+        """Check a key that was found in a definition text. Add a warning to `reading` if it is written with a former
+        name, and a problem if it has no effect.
         """
         if snake_case(node.text) in map(snake_case, key.formerly):
             message = f"{node.text} is called {key.name} now"
@@ -290,8 +291,8 @@ def _scalar(value: Any) -> Scalar:
 
 
 def nearest_position(place: Place, positions: Mapping[Place, tuple[int, int]]) -> tuple[int, int]:
-    """Return line and column of a part of a definition. If its position is unknown, return that of the nearest part
-    around it.
+    """Return line and column of a part of a definition in its text. If the position of the part is unknown, return the
+    position of the smallest enclosing part whose position is known.
 
     The result is (0, 0) if no position is recorded.
     """
@@ -309,7 +310,8 @@ Format = Literal["yaml", "json"]
 
 @dataclass(slots=True)
 class Reading:
-    """State while one definition text is read: the text, and the problems and positions that were collected so far.
+    """State while one definition text is read: the text, the problems found so far, and the positions of the parts that
+    were read so far.
 
     `format` determines how keys are matched. A Python mapping is read like YAML.
     """
@@ -373,8 +375,9 @@ class Reading:
         self.problems.append(Problem(message, line, column, key, severity, hint, place))
 
     def add_located(self, problems: Iterable[Problem]) -> None:
-        """Add problems that know only the place of the faulty part. Line and column are filled in from the place, or
-        from the nearest part around it with a known position.
+        """Add problems to this reading. Their line and column are looked up from `Problem.place`, the path of the
+        faulty part, such as ``Steps``, 2. If the position of the part is unknown, that of the nearest enclosing part is
+        used.
         """
         for problem in problems:
             located = problem.at(*nearest_position(problem.place, self.positions))
@@ -393,15 +396,15 @@ class Reading:
             first.setdefault(key.text, key.start)
 
     def locate(self, place: Place, key: Mark, value: Mark) -> None:
-        """Record line and column of a part of a definition: those of its value, or those of its key if the value begins
-        on another line.
+        """Record line and column of a part of a definition. If its value begins on the line of its key, the position of
+        the value is recorded; otherwise that of the key.
         """
         if key.line:
             self.positions[place] = self.position(value if value.line == key.line else key)
 
     def position(self, mark: Mark) -> tuple[int, int]:
-        """Convert a position in the text to line and column in the whole cell or file that contains the text. A
-        position without a line becomes ``(0, 0)``.
+        """Convert a position within the definition text to line and column within the cell or file that contains the
+        text. A position without a line becomes ``(0, 0)``.
         """
         return (mark.line + self.line_offset, mark.column) if mark.line else (0, 0)
 
@@ -467,7 +470,9 @@ class Kind(Protocol):
 
     @property
     def holds(self) -> str:
-        """Description of the valid values of this kind for the reference of keys, such as "a list of texts"."""
+        """Description of the valid values of this kind, such as "a list of texts". It is shown in the column "holds" on
+        the page of all keys (``notebooks/KEYS.md``).
+        """
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the Python value of a node. If the node does not have this kind of value, add a problem to `reading`
@@ -483,8 +488,8 @@ def _key_of(place: Place) -> str:
 
 
 def mismatch(expected: str, node: Node, place: Place, reading: Reading, hint: str | None = None) -> Any:
-    """Add a problem to `reading`: a node does not have the expected kind of value, which `expected` describes. Return
-    `INVALID`.
+    """Add a problem to `reading` about a node with a value of the wrong kind, and return `INVALID`. `expected`
+    describes the right kind, such as "a number".
     """
     key = _key_of(place)
     reading.add(f"{key} must be {expected}, not {kind_of(node)}", node.start, place, key=key, hint=hint)
@@ -513,7 +518,7 @@ class Text(Plain):
 
     @property
     def holds(self) -> str:
-        """Description of the valid strings for the reference of keys: "a text", or the list of choices."""
+        """Description of the valid strings for the page of all keys: "a text", or the choices such as "one of a, b"."""
         return f"one of {', '.join(self.choices)}" if self.choices else "a text"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
@@ -575,7 +580,7 @@ class Number(Plain):
 
     @property
     def holds(self) -> str:
-        """Description of the valid numbers for the reference of keys: "a whole number" or "a number"."""
+        """Description of the valid numbers for the page of all keys: "a whole number" or "a number"."""
         return "a whole number" if self.range.is_whole else "a number"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
@@ -754,8 +759,8 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class ParsedMapping:
-    """Values that a table has read from the keys of one mapping node. A function then creates the definition from
-    them.
+    """Values that were read from the keys of one mapping node with a `Table`. The table passes them to the function
+    that creates the definition.
     """
 
     values: dict[str, Any]
@@ -862,7 +867,7 @@ _KINDS: Mapping[Any, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class _OfRecords:
-    """Base class of the kinds of values that are nested definitions, each a mapping with its own table of keys."""
+    """Base class of the kinds of values `One` and `Many`: nested definitions, each with its own table of keys."""
 
     definition: type[Definition]
 
@@ -874,8 +879,8 @@ class _OfRecords:
 
 @dataclass(frozen=True, slots=True)
 class One(_OfRecords):
-    """Kind of values: a nested definition, written as a mapping. A string is accepted in its place if the definition
-    has a key for plain strings.
+    """Kind of values: a nested definition, written as a mapping. If its table has a key for plain strings, a string may
+    be written instead of the mapping.
     """
 
     besides: str = ""
@@ -883,8 +888,8 @@ class One(_OfRecords):
 
     @property
     def holds(self) -> str:
-        """Description of the valid values for the reference of keys: a mapping, with the label of the nested
-        definition's table.
+        """Description of the valid values for the page of all keys. It refers to the table of the nested definition,
+        for example "a mapping, see Each".
         """
         return f"a mapping, see {self.table.label}"
 
@@ -912,8 +917,8 @@ class Many(_OfRecords):
 
     @property
     def holds(self) -> str:
-        """Description of the valid values for the reference of keys: a list, with the label of the nested definitions'
-        table.
+        """Description of the valid values for the page of all keys. It refers to the table of the nested definitions,
+        for example "a list, see agent".
         """
         return f"a list, see {self.table.label}"
 

@@ -57,18 +57,18 @@ class FileSpellings(Protocol):
     """
 
     def spellings(self, arguments: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-        """Return the arguments of a tool call once for each spelling of the file paths in them, such as relative and
-        absolute. An approval rule may match any of these copies.
+        """Return copies of the arguments of a tool call, one for each spelling of their file paths, such as relative
+        and absolute. An approval rule applies to the call if it matches at least one copy.
         """
 
     def with_links_followed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments of an approval rule that asks or denies, with the symbolic links in their file paths
-        resolved, so that the rule also matches calls with the target's path.
+        """Return the arguments of an approval rule that asks or denies, with symbolic links in file paths resolved.
+        Thereby the rule also matches calls that use the path of a link's target.
         """
 
     def without_detours(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments of an approval rule that allows calls, with their file paths normalized. Symbolic links
-        in the paths are not followed.
+        """Return the arguments of an approval rule that allows calls, with their file paths normalized (without ``..``
+        and ``.``). Unlike in `with_links_followed`, symbolic links in the paths stay.
         """
 
 
@@ -153,8 +153,8 @@ class ToolFunction(UserFunction):
         return self.name_at_server or self.name
 
     def inside(self, workspace: str | None) -> ToolFunction:
-        """Return a copy of the tool for an agent that has a workspace; the tool itself if its calls do not depend on
-        the agent's workspace.
+        """Return a copy of the tool for an agent with the workspace `workspace`. Return the tool itself if it does not
+        work in the agent's workspace.
 
         If the tool's own workspace is ``""``, calls of the copy work in the agent's workspace.
         """

@@ -109,7 +109,8 @@ def _advice(problem: str) -> str | None:
 
 
 class _Composer:
-    """Builder of nodes from the parser events of ruamel.yaml, with limits on depth and number of nodes.
+    """Builder of a tree of syntax nodes from the parser events of ruamel.yaml. The depth and the number of nodes are
+    limited.
 
     The events of ``a: [1]`` are: mapping start, scalar ``a``, sequence start, scalar ``1``, sequence end, mapping end.
     `_node` consumes the events of one node and calls itself for the nodes inside. An alias refers to a node that is
@@ -259,8 +260,8 @@ def yaml_of(text: str, source: str, line_offset: int = 0) -> Any:
 
 
 def value_typed(text: str) -> Any:
-    """Parse a value that a person typed, as YAML. A word that is not a scalar in YAML (``*.py``, ``#1``) is returned as
-    a string.
+    """Parse a value that a person typed, as YAML. Words that have another meaning in YAML or are not valid there, such
+    as ``*.py`` and ``#1``, are returned as strings.
     """
     is_written_out = text[:1] in {*QUOTES, *BRACKETS}
     reading = Reading(text, "value")
