@@ -352,7 +352,7 @@ class LiveProgress(Progress):
         return Group(table, Text("\n".join(notes), "dim"))
 
     def _update_board(self) -> None:
-        """Move all changed steps from the queue, which the engine's thread fills, to the board of displayed steps."""
+        """Update the board of displayed steps with all step changes that the engine's thread has put into the queue."""
         try:
             while True:
                 self.board.update(self._changed_steps.get_nowait())

@@ -736,8 +736,9 @@ def what_if(
 
 @contextmanager
 def _advising_file(usage: str, *, has_file: bool) -> Iterator[None]:
-    """Convert an error about a missing agent or action in the block to a `SetupError` that advises to name the file of
-    definitions. Other errors, and all errors with `has_file`, stay unchanged.
+    """Replace an error about a missing agent or action, raised in the ``with`` block, by a `SetupError` that advises to
+    name the file of definitions. With `has_file`, the file is already named, and the error is not replaced. Other
+    errors are never replaced.
     """
     try:
         yield

@@ -100,8 +100,8 @@ def _text(error: CodeChangedError) -> str:
 
 
 def static_bundle(error: CodeChangedError) -> dict[str, str]:
-    """Return the choices of a `CodeChangedError` as text and HTML, by MIME type, for pages that cannot show buttons
-    because they have no kernel.
+    """Return the options of a `CodeChangedError` as text and HTML, by MIME type. Pages without a kernel show them
+    instead of buttons.
 
     The choices are shown as options of ``%dive run``.
     """
@@ -142,8 +142,8 @@ def _run_of_default(error: CodeChangedError) -> Run:
 
 
 def _run_of(error: CodeChangedError, choice: str) -> Run:
-    """Make one of the choices of a `CodeChangedError`. Return the run that the choice starts or keeps, and print the
-    remark about this run, if any.
+    """Make the choice of a person whose cell has changed code: run again, keep the old run or reuse completed calls.
+    Return the resulting run, after printing its remark if it has one.
     """
     run: Run = error.begin(choice)
     if run.remark:

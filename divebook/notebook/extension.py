@@ -39,8 +39,8 @@ Transform: TypeAlias = Callable[[list[str]], list[str]]
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Add divebook to an IPython shell: magics, completion, help and the changes of cell texts that magics need. Print
-    which executions were interrupted.
+    """Add divebook to an IPython shell: its magics, completion, help, and two functions that change the text of a cell
+    before it runs, for example to put ``await`` before slow magics. Print which executions were interrupted.
 
     Loading twice has the same effect as loading once.
     """

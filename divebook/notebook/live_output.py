@@ -54,8 +54,8 @@ class LiveOutput:
 
     @property
     def is_hosting_undecided(self) -> bool:
-        """True while no page has reported whether it can show a live view and its saved form (text and HTML for pages
-        without a kernel) in one output. See `view_output.Pages`.
+        """True as long as it is unknown whether the page can show the live view and its saved form (text and HTML for
+        pages without a kernel) in the same output. A page reports this after it has loaded; see `view_output.Pages`.
         """
         return PAGES.host_views is None and not self.view.is_hosted
 
@@ -78,8 +78,8 @@ class LiveOutput:
             finish()
 
     def _follow(self, publisher: Publisher[Feed]) -> None:
-        """Save the run of another publisher (sender of a run's changes) from now on, because a button in the page has
-        started a new run in this output.
+        """Replace the run whose state is saved in this output, because a button in the page has started a new run.
+        `publisher` sends the changes of the new run.
         """
         self._detach()
         self._publisher = publisher

@@ -357,8 +357,9 @@ def _error_text(execution: Execution) -> str:
 
 
 def _next(execution: Execution) -> str:
-    """Return the ``%dive`` command that a report suggests: it shows an execution that is running, or resumes one that
-    has stopped or failed. Empty if there is nothing to do, or if a question or signal must come first.
+    """Return the ``%dive`` command that a report suggests to the person. For a running execution it is ``%dive show``,
+    for a stopped or failed one ``%dive resume``. Return an empty text if nothing is left to do, or if a question must
+    be answered or a signal sent first.
     """
     # The commands that answer or send what the execution waits for are shown with the questions and signals.
     waits = not execution.state.is_over and (execution.interrupts or awaited_signals(execution.state))
@@ -479,7 +480,9 @@ def _text_values(values: Iterable[tuple[str, str]], limit: int) -> Iterable[str]
 
 
 def _purpose(report: Report) -> str:
-    """Return the label that a report puts before its suggested command: "to look again" or "to continue"."""
+    """Return the label before the command that a report suggests: "to look again" for ``%dive show``, "to continue" for
+    ``%dive resume``.
+    """
     shows = report.status in (RUNNING, WAITING, PENDING) and "show" in report.next
     return "to look again" if shows else "to continue"
 
@@ -710,8 +713,8 @@ def _safe(text: str) -> str:
 
 
 def rows_of(steps: Sequence[Span], limit: int = MAX_ROWS) -> tuple[tuple[str, ...], ...]:
-    """Return the rows of a report's table of steps: at most `limit` steps, and for each gap between them a row with the
-    number of omitted steps.
+    """Return the rows of a report's table of steps. At most `limit` steps are shown. For each group of omitted steps, a
+    row contains their number.
 
     Steps that did not complete have priority, then the steps of the last third, then the first steps. The rows are in
     the order of the steps.
@@ -738,7 +741,7 @@ def _gap(steps: Sequence[Span]) -> tuple[str, ...]:
 
 
 def more_title(count: int) -> str:
-    """Return the title of the table that lists all steps of a report, or as many of them as are shown."""
+    """Return the title of a report's table of steps: "all 12 steps", or "200 of 1,200 steps" if only some are shown."""
     return f"all {count:,} steps" if count <= MAX_ROWS else f"{MAX_ROWS} of {count:,} steps"
 
 
@@ -877,8 +880,8 @@ def facts_of(execution: Execution, log: ReadLog) -> Iterable[str]:
 
 
 def spreads_of(log: ReadLog) -> Iterable[str]:
-    """Yield the distribution of the values in each result column of steps with many items, one text per column:
-    ``label: praise 812, blame 164``.
+    """Yield one text for each result column of the steps that process many items. The text contains the distribution of
+    the column's values: ``label: praise 812, blame 164``.
     """
     log.spreads.count()
     latest = log.spreads.latest(log.activity.progress)
@@ -888,8 +891,8 @@ def spreads_of(log: ReadLog) -> Iterable[str]:
 
 
 def changed_files_of(execution: Execution, log: Sequence[Event]) -> tuple[ChangedFiles, ...]:
-    """Return, for each workspace of an execution, the files that were changed, with at most `MAX_FILES` files and
-    `MAX_DIFFERENCES` characters of differences.
+    """Return the changed files of each workspace of an execution, with their differences. At most `MAX_FILES` files and
+    `MAX_DIFFERENCES` characters of differences are returned for each workspace.
     """
     changes = []
     for name, workspace in sorted(execution.state.workspaces.items()):
@@ -910,7 +913,7 @@ def _budget(execution: Execution) -> Iterable[str]:
 
 
 def _span(limit: float) -> str:
-    """Return the time limit of a budget, in seconds, as text: ``1 h``, ``2.5 s``."""
+    """Return a time limit (a span of seconds) of a budget as text: ``1 h``, ``2.5 s``."""
     return in_parts(int(limit)) if limit.is_integer() else seconds(limit)
 
 

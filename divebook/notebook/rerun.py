@@ -54,8 +54,8 @@ MAX_CANDIDATES = 200
 
 @dataclass(frozen=True, slots=True)
 class CellPlace:
-    """Identity of a run within a notebook: the cell that starts it, and its number among the runs of the same workflow
-    that one execution of the cell starts.
+    """Identity of a run within a notebook. It consists of the cell that starts the run and a number. The number is
+    needed because one execution of a cell, for example a loop, can start several runs of the same workflow.
     """
 
     cell: Mapping[str, str]
@@ -68,13 +68,15 @@ class CellPlace:
 
     @property
     def shared(self) -> dict[str, Any]:
-        """The identity of the run without the kernel's id: the part that is equal in all kernels that run this cell."""
+        """The identity of the run without the id of the kernel. Two kernels that execute the same cell compute the same
+        value.
+        """
         return {name: value for name, value in self.to_dict().items() if name != "kernel"}
 
     @property
     def name(self) -> str:
-        """Name of the run for people: the id of the cell (without an id, the digest of its text), and the number of the
-        run in the cell.
+        """Name of the run in texts for people: the id of its cell and the number of the run in the cell, such as
+        ``a1b2/1``. For a cell without an id, the digest of the cell's text is used.
         """
         return f"{self.cell.get('cell') or self.cell['source']}/{self.ordinal}"
 
@@ -84,8 +86,8 @@ class CellPlace:
         return {"identity": {CELL: self.to_dict()}, "cell": self.name, "notebook": self.cell["notebook"] or None}
 
     def matches(self, recorded: Mapping[str, Any]) -> bool:
-        """Return whether an earlier run may have been started by this cell, judging by the identity (cell and number)
-        that its log records.
+        """Return whether this cell may have started an earlier run. `recorded` is the identity (cell and number) that
+        the log of the earlier run contains.
 
         Cells are compared by id, or by text if one of both has no id. Values that a front end does not provide are
         ignored.
@@ -230,8 +232,8 @@ def _opening(environment: Environment, record: ExecutionRecord) -> ExecutionStar
 
 
 def _changes(opening: ExecutionStarted, workflow: Workflow, inputs: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the parts of a run that differ from those recorded at its start: ``definition``, ``inputs``,
-    both or none.
+    """Compare the workflow and the inputs of a cell with those that its earlier run recorded at its start. Return the
+    names of those that differ: ``definition``, ``inputs``, both or none.
     """
     bound = storable(bind_inputs(workflow, inputs), "inputs")
     changed = [] if opening.fingerprint == workflow.fingerprint else ["definition"]
@@ -263,7 +265,9 @@ def run_label(earlier: PreviousRun) -> str:
 
 
 def elsewhere_note(execution_id: str) -> str:
-    """Return the note that a cell prints when another process is already running its run."""
+    """Return the note that a cell prints instead of starting its run, because another process is already driving this
+    run.
+    """
     return f"this cell's run {execution_id} runs in another process, and is not run twice: %dive show {execution_id}"
 
 
@@ -428,8 +432,8 @@ class ChangedDefinition:
 
     @property
     def advice(self) -> str:
-        """The note that a cell prints when its edited definition starts a new run without reused calls. It names the
-        option that would have reused them.
+        """The note that a cell with an edited definition prints when it starts a new run from the beginning. It names
+        the option with which the new run would have reused calls of the earlier run.
         """
         return (
             f"the definition changed since this cell's run {self.plan.source}, so that this is a new run; "

@@ -202,7 +202,8 @@ class Run(ReadExecution):
         return self._checked_strictly()
 
     def _checked_strictly(self) -> Self:
-        """Return this handle after checking that the run does not wait, if waiting is not allowed (`strict`).
+        """Return this handle. If it is `strict`, check first that the run does not have to wait for a person or a
+        signal.
 
         If the handle is `strict` and the run has to wait, `ExecutionWaitingError` is raised.
         """

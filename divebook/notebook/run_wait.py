@@ -130,8 +130,8 @@ def _waits_for_answer(run: Run) -> bool:
 
 
 def _has_no_answer(run: Run) -> bool:
-    """Return whether a run still waits. This becomes False when any process answers its question, sends its signal or
-    ends it.
+    """Return whether a run still waits for an answer or a signal. Any process may answer the question, send the signal
+    or end the run, so the log is read first.
     """
     execution = run.refresh().execution
     is_idle = not execution.is_live or execution.is_blocked
@@ -139,8 +139,8 @@ def _has_no_answer(run: Run) -> bool:
 
 
 async def _hosting_decided(output: LiveOutput | None) -> None:
-    """Wait a short time until a page has reported whether divebook's JupyterLab extension is installed, because the
-    form of the output depends on it (`view_output.Pages`).
+    """Wait until a page has reported whether it has divebook's JupyterLab extension, or until a short time limit is
+    reached. The form of the run's output depends on this extension (`view_output.Pages`).
 
     Only the first page of a kernel is awaited.
     """
@@ -162,8 +162,8 @@ class WatchableOutput(Protocol):
 
 
 async def browser_shows(output: WatchableOutput | None) -> bool:
-    """Return whether a browser shows the live view of an output. Wait up to `GREETING_TIMEOUT` seconds for the first
-    message of the browser; without an output, return False.
+    """Wait up to `GREETING_TIMEOUT` seconds for the first message of a browser about the live view in an output. Return
+    whether a browser shows the view; without an output, return False at once.
     """
     if output is None:
         return False

@@ -297,8 +297,8 @@ class Session:
         answers: Answers | None,
         options: StartOptions,
     ) -> Run:
-        """Resume or show the earlier run of a cell. If functions that it called were edited since, apply the reaction
-        `on_edit`, which may start a fork or a new run instead.
+        """Resume or show the earlier run of a cell. If functions that this run called have been edited since, do what
+        `on_edit` says instead: for example, start a fork or a new run.
 
         If a person keeps the earlier run, the question appears again only after the next edit.
         """
@@ -400,8 +400,8 @@ class Session:
         return interrupted(self.over(store), execution_id)
 
     def recover(self, execution_id: str | None = None, *, store: str | None = None) -> Recovered:
-        """Resume one interrupted execution in the background, or without an id all for which the current definitions
-        suffice. Return the resumed and the refused ones.
+        """Resume interrupted executions in the background: the one with this id, or without an id all whose definitions
+        are known. Return which executions were resumed, and which were not.
         """
         environment = self.over(store)
         return resume_all(environment, interrupted(environment, execution_id))
