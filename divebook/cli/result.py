@@ -196,8 +196,8 @@ def _print_error(execution: Execution) -> None:
 
 
 def last_outputs(execution: Execution) -> dict[str, str]:
-    """Return the output of the last step of each completed branch, by name of the step. Omit empty outputs and outputs
-    of steps that store them in a variable.
+    """Return the output of the last step of each completed branch, by name of the step. Empty outputs are left out. So
+    are outputs that a step stores in a variable, because the variables are printed separately.
     """
     storing_steps = {step.name for step in execution.workflow.steps if step.store}
     outputs = {}

@@ -278,8 +278,8 @@ def _chosen(
     *,
     tag_option: str,
 ) -> list[ExecutionRecord]:
-    """Return the records of the executions that the filters of the command line select; empty if it names executions
-    instead. Raise `BadParameter` if it contains both or neither.
+    """Return the records of the executions that match the filters of the command line. If the command line names
+    executions instead, return an empty list. Raise `BadParameter` if it contains both or neither.
     """
     if bool(execution_ids) == bool(status or workflow or tagged):
         raise typer.BadParameter(f"name executions, or select them with --status, --workflow or {tag_option}")

@@ -185,8 +185,8 @@ def _run(shell: InteractiveShell, source: str, where: str) -> None:
 
 @contextlib.contextmanager
 def _without_tracebacks(shell: InteractiveShell) -> Iterator[None]:
-    """Stop an IPython shell from printing tracebacks in the block. The function `_run` raises the errors of cells
-    instead.
+    """Stop an IPython shell from printing tracebacks during a ``with`` block, because the function `_run` raises the
+    errors of cells instead.
     """
     names = ("showtraceback", "showsyntaxerror")
     for name in names:

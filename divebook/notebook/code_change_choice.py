@@ -115,8 +115,8 @@ def static_bundle(error: CodeChangedError) -> dict[str, str]:
 
 @contextmanager
 def _buttons(error: CodeChangedError) -> Iterator[ChoiceOutput]:
-    """Show the choices of a `CodeChangedError` as buttons during the block. If the kernel is interrupted in the block,
-    raise the `CodeChangedError`.
+    """Show the choices of a `CodeChangedError` as buttons during a ``with`` block. If the kernel is interrupted in the
+    block, raise the `CodeChangedError`.
     """
     output = ChoiceOutput(error)
     try:

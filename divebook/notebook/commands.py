@@ -149,8 +149,8 @@ def refuse_inside(what: str, text: str) -> None:
 
 
 def _advice(text: str) -> str:
-    """Return the end of an error message about a text such as ``{name}`` or ``[a, b]``: the correct way to write it as
-    a Python expression or as a literal text.
+    """Return the last part of an error message about a text such as ``{name}`` or ``[a, b]``. It explains how to write
+    the text as a Python expression, and how to write it as a literal text.
     """
     match = re.fullmatch(r"\$?\{([^{}]+)\}", text) or re.fullmatch(r"[\"]?\$+([\w.]+)[\"]?", text)
     if match:

@@ -88,8 +88,8 @@ class LiveOutput:
         self._detach = publisher.add(self._on_delta, self._save_if_due)
 
     def _on_delta(self, delta: Delta) -> int:
-        """Save the run in the output if this message about changes shows that the run has stopped or ended since the
-        previous message.
+        """Receive a message with changes of the run. If the run has ended since the previous message, save its final
+        state in the output; if it has only stopped, save its current state.
 
         Called for every `Delta`, on the publisher's thread; returns 0, because no message is sent.
         """
@@ -106,7 +106,8 @@ class LiveOutput:
         return 0
 
     def _save_if_due(self) -> None:
-        """Save a run that has stopped but not ended in the output, unless the last save is too recent.
+        """Save the current state of a run that has stopped, but not ended, in the output. If the last save was a short
+        time ago, do nothing; a later call then saves the run.
 
         The publisher calls this method at each heartbeat, so that a postponed save is made later.
         """

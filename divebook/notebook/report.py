@@ -324,8 +324,8 @@ def report_of(execution: Execution, log: Sequence[Event]) -> Report:
 
 
 def _as_stopped(step: Span, status: str) -> Span:
-    """Return a copy of a step's span with the status of its execution, if the step is running. A report then shows the
-    step of a waiting or paused execution as waiting or paused.
+    """Replace the status of a running step by the status of its execution, in a copy of the step's span. A report then
+    shows the step as waiting or paused if its execution waits or is paused.
     """
     return replace(step, status=status) if step.status == RUNNING else step
 
@@ -373,8 +373,8 @@ def _next(execution: Execution) -> str:
 
 
 def _values(execution: Execution, redactor: Redactor) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return a title and the values that a report shows below it, each as name and text. These are the declared outputs
-    of the run, or without outputs its variables.
+    """Return the values of a run that a report shows, each as a pair of name and text, and before them a title. These
+    are the declared outputs; if the run has none, its variables.
     """
     kind = "output"
     values: Mapping[str, Any] = execution.state.outputs
@@ -566,8 +566,8 @@ def _table_row(cells: Sequence[str]) -> str:
 
 
 def _breakable(text: str, longest: int = MAX_WORD) -> str:
-    """Insert ``<wbr>`` (a possible line break) into the long words of a text, because untrusted notebooks remove the
-    styles that allow such breaks.
+    """Insert ``<wbr>`` into the long words of a text, so that a browser can break the lines there. Styles that allow
+    such breaks do not work, because untrusted notebooks remove them.
     """
     # A piece of exactly `longest` characters is followed by more of its word, so a break is allowed behind it.
     pieces = re.findall(rf"\S{{1,{longest}}}(?=\S)|.", text, re.DOTALL)
@@ -903,7 +903,9 @@ def changed_files_of(execution: Execution, log: Sequence[Event]) -> tuple[Change
 
 
 def _budget(execution: Execution) -> Iterable[str]:
-    """Yield a text for each limit of the execution's budget, with the spent amount: ``3 of 100 requests``."""
+    """Yield a text about each limit in the budget of an execution, which also contains the amount spent so far: ``3 of
+    100 requests``.
+    """
     for spent in spent_of(execution.state):
         if spent.unit == "s":
             yield f"{seconds(float(spent.amount))} of {_span(float(spent.limit))}"

@@ -128,8 +128,8 @@ class CellPlace:
 
 
 class Ordinals:
-    """Counters, one for each workflow, of the runs that the current execution of a cell has started. A loop in a cell
-    can start several runs.
+    """Counters of the runs that the current execution of a cell has started, one counter for each workflow. A cell can
+    start several runs, for example in a loop.
     """
 
     def __init__(self) -> None:
@@ -254,7 +254,7 @@ def note_of(execution: Execution, earlier: PreviousRun) -> str:
 
 
 def run_label(earlier: PreviousRun) -> str:
-    """Return the words by which notes refer to the earlier run of a cell.
+    """Return the text that names the earlier run of a cell in notes for people.
 
     The name is "this cell's run", or it describes the run of an equal cell in another notebook.
     """
@@ -272,8 +272,8 @@ def elsewhere_note(execution_id: str) -> str:
 
 
 def changed_error(earlier: PreviousRun) -> ExecutionError:
-    """Return the error that a cell raises if its definition or inputs have changed although its earlier run has not
-    ended.
+    """Return the error that a cell raises if its definition or inputs have changed while its earlier run has not ended
+    yet. It names the commands that continue this run or start a new one.
     """
     execution_id = earlier.record.execution_id
     changed = " and ".join(earlier.changed)
@@ -323,7 +323,8 @@ class ChangedFunctions:
     """True if the run has completed and cannot be resumed."""
 
     def error(self, begin: Callable[[str], Run]) -> CodeChangedError:
-        """Return the error that lets a person choose between a new run with the edited functions and the earlier run.
+        """Return the error whose choices the cell shows as buttons: start a new run with the edited functions, or keep
+        the earlier run.
 
         `begin` is called with the name of a choice and returns the run of this choice.
         """
@@ -344,8 +345,8 @@ class ChangedFunctions:
         return CodeChangedError(message, choices, begin)
 
     def note(self, new_id: str) -> str:
-        """Return the note that a cell prints when a new run with the edited functions (its id is `new_id`) replaces the
-        earlier run.
+        """Return the note that a cell prints after it has replaced its earlier run by a new run with the edited
+        functions. `new_id` is the id of the new run.
         """
         if self.until:
             relation = f"reuses its first {plural(self.calls, 'call')}, and continues with the present code"
@@ -420,8 +421,8 @@ class ChangedDefinition:
     """True if the earlier run has ended. A run that has not ended is not replaced without a person's choice."""
 
     def error(self, begin: Callable[[str], Run]) -> CodeChangedError:
-        """Return the error that lets a person choose between a new run that reuses calls and one that does not. The
-        default is a new run without reused calls.
+        """Return the error whose choices the cell shows as buttons: start a new run that reuses calls of the earlier
+        run, or one that makes all calls again. The latter is the default.
 
         `begin` is called with the name of a choice and returns the run of this choice. A run that has not ended has no
         default.
@@ -441,8 +442,8 @@ class ChangedDefinition:
         )
 
     def run_again(self, environment: Environment, answers: Answers | None, options: StartOptions) -> Run:
-        """Start a run with the edited definition, which reuses the earlier run's calls as far as the new definition
-        makes the same calls.
+        """Start a run with the edited definition. It reuses the calls of the earlier run up to the first call that the
+        new definition makes differently.
         """
         from divebook.notebook.run import Run
 
@@ -451,8 +452,8 @@ class ChangedDefinition:
         return run
 
     def note(self, new_id: str) -> str:
-        """Return the note that a cell prints when a new run with the edited definition (its id is `new_id`) replaces
-        the earlier run.
+        """Return the note that a cell prints after it has replaced its earlier run by a new run with the edited
+        definition. `new_id` is the id of the new run.
         """
         return (
             f"the definition changed since this cell's run {self.plan.source}; {new_id} continues from event "

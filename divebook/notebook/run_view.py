@@ -36,8 +36,8 @@ def view_of(run: ControllableRun) -> LiveView:
 
 
 def follow_run(run: ControllableRun) -> Publisher[Feed]:
-    """Return the publisher that sends the changes of a run's current execution to its views, including the recovery
-    options after a failure.
+    """Return the publisher that sends the changes of a run to its live views. After a failure it also sends the
+    recovery options, such as running again.
     """
     options = RecoveryOptions(run.environment, lambda: run.execution)
     return publisher_of(run.execution, options.of)
@@ -177,8 +177,8 @@ def changed_definitions(environment: Environment, execution: Execution) -> list[
 
 
 def plan_of(run: ControllableRun) -> str:
-    """Return a text that a person must confirm before a failed run continues with edited definitions: the reused
-    results and the calls that are made again. Empty if nothing was edited.
+    """Return the text that a person must confirm before a failed run continues with edited definitions. It lists the
+    results that are reused and the calls that are made again. If nothing was edited, return an empty text.
 
     Without changes, a person need not confirm the recovery.
     """

@@ -91,8 +91,8 @@ def wait_for_run(run: Run, front_end: FrontEnd) -> Run:
 
 @contextmanager
 def _live_output(run: Run, front_end: FrontEnd) -> Iterator[LiveOutput | None]:
-    """Show the live view of a run during the block, and its saved form afterwards. If the kernel is interrupted, the
-    run is paused.
+    """Show the live view of a run during a ``with`` block, and its saved form (text and HTML) afterwards. If the kernel
+    is interrupted in the block, pause the run.
 
     Yield None if the front end shows no widgets, or if the run has completed and cannot be continued.
     """
@@ -222,7 +222,7 @@ def _data_text(question: Question) -> str:
 
 @contextmanager
 def _pause_on_interrupt(run: Run) -> Iterator[None]:
-    """Pause a run if the kernel is interrupted (Ctrl-C or the stop button) in the block.
+    """Pause a run if the kernel is interrupted (Ctrl-C or the stop button) during a ``with`` block.
 
     `ExecutionPausedError` is raised in place of the interrupt.
     """
@@ -246,7 +246,8 @@ def _pause(run: Run) -> None:
 
 @contextmanager
 def _error_if_paused(run: Run) -> Iterator[None]:
-    """Raise `ExecutionPausedError` if a person pauses the run during the block, for example with a button of its view.
+    """Raise `ExecutionPausedError` if a person pauses the run during a ``with`` block, for example with a button of its
+    view.
 
     Run All then stops as it does after an interrupt.
     """

@@ -131,8 +131,8 @@ class Session:
         return environment
 
     def _over(self, store: str | None) -> Environment:
-        """Return the session's environment over a store (None for the session's own store). It is created at the first
-        use; the method `over` adds the definitions.
+        """Return the environment of the session over a store, or over the session's own store for None. A new
+        environment is empty; the method `over` adds the definitions of the session to it.
         """
         environment = self._environments.get(store)
         if environment is None:
@@ -181,8 +181,8 @@ class Session:
         return self._add(with_documents(definitions, folder or Path.cwd(), environment.documents, environment.policy))
 
     def follow_script(self, agent: str, written: Any) -> str:
-        """Replace the model of an agent by a scripted model, which gives the answers in `written`; return a
-        confirmation for people.
+        """Replace the model of an agent by a scripted model, which gives the answers in `written` one after the other.
+        Return a text that confirms this to the person.
         """
         scripted = self.environment.agent(agent).with_script(ScriptedModel.read(written))
         self.environment.add_agent(scripted, replace=True)
@@ -539,8 +539,8 @@ def _number(arguments: Arguments, option: str) -> int | None:
 
 
 def keep(trial: StepTrial, file: str | Path | None = None, *, overwrite: bool = False) -> Path | None:
-    """Write the workflow definition that a trial of a step has tested, with the changed step, into a new cell below or
-    into a file.
+    """Save the workflow definition with which a trial has tested a changed step: in a new cell below the current one,
+    or in a file.
 
     Return the path of the file; None for a cell.
 

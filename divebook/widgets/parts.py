@@ -99,8 +99,8 @@ def conversation_of(
 
 
 def _numbers(views: Sequence[RequestView]) -> dict[int, int]:
-    """Number the model requests of an agent turn as views show them, and return the numbers by span id. If the turn was
-    restarted, the new requests continue the numbers of the earlier ones.
+    """Assign the numbers that views show to the model requests of an agent turn, and return them by span id. If the
+    turn was restarted, the new requests continue the numbers of the earlier ones.
     """
     numbers: dict[int, int] = {}
     shift = 0
@@ -295,8 +295,8 @@ def _place(span: Span | None, places: Mapping[str, int]) -> int:
 
 
 def _questions(turn: Span, call: ToolCallView, question_id: QuestionId) -> list[str]:
-    """Return the ids of all questions to a person that a tool call can cause: about its approval, its result or its
-    unknown outcome.
+    """Return the ids of all questions to a person that a tool call can cause. A call can ask for approval, for its
+    result, or about its unknown outcome.
 
     For most calls no such question exists.
     """

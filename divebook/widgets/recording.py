@@ -320,8 +320,8 @@ class Sample:
         return sorted(chosen)
 
     def description(self, sequences: Iterable[int]) -> str:
-        """Return a text for people about the size of a sample and its share of failures and questions; empty if it
-        contains all events.
+        """Return a text for people about a sample of a log: its number of events, and how many of the failures and
+        questions it contains. Return an empty text if it contains all events.
         """
         present = set(sequences)
         if len(present) == self.total:
@@ -868,8 +868,8 @@ def _upgrade_question(question: dict[str, Any]) -> None:
 
 
 def _number_events(data: dict[str, Any]) -> None:
-    """Add sequence numbers to the events of a recording from an older version. Such a recording contains the newest
-    events of the log without gaps.
+    """Add sequence numbers to the events of a recording from an older version of divebook, which stored only the number
+    of the first event. The numbers of the other events follow without gaps.
     """
     events = data.get("events")
     if not isinstance(events, dict) or "sequence" in events:

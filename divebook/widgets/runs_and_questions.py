@@ -366,8 +366,8 @@ def is_within(record: ExecutionRecord, days: int, now_us: int) -> bool:
 
 
 def text_of(line: RunLine) -> str:
-    """Return the text of an execution in which a person's search words are looked for: name, id, tags, note, error and
-    inputs, in lower case.
+    """Return the text in which a person's search words are looked for, in lower case. It contains the name, id, tags,
+    note, error and inputs of an execution.
     """
     record = line.record
     summary = line.summary
@@ -376,8 +376,8 @@ def text_of(line: RunLine) -> str:
 
 
 def near(lines: Iterable[RunLine], query: RunsQuery) -> str:
-    """Return a suggestion for a search text that has no matches: the most similar word in the texts of the executions.
-    Empty if no word is similar.
+    """Return a suggestion for a search that has found no executions: the most similar word in their texts. Return an
+    empty text if no word is similar.
     """
     words = {word for line in lines for word in _WORD.findall(text_of(line))}
     return nearest(query["text"].lower().strip(), words) or ""

@@ -480,8 +480,8 @@ def commands_of(execution: Execution, driven_by: str | None = None) -> list[Comm
 
 
 def awaited_from_outside(execution: Execution) -> str:
-    """Return a text that names the answer or signal without which an execution cannot be resumed; empty if it can be
-    resumed.
+    """Return a text about the answer or signal that an execution needs before it can be resumed. Return an empty text
+    if it can be resumed now.
     """
     state = execution.state
     if state.status != WAITING or state.paused is not None or execution.store.has_untaken(execution.id):
@@ -722,7 +722,9 @@ def shown(value: Any) -> Any:
 
 
 def _exact(digits: str) -> int | str:
-    """Parse the digits of a JSON integer. Return the digits as text if browsers could not store the integer exactly."""
+    """Parse the digits of a JSON integer. If the integer is so large that browsers would round it, return the digits as
+    text.
+    """
     number = int(digits) if len(digits) <= MAX_DIGITS else MAX_EXACT + 1
     return number if abs(number) <= MAX_EXACT else digits
 

@@ -193,7 +193,7 @@ def shown_paths(state: ExecutionState) -> Sequence[PathState]:
 
 def path_cell(path: PathState, shared: Mapping[str, Any]) -> PathView:
     """Return the data of a path (branch of an execution) that a replay shows: status, current step, variables and
-    error, not redacted or cut yet.
+    error. Secrets are not replaced and long texts not cut yet.
 
     Its variables are omitted if they equal `shared`, the variables of the execution.
     """
@@ -261,8 +261,8 @@ def block_of(events: Sequence[Event], texts: Iterable[str], origin_us: int, firs
 
 
 def summary_of(event: Event) -> str:
-    """Return a short text that distinguishes an event from others of its type in a list: the changed variables, the
-    operation, the error, ...
+    """Return a short text about an event for a list of events, such as the names of the changed variables, the
+    operation or the error.
     """
     if isinstance(event.data, StateMutated):
         return ", ".join(change.key for change in event.data.mutations)
