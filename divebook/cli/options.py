@@ -182,8 +182,8 @@ def _file_of(execution: Execution, environment: Environment) -> list[str]:
 
 
 def _readable(environment: Environment) -> Iterator[Execution]:
-    """Yield the executions of a store that have not ended. An execution with a damaged log is reported on stderr and
-    skipped.
+    """Yield the executions of a store that have not ended. If the log of an execution is damaged, report it on stderr
+    and skip the execution.
     """
     for record in environment.store.unended():
         try:

@@ -32,8 +32,9 @@ CHOICE_TIMEOUT = 15.0
 
 
 async def await_choice(error: CodeChangedError) -> Run:
-    """Show the choices of a `CodeChangedError` as buttons, and wait until a person presses one. Return the run that the
-    choice starts or keeps. If no browser shows the buttons or no button is pressed in time, make the default choice.
+    """Ask the person how to continue a cell whose code has changed. The choices of `error` are shown as buttons; the
+    run that the pressed button starts or keeps is returned. If no browser shows the buttons, or if none is pressed in
+    time, the default choice is made.
 
     Raises
     ------
@@ -128,8 +129,8 @@ def _buttons(error: CodeChangedError) -> Iterator[ChoiceOutput]:
 
 
 def _deadline(error: CodeChangedError) -> float:
-    """Return the monotonic time at which the default choice of a `CodeChangedError` is made; infinite if it has no
-    default choice.
+    """Return the time of the monotonic clock at which the cell stops waiting for a button and makes the default choice.
+    Return infinity if `error` has no default choice.
     """
     return math.inf if error.default is None else time.monotonic() + CHOICE_TIMEOUT
 

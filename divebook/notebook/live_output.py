@@ -60,8 +60,8 @@ class LiveOutput:
         return PAGES.host_views is None and not self.view.is_hosted
 
     def leave(self) -> None:
-        """Save the run as text and HTML in the output, because the cell ends and the page may later be opened without a
-        kernel.
+        """Save the run as text and HTML in the output at the end of the cell, so that a page without a kernel can show
+        it.
 
         For a long run this takes seconds. If a page shows the view, the publisher's thread saves the run, and the cell
         does not wait (``python -m benchmarks.ending``).

@@ -199,7 +199,7 @@ class Outline:
     # --- in brackets -----------------------------------------------------------------------------------------------
 
     def _end_forgotten_flow(self, line: str, column: int) -> None:
-        """Close brackets of YAML lists and mappings that a person forgot to close.
+        """Close the YAML lists and mappings in brackets above this line whose closing bracket a person has forgotten.
 
         Such brackets exist if the line is not indented more than the mapping around the brackets.
         """

@@ -129,8 +129,8 @@ def answer_line(execution_id: str, question: Question, store: str | None = None)
 
 
 def settled_text(words: str, by: str | None, at_us: int | None) -> str:
-    """Return one line about a closed question: its answer (or that it expired or was withdrawn), the person who
-    answered, and the time.
+    """Return one line about a closed question with its answer, the person and the time. If it was not answered, the
+    line states that it expired or was withdrawn.
     """
     at = "" if at_us is None else f" at {local_time(to_datetime(at_us))}"
     return one_line(words, 120) + (f" (by {one_line(by, 60)}{at})" if by else "")
@@ -636,8 +636,8 @@ _ROW = "margin:2px 0;overflow-wrap:anywhere"
 
 
 def failures_in(execution: Execution, log: ReadLog) -> ReportedFailures:
-    """Return texts about the failures of a run for its report: the last failure, the other ones, and the results that a
-    resumed run reuses.
+    """Collect the texts about failures in the report of a run. They describe the last failure, the other failures, and
+    the results that are reused if the run is resumed.
 
     For a damaged log there are none; the report shows the damage instead.
     """

@@ -170,8 +170,8 @@ class PreviousRun:
 
     @property
     def is_superseded(self) -> bool:
-        """True if the cell must start a new run instead of resuming the earlier run: its side effects were rolled back,
-        or it has ended and the cell has changed.
+        """True if the cell must start a new run and cannot continue the earlier one. This is the case if the side
+        effects of the earlier run were rolled back, or if it has ended and the cell has changed.
         """
         return self.is_rolled_back or (bool(self.changed) and self.is_over)
 
@@ -265,8 +265,8 @@ def run_label(earlier: PreviousRun) -> str:
 
 
 def elsewhere_note(execution_id: str) -> str:
-    """Return the note that a cell prints instead of starting its run, because another process is already driving this
-    run.
+    """Return the note that a cell prints instead of resuming its earlier run, because another process is already
+    driving this run.
     """
     return f"this cell's run {execution_id} runs in another process, and is not run twice: %dive show {execution_id}"
 
@@ -366,8 +366,8 @@ _CHANGE_TEXTS = {"changed": "changed", "new": "is new", "gone": "is gone"}
 
 
 def edit_policy(word: str | None) -> EditPolicy | None:
-    """Return the value of the option ``--changed``, the reaction to edited code; None without the option. Raise
-    `UsageError` for an unknown value.
+    """Check the value of the option ``--changed``, which determines what a cell does if its code was edited. Return the
+    value; None without the option. Raise `UsageError` for an unknown value.
     """
     if word is not None and word not in CHOICES:
         raise UsageError(f"--changed cannot be {word!r}; one of {', '.join(CHOICES)}")

@@ -161,8 +161,8 @@ class RecoveryOptions:
 
 
 def changed_definitions(environment: Environment, execution: Execution) -> list[str]:
-    """Return the names of everything that was edited since an execution ran: ``the definition`` of its workflow, and
-    the names of Python functions.
+    """Compare the definition and the Python functions of an execution with those in the environment now. Return the
+    names of those that were edited: ``the definition`` for the workflow, and the names of the functions.
 
     An edit counts as soon as its cell has run.
     """

@@ -239,7 +239,8 @@ class Session:
         answers: Answers | None = None,
         **options: Unpack[StartOptions],
     ) -> Run:
-        """Resume or show the run that a cell started before, or start a new run (`divebook.notebook.rerun`).
+        """Return the run of a cell. If the cell has started a run before, this run is resumed or shown; otherwise a new
+        run is started (`divebook.notebook.rerun`).
 
         There are three cases: the definition of the earlier run has changed, no earlier run can continue, or
         the earlier run is continued, perhaps with edited functions.
@@ -326,7 +327,9 @@ class Session:
         return begin(on_edit)
 
     def _continue(self, run: Run, earlier: PreviousRun) -> Run:
-        """Return the earlier run of a cell, with a remark for people; resume it first if it has not completed."""
+        """Return the earlier run of a cell, and resume it first if it has not completed. The remark of the returned
+        run, a text for the person, explains this.
+        """
         if run.status != COMPLETED and not run.execution.is_live:
             (line,) = Overview(run.execution.store).lines([earlier.record])
             try:

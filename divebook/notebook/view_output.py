@@ -133,8 +133,8 @@ class ViewOutput:
 
 
 class Pages:
-    """State of the pages that are connected to this kernel: whether they show a live view and its saved form in one
-    output, and the views that stay open.
+    """State of the pages that are connected to this kernel. It records whether a page can show a live view and its
+    saved form in the same output, and which views stay open without a page.
 
     A page that does so hosts views. Idle views are kept open for pages that are opened later.
     """
@@ -145,8 +145,8 @@ class Pages:
         self._idle_views: deque[FollowingView] = deque()
 
     def on_hosting(self) -> None:
-        """Record that the pages of this kernel show a view and its saved form in one output, because a page has
-        reported so.
+        """Record that a page can show a live view and its saved form (text and HTML) in the same output. It is assumed
+        that all pages of this kernel can.
         """
         self.host_views = True
 

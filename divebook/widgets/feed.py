@@ -449,7 +449,8 @@ class Feed:
         )
 
     def _spans_since(self, sequence: int, most: int) -> list[tuple[Span, Labels]]:
-        """Return the spans that changed after the event `sequence`, each with its labels.
+        """Return the spans (steps, items and calls) that changed after the event `sequence`. Each is returned with its
+        labels, the short texts that views show for it.
 
         For 0, return the newest `most` spans and the older spans that still run.
         """

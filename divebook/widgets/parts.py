@@ -173,8 +173,8 @@ def request_and_response_parts(view: RequestView) -> list[ConversationPart]:
 
 
 def parts_up_to(conversation: Conversation, request: int, *, is_answered: bool) -> list[ConversationPart]:
-    """Return all parts of a conversation (texts, tool calls and tool results) up to the request whose span has the id
-    `request`.
+    """Return the parts (texts, tool calls and tool results) of a conversation from its beginning to one of its
+    requests. `request` is the id of the span of this request.
 
     The response to this request is included if `is_answered`.
     """
@@ -403,7 +403,7 @@ class FailureTracker:
         return FailureReport(total=len(self._failed), kept=self.reused_results, shown=shown)
 
     def _shown_indexes(self) -> list[int]:
-        """Return the span ids of those failures that views show with details, in the order in which they happened.
+        """Select the failures that views show with details, and return the ids of their spans in the order of time.
 
         The first failure of each kind is chosen first, then further failures up to `MOST_SHOWN`.
         """

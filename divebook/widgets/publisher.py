@@ -76,8 +76,8 @@ class PublishedFeed(Protocol):
         """Call `wake` for each change from now on; return a function that ends the subscription."""
 
     def welcome(self, view: str, since: int) -> Any:
-        """Return the message with the data that a new view needs if it already has the frames up to `since`
-        (0: none).
+        """Return the message with the data that a new view needs. If the view has already received the data up to
+        number `since` (0: none), the message contains only the later data.
         """
 
 

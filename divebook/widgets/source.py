@@ -427,8 +427,8 @@ def is_short(value: Any, characters: int) -> bool:
 
 
 class Budget:
-    """Limit for the size of data that is sent to a view: a number of characters that all values share, and the longest
-    length (`text`) of one text.
+    """Limit for the size of data that is sent to a view. All values together may have a number of characters, and one
+    text may have at most `text` of them.
     """
 
     def __init__(self, characters: int, text: int = MAX_TEXT) -> None:
@@ -441,8 +441,8 @@ class Budget:
         return {str(key): value for key, value in shortened.items()}
 
     def shortened(self, value: Any) -> Any:
-        """Return a copy of JSON data that fits into the budget: long texts are cut, and entries without room are
-        replaced by their number.
+        """Return a copy of JSON data that fits into the budget. Long texts are cut. If the budget is used up, further
+        entries of a list or mapping are left out, and a text such as ``(12 more)`` is added.
         """
         match value:
             case str():

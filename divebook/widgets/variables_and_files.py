@@ -266,8 +266,8 @@ MOST_CHARACTERS = 200_000
 
 
 class _Point(NamedTuple):
-    """An event that changed the files of a workspace: its number, the changed files, a short text, and the files that
-    were not stored.
+    """An event that changed the files of a workspace. Its fields are the number of the event, the changed files, a
+    short text that names them, and the files that were not stored.
     """
 
     sequence: int

@@ -99,7 +99,8 @@ class ViewModel:
             self._publisher.post(callback, urgent=True)
 
     def retire(self) -> None:
-        """Close the view now if no page shows it, else as soon as the last page stops showing it.
+        """Close this view as soon as no page shows it any more, because its output was replaced. If no page shows it
+        now, close it at once.
 
         A view whose output was replaced is not closed at once: pages that were loaded later do not learn of the
         replacement.
@@ -117,7 +118,7 @@ class ViewModel:
         self._detach = self._publisher.add(self._on_frame, self._on_heartbeat, self.close)
 
     def follow(self, publisher: Publisher[Any]) -> None:
-        """Show the data of another publisher from now on. Each open view receives all of this data in a new `Welcome`
+        """Show the data of another publisher from now on. Each open view receives all of this data in a `Welcome`
         message.
         """
         self._detach()
@@ -483,7 +484,7 @@ class LiveView(FollowingView):
                 self._reply(lambda: self._step(request), urgent=True)
 
     def _step(self, request: Mapping[str, Any]) -> ReplayToBrowser:
-        """Answer a message of the replay that a person has opened inside the live view."""
+        """Answer a message of the replay of the execution's log, which a person has opened inside the live view."""
         source = self._feed.source
         name = source.header()["execution_id"]
         if self._stepped is None or self._stepped.positions.execution_id != name:
@@ -898,7 +899,7 @@ class ReplayView(CleanWidget):
         return {**self.lasting_bundle(), **data, HOSTED_VIEW: {"model_id": self.model_id}}, metadata
 
     def lasting_bundle(self) -> dict[str, Any]:
-        """Return the form of the replay, by MIME type, that pages show when no kernel is running."""
+        """Return the saved form of the replay by MIME type: the data that pages use when no kernel is running."""
         return {**self._saved(), "text/plain": repr(self)}
 
     def __repr__(self) -> str:
