@@ -101,7 +101,7 @@ def _text(error: CodeChangedError) -> str:
 
 
 def static_bundle(error: CodeChangedError) -> dict[str, str]:
-    """Return the options of a `CodeChangedError` as text and HTML, by MIME type. Pages without a kernel show them
+    """Return the choices of a `CodeChangedError` as text and HTML, by MIME type. Pages without a kernel show them
     instead of buttons.
 
     The choices are shown as options of ``%dive run``.

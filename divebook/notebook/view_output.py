@@ -72,7 +72,7 @@ class ViewOutput:
         divebook's JupyterLab extension, which shows the saved form when the kernel has ended.
 
         A page reports this shortly after its first message. After one page has reported so, all pages of the kernel are
-        assumed to host views.
+        assumed to do so.
         """
         return self.view.is_hosted or bool(PAGES.host_views)
 
