@@ -430,7 +430,9 @@ def _exit(result: ShellResult, *, passthrough: bool) -> None:
 
 @contextmanager
 def _raw_terminal(in_terminal: bool) -> Iterator[None]:  # noqa: FBT001 - its only argument
-    """Set this terminal to raw mode during the block, because the command has its own terminal, which handles keys."""
+    """Set this terminal to raw mode during a ``with`` block: keys such as Ctrl-C are passed unchanged to the command,
+    whose own terminal handles them.
+    """
     if not in_terminal or not sys.stdin.isatty():
         yield
         return

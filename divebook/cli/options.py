@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def number_option(*names: str, allowed: NumberRange, help: str, metavar: str = "N", **settings: Any) -> Any:
-    """Return a command-line option whose value is a number in the range `allowed`. Its help shows the lower limit:
-    ``--at N As of event N. [N>=1]``.
+    """Return a command-line option whose value is a number in the range `allowed`. The lower limit is appended to its
+    help text, for example ``As of event N. [N>=1]``.
 
     click's ``IntRange`` would show the limit too, but its errors do not have the wording of `divebook.text.ranges`.
     """
@@ -173,17 +173,17 @@ def inbox(store: Store = None, *, json: Json = False) -> None:
 
 
 def _file_of(execution: Execution, environment: Environment) -> list[str]:
-    """Return the words that a printed ``resume`` command needs after the execution's id. They are ``["FILE"]``, a
-    placeholder for the file of definitions, if steps call actions that `environment` does not have: a log does not
-    contain agents and functions. Otherwise they are empty.
+    """Return ``["FILE"]`` if the printed ``resume`` command of an execution needs a file of definitions, else an empty
+    list. The file is needed if steps call actions that `environment` does not have, because a log contains the
+    workflow, but not its agents and functions. ``FILE`` is a placeholder that the person replaces.
     """
     outside = [step for step in execution.workflow.steps if step.type not in _SELF_CONTAINED]
     return ["FILE"] if any(step.action not in environment.actions for step in outside) else []
 
 
 def _readable(environment: Environment) -> Iterator[Execution]:
-    """Yield the executions of a store that have not ended. An execution with a damaged log is reported on stderr and
-    skipped.
+    """Yield the executions of a store that have not ended. If the log of an execution is damaged, report it on stderr
+    and skip the execution.
     """
     for record in environment.store.unended():
         try:
@@ -248,8 +248,9 @@ def ways_on(execution: Execution, again: Sequence[str]) -> Iterator[str]:
 
 
 def command(verb: str, words: Sequence[str], again: Sequence[str]) -> str:
-    """Return the text of a ``divebook`` shell command that a person can run next. It repeats the file and the options
-    of the command that is running (`again`).
+    """Return the text of a ``divebook`` shell command that a person can run next. `verb` is its subcommand, such as
+    ``resume``. `again` contains the file and the options of the command that is running now, which the next command
+    must repeat.
     """
     files = [] if not again or again[0].startswith("-") else [again[0]]
     payload = ["null"] if verb == "signal" and files else []  # the file comes after it

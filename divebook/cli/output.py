@@ -90,7 +90,9 @@ def as_json(data: Any, *, indent: int | None = None) -> str:
 
 
 def json_escaped(text: str) -> str:
-    """Escape characters in a JSON text that JSON allows but that must not reach a terminal."""
+    """Escape the control characters in a JSON text, and those that reorder text. JSON allows some of them in strings,
+    but a terminal would execute them.
+    """
     return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -276,8 +278,8 @@ def _global_options_first(args: list[str]) -> list[str]:
 
 @contextmanager
 def _allowing(kinds: Iterable[str]) -> Iterator[None]:
-    """Give this process the permissions of the option ``--allow`` during the block, in addition to those in the
-    environment variable ``DIVEBOOK_ALLOW``.
+    """Set the environment variable ``DIVEBOOK_ALLOW`` during a ``with`` block, so that this process has the permissions
+    of the option ``--allow`` in addition to those that the variable already contained.
     """
     before = os.environ.get(VARIABLE)
     policy = Policy.given(*kinds)
@@ -302,8 +304,8 @@ def _partition(args: list[str]) -> tuple[list[str], list[str], list[str]]:
 
 @contextmanager
 def ending_damaged() -> Iterator[None]:
-    """End the command with the exit code `DAMAGED` if the block raises `CorruptStoreError`, because the log of an
-    execution cannot be read.
+    """End the command with the exit code `DAMAGED` if the code in the ``with`` block raises `CorruptStoreError`,
+    because the log of an execution cannot be read.
     """
     try:
         yield

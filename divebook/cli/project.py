@@ -91,8 +91,8 @@ def environment_for(
 
 
 def schedules_of(environment: Environment, path: Path, *, code: bool = False) -> Definitions:
-    """Return the schedules in a definition file or folder as `Definitions`, which also name the source file. For a
-    Python file, return the schedules that the environment already has.
+    """Return the definitions in a file or folder, from which the caller takes the schedules. For a Python file, return
+    the schedules of the environment, because importing the file has already added them.
     """
     if path.suffix.lower() == ".py":
         return Definitions(schedules=environment.schedules)

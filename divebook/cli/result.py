@@ -196,8 +196,8 @@ def _print_error(execution: Execution) -> None:
 
 
 def last_outputs(execution: Execution) -> dict[str, str]:
-    """Return the output of the last step of each completed branch, by name of the step. Omit empty outputs and outputs
-    of steps that store them in a variable.
+    """Return the output of the last step of each completed branch, by name of the step. Empty outputs are left out. So
+    are outputs that a step stores in a variable, because the variables are printed separately.
     """
     storing_steps = {step.name for step in execution.workflow.steps if step.store}
     outputs = {}
@@ -281,8 +281,8 @@ class Progress:
         self.screen = screen
 
     def watch(self, store: EventStore) -> None:
-        """Start to show the steps that are recorded in a store; without steps to show (``--quiet``), do nothing. Call
-        this once, before the execution starts, so that no step is missed.
+        """Start to show the steps that executions record in a store; with ``--quiet``, no steps are shown. Call this
+        once, before the execution starts, so that no step is missed.
         """
 
     def print(self, text: str) -> None:
@@ -309,8 +309,8 @@ class LiveProgress(Progress):
         self._blocked_reason: Callable[[], str | None] = lambda: None
 
     def watch(self, store: EventStore) -> None:
-        """Start to show the steps that are recorded in a store, and the reason for a delay while the engine cannot
-        write to the store.
+        """Start to show the steps that executions record in a store. While the engine cannot write to the store, also
+        show the reason.
         """
         self._blocked_reason = lambda: ENGINE.held_up(store)
         self._unsubscribe = store.subscribe(StepListener(self._changed_steps.put))
@@ -352,7 +352,7 @@ class LiveProgress(Progress):
         return Group(table, Text("\n".join(notes), "dim"))
 
     def _update_board(self) -> None:
-        """Move all changed steps from the queue, which the engine's thread fills, to the board of displayed steps."""
+        """Update the board of displayed steps with all step changes that the engine's thread has put into the queue."""
         try:
             while True:
                 self.board.update(self._changed_steps.get_nowait())
@@ -386,7 +386,7 @@ class LineProgress(Progress):
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def watch(self, store: EventStore) -> None:
-        """Start to print a line for each step that is recorded in a store."""
+        """Start to print a line for each step that an execution records in a store."""
         self._unsubscribe = store.subscribe(StepListener(self._add_line))
 
     def _add_line(self, step: Span) -> None:

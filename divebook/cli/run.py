@@ -218,8 +218,8 @@ def has_terminal() -> bool:
 
 
 def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
-    """Return whether it makes sense to keep waiting for an execution, because it will continue without an answer from a
-    person.
+    """Return whether an execution will continue without an answer from a person, so that the command keeps waiting for
+    it.
 
     That is the case if it or a child has a question with a default that expires, or if a child is still running.
     """
@@ -487,8 +487,8 @@ def _carry_on(
 
 
 def hint_to_name_file(begin: Callable[[], Execution], command_name: str, file: Path | None) -> Execution:
-    """Start an execution with the function `begin`. If this fails because an agent or action is missing and no file of
-    definitions was named, raise `SetupError` with the advice to name the file.
+    """Start an execution by calling `begin`. If an agent or action is missing and the command line names no file of
+    definitions, raise `SetupError` with the advice to name the file.
     """
     try:
         return begin()

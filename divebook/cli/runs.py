@@ -278,8 +278,8 @@ def _chosen(
     *,
     tag_option: str,
 ) -> list[ExecutionRecord]:
-    """Return the records of the executions that the filters of the command line select; empty if it names executions
-    instead. Raise `BadParameter` if it contains both or neither.
+    """Return the records of the executions that match the filters of the command line. If the command line names
+    executions instead, return an empty list. Raise `BadParameter` if it contains both or neither.
     """
     if bool(execution_ids) == bool(status or workflow or tagged):
         raise typer.BadParameter(f"name executions, or select them with --status, --workflow or {tag_option}")
@@ -736,8 +736,9 @@ def what_if(
 
 @contextmanager
 def _advising_file(usage: str, *, has_file: bool) -> Iterator[None]:
-    """Convert an error about a missing agent or action in the block to a `SetupError` that advises to name the file of
-    definitions. Other errors, and all errors with `has_file`, stay unchanged.
+    """Replace an error about a missing agent or action, raised in the ``with`` block, by a `SetupError` that advises to
+    name the file of definitions. With `has_file`, the file is already named, and the error is not replaced. Other
+    errors are never replaced.
     """
     try:
         yield

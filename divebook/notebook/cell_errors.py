@@ -21,7 +21,8 @@ CARD_WIDTH = 110
 
 @contextmanager
 def located(line: tuple[int, str] | None) -> Iterator[None]:
-    """Add the number and text of the cell line that is running to each error of divebook that is raised in the block.
+    """Add the number and text of the cell line that is running to each error of divebook that is raised in the ``with``
+    block.
 
     `line` is None for a cell of one line; errors then stay unchanged.
     """
@@ -41,7 +42,7 @@ def located(line: tuple[int, str] | None) -> Iterator[None]:
 
 @contextmanager
 def short_errors(cell: Sequence[str] = (), positions: Positions | None = None) -> Iterator[None]:
-    """Display errors of divebook that are raised in the block as a few lines instead of a traceback.
+    """Display errors of divebook that are raised in the ``with`` block as a few lines instead of a traceback.
 
     The errors are raised again, so that the cell fails.
 

@@ -64,8 +64,8 @@ class Cell:
 
     @property
     def lines(self) -> Sequence[str]:
-        """The lines of the whole cell, for error messages. The lines before `text`, which are not stored, are empty
-        strings.
+        """The lines of the whole cell, so that the line numbers in error messages are correct. The lines above `text`
+        are not stored, and are returned as empty strings.
         """
         return [""] * self.lines_above + self.text.splitlines()
 
@@ -89,7 +89,8 @@ def parse_cell(line: str, text: str, lines_above: int = 1, scope: Names | None =
 
 
 def scripted_agent(line: str) -> str | None:
-    """Return the agent name of the first line ``%%dive script AGENT``; None for a cell with definitions.
+    """Return the name of the agent whose answers the cell sets, if its first line is ``%%dive script AGENT``. Return
+    None for a cell with definitions.
 
     `line` is the first line without ``%%dive``.
     """
@@ -184,8 +185,8 @@ def _run(shell: InteractiveShell, source: str, where: str) -> None:
 
 @contextlib.contextmanager
 def _without_tracebacks(shell: InteractiveShell) -> Iterator[None]:
-    """Stop an IPython shell from printing tracebacks in the block. The function `_run` raises the errors of cells
-    instead.
+    """Stop an IPython shell from printing tracebacks during a ``with`` block, because the function `_run` raises the
+    errors of cells instead.
     """
     names = ("showtraceback", "showsyntaxerror")
     for name in names:

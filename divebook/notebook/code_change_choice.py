@@ -32,8 +32,9 @@ CHOICE_TIMEOUT = 15.0
 
 
 async def await_choice(error: CodeChangedError) -> Run:
-    """Show the choices of a `CodeChangedError` as buttons, and wait until a person presses one. Return the run that the
-    choice starts or keeps. If no browser shows the buttons or no button is pressed in time, make the default choice.
+    """Ask the person how to continue a cell whose code has changed. The choices of `error` are shown as buttons; the
+    run that the pressed button starts or keeps is returned. If no browser shows the buttons, or if none is pressed in
+    time, the default choice is made.
 
     Raises
     ------
@@ -100,8 +101,8 @@ def _text(error: CodeChangedError) -> str:
 
 
 def static_bundle(error: CodeChangedError) -> dict[str, str]:
-    """Return the choices of a `CodeChangedError` as text and HTML, by MIME type, for pages that cannot show buttons
-    because they have no kernel.
+    """Return the choices of a `CodeChangedError` as text and HTML, by MIME type. Pages without a kernel show them
+    instead of buttons.
 
     The choices are shown as options of ``%dive run``.
     """
@@ -115,8 +116,8 @@ def static_bundle(error: CodeChangedError) -> dict[str, str]:
 
 @contextmanager
 def _buttons(error: CodeChangedError) -> Iterator[ChoiceOutput]:
-    """Show the choices of a `CodeChangedError` as buttons during the block. If the kernel is interrupted in the block,
-    raise the `CodeChangedError`.
+    """Show the choices of a `CodeChangedError` as buttons during a ``with`` block. If the kernel is interrupted in the
+    block, raise the `CodeChangedError`.
     """
     output = ChoiceOutput(error)
     try:
@@ -128,8 +129,8 @@ def _buttons(error: CodeChangedError) -> Iterator[ChoiceOutput]:
 
 
 def _deadline(error: CodeChangedError) -> float:
-    """Return the monotonic time at which the default choice of a `CodeChangedError` is made; infinite if it has no
-    default choice.
+    """Return the time of the monotonic clock at which the cell stops waiting for a button and makes the default choice.
+    Return infinity if `error` has no default choice.
     """
     return math.inf if error.default is None else time.monotonic() + CHOICE_TIMEOUT
 
@@ -142,8 +143,8 @@ def _run_of_default(error: CodeChangedError) -> Run:
 
 
 def _run_of(error: CodeChangedError, choice: str) -> Run:
-    """Make one of the choices of a `CodeChangedError`. Return the run that the choice starts or keeps, and print the
-    remark about this run, if any.
+    """Make the choice of a person whose cell has changed code: run again, keep the old run or reuse completed calls.
+    Return the resulting run, after printing its remark if it has one.
     """
     run: Run = error.begin(choice)
     if run.remark:

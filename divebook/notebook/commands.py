@@ -122,7 +122,8 @@ class Names:
 
 
 def as_word(what: str, text: str, value: Any) -> str:
-    """Convert the value of a Python expression in a ``%dive`` line to the word that the expression stands for.
+    """Convert the value of a Python expression in a ``%dive`` line to a text, which replaces the expression in the
+    line.
 
     The value is a string, number or path, or an object with an ``id`` or ``name``. Other values raise `UsageError`.
     """
@@ -137,8 +138,8 @@ def as_word(what: str, text: str, value: Any) -> str:
 
 
 def refuse_inside(what: str, text: str) -> None:
-    """Raise `UsageError` if a text contains a variable in a form that IPython would replace, such as ``{name}``:
-    divebook does not replace variables inside texts.
+    """Raise `UsageError` if a text contains a variable such as ``{name}``. IPython replaces such variables in the lines
+    of other magics, but divebook does not replace them.
 
     A text in single quotes is allowed.
     """
@@ -148,8 +149,8 @@ def refuse_inside(what: str, text: str) -> None:
 
 
 def _advice(text: str) -> str:
-    """Return the end of an error message about a text such as ``{name}`` or ``[a, b]``: the correct way to write it as
-    a Python expression or as a literal text.
+    """Return the last part of an error message about a text such as ``{name}`` or ``[a, b]``. It explains how to write
+    the text as a Python expression, and how to write it as a literal text.
     """
     match = re.fullmatch(r"\$?\{([^{}]+)\}", text) or re.fullmatch(r"[\"]?\$+([\w.]+)[\"]?", text)
     if match:
@@ -345,8 +346,8 @@ def parse(
 
 
 def _text(what: str, word: str, names: Names | None) -> str:
-    """Return the text that a word of a ``%dive`` line stands for: the word without its quotes, or the value of its
-    Python expression.
+    """Return the text of one word of a ``%dive`` line. A quoted word is returned without its quotes, and a Python
+    expression such as ``$name`` is replaced by its value.
     """
     if names is not None and is_expression(word):
         return as_word(what, word, names.value(what, word))

@@ -91,8 +91,8 @@ def body_at(lines: Sequence[str], row: int, column: int) -> CellWithCursor | Non
 
 
 def _kind_of_body(word: str) -> str:
-    """Return the name of the table of keys that are valid in a ``%%dive`` cell, by the first word of its first line:
-    ``step``, ``workflow``, ``agent`` or ``file``.
+    """Return the kind of definition that a ``%%dive`` cell contains: ``step``, ``workflow``, ``agent`` or ``file``. The
+    kind determines the keys that completion offers. `word` is the first word of the cell's first line.
 
     ``step`` is for ``%%dive try``, and ``file`` for a cell with several definitions.
     """

@@ -39,8 +39,8 @@ Transform: TypeAlias = Callable[[list[str]], list[str]]
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Add divebook to an IPython shell: magics, completion, help and the changes of cell texts that magics need. Print
-    which executions were interrupted.
+    """Add divebook to an IPython shell: its magics, completion, help, and two functions that change the text of a cell
+    before it runs, for example to put ``await`` before slow magics. Print which executions were interrupted.
 
     Loading twice has the same effect as loading once.
     """
@@ -108,8 +108,8 @@ class AwaitWherePossible:
 
 
 def await_magics(lines: list[str]) -> list[str]:
-    """Put ``await`` before each ``%dive`` call in the lines of a cell that takes long, and return the changed lines.
-    Lines with a syntax error are returned unchanged.
+    """Put ``await`` before those ``%dive`` calls of a cell that take long. Return the changed lines of the cell; if
+    they have a syntax error, return them unchanged.
     """
     if not any(_CALL in line for line in lines):
         return lines
@@ -129,8 +129,8 @@ def await_magics(lines: list[str]) -> list[str]:
 
 
 def _calls(tree: ast.AST) -> Iterator[tuple[ast.Call, int]]:
-    """Yield the calls in a cell that run a slow ``%dive`` sub-command, in the order of the text. Each comes with the
-    byte offset of the sub-command in its line.
+    """Yield those calls in the code of a cell that run a slow ``%dive`` sub-command, in the order of the text. Yield
+    with each call the byte offset at which the name of the sub-command starts in its line.
     """
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, _FUNCTION_SCOPES):

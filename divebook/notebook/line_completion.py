@@ -229,8 +229,8 @@ def _after_command(
 
 
 def _option(command: Command, words: list[str], fragment: str) -> tuple[str, list[str]]:
-    """Return the long name of the option whose value is being typed (empty if none), and the words of the line without
-    this option.
+    """Find the option whose value a person is typing at the end of a ``%dive`` line. Return its long name (empty if an
+    option's value is not being typed), and the words before it.
     """
     if words and words[-1] in command.valued:
         return command.valued[words[-1]], words[:-1]
@@ -305,8 +305,8 @@ def _try(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
 
 
 def _executions(*statuses: str) -> Callable[[Arguments, KnownNames], Iterator[Candidate]]:
-    """Return a completion function for a sub-command whose first word is an execution id. It yields the ids of
-    executions with one of these statuses while the first word is typed, and nothing after that.
+    """Return a completion function for a sub-command whose first word is the id of an execution. The function yields
+    the ids of the executions that have one of the given statuses. For later words of the line it yields nothing.
     """
 
     def candidates(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
@@ -375,8 +375,8 @@ def names_at(document: CellWithCursor) -> Completions | None:
 
 
 def _place(document: CellWithCursor) -> Place | None:
-    """Return the path of keys and list indexes that leads to the YAML text (value) in which the cursor is; None if the
-    cursor is not in a text.
+    """Return the position of the YAML value that contains the cursor: the keys and list indexes that lead to it, such
+    as ``("Steps", 1, "Prompt")``. Return None if the cursor is not in a value.
     """
     outline = Outline(document.above)
     block = outline.block_text(document.head)
@@ -442,8 +442,8 @@ def complete_cell(document: CellWithCursor, defined: DefinedNames) -> Completion
 
 
 def key_at(document: CellWithCursor) -> tuple[Table, Key] | None:
-    """Return the key at the cursor, or the key whose value contains the cursor, together with the table that defines
-    it; None if the cursor is at neither.
+    """Return the key at the cursor, or the key whose value contains the cursor. The key's table, which lists all keys
+    that are valid beside it, is returned before it. Return None if there is no key.
     """
     # The cursor may be in the middle of a word, and help is about the whole word.
     rest = _REST.match(document.tail)
@@ -465,8 +465,7 @@ def key_at(document: CellWithCursor) -> tuple[Table, Key] | None:
 
 
 def _resolved(table: Table, place: Place) -> tuple[Table, Key | None] | None:
-    """Return the table of the keys that are valid at a position (a path of keys and list indexes) in the YAML text of a
-    cell.
+    """Find the keys that are valid at a position in the YAML text of a cell, and return the table that lists them.
 
     A position is a sequence of keys and list indexes, such as ``("Workflows", 0, "Steps", 1, "Type")``. Each part leads
     from a table to a key, or from a key to the table of its value. At the value of a key, the key is returned with the
@@ -511,8 +510,8 @@ def _colons(names: Iterable[str], spot: Spot, document: CellWithCursor) -> Itera
 
 
 def _first_keys(kind: Many, document: CellWithCursor) -> Iterator[Candidate]:
-    """Yield the completion that starts a new item in a YAML list: a dash (or ``{`` in brackets) and the first key that
-    such an item has.
+    """Yield one completion that starts a new item of a YAML list, such as ``- Name:``. It contains the first key of
+    such items; after an opening bracket it starts with ``{`` instead of a dash.
     """
     dash = "{" if document.head.rstrip().endswith("[") else "- "
     return (Candidate(f"{dash}{key.name}: ", "item") for key in kind.table.keys[:1])
@@ -597,8 +596,8 @@ def _values(holder: Table, key: Key, spot: Spot, document: CellWithCursor, defin
 
 
 def _fixed(key: Key) -> NameSource:
-    """Return a function that yields the values that a key allows everywhere: ``true`` and ``false``, or the choices of
-    the key; nothing for other keys.
+    """Return a function that yields the allowed values of a key, if these are the same in all cells: ``true`` and
+    ``false``, or the choices of the key. For other keys the function yields nothing.
     """
     if isinstance(key.kind, Flag):
         return _words("true", "false")

@@ -54,14 +54,14 @@ class LiveOutput:
 
     @property
     def is_hosting_undecided(self) -> bool:
-        """True while no page has reported whether it can show a live view and its saved form (text and HTML for pages
-        without a kernel) in one output. See `view_output.Pages`.
+        """True as long as it is unknown whether the page can show the live view and its saved form (text and HTML for
+        pages without a kernel) in the same output. A page reports this after it has loaded; see `view_output.Pages`.
         """
         return PAGES.host_views is None and not self.view.is_hosted
 
     def leave(self) -> None:
-        """Save the run as text and HTML in the output, because the cell ends and the page may later be opened without a
-        kernel.
+        """Save the run as text and HTML in the output at the end of the cell, so that a page without a kernel can show
+        it.
 
         For a long run this takes seconds. If a page shows the view, the publisher's thread saves the run, and the cell
         does not wait (``python -m benchmarks.ending``).
@@ -78,8 +78,8 @@ class LiveOutput:
             finish()
 
     def _follow(self, publisher: Publisher[Feed]) -> None:
-        """Save the run of another publisher (sender of a run's changes) from now on, because a button in the page has
-        started a new run in this output.
+        """Replace the run whose state is saved in this output, because a button in the page has started a new run.
+        `publisher` sends the changes of the new run.
         """
         self._detach()
         self._publisher = publisher
@@ -88,8 +88,8 @@ class LiveOutput:
         self._detach = publisher.add(self._on_delta, self._save_if_due)
 
     def _on_delta(self, delta: Delta) -> int:
-        """Save the run in the output if this message about changes shows that the run has stopped or ended since the
-        previous message.
+        """Receive a message with changes of the run. If the run has ended since the previous message, save its final
+        state in the output; if it has only stopped, save its current state.
 
         Called for every `Delta`, on the publisher's thread; returns 0, because no message is sent.
         """
@@ -106,7 +106,8 @@ class LiveOutput:
         return 0
 
     def _save_if_due(self) -> None:
-        """Save a run that has stopped but not ended in the output, unless the last save is too recent.
+        """Save the current state of a run that has stopped, but not ended, in the output. If the last save was a short
+        time ago, do nothing; a later call then saves the run.
 
         The publisher calls this method at each heartbeat, so that a postponed save is made later.
         """

@@ -107,8 +107,8 @@ class DiveMagics(Magics):
         return Names(variables, tuple(user_variables(self.shell)))
 
     def _position_of_cell(self, text: str) -> tuple[int, int]:
-        """Return the number of lines of a ``%%dive`` cell before its definitions, and the execution count of the cell.
-        If the cell is not found in IPython's history, return 1 and 0.
+        """Return two numbers that locate a ``%%dive`` cell in error messages: the number of its lines before the
+        definitions, and its execution count. If the cell is not in IPython's history, return 1 and 0.
 
         Some versions of IPython increase the count before the cell runs, so the number is read from the history.
         """
@@ -172,8 +172,8 @@ class DiveMagics(Magics):
             return wait_in_cell(result, arguments, front_end)
 
     def _run_or_choice(self, sub_command: Command, arguments: Arguments, front_end: FrontEnd) -> Result:
-        """Run a sub-command and return its result. If the code of an earlier run has changed, return the
-        `CodeChangedError`, whose choices the cell then shows as buttons.
+        """Run a sub-command and return its result. If the sub-command would repeat a run whose code has changed, return
+        the `CodeChangedError` instead; the cell then shows its choices as buttons.
 
         If no buttons can be shown, the default choice is made; without a default the error is raised.
         """

@@ -43,7 +43,9 @@ class Spot:
 
 @dataclass(slots=True)
 class _Open:
-    """A YAML mapping or list that has started above the line that is being read, and has not ended yet."""
+    """A YAML mapping or list that contains the line that is being read, because it has started in a line above and has
+    not ended yet.
+    """
 
     column: int
     is_list: bool = False
@@ -55,8 +57,8 @@ class _Open:
 
     @property
     def part(self) -> str | int | None:
-        """Part of a position for this mapping or list: the current key of the mapping, or the current index of the
-        list.
+        """The current key of this mapping, or the current index of this list. Together, the parts of all open mappings
+        and lists lead to the line that is being read.
         """
         return self.index if self.is_list else self.key
 
@@ -141,7 +143,9 @@ class Outline:
         return False
 
     def _items(self, line: str, start: int) -> int:
-        """Open a list item for each dash at the start of a line; return the column after the dashes."""
+        """Add a list item to the open lists for each dash at the start of a YAML line. Return the column after the last
+        dash.
+        """
         while dash := _DASH.match(line, start):
             while self._open and self._open[-1].column > start:
                 self._open.pop()
@@ -177,8 +181,8 @@ class Outline:
         self._open[-1].keys.add(key)
 
     def _close_to(self, column: int) -> None:
-        """Close the open mappings and lists that have ended, because a key starts at this column: all that are indented
-        more, and a list at the same column.
+        """Remove the open mappings and lists that a key at this column ends: those that are indented more than the key,
+        and a list at the same column.
         """
         while self._open and (
             self._open[-1].column > column or (self._open[-1].is_list and self._open[-1].column == column)
@@ -195,7 +199,7 @@ class Outline:
     # --- in brackets -----------------------------------------------------------------------------------------------
 
     def _end_forgotten_flow(self, line: str, column: int) -> None:
-        """Close brackets of YAML lists and mappings that a person forgot to close.
+        """Close the YAML lists and mappings in brackets above this line whose closing bracket a person has forgotten.
 
         Such brackets exist if the line is not indented more than the mapping around the brackets.
         """

@@ -85,8 +85,9 @@ def _count_line(count: int) -> str:
 
 
 def lines_after_defining(session: Session) -> list[str]:
-    """Resume interrupted executions for which all definitions now exist, and return lines about them for the cell.
-    Return an empty list, and resume nothing, unless the settings contain ``Recover: auto``.
+    """Resume the interrupted executions whose definitions are now complete, after a cell has added definitions. Return
+    lines of text about them, which the cell prints. Do nothing and return an empty list unless the settings contain
+    ``Recover: auto``.
     """
     from divebook.config.answers import AUTO, recovery_mode
 
@@ -116,8 +117,8 @@ def _recovered_lines(recovered: Recovered) -> list[str]:
 
 
 def lines_after_recovering(recovered: Recovered) -> list[str]:
-    """Return the lines that ``%dive recover`` prints: the first resumed executions, the first ones that cannot be
-    resumed, and the number of further ones.
+    """Return the lines that ``%dive recover`` prints about the executions that it has resumed and those that it could
+    not resume. Of many executions, only the first ones are listed, followed by the number of the others.
     """
     lines = [*_first(resumed_lines(recovered), "resumed"), *_first(refused_lines(recovered), "not resumed")]
     return lines or ["nothing to recover"]

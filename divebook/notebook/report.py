@@ -129,8 +129,8 @@ def answer_line(execution_id: str, question: Question, store: str | None = None)
 
 
 def settled_text(words: str, by: str | None, at_us: int | None) -> str:
-    """Return one line about a closed question: its answer (or that it expired or was withdrawn), the person who
-    answered, and the time.
+    """Return one line about a closed question with its answer, the person and the time. If it was not answered, the
+    line states that it expired or was withdrawn.
     """
     at = "" if at_us is None else f" at {local_time(to_datetime(at_us))}"
     return one_line(words, 120) + (f" (by {one_line(by, 60)}{at})" if by else "")
@@ -324,8 +324,8 @@ def report_of(execution: Execution, log: Sequence[Event]) -> Report:
 
 
 def _as_stopped(step: Span, status: str) -> Span:
-    """Return a copy of a step's span with the status of its execution, if the step is running. A report then shows the
-    step of a waiting or paused execution as waiting or paused.
+    """Replace the status of a running step by the status of its execution, in a copy of the step's span. A report then
+    shows the step as waiting or paused if its execution waits or is paused.
     """
     return replace(step, status=status) if step.status == RUNNING else step
 
@@ -357,8 +357,9 @@ def _error_text(execution: Execution) -> str:
 
 
 def _next(execution: Execution) -> str:
-    """Return the ``%dive`` command that a report suggests: it shows an execution that is running, or resumes one that
-    has stopped or failed. Empty if there is nothing to do, or if a question or signal must come first.
+    """Return the ``%dive`` command that a report suggests to the person. For a running execution it is ``%dive show``,
+    for a stopped or failed one ``%dive resume``. Return an empty text if nothing is left to do, or if a question must
+    be answered or a signal sent first.
     """
     # The commands that answer or send what the execution waits for are shown with the questions and signals.
     waits = not execution.state.is_over and (execution.interrupts or awaited_signals(execution.state))
@@ -372,8 +373,8 @@ def _next(execution: Execution) -> str:
 
 
 def _values(execution: Execution, redactor: Redactor) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return a title and the values that a report shows below it, each as name and text. These are the declared outputs
-    of the run, or without outputs its variables.
+    """Return the values of a run that a report shows, each as a pair of name and text, and before them a title. These
+    are the declared outputs; if the run has none, its variables.
     """
     kind = "output"
     values: Mapping[str, Any] = execution.state.outputs
@@ -479,7 +480,9 @@ def _text_values(values: Iterable[tuple[str, str]], limit: int) -> Iterable[str]
 
 
 def _purpose(report: Report) -> str:
-    """Return the label that a report puts before its suggested command: "to look again" or "to continue"."""
+    """Return the label before the command that a report suggests: "to look again" for ``%dive show``, "to continue" for
+    ``%dive resume``.
+    """
     shows = report.status in (RUNNING, WAITING, PENDING) and "show" in report.next
     return "to look again" if shows else "to continue"
 
@@ -563,8 +566,8 @@ def _table_row(cells: Sequence[str]) -> str:
 
 
 def _breakable(text: str, longest: int = MAX_WORD) -> str:
-    """Insert ``<wbr>`` (a possible line break) into the long words of a text, because untrusted notebooks remove the
-    styles that allow such breaks.
+    """Insert ``<wbr>`` into the long words of a text, so that a browser can break the lines there. Styles that allow
+    such breaks do not work, because untrusted notebooks remove them.
     """
     # A piece of exactly `longest` characters is followed by more of its word, so a break is allowed behind it.
     pieces = re.findall(rf"\S{{1,{longest}}}(?=\S)|.", text, re.DOTALL)
@@ -633,8 +636,8 @@ _ROW = "margin:2px 0;overflow-wrap:anywhere"
 
 
 def failures_in(execution: Execution, log: ReadLog) -> ReportedFailures:
-    """Return texts about the failures of a run for its report: the last failure, the other ones, and the results that a
-    resumed run reuses.
+    """Collect the texts about failures in the report of a run. They describe the last failure, the other failures, and
+    the results that are reused if the run is resumed.
 
     For a damaged log there are none; the report shows the damage instead.
     """
@@ -710,8 +713,8 @@ def _safe(text: str) -> str:
 
 
 def rows_of(steps: Sequence[Span], limit: int = MAX_ROWS) -> tuple[tuple[str, ...], ...]:
-    """Return the rows of a report's table of steps: at most `limit` steps, and for each gap between them a row with the
-    number of omitted steps.
+    """Return the rows of a report's table of steps. At most `limit` steps are shown. For each group of omitted steps, a
+    row contains their number.
 
     Steps that did not complete have priority, then the steps of the last third, then the first steps. The rows are in
     the order of the steps.
@@ -738,7 +741,7 @@ def _gap(steps: Sequence[Span]) -> tuple[str, ...]:
 
 
 def more_title(count: int) -> str:
-    """Return the title of the table that lists all steps of a report, or as many of them as are shown."""
+    """Return the title of a report's table of steps: "all 12 steps", or "200 of 1,200 steps" if only some are shown."""
     return f"all {count:,} steps" if count <= MAX_ROWS else f"{MAX_ROWS} of {count:,} steps"
 
 
@@ -877,8 +880,8 @@ def facts_of(execution: Execution, log: ReadLog) -> Iterable[str]:
 
 
 def spreads_of(log: ReadLog) -> Iterable[str]:
-    """Yield the distribution of the values in each result column of steps with many items, one text per column:
-    ``label: praise 812, blame 164``.
+    """Yield one text for each result column of the steps that process many items. The text contains the distribution of
+    the column's values: ``label: praise 812, blame 164``.
     """
     log.spreads.count()
     latest = log.spreads.latest(log.activity.progress)
@@ -888,8 +891,8 @@ def spreads_of(log: ReadLog) -> Iterable[str]:
 
 
 def changed_files_of(execution: Execution, log: Sequence[Event]) -> tuple[ChangedFiles, ...]:
-    """Return, for each workspace of an execution, the files that were changed, with at most `MAX_FILES` files and
-    `MAX_DIFFERENCES` characters of differences.
+    """Return the changed files of each workspace of an execution, with their differences. At most `MAX_FILES` files and
+    `MAX_DIFFERENCES` characters of differences are returned for each workspace.
     """
     changes = []
     for name, workspace in sorted(execution.state.workspaces.items()):
@@ -900,7 +903,9 @@ def changed_files_of(execution: Execution, log: Sequence[Event]) -> tuple[Change
 
 
 def _budget(execution: Execution) -> Iterable[str]:
-    """Yield a text for each limit of the execution's budget, with the spent amount: ``3 of 100 requests``."""
+    """Yield a text about each limit in the budget of an execution, which also contains the amount spent so far: ``3 of
+    100 requests``.
+    """
     for spent in spent_of(execution.state):
         if spent.unit == "s":
             yield f"{seconds(float(spent.amount))} of {_span(float(spent.limit))}"
@@ -910,7 +915,7 @@ def _budget(execution: Execution) -> Iterable[str]:
 
 
 def _span(limit: float) -> str:
-    """Return the time limit of a budget, in seconds, as text: ``1 h``, ``2.5 s``."""
+    """Return a time limit (a span of seconds) of a budget as text: ``1 h``, ``2.5 s``."""
     return in_parts(int(limit)) if limit.is_integer() else seconds(limit)
 
 

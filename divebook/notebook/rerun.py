@@ -54,8 +54,8 @@ MAX_CANDIDATES = 200
 
 @dataclass(frozen=True, slots=True)
 class CellPlace:
-    """Identity of a run within a notebook: the cell that starts it, and its number among the runs of the same workflow
-    that one execution of the cell starts.
+    """Identity of a run within a notebook. It consists of the cell that starts the run and a number. The number is
+    needed because one execution of a cell, for example a loop, can start several runs of the same workflow.
     """
 
     cell: Mapping[str, str]
@@ -68,13 +68,15 @@ class CellPlace:
 
     @property
     def shared(self) -> dict[str, Any]:
-        """The identity of the run without the kernel's id: the part that is equal in all kernels that run this cell."""
+        """The identity of the run without the id of the kernel. Two kernels that execute the same cell compute the same
+        value.
+        """
         return {name: value for name, value in self.to_dict().items() if name != "kernel"}
 
     @property
     def name(self) -> str:
-        """Name of the run for people: the id of the cell (without an id, the digest of its text), and the number of the
-        run in the cell.
+        """Name of the run in texts for people: the id of its cell and the number of the run in the cell, such as
+        ``a1b2/1``. For a cell without an id, the digest of the cell's text is used.
         """
         return f"{self.cell.get('cell') or self.cell['source']}/{self.ordinal}"
 
@@ -84,8 +86,8 @@ class CellPlace:
         return {"identity": {CELL: self.to_dict()}, "cell": self.name, "notebook": self.cell["notebook"] or None}
 
     def matches(self, recorded: Mapping[str, Any]) -> bool:
-        """Return whether an earlier run may have been started by this cell, judging by the identity (cell and number)
-        that its log records.
+        """Return whether this cell may have started an earlier run. `recorded` is the identity (cell and number) that
+        the log of the earlier run contains.
 
         Cells are compared by id, or by text if one of both has no id. Values that a front end does not provide are
         ignored.
@@ -126,8 +128,8 @@ class CellPlace:
 
 
 class Ordinals:
-    """Counters, one for each workflow, of the runs that the current execution of a cell has started. A loop in a cell
-    can start several runs.
+    """Counters of the runs that the current execution of a cell has started, one counter for each workflow. A cell can
+    start several runs, for example in a loop.
     """
 
     def __init__(self) -> None:
@@ -168,8 +170,8 @@ class PreviousRun:
 
     @property
     def is_superseded(self) -> bool:
-        """True if the cell must start a new run instead of resuming the earlier run: its side effects were rolled back,
-        or it has ended and the cell has changed.
+        """True if the cell must start a new run and cannot continue the earlier one. This is the case if the side
+        effects of the earlier run were rolled back, or if it has ended and the cell has changed.
         """
         return self.is_rolled_back or (bool(self.changed) and self.is_over)
 
@@ -230,8 +232,8 @@ def _opening(environment: Environment, record: ExecutionRecord) -> ExecutionStar
 
 
 def _changes(opening: ExecutionStarted, workflow: Workflow, inputs: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the parts of a run that differ from those recorded at its start: ``definition``, ``inputs``,
-    both or none.
+    """Compare the workflow and the inputs of a cell with those that its earlier run recorded at its start. Return the
+    names of those that differ: ``definition``, ``inputs``, both or none.
     """
     bound = storable(bind_inputs(workflow, inputs), "inputs")
     changed = [] if opening.fingerprint == workflow.fingerprint else ["definition"]
@@ -252,7 +254,7 @@ def note_of(execution: Execution, earlier: PreviousRun) -> str:
 
 
 def run_label(earlier: PreviousRun) -> str:
-    """Return the words by which notes refer to the earlier run of a cell.
+    """Return the text that names the earlier run of a cell in notes for people.
 
     The name is "this cell's run", or it describes the run of an equal cell in another notebook.
     """
@@ -263,13 +265,15 @@ def run_label(earlier: PreviousRun) -> str:
 
 
 def elsewhere_note(execution_id: str) -> str:
-    """Return the note that a cell prints when another process is already running its run."""
+    """Return the note that a cell prints instead of resuming its earlier run, because another process is already
+    driving this run.
+    """
     return f"this cell's run {execution_id} runs in another process, and is not run twice: %dive show {execution_id}"
 
 
 def changed_error(earlier: PreviousRun) -> ExecutionError:
-    """Return the error that a cell raises if its definition or inputs have changed although its earlier run has not
-    ended.
+    """Return the error that a cell raises if its definition or inputs have changed while its earlier run has not ended
+    yet. It names the commands that continue this run or start a new one.
     """
     execution_id = earlier.record.execution_id
     changed = " and ".join(earlier.changed)
@@ -319,7 +323,8 @@ class ChangedFunctions:
     """True if the run has completed and cannot be resumed."""
 
     def error(self, begin: Callable[[str], Run]) -> CodeChangedError:
-        """Return the error that lets a person choose between a new run with the edited functions and the earlier run.
+        """Return the error whose choices the cell shows as buttons: start a new run with the edited functions, or keep
+        the earlier run.
 
         `begin` is called with the name of a choice and returns the run of this choice.
         """
@@ -340,8 +345,8 @@ class ChangedFunctions:
         return CodeChangedError(message, choices, begin)
 
     def note(self, new_id: str) -> str:
-        """Return the note that a cell prints when a new run with the edited functions (its id is `new_id`) replaces the
-        earlier run.
+        """Return the note that a cell prints after it has replaced its earlier run by a new run with the edited
+        functions. `new_id` is the id of the new run.
         """
         if self.until:
             relation = f"reuses its first {plural(self.calls, 'call')}, and continues with the present code"
@@ -361,8 +366,8 @@ _CHANGE_TEXTS = {"changed": "changed", "new": "is new", "gone": "is gone"}
 
 
 def edit_policy(word: str | None) -> EditPolicy | None:
-    """Return the value of the option ``--changed``, the reaction to edited code; None without the option. Raise
-    `UsageError` for an unknown value.
+    """Check the value of the option ``--changed``, which determines what a cell does if its code was edited. Return the
+    value; None without the option. Raise `UsageError` for an unknown value.
     """
     if word is not None and word not in CHOICES:
         raise UsageError(f"--changed cannot be {word!r}; one of {', '.join(CHOICES)}")
@@ -416,8 +421,8 @@ class ChangedDefinition:
     """True if the earlier run has ended. A run that has not ended is not replaced without a person's choice."""
 
     def error(self, begin: Callable[[str], Run]) -> CodeChangedError:
-        """Return the error that lets a person choose between a new run that reuses calls and one that does not. The
-        default is a new run without reused calls.
+        """Return the error whose choices the cell shows as buttons: start a new run that reuses calls of the earlier
+        run, or one that makes all calls again. The latter is the default.
 
         `begin` is called with the name of a choice and returns the run of this choice. A run that has not ended has no
         default.
@@ -428,8 +433,8 @@ class ChangedDefinition:
 
     @property
     def advice(self) -> str:
-        """The note that a cell prints when its edited definition starts a new run without reused calls. It names the
-        option that would have reused them.
+        """The note that a cell with an edited definition prints when it starts a new run from the beginning. It names
+        the option with which the new run would have reused calls of the earlier run.
         """
         return (
             f"the definition changed since this cell's run {self.plan.source}, so that this is a new run; "
@@ -437,8 +442,8 @@ class ChangedDefinition:
         )
 
     def run_again(self, environment: Environment, answers: Answers | None, options: StartOptions) -> Run:
-        """Start a run with the edited definition, which reuses the earlier run's calls as far as the new definition
-        makes the same calls.
+        """Start a run with the edited definition. It reuses the calls of the earlier run up to the first call that the
+        new definition makes differently.
         """
         from divebook.notebook.run import Run
 
@@ -447,8 +452,8 @@ class ChangedDefinition:
         return run
 
     def note(self, new_id: str) -> str:
-        """Return the note that a cell prints when a new run with the edited definition (its id is `new_id`) replaces
-        the earlier run.
+        """Return the note that a cell prints after it has replaced its earlier run by a new run with the edited
+        definition. `new_id` is the id of the new run.
         """
         return (
             f"the definition changed since this cell's run {self.plan.source}; {new_id} continues from event "

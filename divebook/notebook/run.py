@@ -202,9 +202,8 @@ class Run(ReadExecution):
         return self._checked_strictly()
 
     def _checked_strictly(self) -> Self:
-        """Return this handle after checking that the run does not wait, if waiting is not allowed (`strict`).
-
-        If the handle is `strict` and the run has to wait, `ExecutionWaitingError` is raised.
+        """Return this handle. If it is `strict` and the run has to wait for a person or a signal, raise
+        `ExecutionWaitingError`.
         """
         if self.strict and self.status == WAITING:
             raise waiting_error(self._execution)

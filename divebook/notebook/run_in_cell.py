@@ -130,10 +130,14 @@ def _outcome_of_waiting(run: Run, front_end: FrontEnd, *, strict: bool) -> Run:
 
 
 def _set_data_option(run: Run, arguments: Arguments) -> None:
-    """Apply the option ``--no-data``, which omits the data of the run from the notebook."""
+    """Apply the option ``--no-data`` to a run: with it, the notebook does not contain the data for a replay of the run.
+    Without the option, the settings decide.
+    """
     run.keeps_data = False if arguments.has("no-data") else None
 
 
 async def immediate(value: Any) -> Any:
-    """Return a value that is already known. A coroutine is needed because the cell awaits the magic in any case."""
+    """Return the argument `value` unchanged. This coroutine wraps a result that is already known, because the cell
+    awaits the result of the magic in any case.
+    """
     return value

@@ -375,8 +375,8 @@ def settled_bundle(shown: Iterable[Asked]) -> dict[str, Any]:
 
 
 def _outcome(entry: Asked) -> tuple[str, str]:
-    """Return two texts about a closed question: the question itself, and its answer with the person who answered and
-    the run.
+    """Return two texts about a closed question. The first one is the question itself. The second one contains its
+    answer, the person who answered, and the run that had asked.
     """
     question = entry["question"]
     run = f"{one_line(entry['workflow'], 60)}, {entry['execution_id']}"

@@ -36,8 +36,8 @@ def view_of(run: ControllableRun) -> LiveView:
 
 
 def follow_run(run: ControllableRun) -> Publisher[Feed]:
-    """Return the publisher that sends the changes of a run's current execution to its views, including the recovery
-    options after a failure.
+    """Return the publisher that sends the changes of a run to its live views. After a failure it also sends the
+    recovery options, such as running again.
     """
     options = RecoveryOptions(run.environment, lambda: run.execution)
     return publisher_of(run.execution, options.of)
@@ -161,8 +161,8 @@ class RecoveryOptions:
 
 
 def changed_definitions(environment: Environment, execution: Execution) -> list[str]:
-    """Return the names of everything that was edited since an execution ran: ``the definition`` of its workflow, and
-    the names of Python functions.
+    """Compare the definition and the Python functions of an execution with those in the environment now. Return the
+    names of those that were edited: ``the definition`` for the workflow, and the names of the functions.
 
     An edit counts as soon as its cell has run.
     """
@@ -177,8 +177,8 @@ def changed_definitions(environment: Environment, execution: Execution) -> list[
 
 
 def plan_of(run: ControllableRun) -> str:
-    """Return a text that a person must confirm before a failed run continues with edited definitions: the reused
-    results and the calls that are made again. Empty if nothing was edited.
+    """Return the text that a person must confirm before a failed run continues with edited definitions. It lists the
+    results that are reused and the calls that are made again. If nothing was edited, return an empty text.
 
     Without changes, a person need not confirm the recovery.
     """

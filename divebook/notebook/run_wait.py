@@ -91,8 +91,8 @@ def wait_for_run(run: Run, front_end: FrontEnd) -> Run:
 
 @contextmanager
 def _live_output(run: Run, front_end: FrontEnd) -> Iterator[LiveOutput | None]:
-    """Show the live view of a run during the block, and its saved form afterwards. If the kernel is interrupted, the
-    run is paused.
+    """Show the live view of a run during a ``with`` block, and its saved form (text and HTML) afterwards. If the kernel
+    is interrupted in the block, pause the run.
 
     Yield None if the front end shows no widgets, or if the run has completed and cannot be continued.
     """
@@ -130,8 +130,8 @@ def _waits_for_answer(run: Run) -> bool:
 
 
 def _has_no_answer(run: Run) -> bool:
-    """Return whether a run still waits. This becomes False when any process answers its question, sends its signal or
-    ends it.
+    """Return whether a run still waits for an answer or a signal. Any process may answer the question, send the signal
+    or end the run, so the log is read first.
     """
     execution = run.refresh().execution
     is_idle = not execution.is_live or execution.is_blocked
@@ -139,8 +139,8 @@ def _has_no_answer(run: Run) -> bool:
 
 
 async def _hosting_decided(output: LiveOutput | None) -> None:
-    """Wait a short time until a page has reported whether divebook's JupyterLab extension is installed, because the
-    form of the output depends on it (`view_output.Pages`).
+    """Wait until a page has reported whether it has divebook's JupyterLab extension, or until a short time limit is
+    reached. The form of the run's output depends on this extension (`view_output.Pages`).
 
     Only the first page of a kernel is awaited.
     """
@@ -162,8 +162,8 @@ class WatchableOutput(Protocol):
 
 
 async def browser_shows(output: WatchableOutput | None) -> bool:
-    """Return whether a browser shows the live view of an output. Wait up to `GREETING_TIMEOUT` seconds for the first
-    message of the browser; without an output, return False.
+    """Wait up to `GREETING_TIMEOUT` seconds for the first message of a browser about the live view in an output. Return
+    whether a browser shows the view; without an output, return False at once.
     """
     if output is None:
         return False
@@ -222,7 +222,7 @@ def _data_text(question: Question) -> str:
 
 @contextmanager
 def _pause_on_interrupt(run: Run) -> Iterator[None]:
-    """Pause a run if the kernel is interrupted (Ctrl-C or the stop button) in the block.
+    """Pause a run if the kernel is interrupted (Ctrl-C or the stop button) during a ``with`` block.
 
     `ExecutionPausedError` is raised in place of the interrupt.
     """
@@ -246,7 +246,8 @@ def _pause(run: Run) -> None:
 
 @contextmanager
 def _error_if_paused(run: Run) -> Iterator[None]:
-    """Raise `ExecutionPausedError` if a person pauses the run during the block, for example with a button of its view.
+    """Raise `ExecutionPausedError` if a person pauses the run during a ``with`` block, for example with a button of its
+    view.
 
     Run All then stops as it does after an interrupt.
     """

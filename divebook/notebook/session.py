@@ -131,8 +131,8 @@ class Session:
         return environment
 
     def _over(self, store: str | None) -> Environment:
-        """Return the session's environment over a store (None for the session's own store). It is created at the first
-        use; the method `over` adds the definitions.
+        """Return the environment of the session over a store, or over the session's own store for None. A new
+        environment is empty; the method `over` adds the definitions of the session to it.
         """
         environment = self._environments.get(store)
         if environment is None:
@@ -181,8 +181,8 @@ class Session:
         return self._add(with_documents(definitions, folder or Path.cwd(), environment.documents, environment.policy))
 
     def follow_script(self, agent: str, written: Any) -> str:
-        """Replace the model of an agent by a scripted model, which gives the answers in `written`; return a
-        confirmation for people.
+        """Replace the model of an agent by a scripted model, which gives the answers in `written` one after the other.
+        Return a text that confirms this to the person.
         """
         scripted = self.environment.agent(agent).with_script(ScriptedModel.read(written))
         self.environment.add_agent(scripted, replace=True)
@@ -239,7 +239,8 @@ class Session:
         answers: Answers | None = None,
         **options: Unpack[StartOptions],
     ) -> Run:
-        """Resume or show the run that a cell started before, or start a new run (`divebook.notebook.rerun`).
+        """Return the run of a cell. If the cell has started a run before, this run is resumed or shown; otherwise a new
+        run is started (`divebook.notebook.rerun`).
 
         There are three cases: the definition of the earlier run has changed, no earlier run can continue, or
         the earlier run is continued, perhaps with edited functions.
@@ -297,8 +298,8 @@ class Session:
         answers: Answers | None,
         options: StartOptions,
     ) -> Run:
-        """Resume or show the earlier run of a cell. If functions that it called were edited since, apply the reaction
-        `on_edit`, which may start a fork or a new run instead.
+        """Resume or show the earlier run of a cell. If functions that this run called have been edited since, do what
+        `on_edit` says instead: for example, start a fork or a new run.
 
         If a person keeps the earlier run, the question appears again only after the next edit.
         """
@@ -326,7 +327,9 @@ class Session:
         return begin(on_edit)
 
     def _continue(self, run: Run, earlier: PreviousRun) -> Run:
-        """Return the earlier run of a cell, with a remark for people; resume it first if it has not completed."""
+        """Return the earlier run of a cell, and resume it first if it has not completed. The remark of the returned
+        run, a text for the person, explains this.
+        """
         if run.status != COMPLETED and not run.execution.is_live:
             (line,) = Overview(run.execution.store).lines([earlier.record])
             try:
@@ -400,8 +403,8 @@ class Session:
         return interrupted(self.over(store), execution_id)
 
     def recover(self, execution_id: str | None = None, *, store: str | None = None) -> Recovered:
-        """Resume one interrupted execution in the background, or without an id all for which the current definitions
-        suffice. Return the resumed and the refused ones.
+        """Resume interrupted executions in the background: the one with this id, or without an id all whose definitions
+        are known. Return which executions were resumed, and which were not.
         """
         environment = self.over(store)
         return resume_all(environment, interrupted(environment, execution_id))
@@ -539,8 +542,8 @@ def _number(arguments: Arguments, option: str) -> int | None:
 
 
 def keep(trial: StepTrial, file: str | Path | None = None, *, overwrite: bool = False) -> Path | None:
-    """Write the workflow definition that a trial of a step has tested, with the changed step, into a new cell below or
-    into a file.
+    """Save the workflow definition with which a trial has tested a changed step: in a new cell below the current one,
+    or in a file.
 
     Return the path of the file; None for a cell.
 

@@ -38,8 +38,8 @@ FramesOf: TypeAlias = (
 
 
 def executions_of(source: Any) -> tuple[EventStore | None, list[str] | None]:
-    """Return the store and the execution ids that a person means by the argument of `frames`: a store, environment,
-    run, several runs or a DataFrame.
+    """Convert the argument of `frames` to a store and a list of execution ids. The argument can be a store, an
+    environment, a run, several runs, or a DataFrame with a column of ids.
 
     The store is None for the store of the session. The ids are None for all executions of the store.
 

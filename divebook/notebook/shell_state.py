@@ -68,8 +68,8 @@ def remember_cell(info: Any) -> None:
 
 
 def cell_of(file: str) -> CodeCell | None:
-    """Return the cell whose code a kernel compiled under a file name, with the number of its last execution. None if
-    the name does not belong to a cell.
+    """Return the cell that belongs to the name of a code file, such as one in a traceback. The kernel creates such a
+    name for each cell that it compiles. Return None if the name does not belong to a cell.
 
     Such file names mean nothing to people.
     """

@@ -68,24 +68,24 @@ class ViewOutput:
 
     @property
     def is_kept(self) -> bool:
-        """True if one output contains both the view and its saved form. This requires a page that hosts views: it shows
-        the saved form when no kernel is running.
+        """True if the live view and its saved form (text and HTML) are in the same output. This requires a page with
+        divebook's JupyterLab extension, which shows the saved form when the kernel has ended.
 
         A page reports this shortly after its first message. After one page has reported so, all pages of the kernel are
-        assumed to host views.
+        assumed to do so.
         """
         return self.view.is_hosted or bool(PAGES.host_views)
 
     @property
     def is_lasting(self) -> bool:
-        """True if the output for the saved form (text and HTML for pages without a kernel) already exists. Then `save`
-        replaces its content without a change that a person sees.
+        """True if an output for the saved form (text and HTML for pages without a kernel) already exists. In this case
+        `save` only replaces its content, without any visible change of the page.
         """
         return self.is_kept or self._below is not None
 
     def save(self, bundle: Mapping[str, Any]) -> None:
-        """Replace the saved form of the view. If no page can show both in one output, the saved form is put into a
-        second output below the view.
+        """Replace the saved form (text and HTML) of the view. If the page cannot show it in the same output as the live
+        view, put it into a second output below.
         """
         with self._lock:
             self._bundle = dict(bundle)
@@ -99,8 +99,8 @@ class ViewOutput:
                 self._below.update(below_a_view(bundle), raw=True)
 
     def end(self, bundle: Mapping[str, Any]) -> bool:
-        """Show the final saved form. Return True if the live view stays open for pages that are opened later, False if
-        the saved form has replaced it.
+        """Store the final saved form (text and HTML) in the output. Return True if the live view stays open, because
+        pages that are opened later can show it. Return False if the saved form has replaced the view.
         """
         with self._lock:
             self._bundle = dict(bundle)
@@ -115,7 +115,7 @@ class ViewOutput:
         return False
 
     def _update(self) -> None:
-        """Put the saved form and the references to the view into the one output that contains both.
+        """Update the output that contains both the saved form of the view and the references to the live view.
 
         A page that hosts the view needs no widget reference in this output.
         """
@@ -133,8 +133,8 @@ class ViewOutput:
 
 
 class Pages:
-    """State of the pages that are connected to this kernel: whether they show a live view and its saved form in one
-    output, and the views that stay open.
+    """State of the pages that are connected to this kernel. It records whether a page can show a live view and its
+    saved form in the same output, and which views stay open without a page.
 
     A page that does so hosts views. Idle views are kept open for pages that are opened later.
     """
@@ -145,8 +145,8 @@ class Pages:
         self._idle_views: deque[FollowingView] = deque()
 
     def on_hosting(self) -> None:
-        """Record that the pages of this kernel show a view and its saved form in one output, because a page has
-        reported so.
+        """Record that a page can show a live view and its saved form (text and HTML) in the same output. It is assumed
+        that all pages of this kernel can.
         """
         self.host_views = True
 
@@ -162,16 +162,16 @@ PAGES = Pages()
 
 
 def view_data(model_id: str) -> dict[str, Any]:
-    """Return the references by which a page finds a live view in the kernel, by MIME type: one for pages with
-    divebook's JupyterLab extension, one for pages without it.
+    """Return two references to a live view, by MIME type, with which a page finds the view in the kernel. Pages with
+    divebook's JupyterLab extension use the first one, all others use the second one.
     """
     reference = {"version_major": 2, "version_minor": 0, "model_id": model_id}
     return {HOSTED_VIEW: {"model_id": model_id}, WIDGET_VIEW: reference}
 
 
 def below_a_view(bundle: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the saved form of a view for a second output below the view. It contains a style that hides the saved form
-    while the page shows the live view.
+    """Add a style to the saved form (text and HTML) of a view, and return the result for a second output below the
+    view. The style hides this output while the page shows the live view.
     """
     return {**bundle, "text/html": f"{_SHOW_ONE_OF_BOTH}<div class='divebook-below'>{bundle['text/html']}</div>"}
 

@@ -40,7 +40,7 @@ def checked(data: Any, expected: Any) -> Any:
 
 
 def misfit_of(data: Any, expected: Any, name: str) -> str | None:
-    """Return a text that describes the first invalid value in `data`, compared with the type `expected`; None if all
+    """Check JSON data against the type `expected`. Return a text that describes the first invalid value; None if all
     values are valid.
 
     `name` is the name of the data in the text.
@@ -52,8 +52,8 @@ def misfit_of(data: Any, expected: Any, name: str) -> str | None:
 
 
 def refusal(message: Any, union: Any) -> str | None:
-    """Return the reason why a message from a browser is invalid; None if it is valid for one of the message types in
-    `union`.
+    """Check a message from a browser against the message types in `union`. Return the reason why it is invalid; None if
+    it is valid for one of the types.
 
     >>> from divebook.widgets.protocol import ReplayToKernel
     >>> refusal({"type": "stat", "view": "v"}, ReplayToKernel)
@@ -79,8 +79,8 @@ def _is_whole(text: str) -> bool:
 
 
 def refused(message: Any, why: str) -> Ack:
-    """Return the reply to a browser that its message was invalid and had no effect, so that the browser does not send
-    it again.
+    """Return the reply to a browser that has sent an invalid message. It states that the kernel ignored the message, so
+    that the browser does not send it again.
     """
     identity = message.get("id") if isinstance(message, Mapping) else None
     text = f"the kernel does not understand this message, and did nothing: {why}. Reload the page"
@@ -90,8 +90,8 @@ def refused(message: Any, why: str) -> Ack:
 
 
 def _misfits(data: Any, expected: Any, where: str) -> Iterator[str]:
-    """Yield a text that describes each invalid value in `data`, compared with the type `expected`; `where` is the name
-    of the data in the text.
+    """Check JSON data against the type `expected`, and yield a text about each invalid value. In these texts the data
+    is called `where`, for example ``message``.
 
     Data is valid for a union if it is valid for one of the union's types. Entries of lists and dicts, and fields of
     TypedDicts, are checked recursively. All other types are plain types or literals.

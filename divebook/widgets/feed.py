@@ -81,8 +81,8 @@ MAX_WAITING = 1 << 18
 
 @dataclass(slots=True)
 class _Text:
-    """The last part of a text that a model streams, before and after redaction. Positions count the characters of the
-    redacted text.
+    """The last part of a text that a model streams, with and without secrets. Positions count the characters of the
+    text in which secrets are replaced.
     """
 
     length: int = 0
@@ -113,8 +113,8 @@ class _Text:
         self.raw += piece
 
     def settle(self, redactor: Redactor) -> None:
-        """Redact the received text. Its end is left out while it may be the beginning of a secret, of which the rest
-        has not arrived.
+        """Replace secrets in the received text. If the text ends with the possible beginning of a secret, this end is
+        held back until the characters after it have arrived.
 
         If text that was already sent turns out to be part of a secret, the whole text is sent again, starting at 0.
         """
@@ -144,8 +144,8 @@ class _Text:
                 return
 
     def since(self, place: int, limit: int) -> tuple[int, str]:
-        """Return the last characters of the text after position `place`, at most `limit` of them, preceded by the
-        position of the first one.
+        """Return the text after the character position `place`, preceded by the position at which the returned text
+        starts. If it is longer than `limit`, only its last `limit` characters are returned.
         """
         length = min(self.end - place, len(self.clean), limit)
         return self.end - length, self.clean[len(self.clean) - length :]
@@ -166,8 +166,8 @@ class Streams:
         """The texts by operation id and part (`Streamed.part`)."""
 
     def put(self, delta: TextDelta) -> None:
-        """Add a piece of streamed text to the inbox, from which the next frame takes it; can be called from
-        any thread.
+        """Add a piece of streamed text to the inbox, whose content is sent to the views with the next frame (message
+        with changes). Can be called from any thread.
         """
         # The engine's thread must not wait for slow frames, so the oldest pieces are dropped instead. The latest one
         # stays, however long it is.
@@ -225,8 +225,8 @@ class Streams:
         return streamed
 
     def so_far(self) -> list[Streamed]:
-        """Return the last part of each text that is being streamed, up to the last character that was sent in a frame,
-        for a view that starts now.
+        """Return the texts that models are streaming at the moment, for a view that has just started. Each text ends
+        with the last character that the other views have received. Of a long text only the last part is returned.
         """
         streamed = []
         for (operation_id, part), text in self._texts.items():
@@ -304,8 +304,8 @@ class Feed:
         return stop
 
     def receive(self, events: Sequence[Event]) -> None:
-        """Add new events of the execution to the inbox, from which the next frame takes them; can be called from any
-        thread.
+        """Add new events of the execution to the inbox, whose content is sent to the views with the next frame (message
+        with changes). Can be called from any thread.
         """
         self._inbox.extend(events)
 
@@ -419,7 +419,8 @@ class Feed:
     # --- answers to one view ---------------------------------------------------------------------------------------
 
     def welcome(self, view: str, since: int, most: int = FIRST_SPANS, *, evenly: bool = False) -> Welcome:
-        """Return the message with all data that a view needs if it already knows the events up to `since`.
+        """Return the first message to a view: all data that it needs. If the view already knows the events up to number
+        `since`, the message contains only the later data.
 
         The data contains at most `most` spans: the newest spans, or with `evenly` a selection that is spread over the
         whole run. If more than `most` spans have changed, the view must discard its data and start again from 0.
@@ -448,7 +449,8 @@ class Feed:
         )
 
     def _spans_since(self, sequence: int, most: int) -> list[tuple[Span, Labels]]:
-        """Return the spans that changed after the event `sequence`, each with its labels.
+        """Return the spans (steps, items and calls) that changed after the event `sequence`. Each is returned with its
+        labels, the short texts that views show for it.
 
         For 0, return the newest `most` spans and the older spans that still run.
         """
@@ -460,7 +462,8 @@ class Feed:
         return [*running, *labelled[first:]]
 
     def history(self, view: str, first: int, stop: int) -> RangeAnswer:
-        """Return the message with the spans whose ids are from `first` up to, but not including, `stop`.
+        """Return the reply to a view that requests older spans (steps, items and calls): the spans with ids from
+        `first` up to, but not including, `stop`.
 
         Of more than `SPANS_PER_PAGE` spans, only the newest are returned.
         """
@@ -470,7 +473,9 @@ class Feed:
         return RangeAnswer(type="history", view=view, first=first, stop=stop, last=self._framed, spans=block)
 
     def detail(self, view: str, index: int) -> Detail:
-        """Return the message with the recorded events of the span with the id `index`; long texts are cut."""
+        """Return the reply to a view that requests the recorded events of one span (step, item or call). `index` is the
+        id of the span. Long texts in the events are cut.
+        """
         if not 0 <= index < len(self._labelled):
             return Detail(type="detail", view=view, id=index, events=[], error=f"there is no call {index}")
         sequences = self._labelled[index][0].sequences
@@ -482,8 +487,8 @@ class Feed:
         )
 
     def conversation(self, view: str, index: int, since: int) -> Conversation:
-        """Return the message with the conversation of the span with the id `index`: an agent turn, or a single model
-        request.
+        """Return the reply to a view that requests the messages of an agent turn or of a single model request. `index`
+        is the id of its span (its entry in the timeline).
 
         Requests and tool calls without changes after the event `since` are omitted.
         """
@@ -495,8 +500,8 @@ class Feed:
         return {**conversation, "view": view, "last": self._framed}
 
     def sent(self, view: str, index: int) -> Sent:
-        """Return the message with everything that was sent to the model in the request whose span has the id
-        `index`.
+        """Return the reply to a view that requests everything that one model request sent to the model. `index` is the
+        id of the request's span (its entry in the timeline).
         """
         holder = self._labelled[index][0].holder if 0 <= index < len(self._labelled) else -1
         spans = self._with_data(index if holder < 0 else holder)
@@ -507,8 +512,8 @@ class Feed:
         return Sent(type="sent", view=view, id=index, parts=request_parts(request), error="")
 
     def variables(self, view: str, version: int) -> Variables:
-        """Return the message with the current variables. The variables are left out if the view already has this
-        `version` of them.
+        """Return the reply to a view that requests the current variables. If they have not changed since the `version`
+        that the view already has, the reply does not contain them.
         """
         present = self.source.variables(self._setters)
         if present != self._variables[1]:
@@ -519,7 +524,8 @@ class Feed:
         )
 
     def files(self, view: str, version: int, at: int = 0, since: int = 0) -> Files:
-        """Return the message with the files that the execution changed, as of the event `at` (0: now).
+        """Return the reply to a view that requests the changed files of the execution, as they were after the event
+        `at` (0: as they are now).
 
         The files are omitted if the view already has the current version. With `since`, return the differences between
         the files at the event `since` and the files at `at`. `since` may be later than `at`.
@@ -535,8 +541,9 @@ class Feed:
         return Files(type="files", view=view, version=number, at=0, since=0, workspaces=news)
 
     def _with_data(self, index: int) -> list[Span]:
-        """Return the operation with the span id `index` and the spans that it contains, read again from the store with
-        their parameters and results. Return an empty list if the span is not an operation.
+        """Read an operation, such as an agent turn, and the calls in it from the store again, because the feed does not
+        keep their parameters and results in memory. Return their spans, the operation first. `index` is the id of the
+        operation's span; the result is empty if this span is not an operation.
         """
         if not 0 <= index < len(self._labelled) or self._labelled[index][0].kind != "operation":
             return []

@@ -99,8 +99,8 @@ def conversation_of(
 
 
 def _numbers(views: Sequence[RequestView]) -> dict[int, int]:
-    """Return the number that views show for each model request of a turn, by span id. If a turn was restarted, the
-    numbers continue instead of starting at 1 again.
+    """Assign the numbers that views show to the model requests of an agent turn, and return them by span id. If the
+    turn was restarted, the new requests continue the numbers of the earlier ones.
     """
     numbers: dict[int, int] = {}
     shift = 0
@@ -152,7 +152,9 @@ def _cut(part: ConversationPart, texts: int) -> ConversationPart:
 
 
 def no_conversation(view: str, index: int, last: int, why: str) -> Conversation:
-    """Return a `Conversation` without messages; `why` is the reason that the view shows instead."""
+    """Return a `Conversation` without messages as the reply to a view. `why` is the reason, which the view shows
+    instead of the messages.
+    """
     return Conversation(
         type="conversation", view=view, id=index, last=last, agent="", thread="", requests=[], calls=[], error=why
     )
@@ -171,8 +173,8 @@ def request_and_response_parts(view: RequestView) -> list[ConversationPart]:
 
 
 def parts_up_to(conversation: Conversation, request: int, *, is_answered: bool) -> list[ConversationPart]:
-    """Return all parts of a conversation (texts, tool calls and tool results) up to the request whose span has the id
-    `request`.
+    """Return the parts (texts, tool calls and tool results) of a conversation from its beginning to one of its
+    requests. `request` is the id of the span of this request.
 
     The response to this request is included if `is_answered`.
     """
@@ -216,8 +218,8 @@ def _request(view: RequestView, number: int, places: Mapping[str, int]) -> Conve
 
 
 def _new_parts(view: RequestView) -> Iterator[ConversationPart]:
-    """Yield the parts of those messages of a model request that the previous request of the conversation did not
-    contain yet.
+    """Yield the parts of the messages that a model request adds to its conversation. Messages that the previous request
+    has already sent are left out.
 
     Responses and results of tool calls are omitted, because views show them as separate entries.
     """
@@ -293,8 +295,8 @@ def _place(span: Span | None, places: Mapping[str, int]) -> int:
 
 
 def _questions(turn: Span, call: ToolCallView, question_id: QuestionId) -> list[str]:
-    """Return the ids of all questions to a person that a tool call can cause: about its approval, its result or its
-    unknown outcome.
+    """Return the ids of all questions to a person that a tool call can cause. A call can ask for approval, for its
+    result, or about its unknown outcome.
 
     For most calls no such question exists.
     """
@@ -356,7 +358,7 @@ class FailureTracker:
         """True if the failures have changed since the last call of `report`."""
 
     def of(self, header: Header) -> Header:
-        """Return a copy of the execution's summary for views (`header`) with the number of failures added."""
+        """Return a copy of `header`, the summary of the execution for views, in which the number of failures is set."""
         return {**header, "failed": len(self._failed)}
 
     @property
@@ -365,7 +367,9 @@ class FailureTracker:
         return "" if self._is_undone else shown_kept(self._items, len(self._done) - self._items)
 
     def take(self, span: Span) -> None:
-        """Update the failures, and the number of results that a resumed run reuses, with a new or changed span."""
+        """Add a new or changed span (step, item or call) to the failures and to the number of results that a resumed
+        run reuses. A span that no longer is a failure is removed from the failures.
+        """
         self._count(span)
         self._is_undone = self._is_undone or is_undoing(span)
         if span.is_failure:
@@ -390,7 +394,7 @@ class FailureTracker:
             indexes.pop(index, None)
 
     def report(self, spans: Sequence[Span], read: Read | None = None) -> FailureReport:
-        """Return the number of failures, and details of at most `MOST_SHOWN` of them in the form that views show.
+        """Return all failures for views: their number, and the details of at most `MOST_SHOWN` of them.
 
         If `read` is given, the arguments of failed calls are read from the log, else they are taken from the spans.
         """
@@ -399,7 +403,7 @@ class FailureTracker:
         return FailureReport(total=len(self._failed), kept=self.reused_results, shown=shown)
 
     def _shown_indexes(self) -> list[int]:
-        """Return the span ids of those failures that views show with details, in the order in which they happened.
+        """Select the failures that views show with details, and return the ids of their spans in the order of time.
 
         The first failure of each kind is chosen first, then further failures up to `MOST_SHOWN`.
         """
@@ -418,8 +422,8 @@ class FailureTracker:
 
 
 def _kind(span: Span) -> tuple[str, str]:
-    """Return a key that is equal for failures of the same kind: the class of the error with its code location, or
-    without a location with its message.
+    """Return a key by which equal failures are recognized. It consists of the class of the error and the code location;
+    if the location is unknown, of the class and the message.
     """
     return span.error_type or "", str((span.place or {}).get("label")) if span.place else span.error or ""
 

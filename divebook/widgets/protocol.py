@@ -200,7 +200,8 @@ class Files(TypedDict):
 
 
 class TakingOver(TypedDict):
-    """Command that a person gives in a view: apply the changed files of a workspace to the folder that was copied.
+    """Command that a person gives in a view: copy the changed files of a workspace to the folder from which it was
+    created.
 
     The workspace is a copy of this folder. Either all files in `paths` are applied, or none.
     """
@@ -587,7 +588,9 @@ class RunsQuery(TypedDict):
 
 
 class StatusCount(TypedDict):
-    """Number of executions with one status among the executions that match all other filters."""
+    """Number of executions with one status in a list of executions. The other filters of the list apply, but not its
+    filter for the status.
+    """
 
     status: str
     count: int
@@ -856,8 +859,8 @@ class StoodAt(TypedDict):
 
 
 class SaidQuery(TypedDict):
-    """Message by which a view requests the messages of the model request that was the latest one at an event of the
-    log.
+    """Message by which a view that replays a log requests the messages of a model request: of the latest request before
+    or at the shown event.
 
     The response is included if the model had answered by then.
     """
@@ -869,7 +872,7 @@ class SaidQuery(TypedDict):
 
 
 class SaidAnswer(TypedDict):
-    """Answer to `SaidQuery`: the messages of the model request that was the latest one at the event."""
+    """Answer to `SaidQuery`: the messages of the latest model request before or at the shown event."""
 
     type: Literal["said"]
     view: str

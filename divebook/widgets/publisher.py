@@ -58,7 +58,9 @@ def _nothing() -> None:
 
 
 class PublishedFeed(Protocol):
-    """Interface of the data source of a publisher: it collects the changes that the publisher sends to views."""
+    """Interface of the data source of a publisher. The source collects changes, for example of an execution, and the
+    publisher sends them to the views.
+    """
 
     @property
     def has_news(self) -> bool:
@@ -74,8 +76,8 @@ class PublishedFeed(Protocol):
         """Call `wake` for each change from now on; return a function that ends the subscription."""
 
     def welcome(self, view: str, since: int) -> Any:
-        """Return the message with the data that a new view needs if it already has the frames up to `since`
-        (0: none).
+        """Return the message with the data that a new view needs. If the view has already received the data up to
+        number `since` (0: none), the message contains only the later data.
         """
 
 
@@ -107,8 +109,8 @@ class Publisher(Generic[FeedT]):
     # --- who listens -----------------------------------------------------------------------------------------------
 
     def add(self, listener: Listener, beat: Beat = _nothing, end: Ending = _nothing) -> Callable[[], None]:
-        """Call `listener` with each frame (message with changes) and `beat` at each heartbeat from now on; return a
-        function that stops both.
+        """Add functions that are called from now on: `listener` for each frame (message with changes), `beat` for each
+        heartbeat of the publisher. Return a function that removes them.
 
         `end` is called when the publisher is stopped.
         """
@@ -168,8 +170,8 @@ class Publisher(Generic[FeedT]):
     # --- sending ---------------------------------------------------------------------------------------------------
 
     def turn(self) -> float:
-        """Send at most one reply or frame (one turn of the publisher's thread), and return the seconds until the next
-        message may be sent.
+        """Send at most one message: a reply to one view, or a frame with changes to all views. Return the seconds to
+        wait before the next call. The publisher's thread calls this in a loop.
         """
         now = self._clock()
         if now < self._free_at:
@@ -304,7 +306,9 @@ class Audience:
         return list(self._heard)
 
     def note(self, view: str) -> bool:
-        """Record that a view has sent a message. Return True if the view was not known as open before."""
+        """Record that a view has sent a message and is therefore open. Return True if it is a new view, or one that was
+        removed before.
+        """
         is_new = view not in self._heard
         self._heard[view] = self._clock()
         return is_new

@@ -84,8 +84,8 @@ TABLES = ("inputs", "outputs", "variables")
 
 
 def cells_after(cells: Mapping[Cell, Any], changes: Iterable[Iterable[Change]]) -> dict[Cell, Any]:
-    """Return the cells of an execution's recorded state (its parts, such as one variable each) as they are after the
-    changes of further events.
+    """Apply the changes that further events make to the recorded state of an execution. The state and the result are
+    dictionaries of cells.
 
     A cell is one part of a state, such as one variable.
     """
@@ -100,8 +100,8 @@ def cells_after(cells: Mapping[Cell, Any], changes: Iterable[Iterable[Change]]) 
 
 
 def merged_changes(changes: Iterable[Iterable[Change]]) -> list[Change]:
-    """Merge the changes that several events make to an execution's recorded state into one shorter list with the same
-    effect.
+    """Merge the changes that several events make to the recorded state of an execution. The result is a shorter list of
+    changes that leads to the same state.
 
     The result also leaves the cells in the same order. If a cell is removed and then set again, both changes remain,
     because the new cell must be at the end. A cell is one part of a state, such as one variable.
@@ -119,8 +119,8 @@ def merged_changes(changes: Iterable[Iterable[Change]]) -> list[Change]:
 
 
 def view_of_cells(sequence: int, cells: Mapping[Cell, Any]) -> StateView:
-    """Convert an execution's recorded cells (one for each variable, path, ...) to its state, in the form that views
-    show.
+    """Convert the recorded state of an execution to the form that views show. The recorded state is a dictionary of
+    cells, one for each variable, path and so on.
     """
     tables = {table: {name: value for (part, name), value in cells.items() if part == table} for table in TABLES}
     return StateView(
@@ -180,8 +180,8 @@ class RecordedPositions:
         )
 
     def said_at(self, sequence: int) -> tuple[int, list[ConversationPart]]:
-        """Return the messages of the model request that was the latest one at an event, preceded by the number of the
-        event that started the request. Return 0 and no messages if there was no request yet.
+        """Find the latest model request before or at an event. Return the number of the event that started the request,
+        and the messages of the request. Return 0 and no messages if there was no request yet.
 
         Raises `IndexError` if the recording does not contain the messages.
         """
@@ -279,8 +279,8 @@ _FAILURE = "_failed"
 
 
 def members(span: Span) -> list[int]:
-    """Return the sequence numbers of those events of a span that a sample of the log must include: the first and the
-    newest ones, at most `MAX_MEMBERS`.
+    """Return the numbers of those events of a span (step, item or call) that a sample of the log contains together.
+    These are the first event and the newest ones, at most `MAX_MEMBERS` in total.
     """
     sequences = span.sequences
     return [*sequences] if len(sequences) <= MAX_MEMBERS else [*sequences[:1], *sequences[1 - MAX_MEMBERS :]]
@@ -299,8 +299,8 @@ class Sample:
     """Number of events in the log."""
 
     def cut(self, limit: int, among: Container[int] | None = None) -> list[int]:
-        """Select a sample of at most `limit` events, and return their sequence numbers in ascending order. Return all
-        events if the log is not longer.
+        """Select a sample of the log with at most `limit` events. Return the sequence numbers of its events in
+        ascending order. If the whole log is not longer than the limit, all events are selected.
 
         If `among` is given, the result contains only events in `among`, the events of a larger sample.
         """
@@ -320,8 +320,8 @@ class Sample:
         return sorted(chosen)
 
     def description(self, sequences: Iterable[int]) -> str:
-        """Return a text for people about the size of a sample and its share of failures and questions; empty if it
-        contains all events.
+        """Return a text for people about a sample of a log: its number of events, and how many of the failures and
+        questions it contains. Return an empty text if it contains all events.
         """
         present = set(sequences)
         if len(present) == self.total:
@@ -338,8 +338,8 @@ class Sample:
 
 
 def sample_of(log: Sequence[Event], spans: Sequence[Span]) -> Sample:
-    """Prepare samples of a log: divide it into units, groups of events that are only useful together, and order them by
-    importance.
+    """Split a log into units, which are groups of events that are only useful together, such as the start and the end
+    of a call. Order the units by importance, so that samples of any size can be selected from them.
     """
     units: dict[int, list[Unit]] = {FRAMING: [], QUESTION: [*_questions(log)], FAILURE: [], OTHER: []}
     units[FRAMING] = [[event.sequence] for event in (*log[:1], *log[-1:])]
@@ -354,8 +354,8 @@ def sample_of(log: Sequence[Event], spans: Sequence[Span]) -> Sample:
 
 
 def some_of(spans: Sequence[Span], most: int) -> list[int]:
-    """Select at most `most` spans for a timeline, and return their indexes. Steps and failures have priority over other
-    spans, which are selected evenly over the whole run.
+    """Select at most `most` spans (steps, items and calls) for a timeline, and return their indexes. Steps and failures
+    are selected first. The remaining ones are spread evenly over the whole run.
 
     Spans that belong together, such as an item and its calls, are either all included or not at all.
     """
@@ -394,8 +394,8 @@ def _together(spans: Iterable[Span]) -> Iterator[Sequence[Span]]:
 
 
 def _spread(things: Sequence[T]) -> Iterator[T]:
-    """Yield the elements of a sequence in an order in which the first elements, however many are taken, are spread
-    evenly over the sequence.
+    """Yield the elements of a sequence in another order, in which each beginning of the result is a sample that is
+    spread evenly over the sequence.
 
     The order is that of the indexes with reversed bits: 0 4 2 6 1 5 3 7.
     """
@@ -471,7 +471,7 @@ class CleanRun:
 
     @property
     def length(self) -> int:
-        """Number of events that are selected for recordings."""
+        """Number of events from which recordings of this run are made. For a long run this is a sample of the log."""
         return len(self._selected)
 
     def recording(self, *, events: int, texts: int) -> Recording:
@@ -511,8 +511,8 @@ class CleanRun:
         )
 
     def _merged(self, rows: Sequence[int]) -> Iterator[list[Change]]:
-        """Yield, for each of the selected events, the list of all changes of the state since the previous selected
-        event.
+        """Yield one list of state changes for each of the selected events. The list also contains the changes by the
+        omitted events before it, so that the state after each selected event is correct.
         """
         for before, row in pairwise([-1, *rows]):
             yield self._changes[row] if row == before + 1 else merged_changes(self._changes[before + 1 : row + 1])
@@ -529,7 +529,8 @@ class CleanRun:
         return [{k: part if k in MADE_BY_THE_ENGINE else under(k, part) for k, part in data.items()} for data in raw]
 
     def _labelled(self, span: Span) -> tuple[Span, Labels]:
-        """Replace the secrets in a span, and return it together with the short texts that describe it in views.
+        """Replace the secrets in a span (step, item or call). Return the span with its labels, the short texts that
+        views show for it.
 
         The labels are made from the redacted data of its events.
         """
@@ -545,8 +546,8 @@ class CleanRun:
     # --- states as cells -------------------------------------------------------------------------------------------
 
     def _changes_of(self, states: Iterable[ExecutionState]) -> Iterator[list[Change]]:
-        """Yield a list of changes for each state of a run: first the complete first state, then the differences between
-        each state and the one before it.
+        """Yield the list of changes that leads from each state of a run to the next one. The first list contains the
+        complete first state.
 
         Fields that are the same object as before the event are skipped.
         """
@@ -617,8 +618,8 @@ They contain no secrets. Not searching them for secrets halves the cost of savin
 
 
 def _states(execution_id: str, log: Iterable[Event], sequences: Container[int]) -> Iterator[ExecutionState]:
-    """Yield the state of an execution before its first event, then its state after each event whose number is in
-    `sequences`.
+    """Yield states of an execution: first the state before its first event, then the state after each event whose
+    number is in `sequences`.
     """
     state = ExecutionState(execution_id)
     yield state
@@ -629,8 +630,8 @@ def _states(execution_id: str, log: Iterable[Event], sequences: Container[int]) 
 
 
 def _cells(part: str, state: ExecutionState) -> dict[str, Any]:
-    """Return one part of an execution's state as cells by name, not redacted yet: for the part ``variables``, one cell
-    for each variable.
+    """Split one part of an execution's state into cells, and return them by name. The part ``variables``, for example,
+    has one cell for each variable. Secrets are not replaced yet.
     """
     match part:
         case "status" | "usage":
@@ -705,8 +706,8 @@ def saved_run(
 
 
 def attempts(events: int, texts: Sequence[int] = TEXTS) -> Iterator[tuple[int, int]]:
-    """Yield the sizes to try one after the other until a recording is small enough: a limit for the length of texts,
-    and one for the number of events.
+    """Yield the limits with which a caller tries one after the other to make a recording, until the result is small
+    enough. Each is a pair: the maximum length of a text, and the maximum number of events.
     """
     for longest in texts:
         yield longest, events
@@ -867,8 +868,8 @@ def _upgrade_question(question: dict[str, Any]) -> None:
 
 
 def _number_events(data: dict[str, Any]) -> None:
-    """Add sequence numbers to the events of a recording from an older version. Such a recording contains the newest
-    events of the log without gaps.
+    """Add sequence numbers to the events of a recording from an older version of divebook, which stored only the number
+    of the first event. The numbers of the other events follow without gaps.
     """
     events = data.get("events")
     if not isinstance(events, dict) or "sequence" in events:
@@ -910,8 +911,8 @@ def _check_sizes(recording: Recording) -> None:
 
 
 def _check_change(change: list[Any]) -> None:
-    """Raise `SavedRunError` unless a recorded change of the state is valid: the changed part exists, and it is not
-    removed if every state has it.
+    """Raise `SavedRunError` if a recorded change of the state is invalid: it changes a part that states do not have, or
+    removes a part that every state must have.
     """
     if len(change) not in (2, 3) or not all(isinstance(part, str) for part in change[:2]):
         raise SavedRunError("one of its changes has the wrong form")

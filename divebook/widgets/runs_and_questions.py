@@ -129,8 +129,8 @@ class InboxFeed:
 
     @property
     def is_over(self) -> bool:
-        """True if, as of the last frame, all executions that asked a question have ended, so that no shown question can
-        be answered any more.
+        """True if all executions with questions had ended when the last frame (message with changes) was made. Then
+        none of the shown questions can be answered any more.
         """
         return self._is_over
 
@@ -170,7 +170,9 @@ class InboxFeed:
                 self._take(self._followed[execution_id])
 
     def _leave(self, execution: Execution) -> None:
-        """Stop reading an execution that has ended, and mark its open questions as withdrawn."""
+        """Stop reading an execution that has ended. Its open questions are shown as withdrawn, because they can no
+        longer be answered.
+        """
         del self._followed[execution.id]
         # An entry is replaced and not changed, since frames compare it with the one that views have.
         for name, entry in self._questions.items():
@@ -275,8 +277,8 @@ class RecordCache:
         return list(self._records.values())
 
     def forget(self, execution_ids: Iterable[str]) -> None:
-        """Request that the next call of `look` reads the records of these executions again; can be called from any
-        thread.
+        """Mark the cached records of these executions as out of date, so that the next call of `look` reads them again.
+        Can be called from any thread.
         """
         self._stale |= {*execution_ids}
 
@@ -364,8 +366,8 @@ def is_within(record: ExecutionRecord, days: int, now_us: int) -> bool:
 
 
 def text_of(line: RunLine) -> str:
-    """Return the text of an execution in which a person's search words are looked for: name, id, tags, note, error and
-    inputs, in lower case.
+    """Return the text in which a person's search words are looked for, in lower case. It contains the name, id, tags,
+    note, error and inputs of an execution.
     """
     record = line.record
     summary = line.summary
@@ -374,16 +376,16 @@ def text_of(line: RunLine) -> str:
 
 
 def near(lines: Iterable[RunLine], query: RunsQuery) -> str:
-    """Return a suggestion for a search text that has no matches: the most similar word in the texts of the executions.
-    Empty if no word is similar.
+    """Return a suggestion for a search that has found no executions: the most similar word in their texts. Return an
+    empty text if no word is similar.
     """
     words = {word for line in lines for word in _WORD.findall(text_of(line))}
     return nearest(query["text"].lower().strip(), words) or ""
 
 
 def rank(line: RunLine, query: RunsQuery, now_us: int) -> tuple[float, int]:
-    """Return the key by which an execution is sorted in the order that a list query asks for, with the highest key
-    first in the list.
+    """Return the key by which an execution is sorted in the list of executions: its start, cost or working time, as
+    `query` demands. The list starts with the highest key.
     """
     began = to_microseconds(line.record.created_at)
     if query["by"] == "cost":
@@ -514,8 +516,8 @@ class RunsFeed:
         return RunsPage(**{**page, "view": view, "last": self._last, "now_us": self._now()})
 
     def _page(self) -> tuple[RunsPage, bool]:
-        """Return the message with the current list of executions, and whether all execution summaries that the list
-        needs were read in time.
+        """Return the message with the current list of executions. The second value is True if the summaries of all
+        executions in the list could be read in time.
 
         All rows are filtered and sorted with the summaries in the cache. The summaries of the shown rows, and of all
         rows that the order or the weekly cost needs, are then read for at most `PATIENCE` seconds.

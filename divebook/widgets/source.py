@@ -73,8 +73,8 @@ NAME = 120
 
 
 def with_activity(header: Header, activity: Activity, spreads: Spreads) -> Header:
-    """Return a copy of the execution's summary for views (`header`) with the periods of work and waiting, and the
-    progress of steps, added.
+    """Return a copy of `header`, the summary of an execution for views, with two additions: the periods in which the
+    execution worked or waited, and the progress of its steps.
 
     The result is equal as long as the activity is equal. It includes the distributions of `spreads` as far as they are
     counted. A run whose last activity is work, although no process drives it, has been ``stopped`` since its last
@@ -168,7 +168,8 @@ class SpendingTracker:
         self._since = 0
 
     def on_event(self, event: Event) -> None:
-        """Reset all sums if the event starts a fork: the source of the fork has paid for the calls before it.
+        """Reset all sums if the event starts a fork. The calls before it were made and paid for by the source of the
+        fork.
 
         Tokens and cost in the header count in the same way.
         """
@@ -197,8 +198,8 @@ class SpendingTracker:
             spent.cost = (spent.cost or 0) + span.usage["cost"]
 
     def of(self, header: Header) -> Header:
-        """Return a copy of the execution's summary for views (`header`) with the number of tool calls and the
-        consumption of each agent added.
+        """Return a copy of `header`, the summary of the execution for views, with the number of tool calls, and with
+        the requests, tokens and cost of each agent.
         """
         spenders = [
             Spender(
@@ -346,8 +347,8 @@ def _label_of(span: Span) -> str:
 
 
 class BlockNames:
-    """Collector of the distinct texts of one `SpanBlock` or `EventBlock`. Its columns contain indexes of these texts,
-    so that each text is sent once.
+    """List of the distinct texts of one message with many rows (`SpanBlock` or `EventBlock`). The rows contain only the
+    index of each text in this list, so that a repeated text is sent once.
     """
 
     def __init__(self) -> None:
@@ -355,8 +356,8 @@ class BlockNames:
         self._places_by_text: dict[tuple[str, int], int] = {}
 
     def place(self, text: str, width: int = NAME_WIDTH) -> int:
-        """Return the index of a text in the block. A new text is added; it is shortened to one line of `width`
-        characters.
+        """Return the index of a text in the list of texts of this message. A text that the list does not contain yet is
+        cut to one line of `width` characters and appended.
         """
         # Looked up before it is shortened, because most texts of a block repeat.
         place = self._places_by_text.get((text, width))
@@ -366,13 +367,15 @@ class BlockNames:
         return place
 
     def listed(self) -> list[str]:
-        """Return all texts of the block, in the order of their indexes."""
+        """Return the list of texts that is sent with the message. The rows of the message refer to the texts by their
+        indexes in this list.
+        """
         return list(self._places)
 
 
 def block_of(spans: Iterable[tuple[Span, Labels]], origin_us: int) -> SpanBlock:
-    """Convert spans and their labels to a message with one column for each field; times are microseconds since
-    `origin_us`.
+    """Convert spans (steps, items and calls) and their labels to one message for views, with a column for each field.
+    Times are sent in microseconds since `origin_us`.
     """
     names = BlockNames()
     place = names.place
@@ -412,7 +415,8 @@ COST_OF_VALUE = 8
 
 
 def is_short(value: Any, characters: int) -> bool:
-    """Return whether JSON data is so short that it fits into a `Budget` of `characters` characters without being cut.
+    """Return whether JSON data is certainly short enough for a `Budget` of `characters` characters, so that no part of
+    it needs to be cut.
 
     The data is encoded, which takes a fraction of the time of walking through it. Most values of a log are short.
     """
@@ -423,8 +427,8 @@ def is_short(value: Any, characters: int) -> bool:
 
 
 class Budget:
-    """Limit for the size of data that is sent to a view: a number of characters that all values share, and the longest
-    length (`text`) of one text.
+    """Limit for the size of data that is sent to a view. All values together may have a number of characters, and one
+    text may have at most `text` of them.
     """
 
     def __init__(self, characters: int, text: int = MAX_TEXT) -> None:
@@ -437,8 +441,8 @@ class Budget:
         return {str(key): value for key, value in shortened.items()}
 
     def shortened(self, value: Any) -> Any:
-        """Return a copy of JSON data that fits into the budget: long texts are cut, and entries without room are
-        replaced by their number.
+        """Return a copy of JSON data that fits into the budget. Long texts are cut. If the budget is used up, further
+        entries of a list or mapping are left out, and a text such as ``(12 more)`` is added.
         """
         match value:
             case str():
@@ -476,8 +480,8 @@ def commands_of(execution: Execution, driven_by: str | None = None) -> list[Comm
 
 
 def awaited_from_outside(execution: Execution) -> str:
-    """Return a text that names the answer or signal without which an execution cannot be resumed; empty if it can be
-    resumed.
+    """Return a text about the answer or signal that an execution needs before it can be resumed. Return an empty text
+    if it can be resumed now.
     """
     state = execution.state
     if state.status != WAITING or state.paused is not None or execution.store.has_untaken(execution.id):
@@ -562,8 +566,8 @@ def source_of(execution: Execution) -> Source:
 
 
 def subscribe_events(execution: Execution, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
-    """Call a function with each list of new events of an execution. An empty list means that another process may have
-    appended events to the store.
+    """Call `listener` with the new events of an execution each time that some are appended. If another process may have
+    appended events to the store, the listener gets an empty list and must read the store.
 
     Return a function that ends the subscription.
     """
@@ -579,8 +583,8 @@ def subscribe_events(execution: Execution, listener: Callable[[Sequence[Event]],
 
 
 def header_of(execution: Execution) -> Header:
-    """Return the current summary of an execution for views. Values that must be counted from spans, such as tool calls,
-    are still 0 or empty.
+    """Return the current summary of an execution for views. Values such as the number of tool calls are still 0 or
+    empty, because they are counted from the spans and added later.
     """
     state = execution.state
     usage = execution.usage
@@ -718,7 +722,9 @@ def shown(value: Any) -> Any:
 
 
 def _exact(digits: str) -> int | str:
-    """Parse the digits of a JSON integer. Return the digits as text if browsers could not store the integer exactly."""
+    """Parse the digits of a JSON integer. If the integer is so large that browsers would round it, return the digits as
+    text.
+    """
     number = int(digits) if len(digits) <= MAX_DIGITS else MAX_EXACT + 1
     return number if abs(number) <= MAX_EXACT else digits
 

@@ -74,8 +74,8 @@ class Steppable(Protocol):
         """Return the events after sequence number `after`, up to and including `stop`."""
 
     def said_at(self, sequence: int) -> tuple[int, list[ConversationPart]]:
-        """Return the messages of the model request that was the latest one at an event, preceded by the number of the
-        event that started the request.
+        """Find the latest model request before or at an event. Return the number of the event that started the request,
+        and the messages of the request.
 
         Return 0 and an empty list if there was no request. Raises `IndexError`.
         """
@@ -115,8 +115,8 @@ class SteppedLog:
         return detail_of(event, Budget(MAX_VALUES).shortened(json.loads(encode(event.data.to_data()))))
 
     def said_at(self, sequence: int) -> tuple[int, list[ConversationPart]]:
-        """Return the messages of the model request that was the latest one at an event, preceded by the number of the
-        event that started the request.
+        """Find the latest model request before or at an event. Return the number of the event that started the request,
+        and the messages of the request.
 
         Return 0 and an empty list if there was no request. Raises `IndexError`.
         """
@@ -193,7 +193,7 @@ def shown_paths(state: ExecutionState) -> Sequence[PathState]:
 
 def path_cell(path: PathState, shared: Mapping[str, Any]) -> PathView:
     """Return the data of a path (branch of an execution) that a replay shows: status, current step, variables and
-    error, not redacted or cut yet.
+    error. Secrets are not replaced and long texts not cut yet.
 
     Its variables are omitted if they equal `shared`, the variables of the execution.
     """
@@ -240,8 +240,8 @@ def _cut(text: str) -> str:
 
 
 def block_of(events: Sequence[Event], texts: Iterable[str], origin_us: int, first: int) -> EventBlock:
-    """Convert events to a message with one column for each field; `texts` contains a short text for each event
-    (`summary_of`).
+    """Convert events to one message for views, with a column for each field. `texts` contains the short text that a
+    view shows for each event (`summary_of`).
     """
     names = BlockNames()
     place = names.place
@@ -261,8 +261,8 @@ def block_of(events: Sequence[Event], texts: Iterable[str], origin_us: int, firs
 
 
 def summary_of(event: Event) -> str:
-    """Return a short text that distinguishes an event from others of its type in a list: the changed variables, the
-    operation, the error, ...
+    """Return a short text about an event for a list of events, such as the names of the changed variables, the
+    operation or the error.
     """
     if isinstance(event.data, StateMutated):
         return ", ".join(change.key for change in event.data.mutations)

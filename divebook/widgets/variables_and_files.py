@@ -67,7 +67,9 @@ class Setters:
             self.take(event)
 
     def take(self, event: Event) -> None:
-        """Update the steps that set variables with the next event of the log."""
+        """Read the next event of the log: if a step sets variables in it, remember this step as the one that set them
+        last.
+        """
         if not event.step:
             self._hidden |= hidden_steps(event.data)
         elif isinstance(event.data, StateMutated) and event.step not in self._hidden:
@@ -264,8 +266,8 @@ MOST_CHARACTERS = 200_000
 
 
 class _Point(NamedTuple):
-    """An event that changed the files of a workspace: its number, the changed files, a short text, and the files that
-    were not stored.
+    """An event that changed the files of a workspace. Its fields are the number of the event, the changed files, a
+    short text that names them, and the files that were not stored.
     """
 
     sequence: int
@@ -370,8 +372,8 @@ class FilesReader:
 
 
 def _until(points: list[_Point], sequence: int) -> list[_Point]:
-    """Return those changes of a workspace's files that were made up to the event `sequence`, but at least the first
-    change, which opened the workspace.
+    """Return those changes of a workspace's files that were made before or at the event `sequence`. If there are none,
+    return the first change, in which the workspace was opened.
     """
     return [point for point in points if point.sequence <= sequence] or points[:1]
 

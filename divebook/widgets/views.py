@@ -99,7 +99,8 @@ class ViewModel:
             self._publisher.post(callback, urgent=True)
 
     def retire(self) -> None:
-        """Close the view now if no page shows it, else as soon as the last page stops showing it.
+        """Close this view as soon as no page shows it any more, because its output was replaced. If no page shows it
+        now, close it at once.
 
         A view whose output was replaced is not closed at once: pages that were loaded later do not learn of the
         replacement.
@@ -117,8 +118,8 @@ class ViewModel:
         self._detach = self._publisher.add(self._on_frame, self._on_heartbeat, self.close)
 
     def follow(self, publisher: Publisher[Any]) -> None:
-        """Show the data of another publisher from now on. Views that are open get all of its data in a new
-        `Welcome`.
+        """Show the data of another publisher from now on. Each open view receives all of this data in a `Welcome`
+        message.
         """
         self._detach()
         self._publisher = publisher
@@ -342,7 +343,8 @@ MessageToBrowser: TypeAlias = ToBrowser | ReplayToBrowser | InboxToBrowser | Off
 
 
 def answer_while_busy(comm: object) -> None:
-    """Make ipykernel 7.4 deliver messages to the main thread's comms while a cell blocks the main thread.
+    """Make ipykernel 7.4 deliver the browser's messages for this comm at once, even while a cell blocks the main
+    thread.
 
     ipykernel routes messages to the shell that sent last, which is the busy main shell. Without this memory it routes
     them to the subshell of the front end.
@@ -438,8 +440,8 @@ class LiveView(FollowingView):
         self._moved(publisher)
 
     def when_moved(self, callback: Callable[[Publisher[Feed]], None]) -> None:
-        """Call a function each time this view changes to another execution. Its argument is the publisher of that
-        execution.
+        """Call a function each time this view starts to show another execution. The argument of the function is the
+        publisher that sends the changes of that execution.
         """
         self._moved = callback
 
@@ -482,7 +484,7 @@ class LiveView(FollowingView):
                 self._reply(lambda: self._step(request), urgent=True)
 
     def _step(self, request: Mapping[str, Any]) -> ReplayToBrowser:
-        """Answer a message of the replay that a person has opened inside the live view."""
+        """Answer a message of the replay of the execution's log, which a person has opened inside the live view."""
         source = self._feed.source
         name = source.header()["execution_id"]
         if self._stepped is None or self._stepped.positions.execution_id != name:
@@ -755,8 +757,8 @@ class ReplayPictures:
 
     @classmethod
     def of(cls, source: Callable[[], Source]) -> ReplayPictures:
-        """Return a provider that reads the log through `source` at each query, so that the answer contains its newest
-        events.
+        """Return a provider for the log that the function `source` reads. It calls `source` for each query of a view,
+        so that the answer includes the newest events.
 
         For a log of more than `MOST_PICTURED` events the answers contain no spans.
         """
@@ -794,8 +796,8 @@ class _BackgroundReader:
         self._result: Welcome | None = None
 
     def read(self, view: str, total: int) -> Welcome | None:
-        """Return the data if it was read for this view or contains all current events. Else start to read the log, and
-        return None until it is read.
+        """Return the data for the timeline and graph if it was read for this view, or if it is still current. Otherwise
+        start to read the log in the background; return None until it has been read.
         """
         if self._result is not None and (self._view == view or self._result["last"] == total):
             return self._result
@@ -897,7 +899,7 @@ class ReplayView(CleanWidget):
         return {**self.lasting_bundle(), **data, HOSTED_VIEW: {"model_id": self.model_id}}, metadata
 
     def lasting_bundle(self) -> dict[str, Any]:
-        """Return the form of the replay, by MIME type, that pages show when no kernel is running."""
+        """Return the saved form of the replay by MIME type: the data that pages use when no kernel is running."""
         return {**self._saved(), "text/plain": repr(self)}
 
     def __repr__(self) -> str:
@@ -905,8 +907,8 @@ class ReplayView(CleanWidget):
         return text if self._moves else f"{text}; run this cell in JupyterLab to replay them"
 
     def _receive(self, _widget: object, message: Mapping[str, Any], _buffers: object) -> None:
-        """Answer a message of a page. Call `on_position` if a person has moved the replay in it, and `on_filled` if the
-        page has now all events.
+        """Answer a message of a page with a replay. If a person has moved the replay in the page, call `on_position`.
+        If the page has now received all events, call `on_filled`.
         """
         wrong = refusal(message, ReplayToKernel)
         if wrong is not None:
@@ -925,8 +927,8 @@ class ReplayView(CleanWidget):
                 self._on_filled()
 
     def _let_page_first(self) -> None:
-        """Wait until a page has received the events of a long log, or a time limit is reached. Saving the log then no
-        longer delays the page.
+        """Wait until a page has received all events of a long log, or until a time limit is reached. The caller then
+        saves the log, which would otherwise delay the page.
         """
         if self._log.total > LONG and self._first_request.wait(GREETING):
             self._filled.wait(PATIENCE)

@@ -162,7 +162,7 @@ export interface Files {
   workspaces: WorkspaceView[] | null;
 }
 
-/** Command that a person gives in a view: apply the changed files of a workspace to the folder that was copied. The workspace is a copy of this folder. Either all files in `paths` are applied, or none. */
+/** Command that a person gives in a view: copy the changed files of a workspace to the folder from which it was created. The workspace is a copy of this folder. Either all files in `paths` are applied, or none. */
 export interface TakingOver {
   type: "take_over";
   id: string;
@@ -498,7 +498,7 @@ export interface RunsQuery {
   limit: number;
 }
 
-/** Number of executions with one status among the executions that match all other filters. */
+/** Number of executions with one status in a list of executions. The other filters of the list apply, but not its filter for the status. */
 export interface StatusCount {
   status: string;
   count: number;
@@ -733,7 +733,7 @@ export interface StoodAt {
   sequence: number;
 }
 
-/** Message by which a view requests the messages of the model request that was the latest one at an event of the log. The response is included if the model had answered by then. */
+/** Message by which a view that replays a log requests the messages of a model request: of the latest request before or at the shown event. The response is included if the model had answered by then. */
 export interface SaidQuery {
   type: "said";
   view: string;
@@ -741,7 +741,7 @@ export interface SaidQuery {
   sequence: number;
 }
 
-/** Answer to `SaidQuery`: the messages of the model request that was the latest one at the event. */
+/** Answer to `SaidQuery`: the messages of the latest model request before or at the shown event. */
 export interface SaidAnswer {
   type: "said";
   view: string;
