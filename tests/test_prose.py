@@ -18,10 +18,10 @@ PACKAGE = ROOT / "divebook"
 
 LIMITS = {
     "a module or class starts with a question word": 0,
-    "a function does not start with a verb": 4,
-    "a name is a participle": 41,
-    "a banned phrase in a docstring": 3,
-    "a function with six branches explains nothing": 14,
+    "a function does not start with a verb": 1,
+    "a name is a participle": 32,
+    "a banned phrase in a docstring": 0,
+    "a function with six branches explains nothing": 0,
 }
 """The most places of each kind that the package may have today. The goal is 0; for names 150, half a percent of all."""
 

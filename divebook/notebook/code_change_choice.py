@@ -39,7 +39,7 @@ async def await_choice(error: CodeChangedError) -> Run:
     Raises
     ------
     CodeChangedError
-        No browser shows the buttons and there is no default choice, or the kernel was interrupted.
+        No browser shows the buttons and `error` has no default choice, or the kernel was interrupted.
     """
     with _buttons(error) as output:
         # Without a browser no button can be pressed, and the cell would wait for ever.

@@ -98,7 +98,7 @@ LATEST = 50
 
 
 def present_environment() -> Environment | None:
-    """Return the environment of the session; None if there is no session yet."""
+    """Return the environment of the session; None before the session is created."""
     import sys
 
     module = sys.modules.get("divebook.notebook.session")
@@ -443,7 +443,7 @@ def complete_cell(document: CellWithCursor, defined: DefinedNames) -> Completion
 
 def key_at(document: CellWithCursor) -> tuple[Table, Key] | None:
     """Return the key at the cursor, or the key whose value contains the cursor. The key's table, which lists all keys
-    that are valid beside it, is returned before it. Return None if there is no key.
+    that are valid beside it, is returned before it. Return None if the cursor is not at a key.
     """
     # The cursor may be in the middle of a word, and help is about the whole word.
     rest = _REST.match(document.tail)

@@ -72,11 +72,11 @@ class PathByPath(PathRunner):
         self._pending.append(path_id)
 
     def _stop(self) -> None:
-        """Do nothing. A driver stops the other paths here; in a verification, the log determines where paths end."""
+        """Leave the other paths as they are. A driver stops them; in a verification, the log decides where they end."""
 
     def _release_joins(self) -> None:
-        """Do nothing. A driver lets paths continue here that wait at a join; in a verification, the log determines when
-        they continue.
+        """Leave the paths that wait at a join as they are. A driver lets them continue here; in a verification, the log
+        determines when they continue.
         """
 
     async def drive(self) -> None:
