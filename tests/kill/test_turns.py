@@ -34,6 +34,7 @@ def uninterrupted(lives, folder):
     return Uninterrupted(lives[0], folder)
 
 
+@pytest.mark.timeout(400)  # thirty lives of an agent, each of which loads its libraries, beside two other tests
 def test_a_killed_agent_comes_to_the_same_and_repeats_nothing(lives, uninterrupted, folder, tmp_path):
     begun = 1 + [is_begun(data) and label_of(data) for data in told_in(folder)].index("file-1")
     as_the_server_works = [(CALLED, 6), (WRITTEN, begun + 1), (BEFORE, begun + 3), (AFTER, begun + 4)]
