@@ -88,14 +88,14 @@ def frames_of(error: BaseException) -> list[Frame]:
     Frames recorded in another process take precedence. The frames of an error that divebook raised from another one are
     those of its cause.
     """
-    elsewhere = vars(error).get(ELSEWHERE)
-    if elsewhere is not None:
-        return [Frame(*fields) for fields in elsewhere]
-    if isinstance(error, DivebookError) and error.__cause__ is not None:
-        return frames_of(error.__cause__)
+    innermost = error
+    for innermost in _raised_from(error):
+        elsewhere = vars(innermost).get(ELSEWHERE)
+        if elsewhere is not None:
+            return [Frame(*fields) for fields in elsewhere]
     frames = [
         _frame(frame.f_code, line)
-        for frame, line in traceback.walk_tb(error.__traceback__)
+        for frame, line in traceback.walk_tb(innermost.__traceback__)
         if _is_shown(frame.f_code.co_filename)
     ]
     user_frames = [number for number, frame in enumerate(frames) if is_user_code(frame.file)]
@@ -119,9 +119,19 @@ def _innermost(error: BaseException) -> BaseException:
     """Return the error that user code has raised, if divebook has raised its own errors around it. Otherwise return the
     error itself.
     """
-    while isinstance(error, DivebookError) and error.__cause__ is not None:
-        error = error.__cause__
-    return error
+    return list(_raised_from(error))[-1]
+
+
+def _raised_from(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and, while divebook raised them, its causes, outermost first. Each error is yielded once, because
+    causes can form a cycle.
+    """
+    visited: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and not any(link is earlier for earlier in visited):
+        visited.append(link)
+        yield link
+        link = link.__cause__ if isinstance(link, DivebookError) else None
 
 
 def _causes(error: BaseException, remaining: int = MOST_CAUSES) -> Iterator[str]:
@@ -158,11 +168,9 @@ def place_of(error: BaseException) -> Mapping[str, Any] | None:
     Return None if all frames are from libraries. ``label`` describes the place, such as ``Cell [5], line 4``; ``line``
     is the line number, ``first`` the number of the first of ``lines``.
     """
-    link: BaseException | None = error
-    while isinstance(link, DivebookError):  # an error from the log has its place; its frames are ours
-        if link.raised_at is not None:
+    for link in _raised_from(error):  # an error from the log has its place; its frames are ours
+        if isinstance(link, DivebookError) and link.raised_at is not None:
             return link.raised_at
-        link = link.__cause__
     frames = frames_of(error)
     frame = next((frame for frame in reversed(frames) if is_user_code(frame.file)), None)
     return None if frame is None else _place(frame)

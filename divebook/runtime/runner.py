@@ -70,6 +70,13 @@ from divebook.workflow.step import Step
 # the other, against a log.
 
 
+def _other_cause(failure: BaseException, error: BaseException) -> BaseException | None:
+    """Return `error` as the cause of `failure`. If both are the same object, return its present cause, since an error
+    that is its own cause would be followed for ever.
+    """
+    return failure.__cause__ if error is failure else error
+
+
 class PathRunner(ABC):
     """Base class of runners, which execute the instructions of the engine rules for each path. Subclasses decide in
     which order the paths run, and whether they run concurrently.
@@ -192,10 +199,10 @@ class PathRunner(ABC):
                 if wakes_before == wakes:
                     return False
                 self._recorder.operations.enter(instruction.path, is_new=False)
-            except Exception as error:  # any exception of step code is the recorded failure of the step
+            except Exception as error:  # noqa: BLE001 - any error of step code is the recorded failure of the step
                 # If the log cannot be written, errors of step code are its consequence, and cannot be recorded.
                 if self.journal.error is not None:
-                    raise self.journal.error from error
+                    raise self.journal.error from _other_cause(self.journal.error, error)
                 cause = self._recorder.operations.diverged.get(instruction.path, error)
                 return self._give_up(run, instruction.path, cause)
             else:
