@@ -68,10 +68,10 @@ class Frames(Framed):
     >>> from divebook import Environment, Step, Workflow
     >>> environment = Environment(store="memory:", workflows=[Workflow("w", [Step("s", script="1 + 1", store="n")])])
     >>> _ = [environment.start("w").wait() for _ in range(2)]
-    >>> made = Frames(environment.store, environment.executions(workflow="w"), {"sum": "variables.n"})
-    >>> made.steps.groupby("step").size().to_dict(), made.executions["sum"].tolist()
+    >>> frames = Frames(environment.store, environment.executions(workflow="w"), {"sum": "variables.n"})
+    >>> frames.steps.groupby("step").size().to_dict(), frames.executions["sum"].tolist()
     ({'s': 2}, [2, 2])
-    >>> made.arrow("steps").column_names[:3]
+    >>> frames.arrow("steps").column_names[:3]
     ['execution_id', 'step', 'type']
     """
 

@@ -591,7 +591,7 @@ RECORDED = "recorded"
 READ_ONLY = "read-only"
 LIVE = "live"
 TOOLS = (RECORDED, READ_ONLY, LIVE)
-"""Which actions and tools a what-if may run: none, only the ones declared read-only, or all."""
+"""Choices of the actions and tools that a what-if may run: none, only those declared read-only, or all."""
 BLOCKED = "not executed in a what-if: no recorded result for these arguments"
 IN_A_TRIAL = BLOCKED.replace("what-if", "trial")
 

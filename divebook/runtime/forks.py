@@ -453,7 +453,7 @@ def first_batch(store: EventStore, source: str, forked: Event, owner: Owner, dur
     last = store.read_records(source, at - 1, at)[0]
     shared = last.last_sequence
     rows = [Record.of(forked)]
-    # The record goes on after the fork point. Records are shared as a whole, so its beginning is copied.
+    # The record also has events after the fork point. Records are shared as a whole, so its beginning is copied.
     if shared >= forked.sequence:
         shared = last.sequence - 1
         facts = last.facts[: forked.sequence - last.sequence]

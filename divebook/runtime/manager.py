@@ -514,11 +514,12 @@ class Control:
         """
         if driver.was_forked:
             driver.driving()
-        # The engine's loop must not wait: what it calls tries again (`FamilyTree.cancel_before_rollback`).
+        # Other threads wait for one that is about to drive it. The engine's loop cannot wait, because that thread waits
+        # for the loop; it takes the lease at once, and the other drive fails.
         attempts = 1 if ENGINE.is_current() else TAKING_ATTEMPTS
         for attempt in range(1, attempts + 1):
             try:
-                if self._cancel_here(driver, reason, ignores_marks=attempt == TAKING_ATTEMPTS):
+                if self._cancel_here(driver, reason, ignores_marks=attempt == attempts):
                     return driver
                 break
             except LeaseHeldError:  # it began to be driven at this moment, perhaps by the cancellation of its parent
@@ -534,8 +535,8 @@ class Control:
         Raises
         ------
         LeaseHeldError
-            Another thread of this process, or the engine, is about to drive the execution. `ignores_marks` disregards
-            such threads.
+            The engine has just begun to drive the execution, or another thread of this process is about to do so. With
+            `ignores_marks`, such a thread does not prevent the cancellation.
         """
 
         def may_force() -> bool:

@@ -646,7 +646,7 @@ def _data_in_words(question: Question) -> str:
 
 _HERE: Final = ("127.0.0.1", "localhost", "[::1]")
 _LEAST_TOKEN: Final = 16
-"""Minimum length of a token, so that nobody can guess it."""
+"""Minimum number of characters of a token, which makes guessing it impractical."""
 
 
 def address_of(text: str) -> tuple[str, int]:
