@@ -197,6 +197,8 @@ class Worker:
         a timeout that is not a number.
         """
         limit = wait_limit(timeout)
+        if self._process != os.getpid():  # before the lock, as in `drain`
+            return False
         with self._checked:
             last_check = self._checks
             self._news.set()
@@ -216,9 +218,12 @@ class Worker:
             Seconds to wait. After that, calls are aborted as if the process had died.
         """
         until = time.monotonic() + patience_of(patience)
+        # A forked process has none of the worker's threads. Locks that they held at the fork stay locked there.
+        if self._process != os.getpid():
+            return
         self._drains.set()
         self._news.set()
-        if self._thread is None or self._thread is threading.current_thread() or self._process != os.getpid():
+        if self._thread is None or self._thread is threading.current_thread():
             return
         # The thread must have ended: it could otherwise take an execution after the last one was returned.
         self._thread.join()

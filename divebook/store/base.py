@@ -27,6 +27,7 @@ from divebook.errors import (
     DecryptionError,
     ExecutionEndedError,
     ExecutionNotFoundError,
+    ForkedStoreError,
     InvalidEventError,
     NewerStoreError,
     NotFoundError,
@@ -53,6 +54,7 @@ from divebook.store.encryption import Codec, Sealing
 from divebook.store.history import History
 from divebook.store.leases import (
     LEASE_SECONDS,
+    THIS_PROCESS,
     WORKER_SECONDS,
     Claim,
     Lease,
@@ -105,6 +107,7 @@ class EventStore(ABC):
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        self._process = THIS_PROCESS.number
         self._subscribers = Subscribers()
         self._news_counter = NewsCounter()
         self._news_listeners = NewsListeners()
@@ -962,6 +965,9 @@ class EventStore(ABC):
         """Release all resources, and wait until the thread that `on_news` started has ended. If the store is closed
         already, do nothing.
         """
+        if self._was_forked:  # its connections, and the locks of its threads, belong to the process that opened it
+            self._closed = True
+            return
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -983,6 +989,21 @@ class EventStore(ABC):
             raise StoreClosedError(
                 f"the store {self.location} is closed; open it again with open_store({self.location!r})"
             )
+        self._check_process()
+
+    def _check_process(self) -> None:
+        if self._was_forked:
+            raise ForkedStoreError(
+                f"{self.location} was opened by process {self._process}, from which this one was forked, and a "
+                "connection does not survive that; open it again here, with open_store or a new Environment"
+            )
+
+    @property
+    def _was_forked(self) -> bool:
+        """True in a process that was forked from the one that opened the store, if that process has connections. Check
+        this before `_lock`, which a thread of that process may have held at the fork.
+        """
+        return self.shared and self._process != THIS_PROCESS.number
 
     # --- implemented by each store: logs. The lock is held during calls that write ------------------------------------
 

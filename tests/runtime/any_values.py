@@ -421,7 +421,7 @@ async def carried(ctx, values, processes):
 
 
 _REGISTERED = {name: WORKFLOW_FUNCTIONS[name] for name in ("inner_values", "carried")}
-"""Workflow functions of this module: `tests/conftest.py` keeps them for the first module that imports this one."""
+"""Workflow functions of this module: `conftest.py` keeps them for the first module that imports this one."""
 
 
 class Faults(list):

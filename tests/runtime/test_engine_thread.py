@@ -7,8 +7,8 @@ import traceback
 
 import pytest
 
-from divebook import Environment, Step, Workflow
-from divebook.errors import ExecutionError, StoreError
+from divebook import Environment, Step, Worker, Workflow
+from divebook.errors import ExecutionError, ForkedStoreError, StoreError
 from divebook.runtime.loop import ENGINE, EngineThread
 from divebook.steps.actions import Action
 from divebook.store import SqliteStore
@@ -174,3 +174,37 @@ class TestForks:
             told = in_a_fork(look)
             assert f"was opened by process {os.getpid()}, from which this one was forked" in told
             assert len(world.executions()) == 1
+
+    def test_a_child_forked_while_a_thread_writes_waits_for_no_lock(self, tmp_path):
+        written, forked = threading.Event(), threading.Event()
+
+        def hold_the_lock(*_):
+            written.set()
+            forked.wait(20)
+
+        with Environment(store=SqliteStore(tmp_path / "x.db"), workflows=[AFTER]) as world, Worker(world) as worker:
+            world.store.subscribe(hold_the_lock)
+            enqueuing = threading.Thread(target=world.enqueue, args=[AFTER])
+            enqueuing.start()
+            assert written.wait(20)
+
+            def look():
+                with pytest.raises(ForkedStoreError):
+                    world.executions()
+                with pytest.raises(ForkedStoreError):
+                    world.enqueue(AFTER)
+                with pytest.raises(ForkedStoreError):
+                    world.store.append_unsynced([])
+                with pytest.raises(ForkedStoreError):
+                    world.store.sync()
+                with pytest.raises(ForkedStoreError):
+                    Worker(world).start()
+                assert not worker.wait_until_idle()
+                worker.drain()
+                world.store.close()
+                return "nothing was waited for"
+
+            said = in_a_fork(look)
+            forked.set()
+            enqueuing.join()
+            assert said == "nothing was waited for"

@@ -22,7 +22,6 @@ from divebook.errors import (
     ConcurrentAppendError,
     ConnectionLostError,
     CorruptStoreError,
-    ForkedStoreError,
     ReadOnlyStoreError,
     StoreError,
 )
@@ -42,7 +41,7 @@ from divebook.store.append import (
 )
 from divebook.store.base import EventStore, StoredBlob, StoredLog, StoredSummary, check_reached
 from divebook.store.embedded import close_when_dropped, weak_method
-from divebook.store.leases import THIS_PROCESS, Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
+from divebook.store.leases import Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
 from divebook.store.listeners import NewsCounter, NewsListener
 from divebook.store.postgres import tables
 from divebook.store.postgres.connections import (
@@ -126,7 +125,6 @@ class PostgresStore(EventStore):
         address = DatabaseAddress.of(url)
         self.location = address.location
         self.durability: Durability = durability
-        self._process = THIS_PROCESS.number
         self._warned: set[str] = set()
         self._connections = Connections(address)
         self._prepare(address)
@@ -142,14 +140,6 @@ class PostgresStore(EventStore):
             self._connections.may_write = may_write(link)
             migrate(link, address.schema, self.location)
         address.remember()
-
-    def _check_open(self) -> None:
-        super()._check_open()
-        if self._process != THIS_PROCESS.number:
-            raise ForkedStoreError(
-                f"{self.location} was opened by process {self._process}, from which this one was forked, and a "
-                "connection does not survive that; open it again here, with open_store or a new Environment"
-            )
 
     def _moment(self, now: int | None) -> Moment:
         if now is not None:

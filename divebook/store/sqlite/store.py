@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from divebook.documents.policy import protect_store
 from divebook.engine.inbox import Message
-from divebook.errors import CorruptStoreError, ForkedStoreError, ReadOnlyStoreError, StoreError
+from divebook.errors import CorruptStoreError, ReadOnlyStoreError, StoreError
 from divebook.events.catalog import Payload
 from divebook.events.event import Record
 from divebook.store.append import (
@@ -50,7 +50,7 @@ from divebook.store.base import (
 )
 from divebook.store.embedded import close_when_dropped, weak_method
 from divebook.store.encoding import unencodable_error, unpack_id
-from divebook.store.leases import THIS_PROCESS, Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
+from divebook.store.leases import Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
 from divebook.store.sqlite import blobs, connections, tables
 from divebook.store.sqlite.connections import (
     Readers,
@@ -140,7 +140,6 @@ class SqliteStore(EventStore):
             """Reason why the file cannot be written, or None."""
         self.location = str(self.path)
         self.durability: Durability = durability
-        self._process = THIS_PROCESS.number
         self._types = EventTypes(self.location)
         self._warned: set[str] = set()
         self._readers = Readers(weak_method(self._open_reader))
@@ -189,20 +188,13 @@ class SqliteStore(EventStore):
         """
         return self._file.is_in_place()
 
-    def _check_open(self) -> None:
-        super()._check_open()
-        if self._process != THIS_PROCESS.number:
-            raise ForkedStoreError(
-                f"{self.location} was opened by process {self._process}, from which this one was forked, and SQLite "
-                "does not survive that; open it again here, with open_store or a new Environment"
-            )
-
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def append_unsynced(self, batches: Sequence[Batch]) -> list[Refusal | None]:
         """Append batches as `append_all` does, but do not wait for the disk. The events survive a power failure only
         after `sync`.
         """
+        self._check_open()
         with self._lock, self._disk.deferred():
             return self.append_all(batches)
 
@@ -215,6 +207,7 @@ class SqliteStore(EventStore):
 
     def sync(self) -> None:
         """Wait until the disk has stored all earlier appends."""
+        self._check_process()
         self._disk.sync()
 
     def _durability_of(self, batches: Sequence[PreparedBatch]) -> Durability:
