@@ -61,6 +61,16 @@ def signal_payload(name: str, payload: Any, by: str | None = None) -> dict[str, 
     return content if by is None else {**content, "by": by}
 
 
+def child_ended(parent_id: str, child_id: str, status: str, sequence: int, posted_at: int) -> Message:
+    """Return the signal that tells a parent execution that one of its child executions has ended with `status`, at
+    event `sequence` of the child's log. `posted_at` is in microseconds since 1970.
+
+    The key differs for each end of a child that is resumed in between.
+    """
+    payload = signal_payload(child_id, status)
+    return Message(parent_id, SIGNAL, f"{child_id}/{sequence}", payload, child_id, posted_at)
+
+
 def questions_of(state: ExecutionState, messages: Iterable[Message]) -> dict[str, Question]:
     """Return all questions of an execution by id, oldest first. Answers in `messages` that the log does not have yet
     are applied to them.

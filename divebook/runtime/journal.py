@@ -345,6 +345,7 @@ class Journal:
             self._durability,
             is_heavy,
             self._is_in_doubt,
+            parent=present.parent,
         )
         if owner is not None:
             self._token = FIRST_TOKEN

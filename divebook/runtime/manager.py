@@ -127,7 +127,9 @@ class Control:
             drive=self._drive,
         )
         """Executions in queues."""
-        self._family = FamilyTree(store, self._registry.find, self._registry.present, self.cancel, self._notify_parent)
+        self._family = FamilyTree(
+            store, self._registry.find, self._registry.present, self.cancel, self._continue_parent
+        )
         self.dependencies = DriverDependencies(
             services(self), clock, chance, code_of, self._family.cancel_before_rollback, self._on_stopped
         )
@@ -390,8 +392,8 @@ class Control:
     # --- end and parking ---------------------------------------------------------------------------------------------
 
     async def _on_stopped(self, driver: Driver) -> None:
-        """Handle that this process no longer drives an execution. If it has ended, cancel its children and notify its
-        parent. If it only waits, set the timer that resumes it. On the engine's loop.
+        """Handle that this process no longer drives an execution. If it has ended, cancel its children and let its
+        parent continue. If it only waits, set the timer that resumes it. On the engine's loop.
 
         On the engine's loop.
         """
@@ -420,10 +422,9 @@ class Control:
         if not driver.is_driving and driver.state.wake_at == due:
             self.continue_parked(driver)
 
-    def _notify_parent(self, parent_id: str, child: Driver) -> None:
+    def _continue_parent(self, parent_id: str) -> None:
         parent = self._registry.find(parent_id)
         if not parent.state.is_over:
-            self.answering.notify_parent(parent_id, child)
             self.continue_parked(parent)
 
     # --- child executions --------------------------------------------------------------------------------------------
@@ -804,7 +805,7 @@ MOST_ATTEMPTS = 5
 
 class FamilyTree:
     """Relations between parents and children among the executions of one store. When a parent ends, its children are
-    cancelled. When a child ends, its parent is notified.
+    cancelled. When a child ends, its parent continues.
 
     All methods run on the engine's event loop.
 
@@ -814,8 +815,8 @@ class FamilyTree:
         Return an execution, or None if `present` does not find it among the registered ones.
     cancel
         Cancel an execution with a reason.
-    notify_parent
-        Notify a parent that a child has ended.
+    continue_parent
+        Let a parent read the message that a child has ended, and resume it if no process drives it.
     """
 
     def __init__(
@@ -824,23 +825,25 @@ class FamilyTree:
         find: Callable[[str], Driver],
         present: Callable[[str], Driver | None],
         cancel: Callable[[str, str], Driver],
-        notify_parent: Callable[[str, Driver], None],
+        continue_parent: Callable[[str], None],
     ) -> None:
         self._store = store
         self._find = find
         self._present = present
         self._cancel = cancel
-        self._notify_parent = notify_parent
+        self._continue_parent = continue_parent
 
     async def on_end(self, driver: Driver) -> None:
         """Handle the end of an execution. First cancel its children and wait for their end, in rounds of at most 5
-        seconds each. Then notify its parent.
+        seconds each. Then let its parent continue.
+
+        The store has posted the message to the parent together with the end (`Batch.parent`).
         """
         parent = driver.state.parent
         await self._cancel_children(driver, driver.status, STOP_SECONDS)
         if parent is not None:
             try:
-                await ENGINE.session(self._store).calls.work(lambda: self._notify_parent(parent, driver))
+                await ENGINE.session(self._store).calls.work(lambda: self._continue_parent(parent))
             except DivebookError as error:  # another process resumes the parent
                 _log.warning(
                     "execution %s waits for %s, which has ended, and cannot go on: %s", parent, driver.id, error

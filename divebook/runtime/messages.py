@@ -191,12 +191,6 @@ class Answering:
             if rule.scope == RUN
         ]
 
-    def notify_parent(self, parent_id: str, child: Driver) -> None:
-        """Send a parent execution the signal that one of its child executions has ended."""
-        # The key makes repetitions harmless, and differs for each end of a child that was resumed in between.
-        key = f"{child.id}/{child.state.last_sequence}"
-        self._store.post(self._message(parent_id, SIGNAL, key, signal_payload(child.id, child.status), child.id))
-
     def _post(self, execution_id: str, kind: str, key: str, payload: Any, by: str) -> tuple[bool, Message]:
         """Store a message for an execution. Return True and the message, or False and the earlier message if there is
         one with the same key.

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Self, TypeAlias, cast, get_args
 
+from divebook.engine.inbox import Message, child_ended
 from divebook.engine.lifecycle import STATUS_AFTER, STATUSES, TERMINAL, check_may_follow
 from divebook.errors import (
     CorruptStoreError,
@@ -115,6 +116,10 @@ class Batch:
     """True if the log may already have some of the records, because the connection broke during an earlier write."""
     source: str | None = None
     """For the first batch of a fork: id of the source, whose events up to `expected_sequence` the new log shares."""
+    parent: str | None = None
+    """Id of the parent execution. If the batch ends the execution, the store posts the parent a signal in the same
+    transaction, unless the parent is unknown or has ended. The parent may wait without being driven; if the process
+    died between the two, nothing would wake it."""
 
     @property
     def last_sequence(self) -> int:
@@ -189,6 +194,9 @@ class PreparedBatch:
     """Last event of the batch that puts the execution into a queue, or None."""
     withheld: bool | None = None
     """True if workers skip the execution from now on (paused by a person, or ended); None leaves the mark unchanged."""
+    to_parent: tuple[Message, bytes] | None = None
+    """Message for the parent of an execution that the batch ends, and its payload as it is stored; see
+    `Batch.parent`."""
 
     @property
     def ends(self) -> bool:
@@ -288,6 +296,12 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
     # An execution that has ended does not wait for a time, whatever the writer has set.
     has_ended = status_change is not None and status_change.status in TERMINAL
     is_fork = beginning is not None and beginning.origin == FORK
+    to_parent = None
+    if batch.parent is not None and status_change is not None and status_change.ended_at is not None:
+        message = child_ended(
+            batch.parent, batch.execution_id, status_change.status, drafts.last_sequence, status_change.ended_at
+        )
+        to_parent = message, sealing.seal(encode(message.payload))
     return PreparedBatch(
         batch.execution_id,
         batch.expected_sequence,
@@ -313,6 +327,7 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         batch.source,
         enqueued=effects.enqueued,
         withheld=True if is_fork else effects.withheld,  # workers never claim a fork
+        to_parent=to_parent,
     )
 
 

@@ -302,6 +302,8 @@ class EventStore(ABC):
         for batch, answer in zip(batches, answers, strict=True):
             if answer is None and batch.beginning is not None:
                 self._mark_readable(batch.execution_id)
+            if answer is None and batch.to_parent is not None:
+                self._news_counter.add()
             if answer is None and has_listeners:
                 self._subscribers.notify(batch.execution_id, batch.records)
 

@@ -89,6 +89,8 @@ class MemoryStore(EventStore):
         except (StoreError, InvalidEventError) as refusal:
             return refusal
         self._extend(log, batch)
+        if batch.to_parent is not None and batch.to_parent[0].execution_id in self._unended_logs:
+            self._post(*batch.to_parent)
         return None
 
     def _log_for(self, batch: PreparedBatch) -> MemoryLog:

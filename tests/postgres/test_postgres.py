@@ -24,6 +24,7 @@ from divebook.store.postgres import PostgresStore, schema
 from divebook.store.postgres.connections import DatabaseAddress, escaped, unescaped
 from tests.postgres.proxy import AFTER, BEFORE, LATE, proxy
 from tests.postgres.racing import race
+from tests.runtime.ending_children import check_recovery, check_worker
 from tests.store.large_promises import text
 from tests.store.logs import ONE, TWO, batch, completed, event, execution_id, log, step, steps
 
@@ -330,3 +331,8 @@ def test_people_can_read_the_log_with_sql(store, address):
 def test_texts_come_back(plain):
     assert "\0" not in escaped(plain)
     assert unescaped(escaped(plain)) == plain
+
+
+@pytest.mark.parametrize("check", [check_recovery, check_worker])
+def test_a_parent_continues_if_the_process_dies_right_after_the_end_of_its_child(check, address):
+    check(address)

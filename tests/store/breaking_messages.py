@@ -126,3 +126,32 @@ class ForgetsWhoWasAnswered(MemoryStore):
 class ForgetsMessagesWhenRecovering(MemoryStore):
     def _untaken(self):
         return set()
+
+
+class ForgetsParents(MemoryStore):
+    def _write_one(self, batch):
+        return super()._write_one(replace(batch, to_parent=None))
+
+
+class TellsParentsOfRefusedEnds(MemoryStore):
+    def _write_one(self, batch):
+        refusal = super()._write_one(batch)
+        if refusal is not None and batch.to_parent is not None:
+            self._post(*batch.to_parent)
+        return refusal
+
+
+class TellsParentsThatHaveEnded(MemoryStore):
+    def _write_one(self, batch):
+        refusal = super()._write_one(replace(batch, to_parent=None))
+        if refusal is None and batch.to_parent is not None and batch.to_parent[0].execution_id in self._logs:
+            self._post(*batch.to_parent)
+        return refusal
+
+
+class TellsParentsOfTheFirstEndOnly(MemoryStore):
+    def _write_one(self, batch):
+        if batch.to_parent is not None:
+            message, payload = batch.to_parent
+            batch = replace(batch, to_parent=(replace(message, key=message.source), payload))
+        return super()._write_one(batch)

@@ -12,7 +12,7 @@ import pytest
 from divebook.errors import ExecutionNotFoundError, StoreClosedError, StoreError, UnstorableValueError
 from divebook.store import Message, Owner
 from divebook.store.maintenance import check
-from tests.store.logs import ONE, SECOND, START, TWO, batch, completed, failed, log, resumed, step
+from tests.store.logs import ONE, SECOND, START, THREE, TWO, batch, completed, execution_id, failed, log, resumed, step
 
 NOW = START + 100 * SECOND
 
@@ -294,6 +294,59 @@ class MessagePromises:
         number = store.post(answer()).number
         store.append_all([batch(ONE, 1, [step(2)], taken=number)])
         assert store.untaken() == {ONE}
+
+    # --- posted with the end of a child
+
+    def test_the_end_of_a_child_posts_its_parent_a_message(self, store):
+        store.append_all([batch(ONE, 0, log(2), status="waiting"), batch(TWO, 0, log(2, TWO), parent=ONE)])
+        assert store.inbox(ONE) == []
+        store.append_all([batch(TWO, 2, [step(3, TWO)], parent=ONE)])
+        assert orphans(store) == [TWO]
+        store.append_all([batch(TWO, 3, [failed(4, TWO)], parent=ONE)])
+        (message,) = store.inbox(ONE)
+        payload = {"name": TWO, "payload": "failed"}
+        assert message == Message(ONE, "signal", f"{TWO}/4", payload, TWO, START + 4 * SECOND, message.number)
+        assert store.new_messages(0) == [message]
+        assert orphans(store) == [ONE]
+        assert store.untaken() == {ONE}
+        assert check(store).ok
+
+    def test_each_end_of_a_child_posts_a_message(self, store):
+        store.append_all([batch(ONE, 0, log(2), status="waiting")])
+        store.append_all([batch(TWO, 0, [*log(2, TWO), failed(3, TWO)], parent=ONE)])
+        store.append_all([batch(TWO, 3, [resumed(4, TWO), completed(5, TWO)], parent=ONE)])
+        assert keys(store.inbox(ONE)) == [f"{TWO}/3", f"{TWO}/5"]
+
+    def test_children_that_end_in_one_transaction_post_a_message_each(self, store):
+        store.append_all([batch(ONE, 0, log(2), status="waiting")])
+        ends = [batch(name, 0, [*log(2, name), completed(3, name)], parent=ONE) for name in (TWO, THREE)]
+        assert store.append_all(ends) == [None, None]
+        assert keys(store.inbox(ONE)) == [f"{TWO}/3", f"{THREE}/3"]
+
+    def test_a_refused_end_of_a_child_posts_nothing(self, store):
+        store.append_all([batch(ONE, 0, log(2), status="waiting"), batch(TWO, 0, log(2, TWO), parent=ONE)])
+        refused, accepted = store.append_all(
+            [batch(TWO, 1, [failed(2, TWO)], parent=ONE), batch(ONE, 2, [step(3)], status="waiting")]
+        )
+        assert isinstance(refused, StoreError)
+        assert accepted is None
+        assert store.inbox(ONE) == []
+        assert orphans(store) == [TWO]
+
+    def test_the_end_of_a_child_posts_nothing_to_a_parent_that_has_ended_or_is_unknown(self, store):
+        store.append_all([batch(ONE, 0, [*log(2), failed(3)])])
+        ends = [(TWO, ONE), (THREE, execution_id(4))]
+        refusals = store.append_all(
+            [batch(child, 0, [*log(2, child), failed(3, child)], parent=to) for child, to in ends]
+        )
+        assert refusals == [None, None]
+        assert store.new_messages(0) == []
+
+    def test_the_end_of_a_child_is_news(self, store):
+        store.append_all([batch(ONE, 0, log(2), status="waiting"), batch(TWO, 0, log(2, TWO), parent=ONE)])
+        seen = store.wait_for_news(0, 0)
+        store.append_all([batch(TWO, 2, [completed(3, TWO)], parent=ONE)])
+        assert store.wait_for_news(seen, 20) > seen
 
     # --- what can be recovered
 

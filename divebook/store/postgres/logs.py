@@ -12,8 +12,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, NamedTuple, TypeAlias
 
+from divebook.engine.inbox import Message
 from divebook.errors import (
     ConcurrentAppendError,
     ConnectionLostError,
@@ -45,7 +47,7 @@ from divebook.store.append import (
     record_of,
 )
 from divebook.store.base import StoredRecord
-from divebook.store.encoding import Fetch, Packed, pack_blob, pack_id, unpack_blob, unpack_id, width_of
+from divebook.store.encoding import Fetch, Packed, of_row, pack_blob, pack_id, unpack_blob, unpack_id, width_of
 from divebook.store.encryption import Sealing
 from divebook.store.leases import Lease
 from divebook.store.postgres.connections import (
@@ -94,8 +96,21 @@ _COMMIT = f"""
 SELECT divebook.commit_batches(
   %s::json, %s, %s, %b::integer[], %b::bigint[], %b::bigint[], %b::integer[], %b::bytea[], %b::text[], %b::text[],
   %b::bytea[], %b::bigint[], %b::integer[], %b::bytea[], %b::boolean[], %b::bytea[]
-) {IN_KNOWN_FORMAT}
+) AS keys {IN_KNOWN_FORMAT}
 """
+# Also posts messages to the parents of executions that end with their batch. The messages come last, because they lock
+# the one row with the number of the last message until the commit.
+_COMMIT_AND_POST = f"""
+WITH committed AS MATERIALIZED ({_COMMIT})
+SELECT keys, (
+  SELECT count(divebook.post_message(given.id, place, kind, name, payload, source, posted_at, checksum))
+  FROM unnest(
+    %b::integer[], %b::text[], %b::bytea[], %b::text[], %b::text[], %b::bytea[], %b::text[], %b::bigint[], %b::bigint[]
+  ) AS given(batch, id, place, kind, name, payload, source, posted_at, checksum)
+  WHERE keys[batch] <> 0
+    AND EXISTS (SELECT FROM divebook.executions AS parent WHERE parent.id = given.id AND parent.ended_at IS NULL)
+) FROM committed
+"""  # noqa: S608 - our own text
 _EXTEND_LOGS = f"""
 SELECT divebook.commit_batches_carrying_on(
   $1::boolean, $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[], $8::bigint[],
@@ -106,8 +121,9 @@ SELECT divebook.commit_batches_carrying_on(
 _LOG = (BIGINT, BIGINT, BIGINT, BIGINT, TEXT, BIGINT, BIGINT, BIGINT, BIGINT, BIGINT)
 _ROW = (INTEGER, BIGINT, BIGINT, INTEGER, BYTEA, TEXT, TEXT, BYTEA, BIGINT)
 _USE = (INTEGER, BYTEA, BOOLEAN, BYTEA)
-"""Types of the columns that are sent as arrays: of extended logs (`_LOG`), of records (`_ROW`), of uses of large
-values."""
+_POST = (INTEGER, TEXT, BYTEA, TEXT, TEXT, BYTEA, TEXT, BIGINT, BIGINT)
+"""Types of the columns that are sent as arrays: of extended logs (`_LOG`), of records (`_ROW`), of uses of large values
+(`_USE`), of messages to parents (`_POST`)."""
 _LOAD = f"""
 SELECT {COLUMNS}, executions.key, token, executions.checksum, forked_at, latest.id, latest.type,
   ARRAY(SELECT digest FROM divebook.blob_uses AS used WHERE used.key = executions.key)
@@ -419,10 +435,18 @@ class LogWriter:
         else:
             heads = encode([draft.head(batches[index]) for index, draft in drafts.items()]).decode()
             values = (heads, is_relaxed, time.time_ns() // 1000, *_arrays(_ROW, rows), *_arrays(_USE, uses))
-            answer = self._connections.write(_COMMIT, values)
+            messages = [
+                (number, *arguments_of_post(*to_parent))
+                for number, index in enumerate(drafts, 1)
+                if (to_parent := batches[index].to_parent) is not None
+            ]
+            if messages:
+                answer = self._connections.write(_COMMIT_AND_POST, (*values, *_arrays(_POST, messages)))
+            else:
+                answer = self._connections.write(_COMMIT, values)
             if not answer:
                 raise self._connections.refused_format()
-            ((keys,),) = answer
+            keys = answer[0][0]
         return self._update_cache(batches, drafts, keys)
 
     def _send_extensions(
@@ -585,6 +609,22 @@ def lease_columns(lease: Lease) -> dict[str, Any]:
     strings = {"host": owner.host, "owner": owner.name, "boot": owner.boot}
     columns = {name: escaped(text) for name, text in strings.items()}
     return {**columns, "pid": owner.pid, "started": owner.started, "expires_at": lease.expires_at}
+
+
+def place_of_message(kind: str, key: str) -> bytes:
+    """Return the hash by which the database finds the message of an execution with this kind and key. An index refuses
+    long texts.
+    """
+    return sha256(f"{kind}\n{key}".encode(errors="surrogatepass")).digest()
+
+
+def arguments_of_post(message: Message, payload: bytes) -> tuple[str, bytes, str, str, bytes, str, int, int]:
+    """Return the arguments of the SQL function ``post_message`` that store a message."""
+    row = (message.kind, message.key, payload, message.source, message.posted_at)
+    checksum = of_row((message.execution_id, *row))
+    strings = (escaped(message.key), payload, escaped(message.source))
+    place_hash = place_of_message(message.kind, message.key)
+    return escaped(message.execution_id), place_hash, message.kind, *strings, message.posted_at, checksum
 
 
 def _is_relaxed(batches: Sequence[PreparedBatch], drafts: Mapping[int, DraftBatch], durability: Durability) -> bool:

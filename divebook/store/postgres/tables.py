@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from hashlib import sha256
 from typing import Any
 from zlib import crc32
 
@@ -34,7 +33,15 @@ from divebook.store.leases import (
 )
 from divebook.store.postgres.connections import Connections, Rows, SendStatement, escaped, unescaped
 from divebook.store.postgres.logs import COLUMNS as ROWS_COLUMNS
-from divebook.store.postgres.logs import MOST, RECORD, TypeNumbers, line_of, load_line
+from divebook.store.postgres.logs import (
+    MOST,
+    RECORD,
+    TypeNumbers,
+    arguments_of_post,
+    line_of,
+    load_line,
+    place_of_message,
+)
 from divebook.store.postgres.schema import BLOB_USES_LOCK, IN_KNOWN_FORMAT, PATIENCE, TABLES
 from divebook.text.redaction import logger
 
@@ -161,22 +168,13 @@ SELECT id FROM divebook.messages JOIN divebook.executions USING (key) WHERE plac
 """
 
 
-def _place(kind: str, key: str) -> bytes:
-    return sha256(f"{kind}\n{key}".encode(errors="surrogatepass")).digest()
-
-
 def post_message(connections: Connections, message: Message, payload: bytes) -> int | None:
     """Write a message and return its number. If its execution already has a message of the same kind and key, return
     the number of that one.
 
     Return None if the execution does not exist.
     """
-    row = (message.kind, message.key, payload, message.source, message.posted_at)
-    checksum = of_row((message.execution_id, *row))
-    strings = (escaped(message.key), payload, escaped(message.source))
-    place_hash = _place(message.kind, message.key)
-    values = (escaped(message.execution_id), place_hash, message.kind, *strings, message.posted_at, checksum)
-    answer = connections.write(_POST, values)
+    answer = connections.write(_POST, arguments_of_post(message, payload))
     if not answer:
         raise connections.refused_format()
     ((number,),) = answer
@@ -190,7 +188,7 @@ def insert_message(execute: SendStatement, message: Message, payload: bytes) -> 
     row = (message.kind, message.key, payload, message.source, message.posted_at)
     checksum = of_row((message.execution_id, *row))
     strings = (escaped(message.key), payload, escaped(message.source))
-    columns = (message.number, message.number, _place(message.kind, message.key), message.kind, *strings)
+    columns = (message.number, message.number, place_of_message(message.kind, message.key), message.kind, *strings)
     return bool(execute(_BRING, (*columns, message.posted_at, checksum, escaped(message.execution_id))))
 
 
@@ -247,7 +245,7 @@ def last_addressee(execute: SendStatement, kind: str, key: str) -> str | None:
     """Return the id of the execution that received the latest message with a kind and a key; None if none has received
     one.
     """
-    rows = execute(_LAST_ADDRESSEE, (_place(kind, key),))
+    rows = execute(_LAST_ADDRESSEE, (place_of_message(kind, key),))
     return unescaped(rows[0][0]) if rows else None
 
 

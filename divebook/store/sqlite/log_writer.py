@@ -121,7 +121,7 @@ class LogWriter:
         elif grown:
             log.write_row(cursor, batch, grown)
         if batch.ends:
-            cursor.execute(_RELEASE, (log.key,))
+            _end(cursor, log, batch)
         if batch.questions:
             tables.write_questions(cursor, log.key, batch.questions)
         if batch.status_change is not None and (batch.questions or batch.beginning is None):
@@ -330,6 +330,13 @@ def load_ids(cursor: sqlite3.Cursor, types: EventTypes, log: Log) -> list[Ids]:
     # Fetched first: a query for the name of a type on the same cursor would end these rows.
     rows = [row for places in log.ranges(1, MOST) for row in cursor.execute(_IDS, places).fetchall()]
     return [(unpack_id(event_id), width_of(types.name(number, cursor))) for event_id, number in rows]
+
+
+def _end(cursor: sqlite3.Cursor, log: CachedLog, batch: PreparedBatch) -> None:
+    """Release the lease of an execution that ends, and notify its parent."""
+    cursor.execute(_RELEASE, (log.key,))
+    if batch.to_parent is not None:
+        tables.post_to_unended(cursor, *batch.to_parent)
 
 
 def _set_over(cursor: sqlite3.Cursor, log: CachedLog, *, is_over: bool) -> None:

@@ -231,6 +231,8 @@ class SqliteStore(EventStore):
             self._logs.forget([batch.execution_id for batch in batches])  # the transaction was rolled back
             raise
         self._logs.forget([batch.execution_id for batch in batches if batch.ends])
+        if self._watch is not None and any(batch.to_parent is not None for batch in batches):
+            self._watch.on_post(self._last_message())
         return answers
 
     def _delete(self, execution_id: str) -> None:

@@ -128,6 +128,7 @@ FROM messages JOIN executions USING (key)
 _FIRST = f"{_SELECT} WHERE messages.key = ? AND kind = ? AND name = ?"
 _MESSAGES_OF_ONE = f"{_SELECT} WHERE messages.key = ? AND number > ? ORDER BY number"
 _OF_ALL = f"{_SELECT} WHERE number > ? ORDER BY number"
+_UNENDED_KEY = "SELECT key FROM executions WHERE id = ? AND ended_at IS NULL"
 _INSERT_MESSAGE = """
 INSERT INTO messages (number, key, kind, name, payload, source, posted_at, checksum, untaken)
 SELECT ?, key, ?, ?, ?, ?, ?, ?, ended_at IS NULL AND ifnull(? > taken, 1) FROM executions WHERE key = ?
@@ -171,6 +172,13 @@ def post_message(cursor: sqlite3.Cursor, sealing: Sealing, key: int, message: Me
     if row is not None:
         return _message(row, sealing)
     return replace(message, number=insert_message(cursor, key, replace(message, number=0), payload))
+
+
+def post_to_unended(cursor: sqlite3.Cursor, message: Message, payload: bytes) -> None:
+    """Write a message, unless its execution is unknown or has ended, or has a message of the same kind and key."""
+    row = cursor.execute(_UNENDED_KEY, (message.execution_id,)).fetchone()
+    if row is not None and cursor.execute(_FIRST, (*row, message.kind, message.key)).fetchone() is None:
+        insert_message(cursor, row[0], message, payload)
 
 
 def insert_message(cursor: sqlite3.Cursor, key: int, message: Message, payload: bytes) -> int:
