@@ -40,7 +40,7 @@ class DevEnvMagics(Magics):
         DevEnvError
             The command ended with an exit code other than 0.
         """
-        from divebook.notebook.cell_errors import short_errors
+        from divebook.notebook.cells import short_errors
 
         try:
             words = shlex.split(line)

@@ -88,7 +88,7 @@ class DiveMagics(Magics):
         local_ns
             Local variables of the function that contains the line, if any.
         """
-        from divebook.notebook.cell_errors import located, short_errors
+        from divebook.notebook.cells import located, short_errors
 
         if cell is not None:
             return self._run_cell(line, cell, self._names(local_ns))
@@ -125,8 +125,7 @@ class DiveMagics(Magics):
         """Add the definitions of a ``%%dive`` cell to the session, and return None. For ``%%dive try``, run a trial of
         a step and return it.
         """
-        from divebook.notebook.cell_errors import short_errors
-        from divebook.notebook.cells import define_cell
+        from divebook.notebook.cells import define_cell, short_errors
         from divebook.notebook.commands import split
 
         lines_above, number = self._position_of_cell(text)

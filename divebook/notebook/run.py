@@ -35,7 +35,7 @@ from divebook.workflow.resources import NOTEBOOK_DATA, Config
 if TYPE_CHECKING:
     from divebook.config.answers import Answers
     from divebook.environment.variants import ChangeLike, StepChanges, TrialOptions
-    from divebook.notebook.replay_view import RunReplay
+    from divebook.notebook.view_output import RunReplay
     from divebook.replay.files import KeptFiles
     from divebook.replay.resume_changed import ResumePlan
     from divebook.replay.trial import StepTrial
@@ -429,7 +429,7 @@ class Run(ReadExecution):
         Widget and methods share one position: after ``r = run.replay()`` and ``r`` as the last value of a cell,
         ``r.run_to(error=True)`` moves the page to the first failure, and ``r.position`` is the position in the page.
         """
-        from divebook.notebook.replay_view import RunReplay
+        from divebook.notebook.view_output import RunReplay
 
         name = f"{self._execution.workflow.name} {self.id}"
         return RunReplay(self._execution, name, self.static_bundle, moves=shows_widgets())

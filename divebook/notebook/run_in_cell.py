@@ -46,7 +46,7 @@ def await_in_cell(
 
     For a `CodeChangedError` the coroutine first shows the choices, and then waits for the run of the choice.
     """
-    from divebook.notebook.cell_errors import short_errors
+    from divebook.notebook.cells import short_errors
     from divebook.notebook.code_change_choice import await_choice
 
     async def finish() -> Run:
@@ -94,7 +94,7 @@ def cell_outcome(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
         return run
     from IPython.display import display
 
-    from divebook.notebook.cell_errors import error_lines, show_as
+    from divebook.notebook.cells import error_lines, show_as
 
     display(run)  # type: ignore[no-untyped-call]
     error: ExecutionCancelledError | ExecutionFailedError
@@ -111,7 +111,7 @@ def _outcome_of_waiting(run: Run, front_end: FrontEnd, *, strict: bool) -> Run:
 
     With `strict` raise `ExecutionWaitingError` instead.
     """
-    from divebook.notebook.cell_errors import error_lines, show_as
+    from divebook.notebook.cells import error_lines, show_as
     from divebook.notebook.report import waiting_lines, ways_on
     from divebook.notebook.run import waiting_error
 

@@ -266,7 +266,7 @@ def _pause_error(run: Run, prefix: str) -> ExecutionPausedError:
     """Return the error that a cell raises for a run that it has paused. It makes the cell show the next commands
     instead of a traceback.
     """
-    from divebook.notebook.cell_errors import show_as
+    from divebook.notebook.cells import show_as
     from divebook.text.format import plural
 
     error = ExecutionPausedError(run.id)

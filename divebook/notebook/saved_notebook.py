@@ -134,7 +134,7 @@ class SavedRun(FramedLog):
 
     def replay(self) -> ReplayView:
         """Return a view that replays the run event by event."""
-        from divebook.notebook.replay_view import SavedRunReplay
+        from divebook.notebook.view_output import SavedRunReplay
         from divebook.widgets.views import ReplayPictures
 
         name = f"{self.workflow} {self.id}"
