@@ -91,6 +91,8 @@ TESTS_OF = {
 """Tests of packages whose folder of tests has another name."""
 LONG = ("notebook", "kernel", "process", "kills", "crash")
 """Words in the names of test files that start kernels or other processes; ``--fast`` leaves them out."""
+SHOWN = 200
+"""Characters of a command that are printed."""
 BIN = Path(sys.executable).parent
 
 
@@ -113,7 +115,7 @@ def checks():
 def run(name, command, *, quiet=False):
     """Run one command; leave the program with its exit code if it fails."""
     started = time.monotonic()
-    print(f"--- {name}: {' '.join(command)}", flush=True)
+    print(f"--- {name}: {' '.join(command):.{SHOWN}}", flush=True)
     done = subprocess.run(command, cwd=ROOT, capture_output=quiet, text=True, check=False)
     if done.returncode:
         print(f"{done.stdout or ''}{done.stderr or ''}--- {name} FAILED", flush=True)

@@ -48,6 +48,10 @@ class Document:
 
     path: str
     content: str
+    media_type: str | None = None
+    """Media type as the source of the document declares it; None if only the file extension tells it."""
+    id: str = ""
+    """Id by which divebook finds a document of an MCP server, ``mcp://server/address``; empty for other documents."""
 
     @property
     def name(self) -> str:
@@ -56,7 +60,9 @@ class Document:
 
     @property
     def content_type(self) -> str:
-        """Media type of the document, derived from its file extension."""
+        """Media type of the document: the declared one, or that of its file extension."""
+        if self.media_type is not None:
+            return self.media_type
         extension = PurePosixPath(self.path).suffix.lower()
         return _CONTENT_TYPES.get(extension) or mimetypes.guess_type(self.path)[0] or "text/plain"
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mcp import Client
@@ -335,34 +335,21 @@ def _warns(name: str, *, value: bool) -> bool:
 # Resources are read-only documents. All results are plain data.
 
 
-@dataclass(frozen=True, slots=True)
-class ServedResource(Document):
-    """A resource of an MCP server as a document of divebook. Its path is the URI of the resource."""
-
-    id: str = ""
-    """Id of the document in divebook: ``mcp://server/address``."""
-    media_type: str = "text/plain"
-
-    @property
-    def content_type(self) -> str:
-        """Media type of the resource, as the server declares it."""
-        return self.media_type
-
-
 def id_of(server: str, address: str) -> str:
     """Return the id under which a resource of a server is found as a document: ``mcp://server/address``."""
     return f"{SCHEME}{server}/{address}"
 
 
-def document_of(server: str, parts: list[TextResourceContents | BlobResourceContents]) -> ServedResource:
-    """Join the parts of a resource into one document. A binary part is replaced by a line that describes it."""
+def document_of(server: str, parts: list[TextResourceContents | BlobResourceContents]) -> Document:
+    """Join the parts of a resource into one document, whose path is the URI of the resource. A line that describes it
+    replaces a binary part.
+    """
     first = parts[0]
-    return ServedResource(
-        first.uri, "\n".join(map(text_of, parts)), id_of(server, first.uri), first.mime_type or "text/plain"
-    )
+    text = "\n".join(map(text_of, parts))
+    return Document(first.uri, text, first.mime_type or "text/plain", id_of(server, first.uri))
 
 
-async def read(client: Client, server: str, address: str) -> ServedResource:
+async def read(client: Client, server: str, address: str) -> Document:
     """Read a resource from a server and return it as a document.
 
     Raises
