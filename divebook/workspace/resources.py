@@ -162,7 +162,7 @@ class ResourceRegistry:
         wait for ever.
         """
         requester = _FACTORY_KEY.get()
-        # The request does not come from a factory, or from a task that a factory has started and that outlives it.
+        # The request does not come from a factory, or comes from a task that has outlived the factory that started it.
         if requester is None or requester not in self._creating:
             yield
             return

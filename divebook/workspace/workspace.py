@@ -540,8 +540,7 @@ T = TypeVar("T")
 
 
 def several(values: Iterable[T], argument: str) -> tuple[T, ...]:
-    """Return the value of an argument that takes several values as a tuple. Raise TypeError for a single string, which
-    would be split into letters.
+    """Return the value of an argument that takes several values as a tuple.
 
     Raises
     ------

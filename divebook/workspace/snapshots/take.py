@@ -343,7 +343,7 @@ class TreeScanner:
             self._digests.forget(path)
             if self._watch is not None:
                 self._watch.remove(path)
-        # By path: what is known of the content of a folder. By name: the sign of the entry itself.
+        # By path: the signs and the listing of the content of a folder. By name: the sign of the entry itself.
         self._signs.pop(path, None)
         self._listings.pop(path, None)
         self._signs.get(folder, {}).pop(name, None)
