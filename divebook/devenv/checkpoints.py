@@ -336,6 +336,14 @@ class ContentStore:
 
 
 # --- saving and restoring environments ---
+#
+#     steps of a restore                                 after a kill during the step
+#     1. check all parts of the checkpoint               nothing has changed
+#     2. save the backup                                 the next save, restore or deletion removes an incomplete backup
+#     3. record the phase "restoring"                    nothing has changed, or as in step 4
+#     4. replace the container, put the files back       the next command repeats step 4 from its start
+#     5. record the state without the phase              the next command repeats step 4, or the restore is complete
+#     6. delete the backup                               the backup may stay as a checkpoint
 
 
 RESTORING = "restoring"

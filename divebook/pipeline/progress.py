@@ -173,11 +173,11 @@ def ready_stages(
     """
     # Example: a and b require nothing, c requires a and b, d requires c, and e comes after d.
     #
-    # completed  failed   skipped   may start
-    # -          -        -         a, b
-    # a          -        -         b
-    # a, b       -        -         c
-    # a          b        c, d      e
+    #     completed  failed   skipped   may start
+    #     -          -        -         a, b
+    #     a          -        -         b
+    #     a, b       -        -         c
+    #     a          b        c, d      e
     ended = {*completed, *failed, *skipped_stages(config, completed, failed)}
     return [
         stage.name

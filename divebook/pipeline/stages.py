@@ -377,7 +377,7 @@ class _Run:
     async def merge(self) -> Outcome:
         """Merge the envelopes of all stages of a parallel batch into one envelope."""
         envelope = self._present
-        # [{"stage": "a", "envelope": {...}, "error": None, "reason": None, "exhausted": None}, ...]
+        # A list of the results of `branch`: [{"stage": "a", "envelope": {...}, "error": None, ...}, ...].
         branches = self._context.variables[BRANCHES]
         merge_branches(envelope, [self._envelope(branch[ENVELOPE]) for branch in branches])
         exhausted = next((branch["exhausted"] for branch in branches if branch["exhausted"]), None)
@@ -811,8 +811,8 @@ class Trial(StepContext):
         remaining = max(0.0, self._seconds - (anyio.current_time() - self._began))
         with anyio.move_on_after(remaining):
             return await call(*arguments)
-        # Only reached when the time is over. The recorder looks at the cause (`leaves_outcome_unknown`): a tool that was
-        # interrupted may have taken effect, and is not simply called again. A model call may be repeated.
+        # Reached only when the time is over. The recorder looks at the cause (`leaves_outcome_unknown`): a tool that
+        # was interrupted may have taken effect, and is not simply called again. A model call may be repeated.
         cause = TimeoutError("a tool may have taken effect") if is_tool else None
         raise StageTimeoutError(self.stage.name, self._seconds) from cause
 

@@ -57,8 +57,8 @@ async def _apply_edits(files: FileOperator, path: str, edits: Sequence[Mapping[s
     """
     if not edits:
         raise _RefusedError("there is no edit")
-    # Each edit sees the result of those before it.
-    # An empty old text means "create the file", which only the first edit can do.
+    # Each edit sees the result of those before it. An empty old text means "create the file", which only the first edit
+    # can do.
     creates = not edits[0].get("old_string")
     if creates and await files.exists(path):
         raise _RefusedError(f"File already exists: {path}. Give the text to replace, or use replace")

@@ -578,6 +578,7 @@ class PathPolicy:
                 try:
                     return act(root, form)
                 except PathNotAllowedError as error:
+                    # The first refusal is reported: it is about the path as the caller wrote it.
                     rule = rule or error.rule
                 except (FileNotFoundError, NotADirectoryError):
                     # "Not found" is reported only for a path inside: the error must not reveal what exists outside.
@@ -589,6 +590,7 @@ class PathPolicy:
         """Yield up to three spellings of an absolute path: as written, with ``..`` removed without looking at the disk,
         and with links resolved.
         """
+        # "/x/../work/a" lies in "/work" only without its "..", and "/link/a" only with its link resolved.
         yield text
         yield os.path.normpath(text)
         with suppress(ValueError, OSError):  # NUL; links in a circle
@@ -608,5 +610,6 @@ class PathPolicy:
 
 
 def _open_parent(root: Root, text: str) -> tuple[int, str]:
+    # A copy of the descriptor, since `Root.parent` closes its own at the end of the block.
     with root.parent(text) as (folder, name):
         return os.dup(folder), name

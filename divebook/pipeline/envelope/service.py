@@ -74,8 +74,8 @@ class InterruptService:
         self._policies = policies
         self._clock = clock
         self._new_id = new_id
-        # All questions by id, and those that wait for an answer. No lock is needed: whoever removes a question from
-        # `_pending` has answered or ended it, and `dict.pop` returns an entry only once.
+        # All questions by id, and those that wait for an answer. No lock is needed: the thread that
+        # removes a question from `_pending` has answered or ended it, and `dict.pop` returns an entry only once.
         self._records: dict[str, InterruptRecord] = {}
         self._pending: dict[str, InterruptRecord] = {}
 

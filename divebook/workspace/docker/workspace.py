@@ -431,6 +431,11 @@ def _path_inside(path: str | None, host: str, inside: str) -> str | None:
 
 
 # --- network access of one container: a proxy outside, its socket in a mounted folder, and a relay inside ---
+#
+#     container without a network                                       this process
+#     program with HTTPS_PROXY -> relay at 127.0.0.1:3128 -> socket -> proxy -> allowed host
+#
+# The socket lies in a folder that the container mounts. It is the only way out, and the proxy decides about each host.
 
 
 INSIDE = "/divebook-egress"

@@ -628,6 +628,13 @@ class _ReportedChanges:
             return
         # A written file has lost its name. A rename is resolved by the event with the same cookie. 0 stands for a name
         # that was deleted or replaced, for which no such event follows.
+        # Example of a file that is written under one name and renamed to another:
+        #
+        #     MODIFY ".a.new"                    written files {".a.new"}, renames {}
+        #     MOVED_FROM ".a.new" (cookie 7)     written files {}, renames {7}
+        #     MOVED_TO "a" (cookie 7)            written files {"a"}, renames {}
+        #
+        # A cookie that stays belongs to a file whose new name was not reported.
         if entry in self._written_files and mask & (_APPEARED | _GONE | _FROM):
             self._written_files.discard(entry)
             self._renames.add(cookie if mask & _FROM else 0)
