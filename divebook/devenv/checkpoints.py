@@ -92,6 +92,7 @@ class EnvironmentCheckpoints:
         out.
         """
         manifests = []
+        # Temporary folders and the contents have names that begin with a dot.
         for path in self._folder.glob("[!.]*"):
             with suppress(OSError, ValueError):  # half written, or damaged
                 manifests.append(_manifest(path))
@@ -142,10 +143,13 @@ class EnvironmentCheckpoints:
                 finally:
                     root.close()
                 self._contents.keep(snapshot.contents)
+                # {"work": [["a.txt", "f", 420, "<SHA-256>", 12, 1700000000000000000], ...]}: path and fields of
+                # `TreeEntry`.
                 trees[name] = [[path, *entry] for path, entry in sorted(snapshot.tree.entries.items())]
                 left_out += [
                     f"{name}/{shown_path(problem.path)}: {problem.reason}" for problem in snapshot.tree.problems
                 ]
+            # The contents are stored before the trees that name them.
             text = json.dumps(trees)
             (temporary / _FILES_FILE).write_text(text, encoding="utf-8")
         except OSError as error:
@@ -196,6 +200,7 @@ class EnvironmentCheckpoints:
             if "path" in artefact and digest_of(self.path(name) / artefact["path"]) != artefact["sha256"]:
                 raise DevEnvError(f"{artefact['path']} of the checkpoint {name!r} is damaged: nothing was changed")
         trees = {key: _tree(rows) for key, rows in self._rows(name).items()}
+        # Reading a content verifies it.
         for digest in {digest for tree in trees.values() for digest in _digests(tree)}:
             self._contents.get(digest)
         return trees
@@ -226,6 +231,7 @@ class EnvironmentCheckpoints:
 
     def delete(self, name: str) -> None:
         """Delete a checkpoint, even a damaged one. Raise `CheckpointNotFoundError` if it does not exist."""
+        # `read` raises the error that lists the existing checkpoints.
         if not self.path(name).is_dir():
             self.read(name)
         self._discard(self.path(name))
@@ -276,8 +282,7 @@ def _digests(tree: Tree) -> list[str]:
 
 
 class ContentStore:
-    """Storage of the contents of files, shared by all checkpoints of one environment. A content is found by its
-    SHA-256.
+    """Storage of the contents of files, shared by all checkpoints of one environment.
 
     Each content is stored once, in a file named by its SHA-256 (hexadecimal).
 
@@ -299,6 +304,7 @@ class ContentStore:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for digest, content in contents.items():
             path = self._folder / digest
+            # Unchanged files have the same content in all checkpoints.
             if path.exists():
                 continue
             temporary = self._folder / f".{secrets.token_hex(8)}"
@@ -330,6 +336,14 @@ class ContentStore:
 
 
 # --- saving and restoring environments ---
+#
+#     steps of a restore                                 after a kill during the step
+#     1. check all parts of the checkpoint               nothing has changed
+#     2. save the backup                                 the next save, restore or deletion removes an incomplete backup
+#     3. record the phase "restoring"                    nothing has changed, or as in step 4
+#     4. replace the container, put the files back       the next command repeats step 4 from its start
+#     5. record the state without the phase              the next command repeats step 4, or the restore is complete
+#     6. delete the backup                               the backup may stay as a checkpoint
 
 
 RESTORING = "restoring"
@@ -364,11 +378,13 @@ async def save(
     checkpoints = checkpoints_of(isolation.folder)
     state = isolation.state
     checkpoints.repair()
+    # Check everything before the first write. Mounted folders belong to the user, and are only saved on request.
     saved = _folders(environments, isolation, with_mounts=with_mounts)
     if not force:
         _require_small(saved)
     mounts = {} if with_mounts else isolation.mounts()
     notes = [f"{target} is your own folder {source}: --include-mounts saves it" for target, source in mounts.items()]
+    # Write all parts into a temporary folder, which `finish` renames.
     temporary = checkpoints.begin(name, overwrite=overwrite)
     try:
         files, left_out = checkpoints.keep_files(temporary, saved)
@@ -390,6 +406,7 @@ async def save(
         }
         path = checkpoints.finish(temporary, name, manifest)
     finally:
+        # After `finish` the temporary folder has its final name, so that nothing is deleted.
         checkpoints.drop(temporary)
     # Only now that the new checkpoint is complete may older ones be deleted.
     checkpoints.keep_newest(environments.settings.checkpoints)
@@ -429,10 +446,13 @@ async def restore(environments: Environments, isolation: Isolation, name: str, *
     checkpoints = checkpoints_of(isolation.folder)
     state = isolation.state
     checkpoints.repair()
+    # Called for its checks only.
     checkpoints.trees(name)
     await isolation.require(checkpoints.path(name), checkpoints.artefacts(name))
     # Everything was checked before this point. From here on the environment changes.
+    # Running commands would change files between the backup and the restore.
     await asyncio.to_thread(end_processes, state["id"])
+    # A restore of the backup must not overwrite it.
     backup = backup and name != BACKUP
     if backup:
         await save(environments, isolation, BACKUP, overwrite=True, force=True)
@@ -486,6 +506,7 @@ async def put_back(environments: Environments, isolation: Isolation, name: str) 
     trees = checkpoints.trees(name)
     artefacts = checkpoints.artefacts(name)
     left_out = checkpoints.read(name).get("exclude", {})
+    # The container first: if it cannot be replaced, nothing has changed yet. The files could not be undone.
     updated_fields = await isolation.put_back(checkpoints.path(name), artefacts)
     saved = _folders(environments, isolation, with_mounts=True)
     for key, tree in trees.items():
@@ -494,6 +515,7 @@ async def put_back(environments: Environments, isolation: Isolation, name: str) 
         # Files left out then are not touched, although the user may have other patterns by now.
         exclude = (*saved[key].exclude, *left_out.get(key, ()))
         checkpoints.put_back(tree, saved[key]._replace(exclude=exclude))
+    # The phase is removed last: a kill before this line lets the next command repeat the restore.
     remaining = {key: value for key, value in isolation.state.items() if key not in ("phase", "restoring", "error")}
     state = {**remaining, **updated_fields, "status": "running", "last_used": environments.now()}
     environments.write(folder, state)

@@ -67,6 +67,7 @@ class DockerIsolation(Isolation):
         """Return the fields of the environment's state to record before the container is created, such as the name of
         its image. Raise `DevEnvError` if settings contradict each other.
         """
+        # Called for its errors, before anything is built.
         ports_of(self.section.get("ports", ()))
         if self.section.get("ports") and self.section.get("network") == _NO_NETWORK:
             raise DevEnvError(
@@ -86,6 +87,7 @@ class DockerIsolation(Isolation):
 
     @property
     def _working(self) -> Path:
+        # A volume that is mounted at the working folder takes the place of the environment's own folder.
         sources = [mount.source for mount in self._mounts if mount.target == self._workdir]
         return sources[0] if sources else self.folder / "work"
 
@@ -101,11 +103,13 @@ class DockerIsolation(Isolation):
 
     @property
     def _labels(self) -> dict[str, str]:
+        # {"dev_env.root": "/work", "dev_env.id": "env-1f...", "dev_env.name": "app", ...}
         labels = {name: str(self.state[name]) for name in ("id", "name", "tenant", "owner")}
         return {f"{LABEL}.{name}": text for name, text in {"root": self._root, **labels}.items()}
 
     @property
     def _root(self) -> str:
+        # ROOT/.dev_env_state/NAME -> ROOT
         return str(self.folder.parent.parent)
 
     @property
@@ -157,6 +161,7 @@ class DockerIsolation(Isolation):
             # `keep` makes the workspace reuse a container with the same labels. A random label prevents this.
             labels={**self._labels, f"{LABEL}.made": secrets.token_hex(8)},  # no other is found in its place
         )
+        # Entering creates the container. Because of `keep`, it stays when the workspace is left.
         async with workspace:
             return {"container_id": workspace.container, "image": image, "ports": workspace.ports}
 
@@ -169,6 +174,7 @@ class DockerIsolation(Isolation):
 
     @property
     def _network_name(self) -> str:
+        # Roots that share an engine have networks of their own.
         root = sha256(str(self.folder.parent).encode()).hexdigest()[:8]
         return f"dev-env-{root}-{self.state['tenant']}"
 
@@ -211,6 +217,7 @@ class DockerIsolation(Isolation):
         if nothing else uses it.
         """
         async with self._engine() as engine:
+            # No container has the id "", so that all are removed, also remains of an interrupted restore.
             await self._remove_but(engine, "")
             if not keeps_checkpoints:
                 await engine.remove_images(self._own_labels)
@@ -263,6 +270,7 @@ class DockerIsolation(Isolation):
 
         The count is read from the control group, because the engine reports the first process of the container only.
         """
+        # The files have lines such as ``oom_kill 2``.
         counters = await workspace.shell.execute(f"cat {_MEMORY} 2>/dev/null")
         match = re.search(r"^oom_kill (\d+)$", counters.stdout, re.MULTILINE)
         return int(match[1]) if match is not None else 0
@@ -315,6 +323,7 @@ class DockerIsolation(Isolation):
         """Raise `DevEnvError` if the image of a checkpoint neither exists nor can be loaded from its exported file."""
         async with self._engine() as engine:
             try:
+                # The file is loaded only on a machine, or after a cleanup, where the image is missing.
                 if _ARCHIVE in artefacts and not await engine.has_image(_image(artefacts)):
                     await engine.load_image(folder / artefacts[_ARCHIVE]["path"])
                 await engine.image_id(_image(artefacts))
@@ -365,6 +374,7 @@ class DockerIsolation(Isolation):
             return ResourceUsage(0.0, 0, disk)
         async with self._engine() as engine:
             usage = await engine.use(self._container)
+        # The engine does not count mounted folders.
         return ResourceUsage(usage.cpu_percent, usage.memory_bytes, usage.disk_bytes + disk)
 
 
@@ -383,6 +393,7 @@ async def engine_version() -> str:
 
 _FORBIDDEN = ("/etc", "/proc", "/sys", "/dev", "/run", "/var/run", "/boot")
 _LARGEST_PORT = 65_535
+# Matches "80", "8080:80", "0.0.0.0:8080:80", "8000-8002:80-82" and "127.0.0.1:53:53/udp".
 _PORTS = re.compile(r"(?:(?P<at>[^:]*):)??(?:(?P<outside>[\d-]+):)?(?P<inside>[\d-]+)(?:/(?P<protocol>tcp|udp))?")
 
 
@@ -428,6 +439,7 @@ def _mount(volume: str, folder: Path) -> Mount:
             f"docker.volumes: {volume!r} is not SOURCE:TARGET or SOURCE:TARGET:ro with an absolute target"
         )
     target = target.rstrip("/") or "/"
+    # "cache:/cache" -> a folder of the environment; "./data:/data" and "/srv/data:/data" -> folders of the user.
     if not source.startswith(("/", ".", "~")):
         return Mount(folder / "volumes" / checked_name(source, "volume"), target, is_read_only, is_managed=True)
     path = Path(os.path.realpath(Path(source).expanduser()))
@@ -448,6 +460,7 @@ def _require_allowed(path: Path, folder: Path, *, is_read_only: bool) -> None:
         reason = "it holds other environments"
     elif path.is_relative_to(home) and path.relative_to(home).parts[0].startswith(".") and not is_read_only:
         reason = "hidden folders of the home folder can only be mounted with :ro"
+    # The environment's own folder is allowed wherever the root lies.
     if reason is not None and not path.is_relative_to(folder):
         raise EnvironmentDeniedError(f"docker.volumes: {path} cannot be mounted: {reason}")
 
@@ -476,6 +489,7 @@ def ports_of(texts: Iterable[str]) -> list[PublishedPort]:
 
 
 def _range(text: str, port: str) -> list[int]:
+    # "8000-8002" -> [8000, 8001, 8002]; "80" -> [80]; "" -> [] (any free port).
     first, _, last = text.partition("-")
     numbers = list(range(int(first), int(last or first) + 1)) if first else []
     if text and not (numbers and numbers[0] > 0 and numbers[-1] <= _LARGEST_PORT):

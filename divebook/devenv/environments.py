@@ -32,6 +32,7 @@ async def locked(path: Path, subject: str, *, wait: float = WAIT) -> AsyncIterat
 
     The kernel releases the lock of a process that is killed.
     """
+    # Acquired in another thread, so that waiting does not block the event loop, and released in this one.
     lock = FileLock(path, timeout=wait, thread_local=False)
     try:
         await asyncio.to_thread(lock.acquire)
@@ -78,6 +79,7 @@ class Environments:
     def folders(self) -> list[Path]:
         """Return the folders of all environments, sorted by name."""
         self.layout.require_own()
+        # Names that begin with a dot are internal: locks, kept checkpoints, and removed environments.
         return sorted(self.layout.environments.glob("[!.]*")) if self.layout.environments.is_dir() else []
 
     def folder_of(self, name: str, *, phases: Collection[str] = ()) -> Path:
@@ -114,11 +116,10 @@ class Environments:
         """Lock an environment during the ``with`` block, so that no other process changes it, and yield its folder.
 
         Raises the errors of `folder_of`, and `DevEnvError` if the environment stays locked.
-
-        The environment is looked up before and after the wait, because another process may have removed it meanwhile.
         """
         self.folder_of(name, phases=phases)
-        # The caller must not wait for the lock of an environment that it may not use, so check before as well.
+        # Looked up before, since the caller must not wait for the lock of an environment that it may not use, and again
+        # after, since another process may have removed the environment meanwhile.
         async with self.lock(name):
             folder = self.folder_of(name, phases=phases)
             self.adopt_checkpoints(folder)
@@ -133,6 +134,7 @@ class Environments:
         """
         self.layout.locks.mkdir(mode=0o700, parents=True, exist_ok=True)
         seconds = self.wait if wait is None else wait
+        # File systems may ignore case, so that "App" and "app" would have the same folder.
         async with locked(self.layout.locks / name.lower(), f"the environment {name!r}", wait=seconds):
             yield
 
@@ -142,9 +144,11 @@ class Environments:
         """
         try:
             state: State = json.loads((folder / "state.json").read_text("utf-8"))
+            # Every state has these. A file without them counts as damaged.
             _ = state["id"], state["status"]
         except (OSError, ValueError, TypeError, KeyError) as error:
             code = EnvironmentDeniedError.exit_code if isinstance(error, PermissionError) else DevEnvError.exit_code
+            # The tenant of a damaged state is unknown. It counts as the tenant that looks, who can then destroy it.
             failure = {"code": code, "message": str(error), "at": self.now()}
             return {"name": folder.name, "status": "error", "tenant": self.tenant, "error": failure}
         return state
@@ -190,6 +194,7 @@ class Environments:
         The phase ``removing`` is recorded first. If this process is killed, the name is free all the same, and the next
         process removes the rest.
         """
+        # `create_folder` writes both before anything outside the folder is created.
         if (folder / "config.json").exists() and "id" in state:
             isolation = self.isolation(folder, state)
             self.write(folder, {**state, "status": ERROR, "phase": REMOVING})
@@ -208,6 +213,7 @@ class Environments:
         """
         checkpoints = folder / "checkpoints"
         target = self.layout.destroyed_checkpoints / state["tenant"] / folder.name
+        # Checkpoints that are kept from an earlier environment of this name are not replaced.
         if keeps_checkpoints and checkpoints.exists() and not target.exists():
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             checkpoints.rename(target)

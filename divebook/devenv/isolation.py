@@ -164,6 +164,7 @@ class Isolation(ABC):
         if command_options.terminal is None:
             return command
         words = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+        # Run by its path and without settings of the user: the program must work in each environment.
         return [sys.executable, "-I", "-S", terminal.__file__, *map(str, command_options.terminal), *words]
 
     def host_variables(self) -> dict[str, str]:
@@ -269,6 +270,7 @@ class NativeIsolation(Isolation):
         folder is created and deleted with the environment.
         """
         working = Path(os.path.realpath(self.text(self.section["working_dir"])))
+        # An environment that owns the folder deletes it. A folder inside its own one is deleted with that anyway.
         owns = not working.exists() and not working.is_relative_to(self.folder)
         return {"working_dir": str(working), "owns_working_dir": owns}
 
@@ -373,6 +375,7 @@ def _times(processes: Iterable[Any]) -> float:
     total = 0.0
     for process in processes:
         try:
+            # User and system time in seconds.
             total += sum(process.cpu_times()[:2])
         except psutil.Error:
             continue
@@ -444,6 +447,7 @@ def available_pythons() -> list[str]:
     for folder in os.get_exec_path():
         names = (_PYTHON.fullmatch(path.name) for path in Path(folder).glob("python3.*"))
         versions |= {match[1] for match in names if match is not None and shutil.which(match.string)}
+    # As numbers: 3.9 is older than 3.12.
     return sorted(versions, key=lambda version: int(version.partition(".")[2]), reverse=True)
 
 
@@ -525,6 +529,7 @@ class VirtualenvIsolation(Isolation):
         Return an empty dict, because no field of the environment's recorded state changes.
         """
         requirements = (folder / artefacts[LOCK]["path"]).read_text("utf-8").splitlines()
+        # Most restores need no installation, and thus no network.
         if await self._installed() == requirements:
             return {}
 
@@ -555,6 +560,7 @@ _PACKAGES = {"node": "nodejs", "python": "python3", "pip": "python3-pip", "gcc":
 """Names of system packages, by name of a tool, if the two differ."""
 _INSTALLERS = {
     "apk": "apk add --no-cache {}",
+    # Containers have no capabilities, so that apt cannot change to its own user for downloads.
     "apt-get": "apt-get -o APT::Sandbox::User=root update -q && apt-get -o APT::Sandbox::User=root install -qy {}",
     "dnf": "dnf install -qy {}",
     "microdnf": "microdnf install -y {}",
@@ -571,6 +577,7 @@ async def install(isolation: Isolation, run: Run) -> list[str]:
     Virtual environments use pip, containers the first package manager that their image has. Raises `CommandFailedError`
     if an installer fails.
     """
+    # {"editors": ["vim"], "languages": ["python"]} -> ["vim", "python"]
     tools = [tool for names in isolation.configuration.get("tools", {}).values() for tool in names]
     valid = [tool for tool in dict.fromkeys(tools) if _TOOL.fullmatch(tool)]
     async with isolation.workspace() as workspace:
@@ -580,6 +587,7 @@ async def install(isolation: Isolation, run: Run) -> list[str]:
             await _run_installer(run, workspace, "python -m pip install --quiet " + " ".join(packages))
         elif kind == "docker" and missing:
             await _install_in_image(isolation, run, workspace, missing)
+        # Looked for again: a package may have another name than its tool, or may be missing in the registry.
         remaining = [tool for tool in missing if not await _has(run, workspace, tool)]
     return [f"the tool {tool!r} is not installed: install it by an init command" for tool in remaining]
 
@@ -620,6 +628,7 @@ async def copy_in(run: Run, source: Path, target: str) -> str:
     The ``tar`` of the environment unpacks the copy, so that modes are kept and its permissions apply. An existing
     folder `target` receives the copy inside. Any other `target` is the new path of the copy.
     """
+    # "/data/copy" -> folder "/data", name "copy", unless "/data/copy" is a folder itself.
     into, name = posixpath.split(target)
     if target.endswith("/") or not (await run(f"test -d {shlex.quote(target)}")).exit_code:
         into = target
@@ -627,6 +636,7 @@ async def copy_in(run: Run, source: Path, target: str) -> str:
     with tempfile.TemporaryFile() as file:
         await asyncio.to_thread(_pack, source, name, file)
         folder = shlex.quote(into or ".")
+        # ``-o``: the files belong to the user of the environment, not to the ids in the archive.
         await _run_checked(run, f"mkdir -p {folder} && tar -xof - -C {folder}", stdin=_pieces(file))
     return posixpath.join(into, name)
 
@@ -640,7 +650,8 @@ async def copy_out(run: Run, source: str, target: Path) -> Path:
     with _temporary_folder_near(target) as temporary:
         archive = temporary / "archive"
         with archive.open("wb") as file:
-
+            # Output is passed as text. "surrogateescape" keeps bytes that are not UTF-8, so that the archive arrives
+            # unchanged.
             def write(stream: str, text: str) -> None:
                 if stream == "stdout":
                     file.write(text.encode(errors="surrogateescape"))
@@ -696,6 +707,8 @@ def _move_from_archive(archive: Path, name: str, target: Path) -> Path:
         with tarfile.open(archive) as files:
             files.extractall(folder, filter="data")  # refuses what would lead out
         source = folder / name
+        # An existing folder receives the copy inside. "." and ".." are no names for it, so that their content is merged
+        # into it.
         final_path = target / name if target.is_dir() and name not in (".", "..") else target
         if source.is_dir() and not source.is_symlink():
             shutil.copytree(source, final_path, symlinks=True, dirs_exist_ok=True)

@@ -83,6 +83,7 @@ class Jobs:
         """Return the record of the background job with this id. Raise `DevEnvError` for an unknown id."""
         record = self._start_record(job)
         process = (record.pop("pid"), record.pop("began"))
+        # The process writes its result last, so that a result alone shows that the job has ended.
         result: dict[str, Any] = {"exit_code": None}
         with suppress(FileNotFoundError):
             result = json.loads((self.folder / job / ENDED).read_text("utf-8"))
@@ -123,6 +124,7 @@ class Jobs:
             try:
                 process.wait(_ENDING)
             except psutil.TimeoutExpired:
+                # This ends the command, too: it does not outlive the process that has started it.
                 process.kill()
         return True
 
@@ -144,6 +146,7 @@ def _is_alive(pid: int, began: float) -> bool:
     import psutil
 
     try:
+        # 0.0 means that the job had ended before it was recorded. A zombie has ended, too.
         return start_time(pid) == began != 0.0 and bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False
@@ -262,6 +265,7 @@ def _append(path: Path, line: str) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.exists() and path.stat().st_size > LARGEST:
         path.replace(f"{path}.1")
+    # Appended by one write, so that lines of several processes do not mix.
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(f"{line}\n".encode())
@@ -274,11 +278,13 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _line(level: str, at: str, text: str, facts: dict[str, Any]) -> str:
+    # "2026-01-25T10:00:00.000Z" -> "2026-01-25 10:00:00"
     return f"[{level}] {at[:10]} {at[11:19]} - {facts.get('environment') or '-'}: {text}"
 
 
 def _is_about(line: str, environment: str) -> bool:
     if not line.startswith("{"):
+        # "[INFO] 2026-01-25 10:00:00 - app: execute ls: done ..." is about "app".
         return line.partition(" - ")[2].startswith(f"{environment}: ")
     try:
         return bool(json.loads(line).get("environment") == environment)

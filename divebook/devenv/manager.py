@@ -165,6 +165,7 @@ class DevEnvManager:
         limits = profile_of(profile or DEFAULT, self.layout.profiles)
         configuration = limited(configuration, limits, is_named=profile is not None)
         for key, text in (settings or {}).items():
+            # Merged with nothing, so that ``$replace`` and null have the same effect in a setting as in a template.
             configuration = merged({}, _with(configuration, key.split("."), text))
         if environ:
             # All kinds get the variables, because `fallback` may replace one kind by another.
@@ -233,6 +234,7 @@ class DevEnvManager:
                 configuration = await self._with_available_kind(name, configuration)
             folder = self.layout.environment(name)
             self.layout.environments.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Files that a killed removal has left behind.
             self._environments.tidy()
             async with self._environments.lock(name):
                 if await self._exists(name, template, profile or DEFAULT, exist_ok=exist_ok):
@@ -243,6 +245,8 @@ class DevEnvManager:
                 isolation = self._environments.isolation(folder, state, configuration)
                 if isinstance(isolation, DockerIsolation):
                     isolation.pull = pull
+                # The plan is recorded before anything is built, so that the removal of an unfinished environment knows
+                # about it.
                 state |= {"enforcement": dict(isolation.enforcement)} | isolation.plan()
                 if strict_limits:
                     _require_enforced(isolation)
@@ -253,6 +257,7 @@ class DevEnvManager:
                 except BaseException as error:
                     await creation.undo(error, keep=keep_failed)
                     raise
+                # Complete only from here on. Until then the phase marks the environment as unfinished.
                 state.pop("phase")
                 self._environments.write(folder, {**state, "status": RUNNING, "last_used": self.now()})
                 self._environments.adopt_checkpoints(folder)
@@ -288,6 +293,7 @@ class DevEnvManager:
             "schema_version": 1,
             "id": f"env-{secrets.token_hex(6)}",
             "name": name,
+            # The status of an environment whose creation is killed before it is complete.
             "status": ERROR,
             "phase": CREATING,
             "isolation_type": configuration["isolation_type"],
@@ -318,6 +324,7 @@ class DevEnvManager:
         """Return a configuration that can be used on this machine. If it needs a container but no container engine
         answers, switch it to another kind of isolation that it configures, if there is one.
         """
+        # The first kind needs an engine; the others can replace it.
         kinds = [kind for kind in FALLBACKS[1:] if kind in configuration]
         if configuration["isolation_type"] != FALLBACKS[0] or not kinds:
             return configuration
@@ -378,6 +385,8 @@ class DevEnvManager:
                 command = _without_writes(command)
             command_options = CommandOptions(user, terminal)
             async with isolation.workspace(command_options) as workspace:
+                # Any program may have sent SIGKILL. Only a higher count of the memory limit shows that the limit was
+                # the reason.
                 kills = await isolation.memory_kills(workspace)
                 result = await run_command(
                     isolation,
@@ -393,12 +402,14 @@ class DevEnvManager:
                 )
                 is_out = result.exit_code == _KILLED and await isolation.memory_kills(workspace) > kills
             outcome["exit_code"] = result.exit_code
+            # The state is read again, since other processes may have changed it while the command ran.
             async with self._environments.hold(name) as folder:
                 self._environments.write(folder, {**self._environments.state(folder), "last_used": self.now()})
             if is_out:
                 limit = isolation.configuration["resource_limits"]["memory"]
                 raise LimitExceededError(f"the memory limit, {limit}, ended the command")
             used = isolation.disk()
+            # A command that has freed something succeeds, even if the environment still is above its limit.
             if used > _disk_limit(isolation) and used >= before:
                 raise LimitExceededError(f"{_over_disk(isolation, used)}: remove files")
             return result
@@ -527,6 +538,7 @@ class DevEnvManager:
             names what may remain.
         """
         with self._activity.operation("destroy", name):
+            # An environment whose removal was interrupted is found too, so that the removal can be completed.
             async with self._environments.hold(name, phases=(REMOVING,)) as folder:
                 state = self._environments.state(folder)
                 try:
@@ -593,6 +605,7 @@ class DevEnvManager:
         usage is added.
         """
         state = self._environments.state(folder)
+        # An error stays recorded until a restore removes it, whatever the container does.
         if state["status"] == ERROR:
             return state
         try:
@@ -681,6 +694,7 @@ class DevEnvManager:
             async with self._environments.hold(name) as folder:
                 # An interrupted restore is not completed first: this restore replaces it.
                 isolation = self._environments.isolation(folder, self._environments.state(folder))
+                # An unknown checkpoint is reported before a backup is saved.
                 checkpoints_of(folder).read(checkpoint)
                 if backup and await isolation.is_gone():
                     self.warn("its container no longer exists, so no backup is saved", name)
@@ -748,6 +762,7 @@ class _Creation:
         isolation = self.isolation
         name = isolation.state["name"]
         names = template_names(name, isolation.folder, self.environments.tenant, self.environments.owner)
+        # PWD and HOME are those of this process. The environment has its own.
         environ = {key: text for key, text in names.items() if key not in ("PWD", "HOME")}
         async with isolation.workspace() as workspace:
             for command in isolation.section.get("init", ()):
@@ -794,6 +809,7 @@ async def run_command(
     """Run a command in the entered workspace of an environment, with the environment's variables, and return its
     result. Parameters as in `Shell.execute`.
     """
+    # The later variables win: the caller over the configuration, the configuration over this machine.
     return await workspace.shell.execute(
         isolation.command_for(command, command_options),
         timeout=timeout,

@@ -25,6 +25,7 @@ async def run(manager: DevEnvManager, request: dict[str, Any]) -> dict[str, Any]
     """
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - this is one
+    # `Jobs.kill` sends SIGTERM. `execute` ends the command with all its processes when it is cancelled.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:
         result = await manager.execute(

@@ -150,6 +150,7 @@ class Templates:
         return self._paths().get(name)
 
     def _paths(self) -> dict[str, Path]:
+        # Built-in templates come last: a user's file of the same name does not replace them.
         return {**{path.stem: path for path in self.folder.rglob("*.json")}, **_built_in()}
 
 
@@ -177,6 +178,7 @@ def _built_in() -> dict[str, Path]:
 # --- names in configurations, such as ``${HOME}`` ---
 
 
+# Matches "$$" and "${NAME}". A single dollar sign is text.
 _PLACEHOLDER = re.compile(r"\$(?:\$|\{([^}]*)\})")
 _LATE_PLACEHOLDER = re.compile(r"\$\{(secret|env):([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -203,6 +205,7 @@ def filled(value: Any, names: Mapping[str, str], *, key_path: tuple[str, ...] = 
             raise DevEnvError(
                 f"{'.'.join(key_path)}: ${{{match[1]}}} is unknown; known are {allowed}, and $$ for a dollar sign"
             )
+        # `at_start` later turns "$$" into "$", so that a dollar sign in the value stays one.
         return names[match[1]].replace("$", "$$")
 
     return _PLACEHOLDER.sub(value_of, value)
@@ -277,6 +280,7 @@ def check(configuration: Configuration, name: str) -> None:
     """Validate a configuration, merged from its templates, against the JSON schema. Raise `DevEnvError` with all
     problems if it is invalid.
     """
+    # Sorted, so that the same template always gives the same message.
     errors = sorted(_validator().iter_errors(configuration), key=lambda error: [str(part) for part in error.path])
     if errors:
         text = "\n".join(f"  {_place(error)}: {error.message}{_hint(error)}" for error in errors)
@@ -330,6 +334,7 @@ def parsed(text: str, name: str) -> Configuration:
 DEEPEST = 10
 """Maximum length of a chain of templates that extend each other."""
 
+# Keys that describe a template itself.
 _NOT_INHERITED = ("name", "description", "category", "version", "extends")
 _TOOLS = ("editors", "languages", "testing", "debugging")
 
@@ -396,6 +401,8 @@ def _value(parent: Any, child: Any, key_path: tuple[str, ...]) -> Any:
     key = _key_of(key_path)
     if key is None:
         return child
+    # An item of the child takes the position of the parent's item with the same key: ["8080:80"] and ["9090:80", "443"]
+    # -> ["9090:80", "443"].
     items = {key(item): item for item in parent}
     items.update({key(item): item for item in child})
     return list(items.values())
@@ -451,6 +458,7 @@ def profile_of(name: str, folder: Path) -> Mapping[str, Any]:
     ``timeout`` (time limit of a command in seconds). Raises `DevEnvError` if the profile is missing or invalid.
     """
     path = folder / f"{checked_name(name, 'profile')}.json"
+    # A user's file replaces the built-in profile of the same name.
     if path.is_file():
         return _read(path)
     if name not in _BUILT_IN:
@@ -536,6 +544,7 @@ def _is_amount(name: str, amount: str) -> bool:
         return False
 
 
+# A test and its description for each setting. ``type(value) is int`` excludes true and false.
 _FORMS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "hide_foreign": (lambda value: isinstance(value, bool), "true or false"),
     "owner_only": (lambda value: isinstance(value, bool), "true or false"),
@@ -640,6 +649,7 @@ T = TypeVar("T")
 ATTEMPTS = 3
 FIRST = 0.5
 """Seconds before the second attempt. The pause doubles with each further attempt."""
+# Parts of messages of engines and package installers about the network.
 _TEMPORARY_SIGNS = (
     "connection",
     "timed out",
@@ -656,6 +666,7 @@ def is_temporary(error: DivebookError) -> bool:
     error.
     """
     if isinstance(error, EngineUnavailableError):
+        # A missing socket, or one without permission, does not appear by waiting.
         return not isinstance(error.__cause__, _PERMANENT_CAUSES)
     if isinstance(error, ShellExecutionError | ContainerError):
         return any(sign in str(error).lower() for sign in _TEMPORARY_SIGNS)
@@ -678,6 +689,7 @@ class Retrying:
         once an error that is not temporary.
         """
         wait = FIRST
+        # The last attempt is outside the loop, since its error is raised to the caller.
         for attempt in range(1, ATTEMPTS):
             try:
                 return await work()
@@ -685,6 +697,7 @@ class Retrying:
                 if not is_temporary(error):
                     raise
                 self.notify(f"attempt {attempt} of {ATTEMPTS} failed: {error}")
+            # 0.25 to 0.75 seconds, then 0.5 to 1.5 seconds.
             await self.sleep(wait * (0.5 + self.chance()))  # random, so that waiting processes spread out
             wait *= 2
         return await work()
@@ -780,5 +793,6 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
         json.dump(value, file, indent=2, ensure_ascii=False)
         file.write("\n")
         file.flush()
+        # Before the rename: a power cut then leaves either the old file or the complete new one.
         os.fsync(file.fileno())
     temporary.replace(path)

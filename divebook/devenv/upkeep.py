@@ -70,6 +70,7 @@ class Cleanup:
             # No waiting for the lock: an environment that is in use is not idle, and its creation is not unfinished.
             with suppress(DevEnvError):  # another process works on it
                 async with self.environments.lock(folder.name, wait=0):
+                    # Read again under the lock: another process may have changed or removed the environment meanwhile.
                     state = self.environments.state(folder)
                     reason = await self._reason(state, folder.name) if folder.exists() else None
                     if reason is None:
@@ -118,6 +119,7 @@ class Cleanup:
                 yield CleanupResult("container", container[:12], "left behind", "removed")
         images_of_checkpoints = self._checkpoint_images()
         for image, labels_of in images.items():
+            # Kept checkpoints of a destroyed environment have images whose environment does not exist.
             if labels_of.get(f"{LABEL}.id") not in ids and image.removeprefix("sha256:") not in images_of_checkpoints:
                 if not self.is_dry:
                     with suppress(ContainerError):

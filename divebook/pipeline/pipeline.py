@@ -67,6 +67,7 @@ async def outputs_of(execution: Execution) -> AsyncGenerator[StageOutput, None]:
     answer.
     """
     reader = _Reader(execution.workflow)
+    # Closed at once if the consumer stops early, so that the subscription ends.
     async with aclosing(_events_of(execution)) as batches:
         async for events in batches:
             for output in reader.read(events):
@@ -87,6 +88,7 @@ async def _events_of(execution: Execution) -> AsyncGenerator[Sequence[Event], No
         finally:
             arrived.put_nowait(None)  # marks the end
 
+    # Subscribed before the start, so that no event is missed.
     unsubscribe = execution.subscribe(tell)
     execution.start()
     driving = asyncio.create_task(drive())
@@ -115,6 +117,7 @@ class _Reader:
         """Yield the outputs of those stages that have ended with one of the new events."""
         for event in events:
             self._spans.take(event)
+            # Spans that have changed are collected for views. Here the collection would only grow.
             self._spans.changed.clear()
             span = self._spans.subject(event)
             if span is not None and isinstance(event.data, catalog.IterationCompleted | catalog.StepCompleted):
@@ -128,6 +131,7 @@ class _Reader:
         part = parameters.get(PART)
         stage = ""
         text = ""
+        # In parallel mode, a stage is an item of the step that runs the batch. Otherwise it is a step of its own.
         if span.kind == "item" and part == BATCH:
             stage = str(span.item)
             text = span.result["text"]
@@ -200,6 +204,7 @@ class Pipeline:
         for name in self.functions.stages:
             if self.config.stage(name) is None:
                 raise NotFoundError("stage", name, self.config.order)
+        # False: executions exist in memory only, and are deleted when they have ended.
         self._is_kept = environment is not None
         self.environment = environment or Environment(
             store=MemoryStore(), agents=agents, actions=actions, clock=EngineClock(clock)
@@ -321,6 +326,8 @@ class Pipeline:
         """
         mode: RunMode = "parallel" if envelope.parallel_mode else "sequential"
         progress.reopen(envelope, self.config)
+        # FEEDBACK: the execution keeps feedback (`progress.go_on`). DETACHED: it ends with a question and does not
+        # wait.
         inputs: dict[str, Any] = {FEEDBACK: True} | ({} if self._is_kept else {DETACHED: True})
         if answer is not None:
             inputs[RESPONSE] = _parts_of_response(answer)
@@ -360,6 +367,7 @@ class Pipeline:
             raise ExecutionCancelledError(execution.id)
         if self._is_kept:
             return envelope
+        # The stage itself waits, so that its question can only be answered in this execution, which is kept for that.
         if question_inside(execution.state, execution.workflow) is not None:
             self._waiting[envelope.envelope_id] = execution.id
         else:
@@ -396,6 +404,7 @@ class Pipeline:
 
     async def aresume(self, envelope: Envelope, response: Response, *, interrupt_id: str | None = None) -> Envelope:
         """Answer the pending question like `resume`, without blocking the event loop."""
+        # In a thread, since it reads the store, which may block.
         execution = await asyncio.to_thread(self._answer_and_continue, envelope, response, interrupt_id)
         return self._carried(envelope, await self._awaited(execution))
 
@@ -412,6 +421,7 @@ class Pipeline:
         if parked_execution is not None:
             return self._answer_execution(parked_execution, envelope, response)
         answer = InterruptResponse.read(question.id, parts_of(_checked(question, response)), envelope.clock())
+        # The envelope comes from another version of the pipeline, or has not been in a pipeline before.
         if envelope.stage_order != self.config.order:
             envelope.parallel_mode = envelope.parallel_mode or self.config.default_run_mode == "parallel"
             progress.apply_settings(self.config, envelope)
@@ -436,6 +446,7 @@ class Pipeline:
                 f"{envelope.envelope_id} has gone on in execution {execution.id} without this object; take "
                 "pipeline.envelope(execution), and answer that"
             )
+        # A question of a stage is checked by the rules of the engine, a question of the envelope by those of pipelines.
         inside = question_inside(execution.state, execution.workflow)
         question = envelope.interrupt
         if inside is not None or question is None:

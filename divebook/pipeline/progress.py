@@ -61,6 +61,7 @@ def reflect(envelope: Envelope, state: ExecutionState, workflow: Workflow) -> No
     envelope.take_over(state_of(state))
     _reflect_failure(envelope, state, workflow)
     question = question_inside(state, workflow)
+    # A pending question of the envelope itself takes precedence.
     if question is not None and not envelope.interrupt_pending:
         mirrored = FlowInterrupt.of(question)
         envelope.ask(replace(mirrored, message=mirrored.message or mirrored.question))
@@ -83,19 +84,24 @@ def _reflect_failure(envelope: Envelope, state: ExecutionState, workflow: Workfl
     config = PipelineConfig.from_text(str(workflow.start.script))
     error = path.error or ""
     ended_us = path.ended_us
+    # The error text begins with the name of the stage (`failure_of`).
     stage = next((stage for stage in config.agents if error.startswith(failure_of(stage.name))), None)
     if stage is None:
         return
+    # The branches of the batch that ended before the failure: {number of the branch: {"value": its result, ...}}.
     completed = [branch["value"] for _, branch in sorted(path.open.iterations.items())]
     merge_branches(envelope, [Envelope.from_state_dict(branch[ENVELOPE]) for branch in completed])
     for branch in completed:
         envelope.complete_stage(branch["stage"])
     message = error.removeprefix(failure_of(stage.name))
     clock = envelope.clock
+    # Calls that the envelope does not contain yet are those of the failed stage.
     calls = max(0, state.ledger.llm_calls - envelope.llm_call_count)
     envelope.token_count = state.usage.input_tokens + state.usage.output_tokens
     envelope.cost = dollars(state.usage.cost)
+    # The time of the failure, and not of this call: equal logs give equal envelopes.
     envelope.clock = lambda: to_datetime(ended_us)
+    # Only envelopes in parallel mode list their failed stages.
     if config.default_run_mode == "parallel":
         envelope.fail_stage(stage.name, message)
     envelope.record_agent_start(stage.name, stage.stage_order)
@@ -119,6 +125,7 @@ def state_of(state: ExecutionState) -> Mapping[str, Any]:
     ResumeError
         The execution does not belong to a pipeline.
     """
+    # Before the first step has ended, only the inputs contain the envelope.
     variables = state.variables.get(STATE, state.inputs)
     if not isinstance(variables, Mapping) or not isinstance(variables.get(ENVELOPE), Mapping):
         raise ResumeError(f"execution {state.execution_id} of {state.workflow_name!r} is not one of a pipeline")
@@ -135,6 +142,7 @@ def question_inside(state: ExecutionState, workflow: Workflow) -> Question | Non
     if not is_pipeline(workflow):
         return None
     start = workflow.start.name
+    # The first step, which routes, asks the questions of the envelope. All other questions come from stages.
     return next((question for question in state.pending_interrupts() if question.step != start), None)
 
 
@@ -163,6 +171,13 @@ def ready_stages(
     all stages in its `after` have ended: completed, failed, or skipped because a required stage failed. If a required
     stage fails and names this stage as its `error_next`, the requirement also counts as fulfilled.
     """
+    # Example: a and b require nothing, c requires a and b, d requires c, and e comes after d.
+    #
+    #     completed  failed   skipped   may start
+    #     -          -        -         a, b
+    #     a          -        -         b
+    #     a, b       -        -         c
+    #     a          b        c, d      e
     ended = {*completed, *failed, *skipped_stages(config, completed, failed)}
     return [
         stage.name
@@ -177,6 +192,7 @@ def skipped_stages(
     config: PipelineConfig, completed: Collection[str], failed: Collection[str] = frozenset()
 ) -> list[str]:
     """Return the stages that can never run, because a stage they require has failed or is skipped."""
+    # A skipped stage may make those that require it impossible, so this repeats until nothing changes.
     skipped: dict[str, None] = {}
     while newly_skipped := [
         stage.name
@@ -263,6 +279,7 @@ def finish_at_end(envelope: Envelope) -> None:
     """
     if envelope.current_stage != END or envelope.terminated or envelope.interrupt_pending:
         return
+    # A bound that the last stage has reached does not matter any more.
     if envelope.terminal_reason is None or _is_bound(envelope.terminal_reason):
         envelope.terminal_reason = TerminalReason.COMPLETED
 
@@ -319,6 +336,7 @@ def _may_enter(config: PipelineConfig, envelope: Envelope) -> bool:
         envelope.terminate(f"Unknown stage: {name}", TerminalReason.TOOL_FAILED_FATALLY)
         return False
     visits = sum(record.agent == name for record in envelope.processing_history)
+    # 0 means no limit, here and for edges.
     if 0 < stage.max_visits <= visits:
         envelope.terminate(f"Stage visits exceeded: {name}", TerminalReason.MAX_STAGE_VISITS_EXCEEDED)
         return False
@@ -354,6 +372,8 @@ def go_on(
         False for executions that were started by a version that dropped the feedback, so that their logs still replay.
     """
     if target in ASKING:
+        # The envelope stays at the stage, which runs again when the question is answered (or the stage that `settle`
+        # chooses).
         _raise_question(envelope, target, output)
         target = stage.name
     elif target not in (stage.name, END):
@@ -378,6 +398,7 @@ def feedback_in(output: Mapping[str, Any]) -> str | None:
 def _pass_edge(config: PipelineConfig, envelope: Envelope, source: str, target: str, feedback: str | None) -> str:
     edge = edge_key(source, target)
     passed = envelope.count_edge(edge)
+    # A step backwards in the order of the stages begins a new iteration.
     if config.order.index(target) < config.order.index(source):
         envelope.increment_iteration(feedback)
     limit = config.edge_limit(source, target)
@@ -397,6 +418,7 @@ def _raise_question(envelope: Envelope, kind: str, details: Mapping[str, Any]) -
     if envelope.has_pending_interrupt():
         return
     texts = {key: details[key] for key in ("question", "message") if isinstance(details.get(key), str)}
+    # A clarification shows its question and a confirmation its message. A stage may use either name.
     if kind == InterruptKind.CONFIRMATION and "message" not in texts and "question" in texts:
         texts["message"] = texts["question"]
     if kind == InterruptKind.CLARIFICATION and "question" not in texts and "message" in texts:
@@ -424,6 +446,7 @@ def ask_about_bound(envelope: Envelope) -> bool:
     used = getattr(envelope, count)
     message = f"{bound} is reached: {used} used, at most {limit} allowed. Raise the bound and go on, or stop?"
     data = {"resource_type": bound, "limit": limit, "used": used, "choices": [RAISE, STOP]}
+    # The limit is part of the id: when the raised bound is reached, the question is a new one.
     identity = question_id(envelope, f"{bound}={limit}")
     envelope.set_interrupt(InterruptKind.RESOURCE_EXHAUSTED, identity, message=message, data=data)
     return True
@@ -437,11 +460,13 @@ def settle(config: PipelineConfig, envelope: Envelope) -> None:
     if interrupt is None or interrupt.response is None:
         return
     response = interrupt.response
+    # A denial ends the whole request, with all queued questions.
     if interrupt.kind == InterruptKind.CONFIRMATION and response.approved is not True:
         envelope.interrupt_queue = []
         envelope.terminate(DENIED, TerminalReason.USER_CANCELLED)
         return
     data = interrupt.data or {}
+    # The keys of the dict are the bounds that can be raised: {"max_iterations": "iteration", ...}.
     if interrupt.kind == InterruptKind.RESOURCE_EXHAUSTED and data.get("resource_type") in dict(_BOUNDS.values()):
         _raise_bound(envelope, data, response.decision, (response.data or {}).get("to"))
         return
@@ -453,6 +478,7 @@ def settle(config: PipelineConfig, envelope: Envelope) -> None:
 def _raise_bound(envelope: Envelope, details: Mapping[str, Any], decision: str | None, to: Any) -> None:
     bound = details["resource_type"]
     if decision == RAISE:
+        # Without a number, the larger of limit and use is doubled. 1 raises a bound of 0.
         doubled = 2 * max(details["limit"], details["used"], 1)
         setattr(envelope, bound, int(to) if isinstance(to, int | float) else doubled)
         return
@@ -476,6 +502,7 @@ def expire(config: PipelineConfig, envelope: Envelope) -> None:
     interrupt = envelope.interrupt
     if interrupt is None:
         return
+    # The same question again, with the same time to answer.
     if config.on_expired == "ask" and interrupt.expires_at is not None:
         envelope.set_interrupt(
             interrupt.kind,

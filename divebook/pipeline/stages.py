@@ -144,6 +144,7 @@ class StageStep:
         """
         run = _Run(context, self._functions.get(context.workflow.name, NO_FUNCTIONS), self._work)
         part = context.step.parameters[PART]
+        # Recorded first. Until the next recorded time, everything in the envelope that needs a time gets this one.
         run.ticker.time = await context.now()
         if part == ROUTE:
             return await run.route()
@@ -168,6 +169,14 @@ def stage_step(environment: Environment) -> StageStep:
 
 
 # --- one step of a pipeline: routing, one stage, or a parallel batch --------------------------------------------------
+#
+# The envelope travels in the variable `STATE` of the execution: {"envelope": {...}, "next": ["draft"], "again": False}.
+# The step that routes fills in "next" and "again", and the edges of the compiled workflow follow them::
+#
+#     sequential   route -> stage "draft" -> route -> stage "check" -> route -> end
+#     parallel     route -> batch (its items are the stages in "next") -> merge -> route -> end
+#
+# "again" leads back to the routing step: a question was asked, and the envelope must be looked at once more.
 
 
 class _Run:
@@ -189,6 +198,7 @@ class _Run:
 
     @property
     def _present(self) -> Envelope:
+        # From the last step, or at the start from the inputs. A declared pipeline gets no envelope as input.
         state = self._state.get(ENVELOPE) or self._context.inputs.get(ENVELOPE)
         return self._new_envelope() if state is None else self._envelope(state)
 
@@ -223,14 +233,18 @@ class _Run:
         run next.
         """
         envelope = self._present
+        # A pending question stops everything else.
         if envelope.has_pending_interrupt() and not envelope.terminated:
             return _outcome(envelope, asks_again=await self._ask(envelope))
+        # A bound of the execution stopped the last stage, which left the reason here.
         if exhausted := self._state.get("exhausted"):
             envelope.terminal_reason = exhausted
             return _outcome(envelope)
         chosen = progress.choose(self._config, envelope)
+        # The outputs of a declared pipeline do not show a failure, so that its execution must fail.
         if self._is_declared and envelope.terminal_reason in _FAILURES:
             raise StepError(f"{failure_of(envelope.current_stage)}{envelope.termination_reason}")
+        # No stage may run although the end is not reached: a bound of the envelope.
         stopped = not chosen and not envelope.terminated and envelope.current_stage != END
         if stopped and self._config.on_exhausted == "ask" and progress.ask_about_bound(envelope):
             return _outcome(envelope, asks_again=True)
@@ -247,6 +261,7 @@ class _Run:
         response = None if self._state else self._context.inputs.get(RESPONSE)
         if response is None and interrupt.kind == InterruptKind.CHECKPOINT and self._config.resume_checkpoints:
             response = {}
+        # The execution exists in memory only. It ends with the question, which its caller answers by `Pipeline.resume`.
         if response is None and self._context.inputs.get(DETACHED):
             return False
         if response is not None and interrupt.is_expired(self.ticker.time):
@@ -263,6 +278,7 @@ class _Run:
         if envelope.terminated:
             await self._save(envelope)
         else:
+            # Questions of parallel branches are asked one after the other.
             envelope.ask_next_interrupt()
         return True
 
@@ -299,9 +315,11 @@ class _Run:
         stage_output: Mapping[str, Any] | None = visit_result.output
         if visit_result.error is None:
             output = visit_result.output or {}
+            # Executions of a version that dropped the feedback lack this input. Their replay must drop it too.
             keeps = bool(self._context.inputs.get(FEEDBACK)) or self._is_declared
             progress.go_on(self._config, envelope, stage, stage.next_stage(output), output, keeps_feedback=keeps)
         elif stage.error_next:
+            # A failure that another stage handles appears in `Pipeline.stream` as an empty output.
             stage_output = {}
             progress.go_on(self._config, envelope, stage, stage.error_next, {"question": visit_result.error})
         else:
@@ -349,6 +367,7 @@ class _Run:
         """Run one stage of a parallel batch with its own copy of the envelope."""
         stage = self._stage(name)
         envelope = self._present
+        # The id of a question that the branch asks is derived from the current stage.
         envelope.current_stage = name
         branch, visit_result = await self._visited(stage, envelope)
         result: dict[str, Any] = {"stage": name, ENVELOPE: branch.to_state_dict(), "error": visit_result.error}
@@ -358,6 +377,7 @@ class _Run:
     async def merge(self) -> Outcome:
         """Merge the envelopes of all stages of a parallel batch into one envelope."""
         envelope = self._present
+        # A list of the results of `branch`: [{"stage": "a", "envelope": {...}, "error": None, ...}, ...].
         branches = self._context.variables[BRANCHES]
         merge_branches(envelope, [self._envelope(branch[ENVELOPE]) for branch in branches])
         exhausted = next((branch["exhausted"] for branch in branches if branch["exhausted"]), None)
@@ -370,12 +390,14 @@ class _Run:
 
     def _note(self, envelope: Envelope, branch: Mapping[str, Any]) -> None:
         name = branch["stage"]
+        # The bound kept the stage from running. It is neither completed nor failed, and may start again.
         if branch["exhausted"]:
             envelope.active_stages.pop(name, None)
         elif branch["error"] is None:
             envelope.complete_stage(name)
         else:
             envelope.fail_stage(name, branch["error"])
+            # Otherwise the request continues: the failure fulfils the requirement of the stage in `error_next`.
             if not envelope.terminated and not self._stage(name).error_next:
                 envelope.terminate(branch["error"], branch["reason"])
 
@@ -394,6 +416,7 @@ class _Run:
         if self._functions.save is None:
             return
         try:
+            # Not an operation: if the step runs again, the function is called again.
             function = StageFunction("save", self._functions.save)
             await invoke(self._context, function, {"state": envelope.to_state_dict()}, "save")
         except Exception:  # noqa: BLE001 - a function of the person, which may raise anything
@@ -420,6 +443,16 @@ def _outcome(
 
 
 # --- one visit of a stage: its attempts, and its output or failure ----------------------------------------------------
+#
+# Example: a stage "draft" with one retry. Its first attempt fails after one model call, the second one succeeds::
+#
+#     attempt 0   works on a clone of the envelope; the keys of its agent's operations begin with "draft/"
+#     it fails    the log gets a `STAGE_ATTEMPT` with its consumption: 1 model call, 300 tokens; the clone is dropped
+#     attempt 1   works on a new clone, which contains the 300 tokens; its keys begin with "draft@1/"
+#     it ends     its clone replaces the envelope
+#
+# If the process dies during attempt 1, the log contains the failed attempt. The resumed execution does not repeat it,
+# and reads its consumption from the log (`Visit._count_failed`).
 
 
 @dataclass(slots=True)
@@ -492,13 +525,16 @@ class Visit:
         self._functions = functions
         self._work = work
         self._policy = policy_of(stage)
+        # Model calls of all attempts in this visit, and the number of failed attempts that are counted in the envelope.
         self._llm_calls = 0
         self._counted = 0
+        # True while the model of the stage, or the function that replaces it, is running.
         self._is_at_work = False
 
     async def run(self) -> VisitResult:
         """Run the stage with its retries, and record the result in the envelope. May be called only once."""
         stage = self._stage
+        # Cloned before the start is recorded: a stage that a bound has stopped leaves no record in the history.
         before = self.envelope.clone()
         self.envelope.record_agent_start(stage.name, stage.stage_order)
         # Each attempt works on a clone of the envelope, so that a failed attempt leaves no trace but its consumption.
@@ -532,6 +568,7 @@ class Visit:
         consumed.
         """
         before.llm_call_count += self._llm_calls
+        # The envelope of the last attempt contains the tokens and cost of the earlier ones too (`_count_failed`).
         before.token_count = trial.envelope.token_count
         before.cost = trial.envelope.cost
         self.envelope = before
@@ -560,10 +597,12 @@ class Visit:
         trial = Trial(self._context, self._stage, self.envelope, failures, self._config.seconds(self._stage))
         try:
             await self._attempt(trial)
+        # The execution itself cannot continue. This is not a failure of the stage.
         except (StoreError, DivergenceError):
             raise
         except Exception as error:
             fault = Fault.of(error, clean_text(error))
+            # No attempt is left, or a retry cannot help. An attempt that has asked a person is the last one, too.
             if retry_delay(self._policy, failures + 1, fault, 0.0) is None or trial.has_asked:
                 if self._ends_step and fault.reason is None and not is_of_call(error):
                     # Its calls have results, which a resumption would take from the log: only another attempt calls.
@@ -611,6 +650,7 @@ class Visit:
     async def _attempt(self, trial: Trial) -> None:
         stage = self._stage
         functions = self._functions
+        # The functions of a stage with retries may run several times.
         repeatable = stage.max_retries > 0
         self._is_at_work = False
         if stage.name in functions.before:
@@ -731,6 +771,7 @@ class Trial(StepContext):
         """Run an operation, or replay it from the log, within the time limit of the attempt. Add the tokens and cost
         that it consumes to the envelope.
         """
+        # Operations without a key are numbered in the order of the calls, which is the same in a replay.
         key = self._next_key() if key is None else key
         failures = attempt or 0
         is_tool = operation_type == ACTION_EXECUTION
@@ -770,6 +811,8 @@ class Trial(StepContext):
         remaining = max(0.0, self._seconds - (anyio.current_time() - self._began))
         with anyio.move_on_after(remaining):
             return await call(*arguments)
+        # Reached only when the time is over. The recorder looks at the cause (`leaves_outcome_unknown`): a tool that
+        # was interrupted may have taken effect, and is not simply called again. A model call may be repeated.
         cause = TimeoutError("a tool may have taken effect") if is_tool else None
         raise StageTimeoutError(self.stage.name, self._seconds) from cause
 
@@ -778,6 +821,7 @@ class Trial(StepContext):
         includes attempts that ran in a process that died.
         """
         for attempt in range(self._counted[key], attempts):
+            # A failed attempt without a record has consumed nothing.
             record = self.record_of(key, self._number + attempt)
             self._count({} if record is None else record.consumed)
         self._counted[key] = max(self._counted[key], attempts)
@@ -792,6 +836,8 @@ class Trial(StepContext):
         """Run a Python function of the stage with a copy of the envelope. Record its result, and the changes that it
         made to the envelope.
         """
+        # The function works on a copy. A live run and a replay apply the changes in the same way, from the record. Only
+        # changed fields are recorded, since the whole envelope would be repeated in each event.
         before = self.envelope.to_state_dict()
         envelope = self.envelope.clone()
         name = self.stage.name
@@ -859,6 +905,7 @@ class Work:
 
         A missing agent does not raise an error here: its stage fails when it runs.
         """
+        # Stages whose work is a mock or a function need no agent.
         in_place = {*functions.mocks, *functions.services}
         roles = {stage.model_role for stage in config.agents if stage.has_llm and stage.name not in in_place}
         for agent in agents_with_subordinates(roles, self._known_agent, self._services):
@@ -894,6 +941,7 @@ class Work:
     @staticmethod
     async def _serve(trial: Trial, functions: StageFunctions) -> dict[str, Any]:
         stage = trial.stage
+        # Set before the call, so that a call that fails counts too.
         trial.reported_calls = int(stage.has_llm)
         repeatable = stage.has_llm or stage.max_retries > 0
         result: StageResult = await trial.run(functions.services[stage.name], WORK, repeatable=repeatable)
@@ -915,6 +963,7 @@ class Work:
     # --- tools -----------------------------------------------------------------------------------------------------
 
     async def _use_tools(self, trial: Trial) -> dict[str, Any]:
+        # A plan has the form {"steps": [{"step_id": "s1", "tool": "search", "parameters": {...}}, ...]}.
         plan = trial.envelope.get_output(trial.envelope.slot_names.archive) or {}
         steps = plan.get("steps", [])
         if not isinstance(steps, list):
@@ -933,6 +982,7 @@ class Work:
         entry = step if isinstance(step, Mapping) else {}
         tool = str(entry.get("tool", ""))
         result: dict[str, Any] = {"step_id": entry.get("step_id") or f"step_{number}", "tool": tool}
+        # Both times are recorded, so that a replay reports the same duration.
         began = await trial.now()
         try:
             result |= {"success": True, "result": await self._call(trial, number, tool, entry.get("parameters") or {})}
@@ -1010,6 +1060,7 @@ def object_in(text: str) -> dict[str, Any]:
         try:
             value, _ = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
+            # Not an object, such as a brace in prose. The next brace may begin one.
             start = text.find("{", start + 1)
         else:
             return dict(value)

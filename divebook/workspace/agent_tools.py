@@ -57,8 +57,8 @@ async def _apply_edits(files: FileOperator, path: str, edits: Sequence[Mapping[s
     """
     if not edits:
         raise _RefusedError("there is no edit")
-    # All edits are made in memory and the file is written once, so that an invalid edit changes nothing. Each edit sees
-    # the result of those before it.
+    # Each edit sees the result of those before it. An empty old text means "create the file", which only the first edit
+    # can do.
     creates = not edits[0].get("old_string")
     if creates and await files.exists(path):
         raise _RefusedError(f"File already exists: {path}. Give the text to replace, or use replace")
@@ -196,6 +196,8 @@ async def spawn(
     if not command.strip():
         return _failed("the command is empty")
     try:
+        # A shell runs the line, so that it may contain pipes and variables. `_summary` shows the line without the
+        # shell.
         argv = ["-c", command]
         process = await manager.spawn("/bin/sh", argv, env=environment, cwd=cwd, takes_input=takes_input)
     except (WorkspaceError, ValueError) as error:
@@ -285,6 +287,7 @@ async def shell(  # noqa: PLR0917 - a model gives them by name
         result = await command_shell.execute(command, timeout=timeout_seconds, env=environment, cwd=cwd)
     except ShellTimeoutError as error:
         streams = {"stdout": error.stdout, "stderr": error.stderr}
+        # The right side wins: the output until the time limit replaces the empty streams.
         return _failed_run(str(error)) | await _cut(files, streams)
     except (ShellExecutionError, WorkspaceError, ValueError) as error:
         return _failed_run(str(error))
@@ -345,6 +348,7 @@ async def view(
     first = max(0, line_offset)
     shown: list[str] = []
     is_cut = False
+    # Characters that still fit into the answer.
     room = MOST_VIEWED_CHARACTERS
     for line in lines[first : first + max(1, line_limit)]:
         body = line.rstrip("\n")
@@ -422,6 +426,7 @@ async def _without_ignored(files: FileOperator, paths: list[str]) -> tuple[list[
     Rules are read from each folder around a path, the outermost first. In an ignored folder no rules are read.
     """
     rules = IgnoreRules()
+    # The rules of a folder are read once, when the first path below it is examined.
     is_ignored_by_folder = dict[str, bool]()
 
     async def is_ignored(folder: str) -> bool:
@@ -474,6 +479,7 @@ async def grep(  # noqa: PLR0917 - a model gives them by name
     git ignores are skipped.
     """
     try:
+        # A wrong pattern is reported before any file is read.
         compiled(pattern)
         paths = await files.glob(include or _SEARCHED[0])
         left_out = list[str]()
@@ -501,6 +507,7 @@ async def _search(  # noqa: PLR0917 - as `grep`
     """
     result: dict[str, Any] = {}
     with_matches = 0
+    # One limit for the whole search. In a thread, since a pattern with nested repetitions may use all of it.
     time = MatchTime()
     for path in paths:
         try:

@@ -43,6 +43,7 @@ class _Lines:
 
     def __init__(self) -> None:
         self._lines: deque[OutputLine] = deque()
+        # Text after the last line break of each stream: the beginning of its next line.
         self._open_line = {"stdout": "", "stderr": ""}
         self._size = 0
         self.dropped = 0
@@ -52,6 +53,7 @@ class _Lines:
         *complete, rest = (self._open_line[stream] + text).split("\n")
         for line in complete:
             self._add(line.removesuffix("\r"), stream)
+        # Output without line breaks is split. Otherwise it would grow without limit, unread.
         while len(rest) > _LONGEST_LINE:
             self._add(rest[:_LONGEST_LINE], stream)
             rest = rest[_LONGEST_LINE:]
@@ -66,6 +68,7 @@ class _Lines:
 
     def _add(self, line: str, stream: str) -> None:
         self._lines.append(OutputLine(line, stream == "stderr"))
+        # One more for the line break, so that empty lines count too.
         self._size += len(line) + 1
         while self._size > MOST_CHARACTERS:
             self._size -= len(self._lines.popleft().text) + 1
@@ -87,6 +90,7 @@ class _Input:
     """
 
     def __init__(self) -> None:
+        # None ends the input.
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     def write(self, data: bytes | None) -> None:
@@ -138,6 +142,7 @@ class BackgroundProcess:
         self._is_input_closed = False
         self._task: asyncio.Task[None] | None = None
         self._has_started = asyncio.Event()
+        # Set when output arrives and when the process ends.
         self._has_news = asyncio.Event()
 
     @property
@@ -175,6 +180,7 @@ class BackgroundProcess:
             raise
         finally:
             started.cancel()
+        # The command failed before it ran, or has already ended. In the first case its error is raised.
         if self._task.done() and not self._task.cancelled():
             self._task.result()
 
@@ -254,6 +260,7 @@ class BackgroundProcess:
         """End the process with all its descendants; return False if it had already ended."""
         if self._task is None or self._task.done():
             return False
+        # The shell ends all processes of a cancelled command before its task ends.
         self._task.cancel()
         await asyncio.wait([self._task])
         return True
@@ -319,6 +326,7 @@ class ProcessManager:
         """
         name = process_id or f"proc-{uuid.uuid4().hex[:8]}"
         existing = self._processes.get(name)
+        # The id of an ended process can be used again.
         if existing is not None and existing.is_running:
             raise ProcessIdError(f"the process {name!r} is still running: kill it first, or give another id")
         shell: Shell = self._workspace.shell
@@ -328,6 +336,7 @@ class ProcessManager:
         self._processes[name] = process
         try:
             await process.start(shell, env)
+        # A command that never ran has raised an error and is not listed.
         finally:
             if process.status == "failed":
                 del self._processes[name]
@@ -336,6 +345,7 @@ class ProcessManager:
 
     def _forget(self) -> None:
         """Remove the oldest ended processes from the list, so that it has at most `MOST_ENDED` ended processes."""
+        # The dict is in the order of the starts, so that the oldest come first.
         ended = [each.process_id for each in self._processes.values() if not each.is_running]
         for process_id in ended[: max(0, len(ended) - MOST_ENDED)]:
             del self._processes[process_id]
@@ -399,6 +409,7 @@ class ProcessManager:
         """
         for entry in state.get("processes", ()):
             process = BackgroundProcess(entry["process_id"], entry["command"], entry["cwd"], "gone")
+            # A process that was started since then keeps the id.
             self._processes.setdefault(process.process_id, process)
 
     async def get_context_instructions(self) -> str | None:

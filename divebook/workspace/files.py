@@ -96,6 +96,7 @@ class Disk:
         a folder, device or other special file.
         """
         try:
+            # O_PATH needs no permission to read. Where it is missing, O_NONBLOCK keeps the open of a pipe from waiting.
             descriptor = self.policy.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_PATH", 0))
         except FileNotFoundError:
             return None
@@ -162,6 +163,7 @@ class Disk:
         """Return True if a path exists. A link with a missing target does not count as existing."""
         try:
             self.status(path)
+        # A subclass of OSError: a refused path must not look like a missing one.
         except PathNotAllowedError:
             raise
         except OSError:
@@ -196,6 +198,7 @@ class Disk:
         if len(missing) > most:
             raise OSError(errno.ENAMETOOLONG, f"it needs {len(missing)} new folders, more than {most}", path)
         for text in reversed(missing):
+            # Another process may create the same folder meanwhile.
             with self.policy.parent(text) as (folder, name), suppress(FileExistsError):
                 os.mkdir(name, _FOLDER_MODE, dir_fd=folder)
 
@@ -260,6 +263,7 @@ class Disk:
         around = self.policy.real(source)
         if inside == around or inside.startswith(f"{around}/"):
             raise FileOperationError("copy", source, "a folder cannot be copied into itself")
+        # (source, target) of each entry still to be copied. A folder is created before its content is added.
         queue = [(self.policy.absolute(source).rstrip("/"), self.policy.absolute(target).rstrip("/"))]
         while queue:
             old, new = queue.pop()
@@ -276,6 +280,7 @@ class Disk:
         try:
             yield
         except FileNotFoundError:
+            # If the source exists, only the folder around the target can be missing.
             with suppress(FileNotFoundError), self.policy.parent(source) as (folder, name):
                 os.stat(name, dir_fd=folder, follow_symlinks=False)
                 reason = f"the parent directory of {target!r} was not found: make it first"
@@ -332,6 +337,8 @@ class Disk:
         is_absolute = pattern.startswith("/")
         whole = os.path.normpath(self.policy.absolute(pattern))
         parts = whole.split("/")
+        # The search starts at the last folder before the first wildcard: ``/work/src/*.py`` -> ``/work/src``. Without a
+        # wildcard it starts at the folder of the path.
         plain = next((at for at, part in enumerate(parts) if has_wildcards(part)), len(parts) - 1)
         start = "/".join(parts[:plain]) or "/"
         prefix = f"{self.policy.default.name.rstrip('/')}/"
@@ -352,6 +359,7 @@ class Disk:
                 continue
             try:
                 for name in sorted(self.policy.visible(descriptor, os.listdir(descriptor))):
+                    # The entry may be removed after the listing.
                     with suppress(OSError):
                         status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
                         path = f"{parent.rstrip('/')}/{name}"
@@ -434,6 +442,7 @@ class FileOperator(ABC):
     ) -> str:
         """Return the text of a file; with `offset` and `length`, a part of it in characters."""
         require_slice(offset, length)
+        # Offset and length are in characters, so that the whole file must be decoded.
         content = await self.read_bytes(path)
         try:
             text = content.decode(encoding, errors)
@@ -603,6 +612,7 @@ class LocalFileOperator(FileOperator):
         if chunk_size < 1:
             raise ValueError(f"a chunk must have 1 byte or more, not {chunk_size}")
         pieces = self.disk.pieces(path, chunk_size)
+        # The default b"" ends the loop: StopIteration cannot be passed from a thread to a coroutine.
         while piece := await _in_thread("read", path, lambda: next(pieces, b"")):
             yield piece
 
@@ -665,6 +675,7 @@ GITIGNORE = ".gitignore"
 EXCLUDE = ".git/info/exclude"
 GIT_FOLDER = ".git"
 """Name of the folder in which git stores its data. It is always ignored."""
+# POSIX character classes, such as ``[[:digit:]]``, as parts of a character set of `re`.
 _CLASSES = {
     "alnum": "A-Za-z0-9",
     "alpha": "A-Za-z",
@@ -706,6 +717,7 @@ class IgnoreRules:
     """
 
     def __init__(self) -> None:
+        # Rules by the folder in which their file lies, in the order of the file.
         self._files: dict[str, list[_Rule]] = {}
         self._excluded: dict[str, list[_Rule]] = {}
 
@@ -763,6 +775,7 @@ def _rules_in(text: str) -> Iterator[_Rule]:
 
     A rule is a pattern, optionally with ``!`` at the beginning (include again) or ``/`` at the end (folders only).
     """
+    # The parts of a line are removed from the outside: byte order mark, spaces, "!", and the "/" at the end.
     for text_line in text.removeprefix("\ufeff").split("\n"):
         line = _without_trailing_spaces(text_line.removesuffix("\r"))
         if line.startswith("#"):
@@ -771,6 +784,8 @@ def _rules_in(text: str) -> Iterator[_Rule]:
         line = line[is_negated:]
         is_of_folders = line.endswith("/")
         line = line[:-1] if is_of_folders else line
+        # A slash elsewhere binds the pattern to the folder of the file: ``/a``, ``a/b``. Without one, ``a`` matches
+        # this name at any depth.
         is_of_names = "/" not in line
         match = _match_of(line.removeprefix("/"))
         if line and match is not None:
@@ -781,6 +796,7 @@ def _without_trailing_spaces(line: str) -> str:
     """Return a line of a ``.gitignore`` file without the spaces at its end. A space that is escaped by a backslash
     stays.
     """
+    # An odd number of backslashes escapes the first of the spaces: ``a\  `` -> ``a\ ``.
     end = len(line.rstrip(" "))
     backslashes = end - len(line[:end].rstrip("\\"))
     return line[: end + 1] if backslashes % 2 and end < len(line) else line[:end]
@@ -793,11 +809,13 @@ def _match_of(pattern: str) -> _Match | None:
     parts = _parts(pattern)
     if parts is None:
         return None
+    # `re` is fast for few wildcards. For many, the matcher takes time in proportion to the length of the text.
     if sum(kind != "text" for kind, _ in parts) <= _MOST_REPEATED:
         return re.compile("".join(expression for _, expression in parts), re.DOTALL).fullmatch
     items: list[Item] = []
     for kind, expression in parts:
         if kind == "folders":
+            # As ``(?:.*/)?``: any text and a slash, both or neither.
             items += [OPTIONAL_PAIR, Repeated(is_any_character), "/"]
         else:
             items.append(_ITEMS.get(kind) or character_test(expression))
@@ -815,6 +833,7 @@ def _parts(pattern: str) -> list[_Part] | None:
 
     Each branch reads one token: ``*`` or ``**``, ``?``, a set of letters, an escaped letter, or a letter.
     """
+    # "**/a*" -> [("folders", "(?:.*/)?"), ("text", "a"), ("some", "[^/]*")]
     parts = list[_Part]()
     at = 0
     special = next((at for at, letter in enumerate(pattern) if letter in _SPECIAL), None)
@@ -861,6 +880,7 @@ def _letters(pattern: str, at: int) -> tuple[str, int] | None:
     at += is_negated
     parts = list[str]()
     start = at
+    # A "]" that comes first is a letter of the set: ``[]a]``. Each step reads a class, a range or a letter.
     while at < len(pattern) and (pattern[at] != "]" or at == start):
         if pattern.startswith("[:", at):
             end = pattern.find(":]", at + 2)
@@ -878,6 +898,7 @@ def _letters(pattern: str, at: int) -> tuple[str, int] | None:
     if at >= len(pattern):
         return None
     letters = "".join(parts)
+    # A set never matches a slash, whatever its letters are.
     if is_negated:
         return f"[^/{letters}]", at + 1
     return (f"(?!/)[{letters}]" if letters else "(?!)"), at + 1

@@ -114,6 +114,7 @@ class LocalWorkspace(Workspace):
         policy = PathPolicy(self._open_root(str(self._default)), guard=self._guard)
         files = LocalFileOperator(policy)
         files.describe = functools.partial(_describe_files, files)
+        # Assigned before the other folders are opened: if one of them fails, leaving the workspace closes the policy.
         self._file_operator = files
         for folder in self._allowed:
             if not folder.is_dir():
@@ -166,6 +167,7 @@ class LocalWorkspace(Workspace):
         return shell
 
     async def _teardown(self) -> None:
+        # Reset first, so that no command that is started meanwhile writes into the folder.
         scratch = self._scratch
         self._scratch = None
         if scratch is not None:
@@ -237,6 +239,7 @@ class VirtualenvWorkspace(LocalWorkspace):
 
     async def _setup(self) -> None:
         await super()._setup()
+        # An environment of an earlier workspace with the same folder is used again.
         if not await asyncio.to_thread((self.venv_path / _READY).exists):
             await self._make()
 
@@ -269,6 +272,7 @@ class VirtualenvWorkspace(LocalWorkspace):
         """Install exactly these packages in the virtual environment, and remove all others. Raises
         `ShellExecutionError`.
         """
+        # `requirements` lists dependencies too, so that everything else is to be removed.
         extra = sorted({_project(line) for line in await self.requirements()} - set(map(_project, requirements)))
         if requirements:
             await self._pip(["install", "--quiet", *requirements], "install")
@@ -281,6 +285,7 @@ class VirtualenvWorkspace(LocalWorkspace):
         """
         python = f"{self.venv_path}/bin/python"
         uv = shutil.which("uv")
+        # uv always lists all packages and does not ask before it removes some, and so lacks these options of pip.
         options = [word for word in words[1:] if word not in ("--all", "--yes")]
         command = [python, "-m", "pip", *words] if uv is None else [uv, "pip", verb, "--python", python, *options]
         result = await self.shell.execute(command, timeout=float("inf"))
@@ -299,6 +304,7 @@ class VirtualenvWorkspace(LocalWorkspace):
         are found first.
         """
         programs = f"{self.venv_path}/bin"
+        # PYTHONHOME would make the Python of the environment load the library of another one.
         variables = {name: value for name, value in environ.items() if name != "PYTHONHOME"}
         path = variables.get("PATH", "")
         return {**variables, "VIRTUAL_ENV": str(self.venv_path), "PATH": f"{programs}:{path}" if path else programs}
@@ -410,6 +416,7 @@ def _is_socket(value: str) -> bool:
     """
     if value.startswith(("unix:", "unix-abstract:")):
         return True
+    # ``/run/user/1/pulse,more`` -> ``/run/user/1/pulse``.
     path = value.partition(",")[0]
     return path.startswith("/") and "\0" not in path and _special(path) is not None
 
@@ -496,6 +503,7 @@ def _bound_sockets() -> set[tuple[str, str]]:
 
     The path is the text with which the socket was bound. For a socket without a file it begins with ``@``.
     """
+    # A row: ``Num RefCount Protocol Flags Type St Inode Path``. A socket without a name has no eighth field.
     rows = (line.split(None, 7) for line in os.fsdecode(_UNIX_SOCKETS.read_bytes()).split("\n")[1:])
     return {(row[6], row[7]) for row in rows if len(row) == 8}
 
@@ -540,6 +548,8 @@ def _fence(program: str, writable: Sequence[str]) -> list[str]:
     """
     readable = _mounts(writable)
     mounts = [part for path in readable for part in ("--ro-bind", path, path)]
+    # Links on the way to a mounted path are created in the sandbox, such as ``/bin -> usr/bin``, unless a mounted
+    # folder contains them.
     paths = [*SYSTEM, *NEEDED, *_pythons(writable), *_named_certificates()]
     links = dict(link for path in paths for link in _links_to(path))
     symlinks: list[str] = []
@@ -553,6 +563,7 @@ def _fence(program: str, writable: Sequence[str]) -> list[str]:
     home = os.path.expanduser("~")  # empty, but programs expect that it exists
     if home.startswith("/") and not any(_is_beneath(home, folder) for folder in (*readable, *links, "/dev", "/proc")):
         private_mounts += ["--dir", home]
+    # The program mounts in the order of its options: the empty ``/tmp`` comes before folders that may lie in it.
     return [program, *private_mounts, *mounts, *symlinks, *binds, "--remount-ro", "/", *namespaces]
 
 
@@ -561,6 +572,7 @@ def _mounts(writable: Sequence[str]) -> list[str]:
     Paths inside a returned folder are left out, because they are mounted with it.
     """
     paths = [*SYSTEM, *(f"/etc/{name}" for name in SETTINGS), *NEEDED, *_pythons(writable), *_named_certificates()]
+    # Sorted, so that a folder comes before the paths inside it.
     real = sorted({os.path.realpath(path) for path in paths if os.path.exists(path)})
     outer: list[str] = []
     for path in real:
@@ -587,6 +599,7 @@ def _pythons(folders: Sequence[str]) -> Iterator[str]:
             except (OSError, UnicodeDecodeError):
                 continue
             for line in lines:
+                # The line ``home = /usr/bin`` names the folder of the Python program.
                 key, _, value = line.partition("=")
                 home = Path(value.strip())
                 if key.strip() == "home" and _is_python(home):
@@ -617,6 +630,7 @@ def _links_to(path: str) -> Iterator[tuple[str, str]]:
             continue
         target = os.readlink(current)
         yield current, target
+        # A relative target starts at the folder of the link.
         folder = "/" if target.startswith("/") else folder
         queue += [part for part in reversed(target.split("/")) if part not in ("", ".")]
 

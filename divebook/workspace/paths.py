@@ -37,6 +37,7 @@ from divebook.errors import PathNotAllowedError, WorkspaceNotEnteredError
 
 _OPENAT2 = 437
 """Number of the system call ``openat2``, the same on every architecture. Python has no function for it."""
+# Flags of `open_how.resolve`: refuse links such as ``/proc/self/fd/3``, and all paths that leave the folder.
 _NO_MAGICLINKS = 0x02
 _BENEATH = 0x08
 _TRIES = 64
@@ -71,6 +72,7 @@ def open_beneath(folder: int, path: str, flags: int, mode: int) -> int:
     """
     if flags & PATH_ONLY == PATH_ONLY:  # openat2 refuses what openat ignores beside O_PATH
         flags &= PATH_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    # The system call fails with EINVAL if a mode is given without O_CREAT.
     open_how = _OpenHow(flags, mode if flags & os.O_CREAT else 0, _NO_MAGICLINKS | _BENEATH)
     code = 0
     for _ in range(_TRIES):
@@ -101,6 +103,7 @@ LONGEST_PATH = 4095
 """Maximum length of a path in bytes."""
 LONGEST_NAME = 255
 """Maximum length of a file name in bytes."""
+# Flags of every open: commands do not inherit the descriptor, and a terminal does not become that of this process.
 _PLAIN = os.O_CLOEXEC | os.O_NOCTTY
 NOT_A_FILE = "not a regular file"
 ABOVE = "leads above the root by .."
@@ -108,6 +111,7 @@ ABOVE = "leads above the root by .."
 
 def path_of(descriptor: int) -> str:
     """Return the real path of an open file or folder, by its descriptor."""
+    # macOS has no /proc.
     if sys.platform == "darwin":
         import fcntl
 
@@ -180,6 +184,7 @@ class Root:
         # Checked here, so that both ways to open refuse such names with the same error.
         if sum(map(len, parts)) + len(parts) > LONGEST_PATH or any(len(part) > LONGEST_NAME for part in parts):
             raise PathNotAllowedError(path, "name too long")
+        # Only text is compared here. ``/work/../etc`` passes, and is refused when it is opened, because of its "..".
         if path.startswith("/"):
             if not self.holds(path):
                 raise PathNotAllowedError(path, allowed=[self.name])
@@ -241,10 +246,9 @@ class Root:
         that do not exist are appended unchanged.
 
         The result is only a text: the path is checked again when it is opened.
-
-        Algorithm: the names of the path are a stack. Each name is appended to the result. If the result then is a link,
-        the name is removed again and the names of the link's target are put on the stack.
         """
+        # The names of the path are a stack. Each name is appended to the result. If the result then is a link, the name
+        # is removed again and the names of the link's target are put on the stack. `_Walk` has an example.
         rest = _parts(self.relative(path))
         parts: list[str] = []
         links = 0
@@ -277,6 +281,7 @@ class Root:
         except (FileNotFoundError, NotADirectoryError):
             return None
         try:
+            # The empty path stands for the open link itself.
             return os.readlink("", dir_fd=descriptor) if stat.S_ISLNK(os.fstat(descriptor).st_mode) else None
         finally:
             os.close(descriptor)
@@ -331,8 +336,10 @@ class _Walk:
         self._path = path
         self._flags = flags
         self._mode = mode
+        # A copy of the root's descriptor, since `resolve` closes all of these.
         self._folders = [os.dup(root.fd)]
         self._links = 0
+        # True once the walk has created the file itself.
         self._is_new = False
 
     def resolve(self, relative: str) -> int:
@@ -371,6 +378,8 @@ class _Walk:
                     self._fail(errno.ENOTDIR)
                 # By its name again, without following: a link that was put there since is refused.
                 return self._at(name, (self._flags | os.O_NOFOLLOW) & ~os.O_CREAT)
+        # All names were folders, and the last one is open with PATH_ONLY. It is opened again with the flags of the
+        # caller.
         if self._flags & os.O_CREAT and self._flags & os.O_EXCL:
             self._fail(errno.EEXIST)
         return self._at(".", self._flags & ~(os.O_CREAT | os.O_NOFOLLOW))
@@ -382,6 +391,7 @@ class _Walk:
         A creation uses O_EXCL, so that a link that another process puts there is never followed.
         """
         creates = is_last and self._flags & os.O_CREAT
+        # With O_EXCL an existing entry is an error, which the creation below raises itself.
         if not (creates and self._flags & os.O_EXCL):
             try:
                 return self._at(name, PATH_ONLY | os.O_NOFOLLOW | _PLAIN)
@@ -568,6 +578,7 @@ class PathPolicy:
                 try:
                     return act(root, form)
                 except PathNotAllowedError as error:
+                    # The first refusal is reported: it is about the path as the caller wrote it.
                     rule = rule or error.rule
                 except (FileNotFoundError, NotADirectoryError):
                     # "Not found" is reported only for a path inside: the error must not reveal what exists outside.
@@ -579,6 +590,7 @@ class PathPolicy:
         """Yield up to three spellings of an absolute path: as written, with ``..`` removed without looking at the disk,
         and with links resolved.
         """
+        # "/x/../work/a" lies in "/work" only without its "..", and "/link/a" only with its link resolved.
         yield text
         yield os.path.normpath(text)
         with suppress(ValueError, OSError):  # NUL; links in a circle
@@ -598,5 +610,6 @@ class PathPolicy:
 
 
 def _open_parent(root: Root, text: str) -> tuple[int, str]:
+    # A copy of the descriptor, since `Root.parent` closes its own at the end of the block.
     with root.parent(text) as (folder, name):
         return os.dup(folder), name

@@ -47,14 +47,17 @@ END_CONFIRMED = b"k"
 """Reply of the workspace to the report that a command has ended. Background processes may then continue."""
 READY = b"ready"
 """First message of the helper to the workspace: it can run commands."""
+# PR_SET_CHILD_SUBREAPER of ``<sys/prctl.h>``.
 _SET_CHILD_SUBREAPER = 36
 _MOST_FDS = 5
+# The process has ended, or runs as another user.
 _KILL_ERRORS = (ProcessLookupError, PermissionError)
 
 
 def _children(pid: int) -> list[int]:
     children: list[int] = []
     with suppress(OSError):
+        # Linux lists children by the thread that has started them.
         for task in os.listdir(f"/proc/{pid}/task"):
             children += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
     return children
@@ -149,6 +152,7 @@ def _watch(control: socket.socket, argv: list[bytes], environ: dict[bytes, bytes
         os.set_blocking(end, False)
     signal.set_wakeup_fd(wake_write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    # Python and the helper ignore these signals. A command would inherit that.
     defaults = (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ)
     try:
         command = os.posix_spawnp(argv[0], argv, environ, setsid=True, setsigdef=defaults)
@@ -165,6 +169,7 @@ def _watch(control: socket.socket, argv: list[bytes], environ: dict[bytes, bytes
             # The other side was closed: end the command with everything that it has started.
             _end_all(command)
             break
+        # The bytes only wake the select. One read may stand for several children.
         os.read(wake_read, 512)
         status = _reap(command)
     with suppress(OSError):
@@ -225,6 +230,7 @@ def serve(commands: socket.socket) -> None:
 
     All remaining processes are ended at the end.
     """
+    # Ctrl-C is for the workspace, which then closes the socket. Ignored SIGCHLD lets the kernel remove ended children.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     _adopt_orphans()

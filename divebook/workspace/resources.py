@@ -56,8 +56,11 @@ class ResourceRegistry:
         self._resources: dict[str, Any] = {}
         self._factories: dict[str, ResourceFactory] = {}
         self._saved: dict[str, Mapping[str, Any]] = {}
+        # Running creations by key, which concurrent requests of the same key share.
         self._creating: dict[str, asyncio.Task[Any]] = {}
+        # {key of a resource whose factory is running: keys of the resources that this factory waits for}
         self._awaited: dict[str, list[str]] = {}
+        # References to the tasks that close replaced resources: asyncio itself keeps only weak ones.
         self._closing: set[asyncio.Task[None]] = set()
 
     def bind(self, workspace: Any) -> None:
@@ -159,6 +162,7 @@ class ResourceRegistry:
         wait for ever.
         """
         requester = _FACTORY_KEY.get()
+        # The request does not come from a factory, or comes from a task that has outlived the factory that started it.
         if requester is None or requester not in self._creating:
             yield
             return
@@ -191,6 +195,7 @@ class ResourceRegistry:
         return resource
 
     async def _create(self, key: str) -> Any:
+        # Not reset: this coroutine is a task with its own context.
         _FACTORY_KEY.set(key)
         resource = await self._factories[key](self._workspace)
         try:
@@ -201,6 +206,7 @@ class ResourceRegistry:
         except BaseException:  # it may be partly set up
             await self._close(key, resource)
             raise
+        # Dropped only after the restore, so that a failed creation can be repeated with the saved state.
         self._saved.pop(key, None)
         return resource
 
@@ -241,6 +247,7 @@ class ResourceRegistry:
         """Create all resources that have a saved state, and return their number. Raise KeyError if a saved state has a
         key without a factory function.
         """
+        # A copy, since `_create` removes each state that it has restored.
         keys = list(self._saved)
         for key in keys:
             await self.get_or_create(key)
@@ -262,12 +269,14 @@ class ResourceRegistry:
 
         Factories are kept, so that a workspace that is entered again can create the resources again.
         """
+        # Removed before they are closed, so that nothing gets a resource that is being closed.
         resources = list(self._resources.items())[::-1]
         self._resources.clear()
         if parallel:
             errors: Iterable[Exception | None] = await asyncio.gather(*(self._close(*each) for each in resources))
         else:
             errors = [await self._close(*each) for each in resources]
+        # Resources that were replaced earlier, and whose `close` is still running.
         await asyncio.gather(*self._closing)
         return [error for error in errors if error is not None]
 

@@ -184,6 +184,7 @@ class Shell(ABC):
         # Secrets are read for each command, since they may change, and are redacted in its output from now on.
         secrets = dict(self._secrets()) if self._secrets is not None else {}
         data = stdin.encode() if isinstance(stdin, str) else stdin
+        # The later mapping wins: the caller over secrets, secrets over the workspace.
         environ = {**self._environ, **secrets, **(env or {})}
         require_runnable(command, environ)
         for secret in secrets.values():
@@ -281,6 +282,7 @@ def without_secrets(text: str) -> str:
 def _without(result: ShellResult) -> ShellResult:
     """Return a copy of a command's result in which the secret values in its output are redacted."""
     clean = ShellResult(result.exit_code, without_secrets(result.stdout), without_secrets(result.stderr))
+    # The attributes beside the tuple, such as `timed_out` and the paths of files.
     clean.__dict__.update(result.__dict__)
     return clean
 
@@ -299,6 +301,8 @@ class _RedactedOutput:
 
     def __call__(self, stream: str, text: str) -> None:
         if self._hides:
+            # Secret "hunter2" in the pieces "is hun" and "ter2\n": "is " is forwarded, "hun" waits, "hunter2\n" is
+            # redacted.
             text = self._pending.pop(stream, "") + text
             end = shared().settled_of_named(text)
             text, self._pending[stream] = text[:end], text[end:]
@@ -327,6 +331,7 @@ def output_keeper(limit: int, folder: str | None) -> Callable[[str], OutputBuffe
 
     def output_of(name: str) -> OutputBuffer:
         def make_file() -> BinaryIO:
+            # Opened again by its path, so that `name` of the file is the path and not a number.
             descriptor, path = tempfile.mkstemp(".log", f"{name}-", folder)
             os.close(descriptor)
             return open(path, "wb")
@@ -504,6 +509,7 @@ class OutputBuffer:
     @property
     def dropped(self) -> int:
         """Number of received bytes that are not in memory any more."""
+        # The tail may be longer than its half by a part of its first piece, which `text` cuts off.
         return max(0, self.total - len(self._head) - min(self._tail_size, self._half))
 
     def text(self) -> str:
@@ -595,9 +601,13 @@ class Reapers:
                 return
 
     def _start(self) -> socket.socket:
+        # SOCK_SEQPACKET keeps messages apart: one `recv_fds` gets the descriptors of exactly one command.
         shell_end, helper_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with tempfile.TemporaryFile() as errors:
+            # This process closes its copy of the helper's end. If the helper ends early, the socket then is closed and
+            # `_is_ready` fails at once.
             with helper_end:
+                # ``-I -S``: no settings, variables or packages of the user, and a fast start.
                 argv = [*self._prefix(), sys.executable, "-I", "-S", _REAPER, str(helper_end.fileno())]
                 self._process = subprocess.Popen(
                     argv,
@@ -624,6 +634,7 @@ class Reapers:
         if self._end is not None:
             self._end.close()
             self._end = None
+        # The helper notices the closed socket, ends all processes of its commands, and ends.
         if self._process is not None:
             self._process.wait()
             self._process = None
@@ -659,6 +670,7 @@ async def shielded(work: Coroutine[Any, Any, T]) -> T:
     was_cancelled = False
     while not task.done():
         try:
+            # Unlike `await task`, this does not cancel the task when the caller is cancelled.
             await asyncio.wait([task])
         except asyncio.CancelledError:
             was_cancelled = True
@@ -774,7 +786,9 @@ class _Run:
             except TimeoutError:
                 timed_out = True
             else:
+                # Confirmed at once, since the reaper otherwise ends the background processes of the command.
                 self._confirm_end()
+                # Only the two readers. The writer of an input that never ends would use up the whole time.
                 await asyncio.wait(self._tasks[:2], timeout=DRAIN)
                 for task in filter(asyncio.Task.done, self._tasks):
                     task.result()  # raises if the output could not be stored
@@ -784,6 +798,7 @@ class _Run:
 
     async def _finish(self) -> None:
         """End all processes of the command that are left, and wait until its reaper process has ended."""
+        # Only this direction is closed. The reaper closes the other one when nothing of the command is alive.
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)  # the reaper ends everything, also a command that floods its output
         for task in self._tasks:
@@ -819,6 +834,7 @@ class _Run:
                 os.close(end)
             raise
         finally:
+            # The helper has copies. A copy that stays open here would hide the end of the streams.
             self._reaper_end.close()
             for end in command_ends:
                 os.close(end)
@@ -844,6 +860,7 @@ class _Run:
         if word == "error":
             is_missing = int(number) == errno.ENOENT
             message = f"{program}: {'not found' if is_missing else os.strerror(int(number))}\n"
+            # Reported as by a shell: a line on stderr, and 127 for a missing program or 126 for one that cannot be run.
             self._err.feed(message.encode())
             if self._listen is not None:
                 self._listen(STDERR, message)

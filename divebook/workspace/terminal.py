@@ -32,13 +32,18 @@ def main(rows: int, columns: int, words: Sequence[str]) -> int:
     signal killed it.
     """
     child, terminal = pty.fork()
+    # In the child, descriptors 0, 1 and 2 are the new terminal.
     if child == 0:
         termios.tcsetwinsize(0, (rows, columns))
         try:
             os.execvp(words[0], list(words))  # noqa: S606 - it is what this program is for
         except OSError as error:
             os.write(2, f"{words[0]}: {error.strerror}\n".encode())
+            # 127 is the exit code with which a shell reports a command that it cannot run. `_exit` skips clean-up,
+            # which only the parent does.
             os._exit(127)
+    # Non-blocking: a write to a full terminal stores a part and returns, so that output is still copied. A pidfd
+    # becomes readable when its process ends, so that one `select` waits for output, input and the end.
     os.set_blocking(terminal, False)
     _relay(terminal, os.pidfd_open(child))
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -60,6 +65,7 @@ def _relay(terminal: int, program: int) -> None:
             if not piece:
                 return
             _write(piece)
+        # The program has ended and its output is copied. Background processes of it may still hold the terminal open.
         elif program in ready:
             return
         if writable:
@@ -67,6 +73,7 @@ def _relay(terminal: int, program: int) -> None:
         if 0 in ready:
             piece = os.read(0, _PIECE)
             if not piece:
+                # A pipe at its end stays readable, so that `select` would return at once for ever.
                 sources.remove(0)
                 piece = end_after(last)
             waiting = waiting + piece

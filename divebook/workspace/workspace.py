@@ -83,6 +83,7 @@ def tree_text(disk: Disk, folder: str, max_depth: int = MAX_DEPTH) -> str:
     base = disk.policy.absolute(folder).rstrip("/")
     ignored = _ignored(disk, base)
     lines: list[str] = []
+    # `_lines` is a generator: the folders behind the limit are not listed at all.
     for line in _lines(disk, base, "", max_depth, ignored):
         if len(lines) == MOST_ENTRIES:
             lines.append("... and more")
@@ -180,6 +181,7 @@ class Workspace(ABC):
     async def __aenter__(self) -> Self:
         if self._is_entered:
             raise WorkspaceEnteredError(f"{type(self).__name__} has already been entered; leave it first")
+        # Set before the setup: `_setup` of a subclass may use the properties below, which require it.
         self._is_entered = True
         try:
             # Resources come last, since their factories use files and shell. `_leave` closes them first.
@@ -213,6 +215,8 @@ class Workspace(ABC):
                 await self._close_parts(shell, files)
 
     async def _close_parts(self, shell: Shell | None, files: FileOperator | None) -> None:
+        # The workspace counts as left before its parts are closed. A concurrent call raises `WorkspaceNotEnteredError`
+        # and does not meet a part that is half closed.
         self._shell = None
         self._file_operator = None
         self._is_entered = False
@@ -361,6 +365,8 @@ class MessageBus:
     """
 
     def __init__(self, maxlen: int = MOST_MESSAGES) -> None:
+        # Messages with their numbers 1, 2, ..., and for each subscriber the number of the last message that it has
+        # read.
         self._messages: deque[tuple[int, BusMessage]] = deque(maxlen=maxlen)
         self._positions: dict[str, int] = {}
         self._count = 0
@@ -469,6 +475,7 @@ class AgentSession:
     async def __aexit__(self, *_: object) -> None:
         self._is_entered = False
         self.ended_at = datetime.now(UTC)
+        # Sessions of delegated work share the bus with this one and may end earlier.
         if self._parent is None:
             self.bus.clear()
 
@@ -491,6 +498,8 @@ class AgentSession:
         """Create a session for an agent to which this session's agent delegates work. It uses the same files, shell and
         resources, and has another id.
         """
+        # Only own parts are passed. Those of the workspace are looked up at each use, since each entry creates new
+        # ones.
         parts = {"file_operator": self._files, "shell": self._shell, "resources": self._resources}
         return AgentSession(self.workspace, parent=self, **parts)  # type: ignore[arg-type]
 
@@ -531,8 +540,7 @@ T = TypeVar("T")
 
 
 def several(values: Iterable[T], argument: str) -> tuple[T, ...]:
-    """Return the value of an argument that takes several values as a tuple. Raise TypeError for a single string, which
-    would be split into letters.
+    """Return the value of an argument that takes several values as a tuple.
 
     Raises
     ------

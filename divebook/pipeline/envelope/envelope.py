@@ -269,6 +269,7 @@ class StagedContents(Contents):
 
     def satisfied_goals(self) -> list[str]:
         """Return the goals of the request that are satisfied, in the order in which they were satisfied."""
+        # Goals in the order of the stages that satisfied them, then goals that were marked without a stage.
         recorded = [goal for stage in self.completed_stages if stage for goal in _goals_of(stage)]
         satisfied = {goal for goal, status in self.goal_completion_status.items() if status == GoalStatus.SATISFIED}
         return [goal for goal in dict.fromkeys([*recorded, *self.goal_completion_status]) if goal in satisfied]
@@ -484,6 +485,7 @@ class Envelope(StagedContents):
         if reason is not None:
             self.terminal_reason = reason
             return False
+        # The bound may have been raised since the reason was stored.
         reason_before = self.terminal_reason
         if isinstance(reason_before, TerminalReason) and reason_before.classification is ReasonClass.BOUNDS_EXCEEDED:
             self.terminal_reason = None
@@ -644,6 +646,7 @@ class Envelope(StagedContents):
         UncopyableValueError
             A field contains a value that cannot be copied.
         """
+        # The shallow copy keeps the class, the clock and attributes of the user; only the fields are copied deeply.
         envelope = copy.copy(self)
         for name in FIELDS:
             setattr(envelope, name, deep_copy(getattr(self, name), name))
@@ -651,6 +654,7 @@ class Envelope(StagedContents):
 
     def take_over(self, state: Mapping[str, Any]) -> None:
         """Replace all fields of the envelope by the fields of a saved state, as `to_state_dict` returns it."""
+        # These are not part of the saved state.
         names = self.slot_names
         clock = self.clock
         new_id = self.new_id
@@ -686,6 +690,7 @@ def create_envelope(
         clock=clock,
         new_id=new_id,
     )
+    # Set afterwards, since the constructor would replace an empty id by a random one.
     envelope.session_id = session_id
     if request_id is not None:
         envelope.request_id = request_id
@@ -715,6 +720,7 @@ def read_state(contents: Contents, state: Any) -> list[str]:
     if not isinstance(state, Mapping):
         reading.refuse("state", state, "a mapping")
         return reading.problems
+    # `STATE_KEYS` has `bounds` before `MAXIMA`, so that a changed maximum in the state overrides the bounds in it.
     types = {**types_of(Contents), **dict.fromkeys(MAXIMA, int)}
     for key in STATE_KEYS:
         if key not in state:
@@ -939,6 +945,7 @@ def merge_branches(envelope: Envelope, branches: Sequence[Envelope]) -> None:
 
 def _add_counters(envelope: Envelope, before: Envelope, branch: Envelope) -> None:
     for name in COUNTERS:
+        # Before 5, branches 7 and 6: 5 + 2 + 1 = 8.
         grown = getattr(branch, name) - getattr(before, name)
         setattr(envelope, name, getattr(envelope, name) + grown)
     for edge, count in branch.edge_counts.items():
@@ -948,17 +955,20 @@ def _add_counters(envelope: Envelope, before: Envelope, branch: Envelope) -> Non
 
 def _join_lists(envelope: Envelope, before: Envelope, branch: Envelope) -> None:
     for name in LISTS:
+        # Branches only append. Entries behind the original length are new.
         getattr(envelope, name).extend(getattr(branch, name)[len(getattr(before, name)) :])
 
 
 def _merge_maps(envelope: Envelope, before: Envelope, branch: Envelope) -> None:
     for name in MAPS:
         setattr(envelope, name, _merged(getattr(envelope, name), getattr(before, name), getattr(branch, name), depth=1))
+    # The output of a slot is replaced as a whole, metadata are merged at all levels.
     envelope.outputs = _merged(envelope.outputs, before.outputs, branch.outputs, depth=1)
     envelope.metadata = _merged(envelope.metadata, before.metadata, branch.metadata, depth=None)
 
 
 def _merge_goals(envelope: Envelope, before: Envelope, branch: Envelope) -> None:
+    # A goal that a branch took from the remaining ones is satisfied.
     satisfied = set(before.remaining_goals) - set(branch.remaining_goals)
     envelope.remaining_goals = [goal for goal in envelope.remaining_goals if goal not in satisfied]
     envelope.all_goals += [goal for goal in branch.all_goals if goal not in envelope.all_goals]
@@ -968,6 +978,7 @@ def _merge_goals(envelope: Envelope, before: Envelope, branch: Envelope) -> None
 
 def _queue_question(envelope: Envelope, before: Envelope, branch: Envelope) -> None:
     pending = branch.pending_interrupt
+    # All branches have inherited the question of the original, which is not queued again.
     raised = [] if pending is None or pending == before.interrupt else [pending]
     envelope.interrupt_queue += [*raised, *branch.interrupt_queue[len(before.interrupt_queue) :]]
     envelope.ask_next_interrupt()
@@ -1022,6 +1033,7 @@ def envelope_of(state: ExecutionState, steps: Sequence[str] = ()) -> Envelope:
     return Envelope(
         bounds=state.bounds,
         clock=lambda: to_datetime(state.last_us),
+        # No random ids: equal event logs must give equal envelopes.
         new_id=lambda _: "",
         iteration=ledger.iterations,
         llm_call_count=ledger.llm_calls,
@@ -1063,6 +1075,7 @@ def _termination(state: ExecutionState) -> dict[str, Any]:
     person.
     """
     if not state.is_over:
+        # A question about a bound has the data {"bound": ..., "reason": "max_llm_calls_exceeded", ...}.
         details = (question.data or {} for question in state.pending_interrupts())
         reason = next((data["reason"] for data in details if "bound" in data and data.get("reason")), None)
         return {"terminal_reason": None if reason is None else TerminalReason.read(reason)}
@@ -1083,6 +1096,7 @@ def _interruption(state: ExecutionState) -> dict[str, Any]:
     pending = [FlowInterrupt.of(interrupt) for interrupt in state.pending_interrupts()]
     if pending and not state.is_over:
         return {"interrupt_pending": True, "interrupt": pending[0], "interrupt_queue": pending[1:]}
+    # Like an envelope of a pipeline, which keeps its last question with the answer.
     resolved = [interrupt for interrupt in state.interrupts.values() if not interrupt.is_open]
     if not resolved:
         return {}
@@ -1152,6 +1166,7 @@ def _stages(state: ExecutionState, steps: Sequence[str]) -> dict[str, Any]:
 
 
 def _completed(state: ExecutionState, steps: Sequence[str]) -> dict[str, bool]:
+    # Steps that the definition does not have any more come last.
     completed = {step for path in state.paths.values() for step in path.step_outputs}
     order = {name: number for number, name in enumerate(steps)}
     return dict.fromkeys(sorted(completed, key=lambda name: (order.get(name, len(order)), name)), True)

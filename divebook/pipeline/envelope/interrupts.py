@@ -66,6 +66,7 @@ class TerminalReason(Word):
     @property
     def classification(self) -> ReasonClass:
         """Category of the reason: completed, waiting for a person, stopped at a bound, or failed."""
+        # The names follow the categories, so that a new bound needs no entry here.
         if self.value.startswith("max_"):
             return ReasonClass.BOUNDS_EXCEEDED
         if self.value.endswith("_required"):
@@ -154,6 +155,7 @@ class InterruptResponse(EnvelopePart):
             given = {part: getattr(given, part) for part in _PART_TYPES}
         if not isinstance(given, Mapping):
             raise InterruptError(interrupt_id, f"answer with a mapping such as {{'text': ...}}, not {given!r}")
+        # The time of receipt is that of this process, whatever the answer contains.
         parts = {key: value for key, value in given.items() if key != "received_at"}
         for key, value in parts.items():
             _check_part(interrupt_id, key, value)
@@ -302,8 +304,10 @@ def as_question(interrupt: FlowInterrupt) -> Question:
     """Convert a question of an envelope to a question of an execution, so that the same rules check the answers to
     both.
     """
+    # A kind that the engine does not know is asked as a clarification, which accepts any text.
     kind = str(interrupt.kind) if interrupt.kind in DEFINABLE else CLARIFICATION
     text = interrupt.question or interrupt.message or f"The pipeline has stopped: {interrupt.kind}"
+    # A question about a bound needs a decision, "raise" or "stop". Other exhausted resources only need a reply.
     is_bound = "limit" in (interrupt.data or {})
     return Question(
         interrupt.id,
@@ -323,6 +327,7 @@ def parts_of(answer: Mapping[str, Any] | None) -> dict[str, Any]:
     if answer and not parts:  # the answer about an unknown outcome has other parts
         parts = {"decision": str(answer.get("choice")), "data": dict(answer)}
     if "data" in parts and not isinstance(parts["data"], dict):
+        # The field `data` is a dict, but the answer to a question of an execution may have a list or a number there.
         parts["data"] = {"value": parts["data"]}
     return parts
 

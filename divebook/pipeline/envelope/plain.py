@@ -2,7 +2,6 @@
 
 The type annotations of the fields determine how each field is written and read. Data that are read may be wrong at any
 place: values that cannot be used are left out, and each is reported as a problem.
-
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ SPARSE: Final = {"sparse": True}
 UNREADABLE: Final[Any] = object()
 """Result of reading a value that cannot be used."""
 
+# Instances of these types are shared by copies.
 _IMMUTABLE = (str, int, float, complex, bool, bytes, type(None), Decimal, date, time, timedelta, tzinfo)
 _DEPTH = 2
 """Nesting depth at which the entries of the deepest fields begin. `_data` counts from this depth, so that a value that
@@ -87,6 +87,7 @@ def deep_copy(value: Any, path: str, depth: int = 0) -> Any:
         return value
     if depth >= MAX_DEPTH:
         raise UncopyableValueError(path, f"nested deeper than {MAX_DEPTH} levels, perhaps a part of itself")
+    # Exact types only: an instance of a subclass may have further attributes, which `copy.deepcopy` keeps.
     if kind is dict:
         return {key: deep_copy(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
     if kind in (list, tuple, set, frozenset):
@@ -124,12 +125,14 @@ def plain(value: Any, path: str) -> Any:
     """
     if isinstance(value, datetime):
         return to_text(value)
+    # Enumeration members are strings, too.
     if isinstance(value, str | Decimal):
         return str(value)
     if isinstance(value, Bounds):
         return value.to_dict()
     if isinstance(value, EnvelopePart):
         return plain_part(value, type(value), path)
+    # Lists in the fields hold values of one type.
     if isinstance(value, list) and value and isinstance(value[0], EnvelopePart):
         return [plain_part(item, type(item), f"{path}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, float) or _is_json(value):  # the fields that are numbers are read as such
@@ -242,6 +245,7 @@ class PlainReading:
             return _SCALARS[kind](self, value, path)
         if issubclass(kind, EnvelopePart):
             return self._part(kind, value, path)
+        # An enumeration such as `TerminalReason`.
         text = self._text(value, path)
         return text if text is UNREADABLE else kind.read(text)
 
@@ -268,6 +272,7 @@ class PlainReading:
             amount = Decimal(str(value)) if isinstance(value, str | int | float | Decimal) else Decimal("nan")
         except (InvalidOperation, ValueError):  # the latter for integers that are too long to be written
             amount = Decimal("nan")
+        # True is an int in Python.
         usable = amount.is_finite() and not isinstance(value, bool)
         return amount if usable else self.refuse(path, value, "an amount")
 
@@ -287,6 +292,7 @@ class PlainReading:
         mapping = self._mapping(Any, value, path)
         if mapping is UNREADABLE:
             return UNREADABLE
+        # Each bound is checked alone, so that a wrong one does not discard the others.
         return Bounds.read({key: item for key, item in mapping.items() if self._is_bound(key, item)})
 
     def _is_bound(self, key: str, value: Any) -> bool:
@@ -356,6 +362,7 @@ class PlainReading:
         return 0 if kind is int else ""
 
 
+# `Any` stands for data of the user, such as metadata.
 _SCALARS: Final[Mapping[Any, Callable[[PlainReading, Any, str], Any]]] = {
     Any: PlainReading._data,  # noqa: SLF001 - its own methods
     str: PlainReading._text,  # noqa: SLF001

@@ -44,8 +44,7 @@ NOWHERE: Final = Origin()
 class InterruptService:
     """Registry of the questions of many requests. Each question can be answered once.
 
-    Several threads may answer the same question at the same time; exactly one answer is accepted. No lock is needed:
-    the first thread removes the question from the dict of pending questions, and `dict.pop` returns an entry only once.
+    Several threads may answer the same question at the same time; exactly one answer is accepted.
 
     Parameters
     ----------
@@ -75,6 +74,8 @@ class InterruptService:
         self._policies = policies
         self._clock = clock
         self._new_id = new_id
+        # All questions by id, and those that wait for an answer. No lock is needed: the thread that
+        # removes a question from `_pending` has answered or ended it, and `dict.pop` returns an entry only once.
         self._records: dict[str, InterruptRecord] = {}
         self._pending: dict[str, InterruptRecord] = {}
 
@@ -171,8 +172,7 @@ class InterruptService:
     def resolve(
         self, id: str, response: InterruptResponse | Mapping[str, Any], user_id: str = ""
     ) -> InterruptRecord | None:
-        """Store the answer to a pending question. Return None if the answer is not accepted, for example because the
-        question has expired.
+        """Store the answer to a pending question.
 
         Returns
         -------
@@ -188,11 +188,13 @@ class InterruptService:
         """
         now = self._clock()
         record = self._pending.get(id)
+        # Without a user id, the caller answers for any user.
         if record is None or (user_id and user_id != record.user_id):
             return None
         if record.is_expired(now):
             self._finish(record, InterruptStatus.EXPIRED)
             return None
+        # All checks come before the question is removed from the pending ones: a refused answer leaves it open.
         answer = InterruptResponse.read(id, response, now)
         if answer.is_empty and self.config(record.kind).require_response:
             return None
@@ -216,6 +218,7 @@ class InterruptService:
         their number.
         """
         now = self._clock()
+        # Copies of the dicts, here and below: other threads may change them meanwhile.
         due = [record for record in list(self._pending.values()) if record.is_expired(now)]
         return sum(
             self._finish(record, InterruptStatus.EXPIRED) for record in due if self.config(record.kind).auto_expire

@@ -41,6 +41,7 @@ from divebook.workspace.terminal import end_after
 T = TypeVar("T")
 DEFAULT_URL = "unix:///var/run/docker.sock"
 _UNIX = "unix://"
+# Seconds that docker-py waits for an answer.
 _SECONDS = 60
 _NETWORKS = ("none", "host", "bridge", "default")
 """Names of networks that every container engine has."""
@@ -178,6 +179,7 @@ class Engine:
         such as ``80`` or ``"53/udp"``.
         """
         details = await self._request(lambda client: client.api.inspect_container(container), f"container {container}")
+        # {"80/tcp": [{"HostIp": "127.0.0.1", "HostPort": "49153"}], "81/tcp": None} -> {80: 49153}
         published: Mapping[str, Any] = details["NetworkSettings"]["Ports"] or {}
         numbers = {name: int(name.removesuffix("/tcp")) if name.endswith("/tcp") else name for name in published}
         return {numbers[name]: int(at[0]["HostPort"]) for name, at in published.items() if at}
@@ -195,6 +197,7 @@ class Engine:
         kept.
         """
         connection = self._input_connections.pop(container, None)
+        # The guards first: they end commands that still run, also in a container that is kept.
         for key in [key for key in self._guards if key[0] == container]:
             await self._guards.pop(key).close()
         if connection is not None:
@@ -262,6 +265,8 @@ class Engine:
         has_ended = False
         try:
             async with asyncio.timeout(None if seconds is None else max(0.0, started + seconds - time.monotonic())):
+                # Registered before the command exists: if this process is killed in between, the guard ends the
+                # command.
                 await guard.register(command.mark)
                 options = {"stdin": bool(stdin), "workdir": workdir, "environment": dict(environ)}
                 # Shielded from a cancellation: a command that is half started could not be ended.
@@ -269,6 +274,7 @@ class Engine:
                 code = await self._wait_for(command, stdin, output)
                 has_ended = True
                 output.finish()
+        # The code is that of a local command that was killed. `finally` ends the processes before this returns.
         except TimeoutError:
             return CommandOutcome(-signal.SIGKILL, timed_out=True, seconds=time.monotonic() - started)
         finally:
@@ -300,6 +306,7 @@ class Engine:
         tasks = [reading]
         if stdin:
             tasks.append(asyncio.create_task(_send_input(command.connection, stdin, in_terminal=command.terminal)))
+        # The engine does not report the end of a command, so that its status is requested again and again.
         pauses = itertools.chain(_CHECK_INTERVALS, itertools.repeat(_CHECK_INTERVALS[-1]))
         status = None
         try:
@@ -400,6 +407,7 @@ class Engine:
         client = self._client()
         try:
             return request(client)
+        # A subclass of APIError.
         except NotFound as error:
             raise ContainerError(f"{subject} not found{f': {remedy}' if remedy else ''}") from error
         except APIError as error:
@@ -469,6 +477,7 @@ class ProcessStream:
         """
         with suppress(asyncio.IncompleteReadError, ConnectionResetError):
             while True:
+                # Header: number of the stream, three zero bytes, length of the piece (four bytes, big-endian).
                 head = await self._reader.readexactly(_HEAD)
                 yield head[0], await self._reader.readexactly(int.from_bytes(head[4:], "big"))
 
@@ -521,6 +530,7 @@ async def open_stream(socket: str, path: str, body: Mapping[str, Any]) -> Proces
 
 async def _require_switched(reader: asyncio.StreamReader, path: str) -> None:
     answer = await reader.readuntil(b"\r\n\r\n")
+    # Status 101: the connection is now a plain stream. Any other answer is an error with a text.
     if b" 101 " not in answer.partition(b"\r\n")[0]:
         reason = (await reader.read(2000)).decode(errors="replace").strip()
         raise EngineUnavailableError(f"the container engine refused {path}: {reason}")
@@ -653,6 +663,7 @@ class Guard:
         False if it does not answer.
         """
         async with self._lock:
+            # First of all: a guard that is started again below must not get the mark as a running command.
             self._live.discard(mark)
             for _ in range(_TRIES):
                 try:
@@ -675,6 +686,7 @@ class Guard:
         if self._connection is None:
             self._connection = await self._start(COMMAND)
             self._reading = asyncio.create_task(self._read(self._connection))
+            # A new guard does not know the commands that still run.
             for mark in self._live:
                 await self._connection.send(f"begin {mark}\n".encode())
         await self._connection.send(f"{line}\n".encode())
@@ -682,6 +694,7 @@ class Guard:
     async def _read(self, connection: ProcessStream) -> None:
         async for _, piece in connection.pieces():
             self._replies.put_nowait(piece)
+        # Wakes `end`, which may wait for a reply of the guard that has ended.
         self._replies.put_nowait(b"")
 
     def _drop(self) -> None:
@@ -891,6 +904,7 @@ class PersistentEngine(Engine):
 
         Return the digest of the image.
         """
+        # dev-env/default/app:before -> dev-env/default/app, before
         repository, _, tag = image.rpartition(":")
         answer = await self._request(
             lambda client: client.api.commit(container, repository=repository, tag=tag, pause=True),
@@ -912,6 +926,7 @@ class PersistentEngine(Engine):
         used_time = now["cpu_usage"]["total_usage"] - before["cpu_usage"]["total_usage"]
         total_time = now.get("system_cpu_usage", 0) - before.get("system_cpu_usage", 0)
         cores = now.get("online_cpus") or 1
+        # As in `docker stats`, file contents that the kernel can drop from its cache do not count.
         memory = stats["memory_stats"].get("usage", 0) - stats["memory_stats"].get("stats", {}).get("inactive_file", 0)
         return ContainerUse(100 * cores * used_time / total_time if total_time > 0 else 0.0, max(0, memory), size)
 
@@ -947,6 +962,7 @@ class PersistentEngine(Engine):
     async def network(self, name: str, labels: Mapping[str, str]) -> str:
         """Create a network with this name and these labels, unless a network of this name exists. Return the name."""
         networks = await self._request(lambda client: client.api.networks(names=[name]), f"network {name}")
+        # The engine also returns networks whose names only contain the name.
         if not any(network["Name"] == name for network in networks):
             await self._request(
                 lambda client: client.api.create_network(name, driver="bridge", labels=dict(labels)), f"network {name}"

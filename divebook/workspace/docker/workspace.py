@@ -138,6 +138,7 @@ class DockerWorkspace(LocalWorkspace):
         )
         if user is not None:
             self._plan = replace(self._plan, user=user)
+        # A new container runs as the user of its plan. In an existing one, each command must name its user.
         self._command_user = None if is_new else user
         self._terminal = terminal
         self.ports: dict[int | str, int] = {}
@@ -155,6 +156,7 @@ class DockerWorkspace(LocalWorkspace):
             else:
                 await self._engine.require_image(self._plan.image)
         finally:
+            # The client of an entered workspace is still needed.
             if not self.is_entered:
                 await self._engine.close()
 
@@ -162,6 +164,7 @@ class DockerWorkspace(LocalWorkspace):
         await asyncio.to_thread(self._default.mkdir, parents=True, exist_ok=True)
         self._policy()
         self._require_mounts()
+        # {folder of this machine: mount point}
         mounts = {} if self._scratch is None else {self._scratch: _SCRATCH}
         # The socket of the proxy must exist before the container starts, because its folder is mounted.
         if self._egress is not None:
@@ -229,6 +232,7 @@ class DockerWorkspace(LocalWorkspace):
         container = self._container
         self._container = None
         try:
+            # The shell, which is closed later, ends the commands in a container that stays.
             if container is not None and self._is_removed:
                 await self._engine.remove(container)
         finally:
@@ -388,6 +392,7 @@ class DockerShell(Shell):
         except (ContainerError, EngineUnavailableError) as error:
             raise ShellExecutionError(without_secrets(command_text), str(error)) from error
         result = command_result(outcome.code, out, err, timed_out=outcome.timed_out, duration=outcome.seconds)
+        # Agents open these files with commands, which see the mount point only.
         if scratch is not None:
             host, inside = scratch
             result.stdout_file = _path_inside(result.stdout_file, host, inside)
@@ -426,6 +431,11 @@ def _path_inside(path: str | None, host: str, inside: str) -> str | None:
 
 
 # --- network access of one container: a proxy outside, its socket in a mounted folder, and a relay inside ---
+#
+#     container without a network                                       this process
+#     program with HTTPS_PROXY -> relay at 127.0.0.1:3128 -> socket -> proxy -> allowed host
+#
+# The socket lies in a folder that the container mounts. It is the only way out, and the proxy decides about each host.
 
 
 INSIDE = "/divebook-egress"
@@ -456,6 +466,7 @@ class ContainerEgress:
     async def open(self) -> str:
         """Start the proxy. Return the folder of this machine that the container must mount at `INSIDE`."""
         self.folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="divebook-egress-")
+        # Copied into the mounted folder: the image need not contain divebook.
         await asyncio.to_thread(shutil.copy, relay.__file__, f"{self.folder}/relay.py")
         await self._proxy.start(f"{self.folder}/proxy")
         return self.folder

@@ -82,6 +82,7 @@ class Egress:
 
         Only the current user can open the socket.
         """
+        # The mode is set before the first connection can be accepted.
         self._server = await asyncio.start_unix_server(self._serve, path, limit=_HEAD, start_serving=False)
         os.chmod(path, 0o600)
         await self._server.start_serving()
@@ -103,6 +104,7 @@ class Egress:
             return "addresses are not asked for by number"
         name = host.lower().rstrip(".")
         for allowed, at in self._allow:
+            # "*.pypi.org" allows "files.pypi.org", but neither "pypi.org" nor "notpypi.org".
             if port == at and (name == allowed or (allowed.startswith("*.") and name.endswith(allowed[1:]))):
                 return None
         return "not on the list"
@@ -196,5 +198,6 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     while data := await reader.read(1 << 16):
         writer.write(data)
         await writer.drain()
+    # Only this direction has ended. The other side may still send.
     if writer.can_write_eof():
         writer.write_eof()

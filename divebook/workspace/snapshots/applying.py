@@ -111,6 +111,7 @@ def apply_changes(
     done.left_out = [shown_path(change.path) for change in left_out if not _is_folder(change)]
     # All conflicts are found under the lock of the folder and before the first write.
     with folder_writer(root) as writer:
+        # "Already there" is checked first: a repeated call must not report the changes of the first one as conflicts.
         for change in allowed:
             if _is_there(root, change):
                 done.there.append(shown_path(change.path))
@@ -155,9 +156,11 @@ def restore_tree(root: Root, tree: Tree, get: Callable[[str], bytes], by_name: C
         if not any(is_beneath(shown_path(path), name.rstrip("/")) for path in tree.entries):
             raise NotFoundError("file", name, map(shown_path, tree.entries))
     with folder_writer(root) as writer:
+        # Scanned under the lock, so that no other writer of divebook changes the folder between the scan and the write.
         with Snapshots(root, watch=False) as snapshots:
             present = snapshots.take().tree.entries
         differing = [path for path in {*present, *tree.entries} if present.get(path) != tree.entries.get(path)]
+        # The kind has no effect: `write` uses only the path and the entry after the change.
         changes = [FileChange(path, CHANGED, present.get(path), tree.entries.get(path)) for path in differing]
         allowed, left_out = without_protected(changes, root.path, by_name)
         writer.write({change.path: change.after for change in allowed}, get, is_exact=True)
@@ -184,6 +187,7 @@ def select_changes(changes: Sequence[FileChange], paths: Sequence[str] | None) -
     by_path = {shown_path(change.path): change for change in changes}
     result: dict[str, FileChange] = {}
     for name in names:
+        # An empty name would select everything, since each path lies beneath ''.
         beneath = {path: change for path, change in by_path.items() if is_beneath(path, name)} if name else {}
         if not beneath:
             raise NotFoundError("changed file", name, by_path)
@@ -204,6 +208,7 @@ def without_protected(
     """
     paths = {path for change in changes for path in (change.path, change.was) if path is not None}
     names = [name.rstrip("/") for name in ([by_name] if isinstance(by_name, str) else by_name)]
+    # The names are examined together with the paths, so that `is_named` can tell a hidden folder from a visible one.
     protected = protected_paths({*paths, *filter(None, names)}, folder)
 
     def is_named(path: str) -> bool:
@@ -238,6 +243,7 @@ def _targets(changes: Sequence[FileChange]) -> dict[str, TreeEntry | None]:
     """
     targets: dict[str, TreeEntry | None] = {}
     for change in changes:
+        # A rename is the removal of the old path and the creation of the new one.
         if change.was is not None:
             targets[change.was] = None
         if not (_is_folder(change) and change.before is not None and change.after is not None):
@@ -251,6 +257,7 @@ def _is_there(root: Root, change: FileChange) -> bool:
     """
     is_gone = change.was is None or present_entry(root, change.was) is None
     present = present_entry(root, change.path)
+    # Like in git, only the permission to execute counts among the bits of the mode.
     is_mode = present is None or change.after is None or (present.mode ^ change.after.mode) & 0o100 == 0
     return is_gone and is_mode and same_content(present, change.after)
 
@@ -262,10 +269,12 @@ def _fits(root: Root, change: FileChange, meanwhile: Meanwhile) -> bool:
 
     def is_ours(path: str, expected: TreeEntry | None) -> bool:
         present = present_entry(root, path)
+        # Modes are not compared: a difference of modes alone is not a person's change.
         return same_content(present, expected) or any(
             same_content(present, earlier) for earlier in meanwhile.get(path, ())
         )
 
+    # Both paths of a rename are written: the old one must be unchanged, and the new one free.
     if change.kind == RENAMED and change.was is not None:
         return is_ours(change.was, change.before) and is_ours(change.path, None)
     return is_ours(change.path, change.before)

@@ -58,13 +58,16 @@ LOCK_PATIENCE = 30.0
 """Seconds to wait while another process writes into the same folder."""
 _JOURNAL = "journal"
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+# Modes as `open` and `mkdir` take them, before the umask removes bits.
 _NEW_FILE_MODE = 0o666
 _NEW_FOLDER_MODE = 0o777
 _PARENT_MODE = 0o755
 _OWNER_ALL = 0o700
+# Errors of ``flock`` on file systems that cannot lock a folder.
 _NO_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _FOLDER_IN_USE = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
 """Errors of ``rmdir`` for which a folder stays: it contains other files, or a file system is mounted there."""
+# Errors of ``link`` for which the old file is copied: links are not supported or not allowed, or there are too many.
 _NO_HARD_LINKS = (errno.EPERM, errno.EACCES, errno.EXDEV, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -113,8 +116,11 @@ class FolderWriter:
         with _path_in_errors(self._root, JOURNAL_FOLDER):
             journal = _Journal.new(self._root)
         try:
+            # Copy everything that is needed into the journal folder. The files of the folder are still unchanged.
             states = [journal.stage(number, step, get, is_exact=is_exact) for number, step in enumerate(steps)]
+            # From here on, a kill leaves a journal from which the next writer undoes the steps.
             journal.commit(steps)
+            # After `commit`, since only a committed journal lets the next writer restore the modes after a kill.
             if is_exact:
                 _unlock_folders(self._root, steps)
             for number, step in enumerate(steps):
@@ -150,6 +156,7 @@ def folder_writer(root: Root) -> Iterator[FolderWriter]:
     with _path_in_errors(root, "."):  # also covers what the caller reads before it writes
         folder = root.open(".", _FOLDER_FLAGS)
         try:
+            # The lock first: without it, the journal may belong to a write that is still running.
             _lock(folder, root.path)
             _recover(root)
             yield FolderWriter(root)
@@ -161,6 +168,7 @@ def _lock(folder: int, path: str) -> None:
     limit = time.monotonic() + LOCK_PATIENCE
     while True:
         try:
+            # A blocking ``flock`` has no time limit.
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= limit:
@@ -240,6 +248,7 @@ def _steps_of(root: Root, targets: Mapping[str, TreeEntry | None], *, is_exact: 
                 parent = "/".join(names[:depth])
                 if parent not in entries and _state(root, parent)[1] is None:
                     entries[parent] = TreeEntry(FOLDER, _PARENT_MODE)
+        # A read-only parent becomes a step without a change: it is unlocked, and gets its mode back at the end.
         parent = "/".join(names)
         if is_exact and parent and parent not in entries:
             locked = _state(root, parent)[1]
@@ -247,6 +256,8 @@ def _steps_of(root: Root, targets: Mapping[str, TreeEntry | None], *, is_exact: 
                 entries[parent] = locked
     not_folders = {path for path, entry in entries.items() if entry is not None and entry.kind != FOLDER}
 
+    # Sort key (phase, depth, path). Phase 0 removes entries in the way, 1 creates, 2 removes the rest. Removals go from
+    # the deepest path upwards. A created folder sorts before its content, since its path is the beginning of theirs.
     def order(step: _Step) -> tuple[int, int, str]:
         names = step.path.split("/")
         if step.after is not None:
@@ -255,6 +266,7 @@ def _steps_of(root: Root, targets: Mapping[str, TreeEntry | None], *, is_exact: 
         return 0 if is_in_the_way else 2, -len(names), step.path
 
     steps = [_Step(path, _state(root, path)[1], entry) for path, entry in entries.items()]
+    # The removal of a path that does not exist needs no step.
     return sorted((step for step in steps if step.before is not None or step.after is not None), key=order)
 
 
@@ -306,6 +318,7 @@ class _Journal:
                 # One fsync for each file. A `sync` for all would also flush the old files, which are soon removed, and
                 # took five times as long for 4,000 files.
                 os.fsync(descriptor)
+        # `make_step` compares the status, so that a change of the old file between the two is detected.
         state = None
         if before is not None and before.kind != FOLDER:
             with self._root.parent(step.path) as (folder, name):
@@ -335,6 +348,7 @@ class _Journal:
             file.write(json.dumps(record).encode())
             file.flush()
             os.fsync(descriptor)
+        # The journal appears complete or not at all, and is on the disk before the first step.
         os.rename(f"{_JOURNAL}.new", _JOURNAL, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         os.fsync(self._folder)
 
@@ -345,6 +359,7 @@ class _Journal:
         before = step.before
         after = step.after
         with self._root.parent(step.path) as (folder, name):
+            # Refuse to overwrite a change that was made after `stage`.
             if state is not None and not _is_unchanged(state, name, folder):
                 raise SnapshotError(f"{shown_path(step.path)} has changed meanwhile; nothing was written")
             if before is None and after is not None and _has(folder, name):
@@ -353,6 +368,7 @@ class _Journal:
                 # A removed folder may contain files that no tree lists, and then stays. One that is replaced by a file
                 # must be empty.
                 _remove_folder(name, folder, may_stay=after is None)
+            # If both entries are folders, nothing is done here: only their mode can differ, which is set at the end.
             if after is None:
                 if before is not None and before.kind != FOLDER:
                     os.unlink(name, dir_fd=folder)
@@ -390,6 +406,7 @@ class _Journal:
         """
         path = "it"
         try:
+            # Without a journal, either no step was made, or the write has passed its commit point.
             if _has(self._folder, _JOURNAL):
                 _unlock_folders(self._root, steps)
                 for number, step in reversed([*enumerate(steps)]):
@@ -426,6 +443,7 @@ class _Journal:
                     if current is not None and current.kind != FOLDER:
                         os.unlink(name, dir_fd=folder)
                 elif before.kind != FOLDER:
+                    # ``oldN`` is missing if an earlier `undo`, which was killed, has moved it back.
                     if _has(self._folder, f"old{number}") and not _is_folder(name, folder):
                         self._place(f"old{number}", folder, name, number)
                 elif current is None or current.kind != FOLDER:
@@ -441,6 +459,7 @@ def _with_execution(mode: int, after: TreeEntry) -> int:
 
     Everyone who may read the file then may execute it.
     """
+    # Each bit "may read" is copied to "may execute": 0o640 -> 0o750, 0o644 -> 0o755.
     return mode | (mode & 0o444) >> 2 if after.mode & 0o100 else mode & ~0o111
 
 
@@ -500,6 +519,7 @@ def _unlock_folders(root: Root, steps: Sequence[_Step]) -> None:
     """Make the existing folders that a write will change writable for their owner, so that their entries can be
     changed.
     """
+    # Outer folders first: entries of a locked folder cannot be reached.
     for path in sorted(step.path for step in steps if step.before is not None and step.before.kind == FOLDER):
         _, entry = _state(root, path)
         if entry is not None and entry.kind == FOLDER and entry.mode & _OWNER_ALL != _OWNER_ALL:
@@ -576,6 +596,7 @@ def _recover(root: Root) -> None:
 
 
 def _step(row: Sequence[Sequence[object] | str | None]) -> _Step:
+    # JSON has turned the named tuples into lists: ``[path, [kind, mode, ...] or null, [kind, mode, ...] or null]``.
     path, *entries = row
     before, after = (None if entry is None else TreeEntry(*entry) for entry in entries)  # type: ignore[arg-type]
     return _Step(str(path), before, after)
@@ -618,6 +639,7 @@ def put_back(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, 
     for path in sorted(target):
         entry = target[path]
         old = present.get(path)
+        # Unlike `is_like`, this compares the modification time too, so that it is restored.
         if entry == old:
             continue
         # A rename can replace a file by a file, but not a folder by a file.

@@ -108,9 +108,11 @@ class TreeScanner:
         names_by_folder = watch.drain() if watch is not None else {}
         if watch is None or everything or self._is_new or watch.is_lost:
             if watch is not None:
+                # Reset before the scan: `watch.add` sets it again for a folder that cannot be watched.
                 watch.is_lost = False
             self._everything()
         else:
+            # Entries of which the kernel may report nothing although they have changed.
             for path in self._racy | self._linked:
                 folder, _, name = path.rpartition("/")
                 names_by_folder.setdefault(folder, set()).add(name)
@@ -118,6 +120,7 @@ class TreeScanner:
                 self._names(folder, names)
             if self._is_relinked:  # another name of the file may lie in this tree, of which nothing is reported
                 self._everything()
+        # An entry without a sign is read again by the next scan.
         for path in self._next_racy:
             folder, _, name = path.rpartition("/")
             self._signs.get(folder, {}).pop(name, None)  # the folder may have been removed during this look
@@ -163,6 +166,7 @@ class TreeScanner:
         descriptor.
         """
         try:
+            # Watched before it is listed, so that a change in between is reported.
             if self._watch is not None:
                 self._watch.add(self._root.path, folder)
             prefix = f"{folder}/" if folder else ""
@@ -175,6 +179,7 @@ class TreeScanner:
                 try:
                     status = stat_of(name, dir_fd=descriptor, follow_symlinks=False)
                 except FileNotFoundError:
+                    # Removed after the listing; the next scan detects it.
                     continue
                 # Same as `_sign`, but without a call for each of perhaps ten thousand files (`benchmarks.snapshots`).
                 if sign_of(name) != (status.st_ctime_ns, status.st_ino, status.st_size):
@@ -192,6 +197,8 @@ class TreeScanner:
         if listing is not None and listing[0] == sign:
             return listing[1]
         names = os.listdir(descriptor)
+        # A recent listing is not remembered, by the rule of racy files: an entry that is added in the same tick of the
+        # clock leaves the ctime the same.
         if self._scan_start - status.st_ctime_ns >= SLACK:
             self._listings[folder] = sign, names
         else:
@@ -242,9 +249,11 @@ class TreeScanner:
         is_watched = self._watch is None or self._watch.sees(path)
         if path in self._children and not deep and not (is_same_folder and is_watched):
             self._remove_entry(path)  # another folder with the same name: the watch is on the old one
+        # `_set` also removes an earlier problem of the path, such as a folder that could not be read.
         if sign != _folder_sign(status) or path not in self._children or path in self.problems:
             self._set(path, TreeEntry(FOLDER, status.st_mode & 0o7777), _folder_sign(status))
             self._children.setdefault(path, set())
+        # A folder that is already watched is not entered: its own changes are reported with their names.
         if deep or not (is_same_folder and is_watched):
             try:
                 below = os.open(name, _LIST, dir_fd=folder)
@@ -314,6 +323,7 @@ class TreeScanner:
         self.entries[path] = entry
         self.delta[path] = entry
         self._children[folder].add(name)
+        # A folder itself is marked, since a new one has no digest yet. This marks its parents too.
         self._digests.mark_stale(path if entry.kind == FOLDER else folder)
 
     def _sign_of(self, path: str) -> _Sign | None:
@@ -326,12 +336,14 @@ class TreeScanner:
 
     def _remove_entry(self, path: str) -> None:
         folder, _, name = path.rpartition("/")
+        # Everything below the entry goes first, so that `delta` lists each path of a removed folder.
         for child in list(self._children.get(path, ())):
             self._remove_entry(f"{path}/{child}")
         if self._children.pop(path, None) is not None:
             self._digests.forget(path)
             if self._watch is not None:
                 self._watch.remove(path)
+        # By path: the signs and the listing of the content of a folder. By name: the sign of the entry itself.
         self._signs.pop(path, None)
         self._listings.pop(path, None)
         self._signs.get(folder, {}).pop(name, None)
@@ -411,6 +423,8 @@ class Snapshots:
         except BaseException:
             scanner.forget()
             raise
+        # Without changes the same dict is used again, so that many equal snapshots do not copy ten thousand entries
+        # each.
         entries = dict(scanner.entries) if scanner.delta or not self.tree.digest else self.tree.entries
         self.tree = Tree(digest, entries, scanner.problem_list())
         return TreeSnapshot(self.tree, scanner.delta, scanner.contents)
@@ -476,6 +490,7 @@ def _is_left_out(patterns: _Patterns, path: str, name: str) -> bool:
 # (test_a_change_by_a_name_that_is_gone_is_seen).
 
 
+# Constants of ``<sys/inotify.h>``.
 _MODIFY = 0x2
 _ATTRIB = 0x4
 _CLOSE_WRITE = 0x8
@@ -491,9 +506,13 @@ _APPEARED = _CREATE | _TO
 _GONE = _DELETE
 _ONLY_FOLDERS = 0x01000000
 _NOT_FOLLOWED = 0x02000000
+# IN_EXCL_UNLINK: a file that has lost its name in the folder causes no events there.
 _LINKED = 0x04000000
 _MASK = _MODIFY | _ATTRIB | _CLOSE_WRITE | _FROM | _TO | _CREATE | _DELETE | _ONLY_FOLDERS | _NOT_FOLLOWED | _LINKED
+# Head of ``struct inotify_event``: watch number, mask, cookie (the same in both events of a rename), length of the
+# name.
 _HEAD = struct.Struct("iIII")
+# Bytes of events that one read takes.
 _MOST = 1 << 18
 
 
@@ -535,6 +554,8 @@ class FolderWatch:
     def remove(self, folder: str) -> None:
         """Stop watching a subfolder."""
         number = self._numbers.pop(folder, None)
+        # The kernel gives a folder that was moved its old number again, so the number may belong to another path by
+        # now.
         if number is not None and self._folders.get(number) == folder:
             del self._folders[number]
             self._library.inotify_rm_watch(self._fd, number)
@@ -559,6 +580,7 @@ class FolderWatch:
         while at < len(data):
             number, mask, cookie, length = _HEAD.unpack_from(data, at)
             at += _HEAD.size
+            # The kernel pads the name with NUL bytes.
             name = data[at : at + length].rstrip(b"\0")
             at += length
             if mask & _OVERFLOW:
@@ -604,6 +626,15 @@ class _ReportedChanges:
         if mask & _IS_FOLDER:  # changes in a new folder are not reported before it is watched
             self._has_new_folders |= bool(mask & _APPEARED)
             return
+        # A written file has lost its name. A rename is resolved by the event with the same cookie. 0 stands for a name
+        # that was deleted or replaced, for which no such event follows.
+        # Example of a file that is written under one name and renamed to another:
+        #
+        #     MODIFY ".a.new"                    written files {".a.new"}, renames {}
+        #     MOVED_FROM ".a.new" (cookie 7)     written files {}, renames {7}
+        #     MOVED_TO "a" (cookie 7)            written files {"a"}, renames {}
+        #
+        # A cookie that stays belongs to a file whose new name was not reported.
         if entry in self._written_files and mask & (_APPEARED | _GONE | _FROM):
             self._written_files.discard(entry)
             self._renames.add(cookie if mask & _FROM else 0)
@@ -630,6 +661,7 @@ class Digests:
         """Note that the content of a folder has changed, so that its digest and those of all its parent folders are
         computed again.
         """
+        # Ends at a folder whose parents are marked already, or after the top folder '', which is its own parent.
         while folder not in self._stale:
             self._stale.add(folder)
             folder = folder.rpartition("/")[0]
@@ -654,11 +686,13 @@ class Digests:
         for name in sorted(names):
             entry = entries[prefix + name]
             content = self._folder_digests[prefix + name] if entry.kind == FOLDER else os.fsencode(entry.content)
+            # Length and NUL make the parts unambiguous: different entries never give the same bytes.
             hasher.update(f"{entry.kind} {entry.mode:o} {len(content)} ".encode() + os.fsencode(name) + b"\0" + content)
         return hasher.digest()
 
 
 def _depth(folder: str) -> int:
+    # '' -> 0, 'a' -> 1, 'a/b' -> 2.
     return folder.count("/") + bool(folder)
 
 
@@ -751,6 +785,7 @@ def changed_tree(entries: TreeEntries, manifests: Iterable[Manifest]) -> Tree:
     for manifest in manifests:
         for row in manifest:
             path = _read(row[0])
+            # A row of one field is a removal.
             if len(row) > 1:
                 result[path] = _entry(row[1:])
             else:

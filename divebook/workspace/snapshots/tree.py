@@ -34,6 +34,7 @@ class TreeEntry(NamedTuple):
 
     def is_like(self, other: TreeEntry | None) -> bool:
         """Return True if another tree entry has the same kind, mode and content. Return False for None."""
+        # The size follows from the content, and a new modification time alone is not a change.
         return other is not None and self[:3] == other[:3]
 
 
@@ -107,6 +108,7 @@ def changes_between(before: Mapping[str, TreeEntry], after: Mapping[str, TreeEnt
                 changes.append(FileChange(path, RENAMED, differences[old_path][0], new, old_path))
         else:
             changes.append(FileChange(path, DELETED if new is None else CHANGED, old, new))
+    # The old path of a rename was first listed as deleted.
     return [change for change in changes if change.kind != DELETED or change.path not in renamed_paths]
 
 
@@ -145,6 +147,7 @@ def summary_of(changes: Sequence[FileChange], get: Callable[[str], bytes]) -> li
     get
         Returns the content of a file by its digest.
     """
+    # Only the first changes get numbers of lines, since these need the old and the new content.
     return [_summary(change, get if at < MOST_COUNTED else None) for at, change in enumerate(changes)]
 
 
@@ -166,8 +169,10 @@ def lines_changed(
     new = text_of(after, get)
     if old is None or new is None:
         return None
+    # Without `autojunk=False`, lines that are frequent in a long text would not be matched, and so count as changed.
     matcher = difflib.SequenceMatcher(None, lines_in(old), lines_in(new), autojunk=False)
     codes = [code for code in matcher.get_opcodes() if code[0] != "equal"]
+    # An opcode is (tag, i1, i2, j1, j2): lines i1 to i2 of the old text became lines j1 to j2 of the new one.
     return sum(code[4] - code[3] for code in codes), sum(code[2] - code[1] for code in codes)
 
 
@@ -181,6 +186,7 @@ def text_of(entry: TreeEntry | None, get: Callable[[str], bytes]) -> str | None:
         return None
     content = get(entry.content)
     try:
+        # Like in git, a file that contains NUL is binary.
         return None if b"\0" in content else content.decode()
     except UnicodeDecodeError:
         return None
@@ -205,6 +211,7 @@ def short_summary(changes: Sequence[FileChange]) -> str:
 NO_FILE = "/dev/null"
 _NO_NEWLINE = "\\ No newline at end of file\n"
 _QUOTED = {ord('"'): '\\"', ord("\\"): "\\\\"}
+# Type bits of the modes in a diff of git.
 _KINDS = {FILE: 0o100000, LINK: 0o120000, FOLDER: 0o040000}
 
 
@@ -282,6 +289,7 @@ def _of_another_kind(change: FileChange, get: Callable[[str], bytes]) -> FileDif
     parts = (change._replace(after=None), change._replace(before=None))
     diffs = diffs_of(parts, get)
     line_counts = [(diff.added, diff.removed) for diff in diffs]
+    # [(added, removed), (added, removed)] -> one sum for each column. None (binary content) makes a sum unknown.
     added, removed = (None if None in counts else sum(map(int, counts)) for counts in zip(*line_counts, strict=True))
     return FileDiff(shown_path(change.path), change.kind, None, added, removed, "".join(diff.text for diff in diffs))
 
@@ -291,6 +299,7 @@ def _git_path(side: str, path: str) -> str:
     is quoted and escaped.
     """
     text = side + path
+    # 'a/ä.txt' stays; 'a/x\ty' -> '"a/x\011y"'; 'a/x"y' -> '"a/x\"y"'.
     if text.isprintable() and not set('"\\') & set(text):
         return text
     return f'"{"".join(_QUOTED.get(byte) or _letter(byte) for byte in os.fsencode(text))}"'
@@ -320,9 +329,11 @@ def _mode(entry: TreeEntry) -> int:
     """Return the mode that git records for a tree entry, such as 0o100755 for an executable file."""
     if entry.kind == LINK:
         return _KINDS[LINK]
+    # git stores only whether the owner may execute a file.
     return _KINDS[entry.kind] | (0o755 if entry.mode & 0o100 else 0o644)
 
 
 def _ended(lines: Iterable[str]) -> Iterator[str]:
+    # Without the mark, ``patch`` would join a last line without a line break to the next one.
     for line in lines:
         yield line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}"
