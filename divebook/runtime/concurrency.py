@@ -128,7 +128,8 @@ class ConcurrentCalls:
         """Allow no further attempts of failed calls, and interrupt the pauses before attempts, because the step has
         failed. Running calls finish.
         """
-        # Without this, the path would wait for the end of a pause (test_a_path_whose_failure_is_caught_sleeps_no_longer).
+        # Otherwise the path would sleep to the end of a pause for nothing
+        # (test_a_path_whose_failure_is_caught_sleeps_no_longer).
         self._are_ending = True
         for pause in self._pauses:
             pause.cancel()
