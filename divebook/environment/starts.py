@@ -439,6 +439,7 @@ def check_options(options: StartOptions) -> None:
 
 
 def _listed(tags: Sequence[str] | None) -> list[str]:
+    # A string is iterable as well: "baseline" would become eight tags of one letter.
     if isinstance(tags, str):
         raise SetupError(f"tags are a list of words, not {tags!r}; write tags=[{tags!r}]")
     if tags is not None and not isinstance(tags, Iterable):

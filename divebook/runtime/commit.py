@@ -549,7 +549,6 @@ class StoreCalls:
     async def in_thread(self, call: Callable[[], T]) -> T:
         """Call a function that uses the store in a thread, and return its result. Unlike `once`, this uses a thread
         even for a local store, so that the event loop is never blocked.
-        even for a local store, so that the event loop is never blocked.
         """
         return await _in_thread(call, _calls, CALL_THREADS)
 

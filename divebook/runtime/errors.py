@@ -440,9 +440,7 @@ class ErrorDetails(NamedTuple):
 
 def error_details(error: BaseException, place: Mapping[str, Any] | None = None) -> ErrorDetails:
     """Return the traceback, class names and place of an error that a step's own code raised. All are None for an error
-    of a recorded call.
-
-    For an error of a recorded call the log has them already. `place` is the line of the definition that caused it, if
+    of a recorded call, because the log has them already. `place` is the line of the definition that caused it, if
     any.
     """
     source = telling(error)

@@ -372,6 +372,8 @@ def guard(loop: asyncio.AbstractEventLoop) -> None:
     call_later = loop.call_later
     create_future = loop.create_future
 
+    # Each replacement first reads the context variable, because nearly all requests come from other code. Only for a
+    # request of workflow code is the stack examined.
     def guarded_time() -> float:
         if _IS_WORKFLOW_CODE.get():
             _refuse_time(_loop_request(_caller()), "time")
@@ -395,6 +397,7 @@ def guard(loop: asyncio.AbstractEventLoop) -> None:
                 raise _refusal(request.name, "which call ends first", _ADVICE["race"])
         return create_future()
 
+    # `Any` as type, because a type checker refuses to assign to methods.
     target.time = guarded_time
     target.call_at = guarded_call_at
     target.call_later = guarded_call_later
