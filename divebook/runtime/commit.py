@@ -36,6 +36,9 @@ from divebook.text.format import in_parts
 from divebook.text.redaction import logger
 
 
+# Example: in one turn of the loop, two executions record events and wait for them. The first record schedules
+# `_end_turn`. At the end of the turn it takes one batch of each journal, and writes both in one transaction. The two
+# paths that wait in `Journal.durable` then wake, and each checks whether its own events are durable.
 class GroupCommit:
     """Writer of the records of all executions of one store. It writes once at the end of a turn of the engine's event
     loop, and in between if `commit_now` is called.
@@ -355,10 +358,10 @@ class GroupCommit:
 
     def _try_later(self, journals: Iterable[Committing], error: StoreBusyError) -> None:
         # The refused journals come first: their records are older than those that came meanwhile.
-        # `since` survives further refusals, so that people see the whole time of the outage.
         self._dirty = {**dict.fromkeys(journals), **self._dirty}
         loop = asyncio.get_running_loop()
         before = self.held_up
+        # `since` survives further refusals, so that people see the whole time of the outage.
         since = loop.time() if before is None else before.since
         self.held_up = StoreUnavailable(str(error), since, "disk" if self.store.local else "server")
         if not self._is_logged and loop.time() - self.held_up.since >= PATIENCE_SECONDS:

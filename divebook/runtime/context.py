@@ -662,6 +662,9 @@ async def retried(
     Exception
         The exception of the last attempt.
     """
+    # Example with three attempts: attempt 0 fails, `step_retried` records 1 failure and a pause of 2 s. A timer waits
+    # for 2 s and attempt 1 runs. If the process dies 1.5 s into the pause, the next process reads 1 failure from the
+    # log, waits for 0.5 s, and runs attempt 1.
     item = place.iteration_index if key is None else key
     if place_of is not None:
         _skip_attempts(recorder, place, key, _failures(recorder, place, item)[0], place_of)

@@ -973,8 +973,7 @@ def _checkpointed_state(store: EventStore, execution_id: str) -> ExecutionState 
     if checkpoint is None:
         return None
     sequence, raw = checkpoint
-    # Recorded ids are compared too, since a checkpoint is only a cache and may come from another version or a copied
-    # file.
+    # Id and sequence number are compared as well, since a checkpoint is only a cache and may not match the log.
     state = load_state(raw, functools.partial(store.facts, execution_id))
     return (
         state if state is not None and (state.execution_id, state.last_sequence) == (execution_id, sequence) else None

@@ -488,6 +488,8 @@ def made_again(events: Iterable[Event]) -> set[str]:
     Follows the log: failures of a path are candidates until its step fails, which names those that caused it. A later
     resumption or completion clears them.
     """
+    # Example: `a` and `b` fail on one path, and the code of the step catches the failure of `a`. The step then fails
+    # because of `b`, and names it. `{b}` runs again, and the failure of `a` is final.
     failing: dict[str, set[str]] = {}
     repeated: set[str] = set()
     for event in events:

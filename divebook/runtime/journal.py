@@ -208,8 +208,8 @@ class Journal:
         """Return the seconds since a time in microseconds. If waiting code in memory (parked code) was resumed since,
         count only from the resumption, because replay does not repeat the time before it.
         """
-        # Example: code slept from 0 s to 10 s, was parked until 60 s, and asks at 65 s. A live run and a replay both
-        # return the 5 s since the resumption.
+        # Example: a time limit began at 0 s, the code was parked until 60 s, and it asks at 65 s. The result is 5 s, as
+        # for code that a replay starts again at 60 s.
         return (self.clock.now() - max(moment, self._resumed_at)) / MICROSECONDS
 
     def park(self) -> None:

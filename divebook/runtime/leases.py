@@ -35,6 +35,12 @@ def key_of(store: EventStore) -> StoreKey:
     return store.location if store.shared else id(store)
 
 
+# Example of a fencing token: process A drives an execution under token 4, and its machine sleeps for a minute. The
+# lease expires, and process B acquires the lease with token 5. A wakes up and appends an event with token 4. The
+# store refuses it (`FencedError`), because the current token is 5. B has not seen a write of A since it read the log.
+#
+# The token protects the log from other processes. Inside one process, all threads are the same owner, so this registry
+# has to keep them apart.
 class DrivenLeases:
     """Registry of the leases of executions that the engine of this process drives now. It also knows the threads that
     have acquired a lease and are about to pass its execution to the engine.
@@ -144,8 +150,7 @@ class DrivenLeases:
         an error, release the lease.
         """
         lease: Lease | None = None
-        # Marked before the lease is acquired: between the two, another thread would take it for a lease that no one
-        # uses.
+        # Marked before the lease is acquired: between the two, another thread would take it for an unused lease.
         with self.about_to_drive(store, execution_id):
             try:
                 lease = self.take(store, execution_id, may_force=may_force)

@@ -674,6 +674,8 @@ class Control:
 # processes drive one tree, each may exceed the limit by that number.
 
 
+# Example: the root may have 1000 descendants and the store has 940. A process counts 940 once, and then adds its own
+# starts: 941, 942 ... After 100 starts, or before it refuses one, it reads the store again.
 RECOUNT_AFTER = 100
 """Executions that a process starts in one tree before it counts them in the store again."""
 

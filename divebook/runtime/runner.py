@@ -177,7 +177,7 @@ class PathRunner(ABC):
         If the step is suspended, it runs again at once if a message for its path arrived meanwhile. Otherwise the path
         waits.
         """
-        # The execution is being parked or left. The step starts when it is resumed.
+        # A pause was requested. The step starts when the execution is resumed.
         if self._recorder.operations.is_stopping:
             return False
         run = StepRun(self._recorder, self._services, self.workflow, instruction)

@@ -48,6 +48,8 @@ MOST_HELD = 1 << 20
 """Maximum number of characters at the end of a text that a late listener still gets."""
 
 
+# Example with a limit of 5: the pieces "ab", "cd", "ef" were added. `length` is 6, "ab" was dropped, and
+# `kept_length` is 4. A late listener gets "cdef" with `at` 2.
 @dataclass(slots=True)
 class _Text:
     length: int = 0

@@ -129,6 +129,8 @@ class Asking:
         journal = self._operations.journal
         require_price(journal.state.bounds, reserved)
         # In a loop: several calls may wait for the same part of the budget, and only one of them gets it.
+        # Example: $0.30 are left, and a running call has reserved $0.25 of them. A call of at most $0.10 waits for its
+        # end. The running call has cost $0.05 in the end, so the waiting one starts.
         while (exhausted := self._exhausted_bound(reserved)) is not None:
             # Running calls reserve their maximum, and most use less. Their end may free enough.
             if exhausted.may_pass and await self.model_call_ended():

@@ -108,6 +108,10 @@ class Workspaces:
             if recorded is not None and actual is not None:  # the workspace may be closed while a person is asked
                 await self._ask(name, recorded, actual.tree, place)
 
+    # Example: the log has tree T1 for a workspace. Before the run was resumed, a person edited a file, so the folder
+    # has T2. On opening, `actual` is T2 and differs. After the answer "restore" the folder has T1 again. After "keep"
+    # the log gets a `files_changed` from T1 to T2 with the cause "outside". In both cases the call then starts from
+    # files that the log has.
     async def _reconcile(self, name: str, opened: OpenWorkspace, place: Place, expected_outcome: str | None) -> bool:
         """Make the log and the files of a workspace match. Return True if they match then, and False if a person must
         decide how to settle the difference.

@@ -196,6 +196,8 @@ async def _wait_for_end(call: ThreadCall) -> Outcome:
     return cast("Outcome", call.outcome)
 
 
+# Example of a shared wake-up: ten calls return within one turn of the loop. The first one schedules `_settle`, and the
+# others only join the queue. One run of `_settle` completes the futures of all ten.
 class LoopHandle:
     """Data about one event loop that makes blocking calls in threads. Limits the number of these calls, and wakes the
     callers when calls have returned. Created on the loop.
