@@ -220,6 +220,7 @@ class Environment:
     ) -> None:
         if not name:
             raise SetupError("environment name is required")
+        # First, while `locals()` has nothing but the arguments.
         _require_types(locals())
         if documents is not None and documents_dir is not None:
             raise SetupError("documents dir and repo cannot both be set: a repository has its own folder")
@@ -227,6 +228,7 @@ class Environment:
         self.description = ""
         repository = documents if documents_dir is None else FileDocuments(documents_dir)
         durability_of_logs = durability_called(durability)
+        # A store that was passed in belongs to the caller, and `close` leaves it open.
         if store is None or isinstance(store, str | Path):
             self.store = open_store(store)
             self._has_opened_store = True
@@ -234,7 +236,9 @@ class Environment:
             self.store = store
             self._has_opened_store = False
         self._is_closed = False
+        # Called when the environment is closed, the last one first.
         self._closers: list[Callable[[], object]] = []
+        # End the subscriptions of the present settings. `_apply` replaces them.
         self._unsubscribers: list[Callable[[], object]] = []
         self._printer = printer
         self._clock = clock or SystemClock()
@@ -261,6 +265,7 @@ class Environment:
         )
         self._variants = Variants(self._registry, self._control, self._durability, self._reuse, self._services)
         self._starter = Starter(self._registry, self._control, self._durability, self._variants.forked_child)
+        # After registry, control and starter, which the step handlers use.
         self._apply(Settings(repository, interpreter, policy, durability_of_logs, notify, formatter, codec, telemetry))
         _add_stages(self)
         # Each environment adds the stages of pipelines itself, so `take_in` must not copy those of another one.
@@ -283,11 +288,13 @@ class Environment:
         the new listeners do.
         """
         self._settings = settings
+        # The old listeners leave first, so that a formatter that stays gets no event twice.
         for unsubscribe in self._unsubscribers:
             unsubscribe()
         self._unsubscribers = settings.listen_to(self.store, self._surrounded_calls)
         if settings.codec is not None:
             self.store.sealing.codec = settings.codec
+        # The built-in actions and handlers below get the documents and the policy that are set here.
         self.reach(settings.documents or FileDocuments("."), settings.policy or Policy.given())
         actions = built_in_actions(self.documents, self._printer, lambda: to_datetime(self._clock.now()))
         interpreter = settings.interpreter or default_interpreter()
@@ -306,6 +313,7 @@ class Environment:
         """Return the services (workspaces, executors, step handlers, ...) that drivers need to run the steps of
         executions. `control` is the object that manages these drivers.
         """
+        # The store of the control, not of the environment: a rehearsal has a store of its own.
         workspaces = EnvironmentWorkspaces(self._registry, control.store)
         self.on_close(workspaces.close)
         return Services(
@@ -350,6 +358,7 @@ class Environment:
         environment.
         """
         require(store, "store", _STORE, fits=isinstance(store, EventStore))
+        # Without definitions, since `take_in` adds all of them together with the settings.
         environment = Environment(self.name, store=store)
         environment.take_in(self)
         return environment
@@ -362,6 +371,7 @@ class Environment:
         """
         require(other, "what an environment takes in", "another Environment", fits=isinstance(other, Environment))
         settings = self._settings.plus(other._settings)
+        # Applying equal settings would replace the step handlers and listeners for nothing.
         if settings != self._settings:
             self._apply(settings)
         self._registry.merge_from(other._registry)
@@ -399,6 +409,7 @@ class Environment:
             closer()
         users = _USERS[self.store]
         users.discard(self)
+        # The last environment of a store closes it, unless the store was passed in.
         if self._has_opened_store and not users:
             self.store.close()
 
@@ -412,6 +423,7 @@ class Environment:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        # `close` waits for the engine, and must not block the event loop of the caller.
         await asyncio.to_thread(self.close)
 
     def __repr__(self) -> str:
@@ -775,6 +787,7 @@ class Environment:
         StartKeyTakenError
             An execution of another workflow has the key.
         """
+        # Checked before the execution is created, so that an invalid queue leaves no pending execution.
         enqueued = enqueued_event(queue, priority, at)
         execution = self.create(workflow, inputs, **options)
         try:
@@ -956,6 +969,7 @@ class Environment:
                 environment.recover(record.execution_id)
         """
         driver = self._control.find(execution_id)
+        # Before the attempt is counted: an execution that ends here was not resumed.
         if self._control.cancel_with_parent(driver) or driver.state.is_over:
             return self._handle(driver)  # it has ended, or ends, perhaps with an execution above it
         try:
@@ -1093,6 +1107,7 @@ class Environment:
         now = self._clock.now()
         permanent = self._policy.standing()
         rules = [*self._control.answering.rules(), *((None, rule) for rule in permanent)]
+        # The log keeps expired rules, because it never changes.
         return [(name, rule) for name, rule in rules if rule.expires_us is None or now < rule.expires_us]
 
     def revoke(self, rule_id: str, by: str | None = None) -> None:
@@ -1186,7 +1201,9 @@ class Environment:
         event = annotation(tags=tags, untagged=untag, note=note, labels=labels, by=by or this_person())
         control = self._control
         ids = Ids(self._clock, self._chance)
+        # The delivery wakes the driver of this process. A driver elsewhere finds the message in the inbox.
         annotating = Annotating(self.store, self._clock, ids, lambda name: control.deliver(control.find(name)))
+        # A prefix of an id is enough for people, but events and messages need the whole id.
         whole_id = self.store.resolve(execution_id)
         annotating.annotate(whole_id, event)
         return self.store.record(whole_id)
@@ -1302,6 +1319,7 @@ class Environment:
         StoreError, InvalidEventError
             The file cannot be read, was damaged, or holds no log; its text names the part.
         """
+        # The new environment has the definitions of this one, so the run can be verified and varied like any other.
         return self.beside(MemoryStore()).import_log(file)
 
     # --- variants of executions ------------------------------------------------------------------------------------

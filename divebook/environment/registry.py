@@ -125,6 +125,7 @@ class Registry:
         """Set the document repository that the tools of agents use, and the policy that limits the tools."""
         self.documents = documents
         self.policy = policy
+        # Resources of MCP servers can be read like documents, by paths that begin with this scheme.
         documents.include(SCHEME, ServedDocuments(self.servers))
         self._tool_reach = ToolReach(documents, policy, getattr(documents, "root", Path()))
 
@@ -139,6 +140,7 @@ class Registry:
         """Add all definitions of a text, file or folder; see `Environment.define`."""
         expected = "Definitions; divebook.load('flows.yaml') reads them, and add_agent and add_workflow take one thing"
         require(definitions, "definitions", expected, fits=isinstance(definitions, Definitions))
+        # The definitions are checked before the registry changes.
         problems = syntax_problems(definitions)
         if problems:
             names = {workflow.written.name for workflow in definitions.workflows}
@@ -153,6 +155,7 @@ class Registry:
         self._register_documents(definitions)
         self._agents |= agents
         for server in definitions.mcp_servers:
+            # The policy is stored with the server. It is that of the origin of this definition, not of a later one.
             policy = self.policy if definitions.is_text else self.policy.of_code()
             self.servers.add(server, policy, replace=True)
         for workflow in definitions.workflows:
@@ -163,7 +166,10 @@ class Registry:
 
         Definitions of the other registry replace those of the same name. Approval rules of both apply.
         """
+        # An agent that the other registry replaces must lose its definition here. The next `define` would build it
+        # again from the old one.
         before = [agent for agent in self._definitions.agents if agent.name not in other._agents]
+        # The warnings were shown when the other registry got the definitions.
         after = replaced(other._definitions, warnings=())
         self._definitions = merge(replaced(self._definitions, agents=tuple(before)), after)
         self._register_documents(self._definitions)
@@ -171,6 +177,7 @@ class Registry:
         self.origins.merge_from(other.origins, names)
         self._agents |= other._agents
         self._tools |= other._tools
+        # Only rules that are not there yet, so that merging twice changes nothing.
         self._approvals = self._approvals.plus(unknown(other._approvals.rules, self._approvals.rules))
         self.servers.merge_from(other.servers)
         self._workflows |= other._workflows
@@ -283,6 +290,7 @@ class Registry:
 
     def agent(self, name: str) -> Agent:
         """Return the agent with this name; raises `NotFoundError`."""
+        # Equal, or equal in the Unicode form NFKC: a name that was typed with combining characters is found as well.
         registered_name = same_name(name, self._agents)
         if registered_name is None:
             raise NotFoundError("agent", name, self._agents)
@@ -329,6 +337,7 @@ class Registry:
         return `workflow`. The registered one also has its source text.
         """
         registered = self._workflows.get(workflow.name, workflow)
+        # Equality ignores the source text. With another definition of the same name, its lines would be wrong.
         return registered if registered == workflow else workflow
 
     def code_of(self, workflow: Workflow) -> dict[str, str]:
@@ -346,6 +355,7 @@ class Registry:
 
     def action(self, name: str) -> Action:
         """Return the action with this name; raises `NotFoundError`."""
+        # The reverse of the order in `actions`: the first source that has the name wins.
         for actions in (self.custom_actions, REGISTERED, self._built_in_actions):
             registered_name = same_name(name, actions)
             if registered_name is not None:
@@ -386,6 +396,7 @@ class Registry:
         the workspace has a shell.
         """
         names = [*definition.tools]
+        # Names of workspace tools in the definition are a choice, which is respected.
         if definition.workspace is not None and not set(WORKSPACE_TOOLS) & set(names):
             workspace = self.workspace(definition.workspace)
             names += [name for name in WORKSPACE_TOOLS if workspace.shell or name != SHELL]
@@ -412,6 +423,7 @@ class Registry:
         if not isinstance(config, Mapping):
             raise SetupError(f"ToolConfig of agent {definition.name}: {name} holds {config!r}, not options by name")
         entries = {entry.name: entry for entry in self._definitions.tools}
+        # The wider permissions of code apply only if both the agent and the tool come from code.
         try:
             policy = self._policy_for(("agent", definition.name), ("tool", name))
             reach = self._tool_reach._replace(policy=policy)
@@ -420,6 +432,7 @@ class Registry:
             raise SetupError(f"agent {definition.name}: {error}", error.place) from error
         if tool is not None or name == ASSIGN_WORK:
             return tool
+        # `ABSENT` has the tools of the legacy dialect that divebook does not provide, with the reason of each.
         if name not in ABSENT:
             if self.servers or "/" in name:
                 return None
@@ -433,6 +446,7 @@ class Registry:
         """Return a tool function restricted by the limits (such as time and output size) that the definition of the
         tool under ``Tools`` sets.
         """
+        # Tools of a server are also known by their long name: `files/read`.
         names = (tool.name, f"{tool.server}/{tool.name}")
         entry = next((entry for entry in self._definitions.tools if entry.name in names), None)
         return limited(tool, entry)
@@ -442,6 +456,7 @@ class Registry:
         if definition.subordinates:
             require_existing("agent", definition.subordinates, self._agents, definition.name)
             return [self._agents[name] for name in definition.subordinates]
+        # The tool itself is a request to delegate. Without it, only a single supervisor delegates.
         if ASSIGN_WORK not in definition.tools:
             supervisors = [agent.name for agent in self._agents.values() if agent.is_supervisor]
             if not definition.is_supervisor or len(supervisors) > 1:
@@ -456,6 +471,7 @@ class Registry:
         """
         names = {*definition.servers, *(tool.partition("/")[0] for tool in definition.tools if "/" in tool)}
         functions = {tool.name for tool in self.tools_for(definition)} | set(TOOLS)
+        # Servers list their tools only when they are asked, so a name that is unknown here may be any server's.
         if any("/" not in name and name not in functions for name in definition.tools):
             names |= self.servers.keys()
         require_existing("mcp server", sorted(names), list(self.servers), definition.name)
@@ -475,6 +491,7 @@ class Registry:
         """Return whether an operation calls a tool function that is declared as read-only, that is, as changing
         nothing.
         """
+        # The hints of a server are claims of that server, so its tools count as changing something.
         if request.operation_type != TOOL_CALL or request.parameters.get("server"):
             return False
         tool = self.tools.get(request.parameters.get("tool", ""))
@@ -494,6 +511,7 @@ class Registry:
             servers = {**table.servers, **more.servers}
             return replaced(table, mode=more.mode or table.mode, servers=servers).plus(more.rules, agent_name)
 
+        # In this order: the mode of a later source replaces that of an earlier one in the same table.
         sources: list[tuple[Approvals, Policy, str | None]] = [
             (Approvals(config.approvals, config.confirmation_mode), policy, None)
             for config, policy in (
@@ -540,6 +558,7 @@ class Registry:
             return False
         config = self._definitions.config
         entries = [provider_settings(agent, config) for agent in self._definitions.agents if agent.name == agent_name]
+        # Compared by identity: equal settings of code are not settings of a text.
         return any(entry is text_entry for entry in entries for text_entry in text_providers)
 
     def may_apply_unasked(self, workspace: WorkspaceDefinition, fingerprint: str) -> bool:
@@ -591,6 +610,7 @@ class Registry:
         steps = [step for step in workflow.steps if ahead is None or step.name in ahead]
         if workflow.start.type == FUNCTION and workflow.manner.is_strict:
             require_function(workflow.name)
+        # Checks that other packages have added for their step types, such as those of pipelines.
         for step_type in {step.type for step in steps} & self._step_checks.keys():
             self._step_checks[step_type](workflow)
         problems = [workflow.written.located(problem) for problem in missing_agents(workflow, self._agents, ahead)]
@@ -598,6 +618,8 @@ class Registry:
             raise DefinitionError(problems, workflow.written.name or f"workflow {workflow.name!r}")
         self._check_agents_and_workspaces(workflow, steps)
         if workflow.manner.is_strict:
+            # Only the strict dialect checks names in advance. A file in the legacy dialect may name things that its
+            # run never reaches.
             check_declared(self._definitions.tools, self.tools, self._agents.values(), self.servers)
             self._check_names(workflow, ahead)
         for step in steps:
@@ -724,6 +746,7 @@ class DefinitionOrigins:
         definitions with the same names are replaced.
         """
         names = _names_of(definitions.agents, definitions.workspaces, definitions.tools)
+        # Only `add_workspace` makes a workspace trusted. A later definition of the same name ends that.
         self._trusted_workspaces -= {workspace.name for workspace in definitions.workspaces}
         if definitions.is_text:
             self._text_workflows |= {workflow.fingerprint for workflow in definitions.workflows}
@@ -736,6 +759,7 @@ class DefinitionOrigins:
     def merge_from(self, other: DefinitionOrigins, names: set[_DefinitionName]) -> None:
         """Add the recorded origins of another registry. `names` are the names of all definitions of that registry."""
         workspaces = {name for kind, name in names if kind == "workspace"}
+        # The other registry decides about its names, and this one about all others.
         self._trusted_workspaces = (self._trusted_workspaces - workspaces) | other._trusted_workspaces
         self._from_text = (self._from_text - names) | other._from_text
         self._code_workflows |= other._code_workflows

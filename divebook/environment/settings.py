@@ -65,6 +65,7 @@ class Settings:
             value = getattr(other, field.name)
             if value is not None:
                 values[field.name] = value
+        # Two policies are intersected: merging must never allow more than one of them does.
         if self.policy is not None and other.policy not in (None, self.policy):
             values["policy"] = self.policy.both(values["policy"])
         return replace(self, **values)
@@ -80,7 +81,10 @@ class Settings:
             closers.append(store.subscribe(Formatting(self.formatter)))
         hook = self.notify if self.notify is not None else os.environ.get(VARIABLE)
         if hook:
+            # The name of the workflow is looked up when a question is asked, not for every event.
             notices = Notices(hook, workflow_of=lambda execution_id: store.record(execution_id).workflow_name)
+            # In reverse order, the subscription ends first. `close` then waits for the notifications that are under
+            # way.
             closers += [notices.close, store.subscribe(notices)]
         setting = os.environ.get(TELEMETRY, "") if self.telemetry is None else self.telemetry
         closers += _subscribe_telemetry(_checked_telemetry(setting), store, calls)
@@ -92,8 +96,8 @@ def _subscribe_telemetry(
     store: EventStore,
     calls: CallTracing,
 ) -> list[Callable[[], object]]:
-    """Start to export the events of a store and the recorded calls to OpenTelemetry. Return two functions that end
-    this, to be called in their order; an empty list if telemetry is off.
+    """Start to export the events of a store and the recorded calls to OpenTelemetry. Return the functions that end
+    this, to be called in reverse order; an empty list if telemetry is off.
     """
     if not setting:
         return []
@@ -109,6 +113,7 @@ def _subscribe_telemetry(
     def stop_surrounding() -> None:
         calls.surround = None
 
+    # First in the list, so last in the reversed order: the exporter closes when nothing sends to it any more.
     closers = [close, *telemetry.listen_to(store)]
     calls.surround = telemetry.surround
     return [*closers, stop_surrounding]
@@ -183,11 +188,13 @@ class EnvironmentWorkspaces:
         """Return whether a folder belongs to a different execution than the given one. The path of the folder was read
         from a log, so that it could be any path.
         """
+        # Links are followed: a path through a link belongs to the folder to which the link leads.
         real = folder.resolve()
         base = self._base().resolve()
         return real.is_relative_to(base) and not real.is_relative_to(base / execution_id)
 
     def _base(self) -> Path:
+        # Stores in memory or on a server have no path.
         path: Path | None = getattr(self._store, "path", None)
         if path is not None:
             return path.parent / FOLDER
@@ -252,6 +259,7 @@ def drop_folders(store: EventStore, *, dry_run: bool = False) -> int:
     if base is None or not base.is_dir():
         return 0
     ids = set(store.ids())
+    # Only names of executions are removed. Other files in the folder belong to the user.
     orphans = [folder for folder in base.iterdir() if folder.name.startswith("exec_") and folder.name not in ids]
     if not dry_run:
         for folder in orphans:

@@ -125,8 +125,10 @@ class Starter:
         check_options(options)
         definition = registry.workflow(workflow) if isinstance(workflow, str) else workflow
         registry.check(definition)
+        # A caller that passes the object itself is Python code. A name may also be that of a workflow from a text.
         if isinstance(workflow, Workflow):
             registry.origins.mark_workflow_as_code(workflow)
+        # The model is recorded with the start, so that a resumption elsewhere uses the same one.
         model = registry.model_of_run(definition, options.get("model")) or registry.stand_in_for(definition)
         options["model"] = model
         registry.check_models(definition, model)
@@ -147,6 +149,7 @@ class Starter:
         workflow = self._registry.workflows.get(request.workflow)
         if workflow is None:
             workflow = Execution(self._control, self._control.look_up(request.parent)).workflow
+        # An execution has one successor, so its id makes the key unique.
         key = f"continues/{request.parent}"
         request = await self._control.remaining_bounds_for(request)
         workflow, opening, durability = self._opening(request, workflow, origin=catalog.RUN, key=key)
@@ -192,9 +195,11 @@ class Starter:
         self._registry.check_models(workflow, child.model)
         bounds = within(as_bounds(workflow.bounds or {}), child.bounds)
         options: StartOptions = {"bounds": bounds, "model": child.model, "key": key}
+        # Opened first, because the declared types of the inputs check the objects and not their recorded form.
         inputs = storable(bind_inputs(workflow, opened(child.inputs)), "inputs")
         code = self._registry.code_of(workflow)
         opening = opening_of(workflow, inputs, code, options, parent=child.parent, origin=origin)
+        # A successor begins with the variables of its predecessor. A child has none.
         return workflow, replace(opening, state=child.variables or None), self._durability(None)
 
 
@@ -222,6 +227,7 @@ def opening_of(
     bounds = options.get("bounds")
     identity = options.get("identity")
     tags = options.get("tags")
+    # An empty mapping of bounds counts as given: it removes the bounds of the workflow.
     limits = bounds if bounds is not None else workflow.bounds
     return catalog.ExecutionStarted(
         workflow.name,
@@ -257,6 +263,7 @@ def forked_of(
     opened
         Sequence number of the newest opening among the shared events.
     """
+    # The start event is among the shared events, so everything that is equal is left out here.
     is_changed = opening.fingerprint != source.fingerprint
     return catalog.ExecutionForked(
         source.execution_id,
@@ -276,6 +283,8 @@ def forked_of(
         opening.note,
         opening.notebook,
         opening.cell,
+        # A log without a seed uses its execution id in place of it. The fork has another id, so it records the seed
+        # of its source.
         source.seed if source.seed == source.execution_id else None,
         None if opening.code == (dict(source.code) or None) else opening.code or {},
         change.model or opening.model,
@@ -288,6 +297,7 @@ def options_of(opening: catalog.ExecutionStarted, workflow: Workflow) -> StartOp
     The start key is left out, since it is unique. Bounds that come from the workflow are left out, so that the current
     ones of the workflow apply.
     """
+    # Compared in the recorded form. Equal bounds count as those of the definition.
     bounds_of_workflow = None if workflow.bounds is None else as_bounds(workflow.bounds).to_dict() or None
     return {
         "bounds": None if opening.bounds == bounds_of_workflow else opening.bounds,
@@ -328,6 +338,7 @@ def existing_execution(
     """
     existing_id = conflict.execution_id
     existing_workflow = store.record(existing_id).workflow_name
+    # Never returned silently: the caller would wait for the results of another workflow.
     if existing_workflow != workflow:
         raise StartKeyTakenError(conflict.key, existing_id, existing_workflow, workflow) from conflict
     if on_conflict == RETURN:
@@ -357,6 +368,7 @@ def _difference_of_start(
             return ""
         difference = _difference(recorded_opening(execution_id, store).inputs, inputs)
         return difference and f"was started with other inputs ({difference})"
+    # The newest opening event of a fork has its change. The start event before it belongs to the source.
     (event,) = store.read(execution_id, store.record(execution_id).opened - 1, 1)
     if not isinstance(event.data, catalog.ExecutionForked):
         difference = _difference({}, change)
@@ -369,11 +381,13 @@ def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Describe which values of two mappings of inputs differ, each with its old and new value, without secrets; an
     empty string if none differs.
     """
+    # Inputs may contain secrets, so both are learned before any of them is shown.
     shared().learn(before)
     shared().learn(now)
     names = [
         name
         for name in dict.fromkeys((*before, *now))
+        # Hashes compare the recorded form with values of this process.
         if (name in before) != (name in now) or canonical_hash(before[name], name) != canonical_hash(now[name], name)
     ]
     parts = [f"{name}: {_shortened(before, name)}, now {_shortened(now, name)}" for name in names[:MOST_NAMED]]
@@ -425,6 +439,7 @@ def check_options(options: StartOptions) -> None:
 
 
 def _listed(tags: Sequence[str] | None) -> list[str]:
+    # A string is iterable as well: "baseline" would become eight tags of one letter.
     if isinstance(tags, str):
         raise SetupError(f"tags are a list of words, not {tags!r}; write tags=[{tags!r}]")
     if tags is not None and not isinstance(tags, Iterable):
@@ -451,6 +466,7 @@ def enqueued_event(queue: Any, priority: Any, at: Any) -> catalog.ExecutionEnque
     """
     if not isinstance(queue, str) or not queue.strip():
         raise SetupError(f"a queue has a name, not {queue!r}; write queue='labels'")
+    # `isinstance` would accept a boolean.
     if type(priority) is not int or abs(priority) > MOST_PRIORITY:
         most = f"{MOST_PRIORITY:,}"
         raise SetupError(
@@ -473,6 +489,7 @@ def time_named(text: str | None) -> datetime | None:
 
 def _microseconds(at: datetime) -> int:
     try:
+        # A time without a zone is local.
         return to_microseconds(at.astimezone())
     except (ValueError, OverflowError) as error:  # with its zone it lies before the year 1, or after 9999
         raise SetupError(f"at is a time that clocks can show, not {at.isoformat()}; write a nearer one") from error

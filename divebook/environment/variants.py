@@ -219,6 +219,7 @@ class Variants:
         failed = {path.id: path.error for path in source.state.paths.values() if path.status == FAILED and path.open}
         if not failed:
             raise SetupError(f"no failed steps found to skip in execution {source.id}; it is {source.status}")
+        # By path: each failed path continues as if its open step had returned this text.
         change = Change(skipped={path: f"{SKIPPED}: {error}" for path, error in failed.items()})
         return self.fork(source.id, None, change, options)
 
@@ -323,6 +324,8 @@ class Variants:
         parsed, workflow = self._fitted(parsed, prefix)
         self._registry.check(workflow, steps_ahead(workflow, prefix.state), ())
         parsed = replace(parsed, model=self._registry.model_of_run(workflow, parsed.model))
+        # The shared events have used a part of the budget already. It is added, so that the given bounds hold for the
+        # what-if alone.
         limits: StartOptions = {}
         if bounds is not None:
             limits["bounds"] = bounds_beside(as_bounds(bounds), prefix.state)
@@ -333,6 +336,8 @@ class Variants:
         self, prefix: Prefix, workflow: Workflow, change: Change, limits: StartOptions, tools: str
     ) -> catalog.ExecutionForked:
         forked = self._forked(prefix, workflow, change, limits, catalog.WHAT_IF)
+        # Ids of questions and idempotency keys are computed from the seed. With the seed of the source they are those
+        # of its log.
         return replace(forked, seed=prefix.state.seed, tools=tools)
 
     def forked_child(self, child: Child) -> tuple[Workflow, catalog.ExecutionForked]:
@@ -344,6 +349,8 @@ class Variants:
         """
         assert child.like is not None, "only called for such children"  # noqa: S101 - `Control.drive_child` checks it
         source, tools = child.like
+        # The child shares the start event only, since its inputs may differ. Its calls are answered from the recorded
+        # child.
         prefix = prefix_of(self._store, source, 1, Change())
         origin = catalog.CHILD if tools in catalog.REUSE_MODES else catalog.WHAT_IF
         workflow = self._registry.workflow(child.workflow) if origin == catalog.CHILD else prefix.workflow
@@ -351,6 +358,7 @@ class Variants:
         model = child.model if child.model != prefix.state.model else None
         recorded = prefix.state.inputs
         inputs = bind_inputs(workflow, child.inputs)
+        # Only inputs that differ are a change. Without any, the recorded child is repeated as it was.
         changed = {name: value for name, value in inputs.items() if name not in recorded or recorded[name] != value}
         change = fitting_inputs(Change(inputs=changed, model=model), workflow)
         limits: StartOptions = {"bounds": within(as_bounds(workflow.bounds or {}), child.bounds)}
@@ -368,6 +376,7 @@ class Variants:
         """
 
         def control_over(store: EventStore, beyond: FindMissPolicy) -> Control:
+            # A rehearsal has its own store and miss policy, so that no external call is made.
             def services(control: Control) -> Services:
                 return replace(self._services(control), find_miss_policy=beyond)
 
@@ -396,6 +405,8 @@ class Variants:
             options["bounds"] = bounds
         workflow = self._changed_definition(source, definition)
         options["key"] = self._resumption_key(source, workflow, options)
+        # The definition, the code and the first changed operation: at least one of them must differ, or the
+        # continuation would repeat the same failure.
         continuation = self._continuation(source, workflow, options, catalog.REUSE)
         is_same_definition = workflow.fingerprint == source.state.fingerprint
         is_same_code = self._registry.code_of(workflow) == dict(source.state.code)
@@ -429,6 +440,7 @@ class Variants:
                 f"execution {source.id} is running in this process; wait for it or cancel it, "
                 "then resume it with the new definition"
             )
+        # Taken and released at once: the call fails if another process drives the execution.
         if not source.state.is_over:
             with DRIVEN_LEASES.taking(source.store, source.id):
                 return
@@ -455,6 +467,7 @@ class Variants:
                 f"execution {source.id} is one of workflow {name!r}, and cannot go on with {workflow.name!r}; "
                 f"start {workflow.name!r} as a run of its own"
             )
+        # Names in one of the two only. A default value counts as given on both sides.
         different = sorted(bind_inputs(workflow, source.inputs).keys() ^ source.inputs.keys())
         if different:
             raise SetupError(
@@ -489,6 +502,7 @@ class Variants:
         first = first_reached(events, edited_labels(self._registry, source.state.workflow_name, events))
         if first is None:
             return reusable
+        # Before the start of the first call of an edited function, which must run again.
         return reusable._replace(at=min(reusable.at, point_before(events, max(1, first - 1))))
 
     def _resumption_key(self, source: Execution, workflow: Workflow, options: StartOptions) -> str:
@@ -513,6 +527,7 @@ class Variants:
     def _start_continuation(self, continuation: _Continuation) -> Execution:
         source = continuation.source
         workflow = continuation.workflow
+        # Waits for the end: two executions of the same work must not run at once.
         if not source.state.is_over:
             source.cancel(f"goes on with another definition of {workflow.name!r}").wait()
         return self._start_fork(continuation.prefix, continuation.forked, workflow, {"on_conflict": RETURN})
@@ -535,6 +550,7 @@ class Variants:
         if tools not in TOOLS:
             advice = did_you_mean(tools, TOOLS) or f"there are {', '.join(TOOLS)}"
             raise SetupError(f"a trial cannot treat actions and tools as {tools!r} ({advice})")
+        # Find the recorded entry into the step, or the recorded call of the agent in a workflow function.
         source = self._execution(execution_id)
         events = source.history()
         require_definition(source.workflow)
@@ -546,6 +562,7 @@ class Variants:
         if is_call(source.workflow, step):
             call = call_of(ReadLog.of(events), source.workflow, step, visit)
         entry = call.entry if call else entry_of(events, source.workflow, step, visit, options.get("item"))
+        # Share the events before the entry, and build the workflow of the single step.
         prefix = prefix_of(self._store, source.id, entry.began - 1, change)
         require_known(entry, change, prefix.state)
         change = fitting_inputs(change, prefix.workflow)
@@ -562,6 +579,7 @@ class Variants:
             limits["bounds"] = bounds_beside(as_bounds(bounds), prefix.state)
         forked = self._forked(prefix, single, whole, limits, catalog.TRIAL)
         forked = replace(forked, seed=prefix.state.seed, tools=tools, only=entry.only)
+        # Start all tries before waiting for the first, so that they run concurrently.
         drivers = [self._control.fork(source.id, prefix.at, forked) for _ in range(times)]
         executions = tuple(Execution(self._control, driver).wait() for driver in drivers)
         tries = tuple(tried_in(each.history(), entry, number, each) for number, each in enumerate(executions, 1))

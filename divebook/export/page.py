@@ -57,7 +57,10 @@ def clean_log(events: Sequence[Event], redactor: Redactor) -> list[dict[str, Any
     InvalidEventError
         An event is invalid without its secrets.
     """
+    # Encoded and parsed: plain JSON data, in which secrets can be replaced anywhere.
     plain: list[dict[str, Any]] = [parse(encode(event.data.to_data())) for event in events]
+    # All events are learned before the first is cleaned, so that a secret which becomes known late is also removed from
+    # earlier events.
     for data in plain:
         redactor.learn({name: data[name] for name in data if name not in MADE_BY_THE_ENGINE})
     return [_clean(event, data, redactor) for event, data in zip(events, plain, strict=True)]
@@ -71,6 +74,7 @@ def _clean(event: Event, data: dict[str, Any], redactor: Redactor) -> dict[str, 
             clean[name] = part
         else:
             clean[name] = redactor.under(name, _opaque(part, redactor))
+    # Most events have no secrets, and checking builds an event again.
     if clean != data:
         _check(event, clean)
     return clean
@@ -109,6 +113,7 @@ def _hides_secret(value: Any, redactor: Redactor) -> bool:
     if not isinstance(value, str) or len(value) < LEAST_PACKED:
         return False
     try:
+        # A secret inside bytes or a frame is invisible in its base64 text, so the decoded text is searched.
         text = base64.b64decode(value, validate=True).decode("utf-8", "replace")
     except ValueError:
         return False  # not base64: an ordinary text, which is cleaned as such
@@ -178,6 +183,7 @@ def page_of(execution: Execution, events: Iterable[Event], *, log: bool, known_s
     saved = without_recording(execution, redactor, "")
     recording, texts, parts = _fitting(run, saved)
     if log:
+        # Data that the page shows are not written a second time: the log refers to the shown part.
         rows = dict(zip(recording["events"]["sequence"], recording["data"], strict=True))
         parts[LOG] = part_of(columns_of(events, clean_events, execution.status, rows, texts))
     return _written(saved, {VIEWER: pack(built("viewer.js").encode()), **parts})
@@ -187,6 +193,7 @@ def _fitting(run: CleanRun, saved: PackedRun) -> tuple[Recording, LongTexts, dic
     """Return the largest recording of a run (the data that the page shows) that still fits into a page. Also return its
     long texts and the encoded parts of the page.
     """
+    # From complete to coarse: shorter texts first, then fewer events, until the page is small enough.
     for longest, count in attempts(run.length, LONGEST_TEXTS):
         recording = run.recording(events=count, texts=longest)
         shown = {**_described(saved, recording, longest), "view": recording}
@@ -204,6 +211,7 @@ def _described(saved: PackedRun, recording: Recording, texts: int) -> PackedRun:
 
 def _written(saved: PackedRun, parts: dict[str, str]) -> bytes:
     name, run_id, status = (html.escape(visible(saved[key])) for key in ("workflow", "execution_id", "status"))
+    # This text would end the script element in the middle of the code.
     script = built("page.js").replace("</script", "<\\/script")
     scripts = "".join(script_of(part, text) for part, text in parts.items())
     return sealed(

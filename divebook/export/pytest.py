@@ -100,6 +100,7 @@ def verified_log(
     SetupError
         A module cannot be imported.
     """
+    # All global values of the modules: `add_values` picks the workflow functions and agents.
     values = [value for module in modules for value in vars(import_actions(str(module), "the tested module")).values()]
     definitions_read = None if definitions is None else read_from(definitions)
     return verified_against(read(log), definitions_read, values, actions or {}, tools or {})
@@ -125,6 +126,7 @@ def verified_against(
             environment.define(definitions)
         execution = environment.execution(import_(log, environment.store))
         workflow = {flow.name: flow for flow in environment.own_workflows}.get(execution.workflow.name)
+        # The stand-ins have other code than the functions of the run, so code is not compared.
         return environment.verify(execution.id, workflow, any_code=True)
 
 
@@ -189,6 +191,7 @@ def write_test(
             f"execution {execution.id} has not ended ({execution.status}), and its test would have no end; answer what "
             "it asks, or cancel it, and write the test then"
         )
+    # Collect everything that the test needs. This fails early if a part cannot be imported.
     modules = {*_modules_of(environment, execution)}
     redactor = shared().fresh([*known_secrets])
     log = _log_of(execution, redactor)
@@ -197,11 +200,13 @@ def write_test(
     text = ""
     definitions_read = None if definitions is None else read_from(definitions)
     definitions_file = "" if definitions is None else os.path.relpath(definitions, path.parent)
+    # A workflow function is imported, so only other workflows are written as YAML.
     if definitions is None:
         text = "" if execution.workflow.start.type == FUNCTION else redactor.text(_text_of(environment, execution))
         definitions_read = read_definitions(text, dialect=execution.workflow.dialect) if text else None
         definitions_file = path.with_suffix(".yaml").name if text else ""
     values = [value for module in modules for value in vars(module).values()]
+    # Run the test once before writing it: removed secrets, for example, can change what the definition requests.
     verification = verified_against(read(io.BytesIO(log)), definitions_read, values, actions, tools)
     if not verification.equal:
         raise SetupError(
@@ -211,6 +216,7 @@ def write_test(
     files = {path.with_suffix(".jsonl"): log, **({path.with_suffix(".yaml"): text.encode()} if text else {})}
     module_names = sorted(_module_reference(module, path) for module in modules)
     files[path] = _test(execution, path, definitions_file, module_names, {"actions": actions, "tools": tools}).encode()
+    # The test file is the last one, so that a failure does not leave a test without its log.
     for target, content in files.items():
         with new_file(target, overwrite=overwrite) as stream:
             stream.write(content)
@@ -284,6 +290,7 @@ def _without_secrets(event: Event, data: dict[str, Any]) -> Event:
     now = clean.data
     if not isinstance(before, catalog.OperationStarted) or not isinstance(now, catalog.OperationStarted):
         return clean
+    # The replay computes the hash from the parameters that it finds, which lack the secrets.
     if before.parameters != now.parameters:
         return replace(clean, data=replace(now, parameters_hash=short_hash(now.parameters, "parameters")))
     return clean
@@ -295,6 +302,7 @@ def _actions_of(environment: Environment, execution: Execution) -> dict[str, dic
     """
     actions = {step.name: step.action for step in execution.workflow.steps if step.action}
     questions = (event for event in execution.history() if isinstance(event.data, catalog.InterruptRaised))
+    # Actions that were approved in this run. The stand-in must ask as well, or the replay would differ.
     approved = {actions.get(event.step) for event in questions if event.data.to_data()["kind"] == CONFIRMATION}
     options_by_action = {}
     for name in sorted(set(actions.values())):
@@ -316,6 +324,7 @@ def _tools_of(environment: Environment) -> dict[str, dict[str, Any]]:
             if _is_own(tool) and not _is_importable(tool):
                 library_definition = library_tool(tool, answered_from_the_log).tool_def
                 options = {option: getattr(tool, option) for option in (*_OPTIONS, *_OF_TOOLS)}
+                # Usual values are left out, so that the test file stays short.
                 options = {option: value for option, value in options.items() if value != _USUAL[option]}
                 options |= {
                     "description": library_definition.description,
@@ -363,6 +372,7 @@ def _modules_of(environment: Environment, execution: Execution) -> Iterator[Modu
             raise NotFoundError("workflow function", workflow.name, WORKFLOW_FUNCTIONS)
         yield _importable(sys.modules.get(function.function.__module__), f"workflow function {workflow.name!r}")
     operations = (event.data for event in execution.history() if isinstance(event.data, catalog.OperationStarted))
+    # Only agents that took part in the run, each once.
     for name in dict.fromkeys(data.name for data in operations if data.operation_type in _TURNS and data.name):
         agent = environment.agent(name)
         if not _is_declared(agent):
@@ -377,6 +387,7 @@ def _holder_of(environment: Environment, agent: Agent) -> ModuleType | None:
     module has them.
     """
     modules = [module for name, module in sys.modules.items() if name not in NOWHERE and type(module) is ModuleType]
+    # The agent itself comes first. It may also be inside an environment that is the global variable.
     for target in (agent, environment):
         for module in modules:
             if any(value is target for value in [*vars(module).values()]):
@@ -405,6 +416,7 @@ def _module_reference(module: ModuleType, test: Path) -> str:
         can_import = importlib.util.find_spec(module.__name__) is not None and module.__spec__ is not None
     except (ImportError, ValueError):
         can_import = False
+    # Files that the CLI has loaded have made-up names, which another process cannot import.
     if can_import and not module.__name__.startswith("divebook_actions_"):
         return _quoted(module.__name__)
     return f"HERE / {_quoted(os.path.relpath(str(module.__file__), test.parent))}"
@@ -444,6 +456,7 @@ def write_notebook(
     texts = LongTexts(clean_events)
     parts = {TEXTS: part_of(texts.listed), LOG: part_of(columns_of(events, clean_events, execution.status, {}, texts))}
     metadata = metadata_of(parts)
+    # The outputs of the cells come from the cleaned log, not from the run itself.
     environment = Environment(store=MemoryStore())
     run = environment.execution(import_(log_of(str(path), metadata), environment.store))
     first = {MIME: saved_run(execution, events, secrets), "text/plain": repr(run)}
@@ -463,6 +476,7 @@ def _numbered(cells: Iterable[tuple[str, Any]]) -> Iterator[Any]:
     numbers = count(1)
     for position, (source, output_data) in enumerate(cells, 1):
         if output_data is None:
+            # Fixed ids: the same run gives the same file.
             yield v4.new_markdown_cell(source, id=f"told-{position}")
             continue
         number = next(numbers)
@@ -522,5 +536,6 @@ def _plain(text: str) -> str:
 
 
 def _fenced(text: str, language: str) -> str:
+    # Longer than any run of backticks in the text, which would otherwise end the block.
     fence = "`" * max(3, 1 + max((len(run) for run in text.split() if set(run) == {"`"}), default=0))
     return f"{fence}{language}\n{_cut(text).rstrip()}\n{fence}"

@@ -86,6 +86,8 @@ class Children:
 
         async def carry_out(record: OperationRecord | None) -> Any:
             journal = self._operations.journal
+            # The share is computed once and recorded with the start. A resumption uses the recorded share, although
+            # the remaining budget differs by then.
             if record is None:
                 share = reserved_for(share_of(remaining_bounds(journal.state), self._spending_tasks()))
                 reserved: Reserved | None = share.plus(self._restored_reservation(place, child_id))
@@ -105,6 +107,8 @@ class Children:
             )
             if self._operations.miss_policy is not None:
                 child = child._replace(like=self._operations.miss_policy.child_like(request))
+            # Durable before the child starts. Otherwise a parent that dies now would start a second child under
+            # another id.
             await journal.durable()
             try:
                 child_state = await self._run_to_end(place.path, child, drive, is_new=record is None)
@@ -146,6 +150,8 @@ class Children:
         recorded_id = None if record is None else record.signal
         parameters = {"workflow": workflow, "inputs": inputs, "signal": recorded_id or self._ids.execution()}
         request = OperationRequest.of(place, CHILD_WORKFLOW, parameters)
+        # A failed child is resumed under its old id. With other inputs it cannot be resumed, so the request gets a
+        # new id.
         if record is None or record.status != PENDING or record.parameters_hash == request.digest:
             return request
         return OperationRequest.of(place, CHILD_WORKFLOW, {**request.parameters, "signal": self._ids.execution()})
@@ -157,19 +163,23 @@ class Children:
         The process that drives the child to its end sends a signal to the parent.
         """
 
+        # A signal from the child has the id of the child as its name. It only means "look again", and may come more
+        # than once.
         def count_signals() -> int:
             return len(self._operations.journal.state.signals.get(child.id, ()))
 
         signal_count = count_signals()
         state = await drive(child, again=is_new or not signal_count)
         while not state.is_over or _ended_with(child.parent, state):
-
+            # The default argument binds the number of this round; the variable changes in later rounds.
             def is_ready(before: int = signal_count) -> bool:
                 return count_signals() > before
 
             if not state.is_over:
                 await self._waits.until(path, is_ready)
             signal_count = count_signals()
+            # A child that is over here was cancelled with an earlier end of this execution. The execution was resumed
+            # since, and so is the child.
             was_over = state.is_over
             state = await drive(child, again=was_over)
             if was_over and _ended_with(child.parent, state):
@@ -194,6 +204,8 @@ class Children:
         )
 
     def _uncounted_usage(self, child: ExecutionState) -> dict[str, int] | None:
+        # Example: a child has used 100 tokens, failed, and was resumed up to 160 tokens. The parent has counted 100,
+        # so it counts 60 more.
         counted_usage = self._counted_usage(child.execution_id)
         usage = child.usage._replace(requests=child.ledger.llm_calls)
         return (
@@ -273,6 +285,7 @@ def ancestors(store: EventStore, execution_id: str) -> Iterator[ExecutionRecord]
         except ExecutionNotFoundError:
             return
         yield record
+        # Forks and successors have a parent as well, but do not end with it.
         name = record.parent if record.origin == CHILD else None
 
 
@@ -288,6 +301,8 @@ def abandoned(store: EventStore, execution_id: str) -> list[Abandoned]:
             # The others are cancelled because the one above each is cancelled.
             below = [Abandoned(child.execution_id, child.parent or "", CANCELLED) for child in line[:-1]]
             return [*below, Abandoned(line[-1].execution_id, record.execution_id, record.status)]
+        # The execution itself has ended, or its ended ancestor does not end it: the ancestor has moved, or a person
+        # has resumed the child by itself.
         if record.status in TERMINAL:
             return []
         line.append(record)
@@ -395,6 +410,7 @@ async def continue_as_successor(
     """
 
     async def start() -> str:
+        # Checked when the operation runs, because other paths may end before it.
         if other_paths():
             raise StepError(
                 "the execution cannot go on as a new one while other paths are on their way; join them before this step"
@@ -443,6 +459,7 @@ def workflows_to_begin(state: ExecutionState, store: EventStore) -> Iterator[str
         try:
             store.record(child)
         except ExecutionNotFoundError:
+            # The state has only the hash of the parameters. The start event has the name of the workflow.
             (event,) = store.read(state.execution_id, record.started_sequence - 1, 1)
             name = operation_name(CHILD_WORKFLOW, getattr(event.data, "parameters", None))
             if name is not None:

@@ -27,6 +27,7 @@ from divebook.text.redaction import shared
 
 MICROSECONDS = 1_000_000
 """Microseconds per second. Every recorded time is in microseconds."""
+# An id has 48 bits of time in milliseconds and 74 random bits. Events count in the last ten of these.
 RANDOM_BITS = 74
 COUNTED_BITS = 10
 SHARED_BITS = RANDOM_BITS - COUNTED_BITS
@@ -94,6 +95,7 @@ class Ids:
         """Return a new event id for an event that is recorded at `recorded_at`, in microseconds since 1970."""
         milliseconds = recorded_at // 1000
         count = self._count
+        # `PAIRS` has 1024 entries: the last ten bits are the count, and a full millisecond gets new random bits.
         if milliseconds != self._milliseconds or count == len(PAIRS):
             self._milliseconds = milliseconds
             count = 0
@@ -105,6 +107,7 @@ class Ids:
         """Note that the next event of the same record uses the event id directly after the latest one. Return False,
         and use no id, if no id directly follows the latest one.
         """
+        # 0: no id was made yet. 1024: the last pair is used up.
         follows = 0 < self._count < len(PAIRS)
         self._count += follows
         return follows
@@ -194,9 +197,11 @@ def described(result: object) -> dict[str, str]:
     """
     kind = type(result)
     try:
+        # A string of many megabytes is cut before `repr` copies it.
         text = repr(result[:MOST_OF_LONG] if isinstance(result, str | bytes) else result)
     except BaseException as error:  # noqa: BLE001 - `repr` of a user's class may raise anything
         text = f"<{kind.__name__}, whose repr raised {type(error).__name__}>"
+    # Secrets are removed before the text is cut: half a secret would not be recognized.
     text = shared().text(as_unicode(text))
     digest = sha256(text.encode()).hexdigest()
     shown = text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}... ({len(text) - MOST_TEXT:,} more characters)"
@@ -217,6 +222,7 @@ def lost_in(error: BaseException) -> Mapping[str, str] | None:
     An attribute that user code has set with other types is ignored.
     """
     link: BaseException | None = error
+    # The limit protects from causes that form a cycle.
     for _ in range(10):
         if link is None:
             return None

@@ -36,6 +36,9 @@ from divebook.text.format import in_parts
 from divebook.text.redaction import logger
 
 
+# Example: in one turn of the loop, two executions record events and wait for them. The first record schedules
+# `_end_turn`. At the end of the turn it takes one batch of each journal, and writes both in one transaction. The two
+# paths that wait in `Journal.durable` then wake, and each checks whether its own events are durable.
 class GroupCommit:
     """Writer of the records of all executions of one store. It writes once at the end of a turn of the engine's event
     loop, and in between if `commit_now` is called.
@@ -51,12 +54,16 @@ class GroupCommit:
     def __init__(self, calls: StoreCalls) -> None:
         self.calls = calls
         self.store = calls.store
+        # The one task that writes to a remote store. While it runs, new records wait in `_dirty` for its next turn.
         self._commit_task: asyncio.Task[None] | None = None
+        # Journals with unwritten records, in the order in which they became dirty. A dict serves as an ordered set.
         self._dirty: dict[Committing, None] = {}
         self._heavy_writes: dict[Committing, asyncio.Task[None]] = {}
         """Journals that a separate thread writes at present, although the store is local: those with large values."""
+        # Futures of code that waits in `Journal.durable` for the next commit.
         self._waiting: list[asyncio.Future[None]] = []
         self._syncs: Syncs[Committing] = Syncs(calls.store)
+        # True if `_end_turn` will run: at the end of this turn, or after the pause for a busy store.
         self._is_scheduled = False
         self._later: dict[Committing, None] = {}
         """Journals whose records may wait for the records that follow; written with the next commit."""
@@ -91,6 +98,7 @@ class GroupCommit:
 
     def _end_wait(self) -> None:
         self._is_timed = False
+        # `_later` is emptied by `_join_later` when the scheduled commit takes place.
         for journal in self._later:
             self.schedule(journal)
 
@@ -116,6 +124,8 @@ class GroupCommit:
         if not self._was_alone or self._waiting or self.held_up is not None or self._syncs.are_shared:
             return False
         if self.calls.are_direct:
+            # Without a limit, a path that never waits would keep the loop for itself: no timer or message would be
+            # handled.
             return self._in_a_row < MOST_IN_A_ROW
         return self._was_quick and self._commit_task is None and self._in_a_row < MOST_ELSEWHERE
 
@@ -124,6 +134,7 @@ class GroupCommit:
         on the loop; for a remote store the write is only started. Do nothing while the store is busy.
         """
         self._in_a_row += 1
+        # While the store is busy, `_try_later` has scheduled the next attempt, which writes these records too.
         if self.held_up is None:
             self._join_later()
             if self.calls.are_direct:
@@ -134,6 +145,8 @@ class GroupCommit:
     def _end_turn(self) -> None:
         self._is_scheduled = False
         self._join_later()
+        # The last turn predicts the next one: if at most one journal had records and at most one caller waited, a
+        # commit at once would not have split a shared commit.
         self._was_alone = len(self._waiting) <= 1 and len(self._dirty) <= 1
         self._in_a_row = 0
         if self.calls.are_direct:
@@ -161,14 +174,19 @@ class GroupCommit:
         sync, otherwise at once.
         """
         if self._dirty:
+            # Large values first: `_take` then collects the remaining journals only.
             self._start_heavy_writes()
             batches = self._take()
             is_synced_later = self._syncs.must_sync_later(batches)
+            # One transaction for all executions. One outcome for each batch: a fenced or faulty batch does not spoil
+            # the others.
             outcomes = self._append(batches.values(), is_synced_later=is_synced_later)
             self._end(batches, outcomes, is_durable=not is_synced_later)
+            # Checkpoints come after the commit, because they must not be newer than the log.
             for journal in batches:
                 if journal.is_checkpoint_due:
                     journal.put_checkpoint()
+            # The callers stay asleep until the shared sync has ended. `_wake` below would wake them too early.
             if is_synced_later and any(outcome is None for outcome in outcomes):
                 outcomes_of_batches = zip(batches.items(), outcomes, strict=True)
                 sequences = {
@@ -182,8 +200,6 @@ class GroupCommit:
     def _start_heavy_writes(self) -> None:
         """Start a thread for each journal whose unwritten records have large values. The thread encodes, compresses and
         writes them, while the loop continues with the other executions.
-
-        The other executions continue meanwhile.
         """
         for journal in [journal for journal in self._dirty if journal.is_heavy and journal not in self._heavy_writes]:
             # Removed here, so that the commit on the loop does not write the same records.
@@ -196,6 +212,8 @@ class GroupCommit:
 
         Later records of the same journal wait, so that the order is kept.
         """
+        # `_take` skips this journal while it is in `_heavy_writes`. Otherwise a later, small batch could be written
+        # first.
         batches = {journal: journal.take_batch(is_heavy=True)}
         try:
             self._end(batches, await self._append_in_thread(batches))
@@ -209,6 +227,7 @@ class GroupCommit:
     def _write_briefly(self) -> None:
         if self._dirty:
             pending = self._append_briefly()
+            # A slow answer and the writing of a checkpoint both need a thread.
             if not pending.is_over or any(journal.is_checkpoint_due for journal in pending.batches):
                 self._start_thread_commit(pending)
         self._wake()
@@ -226,11 +245,14 @@ class GroupCommit:
             appending = Appending(list, [error] * count)
         seconds = time.perf_counter() - started_at
         if appending.answers is not None:
+            # The measurement decides whether the next commit of a single path is tried on the loop again.
             self._was_quick = seconds < MOMENT
             self._end(batches, appending.answers)
             return PendingCommit(batches, None)
         call = self.calls.start(lambda: _outcomes(appending.finish, count))
         pending = PendingCommit(batches, call, seconds)
+        # If the store could not even send the batch, the thread has just started the write, so the loop grants it one
+        # `MOMENT`. A batch that was sent has used its `MOMENT` already.
         if not appending.is_begun and call.within(MOMENT) is not None:
             self._end_pending(pending)
         return pending
@@ -243,11 +265,14 @@ class GroupCommit:
         commits.
         """
         try:
+            # One commit at a time. Records of all executions that arrive during a commit form the next one, so a slow
+            # server gets few large commits instead of many small ones.
             while pending is not None or self._dirty:
                 pending = pending or self._hand_over()
                 if not pending.is_over:
                     await self._wait_for(pending)
                 self._wake()
+                # The timer of `_try_later` starts a new task.
                 if self.held_up is not None:
                     return
                 for journal in pending.batches:
@@ -256,6 +281,7 @@ class GroupCommit:
                 pending = None
         finally:
             self._commit_task = None
+            # After an error of this task as well, callers must check their condition again.
             self._wake()
 
     def _hand_over(self) -> PendingCommit:
@@ -285,9 +311,11 @@ class GroupCommit:
     def _take(self) -> dict[Committing, Batch]:
         journals = self._dirty
         self._dirty = {}
+        # Journals with a running heavy write stay dirty: their later records must not overtake the large ones.
         if self._heavy_writes:
             self._dirty = {journal: None for journal in journals if journal in self._heavy_writes}
             journals = {journal: None for journal in journals if journal not in self._heavy_writes}
+        # A journal can be dirty without records, if `commit_now` wrote them after they were scheduled.
         return {journal: batch for journal in journals if (batch := journal.take_batch()).records}
 
     def _append(self, batches: Iterable[Batch], *, is_synced_later: bool = False) -> Sequence[Exception | None]:
@@ -298,6 +326,7 @@ class GroupCommit:
     async def _append_in_thread(self, batches: Mapping[Committing, Batch]) -> Sequence[Exception | None]:
         try:
             return await self.calls.in_thread(lambda: self._append(batches.values()))
+        # The thread may still write the batches. Their outcome is unknown here, so the journals get an error.
         except asyncio.CancelledError:
             self._stop(batches)
             raise
@@ -332,6 +361,7 @@ class GroupCommit:
         self._dirty = {**dict.fromkeys(journals), **self._dirty}
         loop = asyncio.get_running_loop()
         before = self.held_up
+        # `since` survives further refusals, so that people see the whole time of the outage.
         since = loop.time() if before is None else before.since
         self.held_up = StoreUnavailable(str(error), since, "disk" if self.store.local else "server")
         if not self._is_logged and loop.time() - self.held_up.since >= PATIENCE_SECONDS:
@@ -406,6 +436,7 @@ class Syncs(Generic[J]):
             return False
         are_full = False
         usual = self._store.durability
+        # Executions with relaxed durability never wait for the disk, so they do not count.
         for journal, batch in batches.items():
             if (batch.durability or usual) == FULL:
                 are_full = True
@@ -429,6 +460,7 @@ class Syncs(Generic[J]):
         """Set the result of the future `done` when all events of a log that are written now are durable: after the
         present disk sync, or after the next one.
         """
+        # If the newest events of the log were written during the present sync, only the next sync covers them.
         present = self._next if self._present is None or journal in self._next.sequences else self._present
         present.waiting.append(done)
 
@@ -520,8 +552,6 @@ class StoreCalls:
     async def in_thread(self, call: Callable[[], T]) -> T:
         """Call a function that uses the store in a thread, and return its result. Unlike `once`, this uses a thread
         even for a local store, so that the event loop is never blocked.
-
-        The loop continues meanwhile.
         """
         return await _in_thread(call, _calls, CALL_THREADS)
 

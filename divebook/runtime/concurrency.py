@@ -52,6 +52,8 @@ class CallCounter:
 
     def begin(self) -> None:
         """Note that the task waits for one more call, which is running now."""
+        # Example: a task makes two calls at once. It counts as 1 before, as 2 while both run, and as 1 after each
+        # end.
         self._calls.running += self._count > 0
         self._count += 1
 
@@ -88,6 +90,7 @@ class ConcurrentCalls:
     """
 
     def __init__(self, idle: Callable[[ConcurrentCalls], None], changed: Callable[[], None] = lambda: None) -> None:
+        # Number of running tasks; parked ones do not count.
         self.running = 1
         self.are_parked = False
         """True while the execution is not driven. A task that continues all the same is unwound."""
@@ -123,12 +126,10 @@ class ConcurrentCalls:
 
     def end(self) -> None:
         """Allow no further attempts of failed calls, and interrupt the pauses before attempts, because the step has
-        failed.
-
-        (test_a_path_whose_failure_is_caught_sleeps_no_longer)
-
-        Running calls finish.
+        failed. Running calls finish.
         """
+        # Otherwise the path would sleep to the end of a pause for nothing
+        # (test_a_path_whose_failure_is_caught_sleeps_no_longer).
         self._are_ending = True
         for pause in self._pauses:
             pause.cancel()
@@ -152,6 +153,7 @@ class ConcurrentCalls:
                 if remaining:  # the last one gives its place to the waiting strand, which continues
                     self.leave()
 
+        # The waiting task counts for one of them.
         self.running += max(0, count - 1)
         try:
             yield strand
@@ -178,6 +180,7 @@ class ConcurrentCalls:
 
         Used before unwinding the other tasks, which would abort their running calls.
         """
+        # This future is never completed, so the wait ends only when no other task runs.
         never = asyncio.get_running_loop().create_future()
         await self.wait_beside_others(never)
 
@@ -190,6 +193,7 @@ class ConcurrentCalls:
         """
         if change.done():
             return True
+        # The present task is the one that still counts.
         if self.running <= 1 and not self._open_calls:
             return False
         alone = asyncio.get_running_loop().create_future()
@@ -214,12 +218,14 @@ class ConcurrentCalls:
         """
         if is_ready():
             return
+        # Entered before `leave`, which looks at `_parked` to decide whether the path is idle.
         parked = asyncio.get_running_loop().create_future()
         self._parked[parked] = is_ready
         self.leave()
         try:
             woken = await parked
         except asyncio.CancelledError:
+            # Still parked, so `_release` has not counted this task as running again.
             if self._parked.pop(parked, None) is not None:
                 self._continue()
             if self.are_parked:  # a time limit of user code; its handling is replayed
@@ -241,9 +247,12 @@ class ConcurrentCalls:
         `idle` and `changed` that the path is idle or blocked.
         """
         self.running -= 1
+        # In this order: only an answer helps an open call; then a task that waits until it is alone continues; only
+        # then are the parked tasks kept or unwound.
         if self.is_blocked:
             self._changed()
         elif self.running <= 0 and self._waiting_alone:
+            # Counted before the woken task runs, so that another `leave` in between does not wake a second one.
             self.running += 1
             waiting = self._waiting_alone.pop(0)
             if not waiting.done():  # otherwise it was cancelled and has not run since
@@ -298,6 +307,7 @@ class ConcurrentCalls:
 
     def _release(self, parked: asyncio.Future[bool], *, woken: bool) -> None:
         del self._parked[parked]
+        # Counted before the task runs: a `leave` in between must not find the path idle.
         self._continue()
         if not parked.done():  # otherwise it was cancelled and has not run since
             parked.set_result(woken)
@@ -358,12 +368,15 @@ class Group:
             self.is_open = True
             try:
                 yield
+                # Tasks may start further tasks, so the number is checked after each end.
                 while len(self._tasks) > len(self._background):
                     await self._next_end()
             finally:
                 self.is_open = False
                 if self._tasks:
                     self.cancel()
+                    # The tasks still run their `finally` blocks. No task outlives the group, even if the caller is
+                    # cancelled again.
                     with anyio.CancelScope(shield=True):
                         while self._tasks:
                             await self._next_end()
@@ -473,6 +486,7 @@ class Waits:
     def count(self, path: str) -> int:
         """Return the number of concurrent tasks of a path, running or parked, at least 1."""
         calls = self._calls.get(path)
+        # Without a counter, only the step's own code runs.
         return 1 if calls is None else calls.running + calls.parked
 
     async def until(self, path: str, is_ready: Callable[[], bool]) -> None:

@@ -211,6 +211,7 @@ class StepContext:
         DivergenceError, UnstorableValueError
             The log has another operation at this place; parameters or result are not plain data.
         """
+        # The limit surrounds the call only. Looking up the log and waiting for a slot or an answer do not count.
         if timeout is not None or self.step.timeout is not None:
             name = operation_name(operation_type, parameters)
             call = self._limit.of(call, timeout, name)
@@ -389,6 +390,8 @@ class StepContext:
         """Return the key of the next operation without a name: a number. Each concurrent task counts its own
         operations, so that the order in which tasks run does not change the keys.
         """
+        # Example: outside of `gather` the keys are 1, 2, 3. In the second call of the first `gather` they are
+        # `gather-1.1-1`, `gather-1.1-2`.
         strand = STRAND.get()
         number = self._calls[strand] = self._calls.get(strand, 0) + 1
         return f"{strand}{number}" if strand else number
@@ -546,6 +549,8 @@ async def within(clock: Clock, seconds: float, call: Callable[[], Awaitable[T]],
         The object `error`, if the call took longer. It is a `TimeoutError`, so the outcome of a non-repeatable call is
         then unknown.
     """
+    # The alarm cancels the scope, which then swallows the cancellation of the call. The last line is reached in this
+    # case only.
     with anyio.CancelScope() as scope:
         alarm = asyncio.create_task(_ring(clock, seconds, scope))
         try:
@@ -591,6 +596,7 @@ class TimeLimit:
         """
         limit_of_step = self._whole
         limit_of_call = math.inf if timeout is None else timeout
+        # Time during which the code was parked does not count against the limit of the step.
         spent = self._journal.seconds_since(self._began_at)
         remaining = math.inf if limit_of_step is None else max(0.0, limit_of_step - spent)
         if limit_of_step is None or limit_of_call < remaining:
@@ -656,18 +662,24 @@ async def retried(
     Exception
         The exception of the last attempt.
     """
+    # Example with three attempts: attempt 0 fails, `step_retried` records 1 failure and a pause of 2 s. A timer waits
+    # for 2 s and attempt 1 runs. If the process dies 1.5 s into the pause, the next process reads 1 failure from the
+    # log, waits for 0.5 s, and runs attempt 1.
     item = place.iteration_index if key is None else key
     if place_of is not None:
         _skip_attempts(recorder, place, key, _failures(recorder, place, item)[0], place_of)
     while True:
         # Read from the log: after a restart, the attempts and the pause continue where they were.
         failures, delay = _failures(recorder, place, item)
+        # Each pause is a recorded timer with the number of failures in its key. A replay finds the timers of earlier
+        # pauses under other keys.
         if failures:
             with recorder.waits.concurrent_calls(place.path).before_attempt():
                 if delay > 0:
                     await recorder.signals.sleep(place._replace(key=pause_key(key, failures)), delay, within)
         try:
             return await make(failures)
+        # `Suspended` is not an `Exception`: code that waits has not failed.
         except Exception as error:
             if not _will_try_again(recorder, place, policy, error, key):
                 raise
@@ -702,6 +714,8 @@ def _will_try_again(recorder: Recorder, place: Place, policy: Retry | None, erro
         return False
     failures = _failures(recorder, place, index if key is None else key)[0] + 1
     failure = fault_of(error)
+    # A random part of the pause, from 0 to 1 (exclusive), keeps calls that failed together from being repeated
+    # together.
     delay = retry_delay(policy, failures, failure, recorder.chance.bits(JITTER_BITS) / 2**JITTER_BITS)
     if delay is not None:
         event = catalog.StepRetried(failures, failure.message, delay, None if key else index, key)

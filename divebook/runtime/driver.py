@@ -154,6 +154,7 @@ class Driver:
     ) -> None:
         self.id = execution_id
         self.store = store
+        # May be a function: a list of many runs creates many drivers, and most of their logs are never read.
         self._log = log
         self._latest: ExecutionState | None = None
         """The newest state, or None while it equals the state of the loaded log."""
@@ -168,6 +169,7 @@ class Driver:
         self.durability: Durability | None = None  # None: the default of the store
         self._is_stored = True
         self._written = 0
+        # Journal, runner and session exist only while this process drives the execution.
         self._journal: Journal | None = None
         self._runner: Runner | None = None
         self.parked_run = ParkedRun(self)
@@ -176,10 +178,13 @@ class Driver:
         self._standstill = _Standstill()
         self._task: asyncio.Task[None] | None = None
         self._token: int | None = None  # of the last lease under which this process drove it
+        # Held by a thread that decides whether this process drives the execution; see `handover`.
         self._handover = threading.Lock()
+        # Stays True between two drives of one task, while `_future` shows whether the task has ended.
         self._is_driving = False
         self._must_check_inbox = False
         """True if the driver must check the inbox of its execution before the execution is parked."""
+        # Compared with the present process id, because a fork copies this object but not the engine's thread.
         self._process = os.getpid()
         self._cancel_reason: str | None = None
         self.may_have_children = False
@@ -237,6 +242,7 @@ class Driver:
         """
         self.adopt_worker(source)
         self.predecessor = source.state
+        # The worker that drives the source is stopping. It must not drive a new execution either.
         if source._paused is not None and source._paused[1]:
             self._paused = self._paused or source._paused
 
@@ -307,6 +313,7 @@ class Driver:
         the log has it.
         """
         state = self.state
+        # The inbox is read only if an answer can matter: lists of runs use this property for every line.
         is_open = any(question.is_open for question in state.interrupts.values()) and not self.store.closed
         return questions_of(state, self.store.inbox(self.id, state.taken) if is_open else ())
 
@@ -356,7 +363,10 @@ class Driver:
 
     def newest(self) -> ExecutionState:
         """Return the state of the execution up to the last event in the store."""
+        # A state that is ahead of the store may contain events that were never written, so the log is folded from its
+        # start.
         state = self._state if self._is_stored else ExecutionState(self.id)
+        # A pending execution has no events to read.
         if self._is_stored and not state.last_sequence:
             return state
         later = self.store.read_records(self.id, state.last_sequence)
@@ -414,6 +424,7 @@ class Driver:
         opening = self.opening
         if opening is None or self.was_driven:
             raise ExecutionError(f"execution {self.id} is {self.status}; only a pending one can be started")
+        # This lease exists only in memory. The first batch writes it to the store, with the real time of its expiry.
         lease = Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0)
         journal = self._open_journal(dependencies, None)
         journal.first_commit = first_commit
@@ -422,6 +433,7 @@ class Driver:
             journal.record_all(first)
         driving = self._start_task(self._run(dependencies, journal, lease, () if journal.recorded else first), lease)
         if first_commit is not None:
+            # An execution that fails before its first commit must not leave the caller of `start` waiting.
             driving.add_done_callback(functools.partial(copy_error, first_commit))
 
     def resume(
@@ -441,14 +453,18 @@ class Driver:
         CancelledMeanwhileError
             The execution was cancelled in this process after the lease was acquired.
         """
+        # Tokens grow with each lease. A larger token here means that `cancel` took the lease by force after the
+        # caller acquired its own.
         if self._token is not None and lease.token < self._token:
             raise CancelledMeanwhileError(f"execution {self.id} was cancelled while it was about to continue")
         self._state = state
         self._is_stored = True
+        # The children are in the store, but not in the memory of this process.
         self.may_have_children = True
         if must_replay:
             self.parked_run.unwind()
         journal, first = self._reopen_log(dependencies, lease, resumption)
+        # Other resumptions are recorded by the runner, together with the first work, and cost no commit of their own.
         if is_counted := resumption.recovery is not None:  # before any code runs: it may kill this process again
             journal.record_all(first)
         self._start_task(self._run(dependencies, journal, lease, () if is_counted else first), lease)
@@ -461,11 +477,14 @@ class Driver:
 
         Reuse the code parked in memory if it can continue, else open a new journal and replay.
         """
+        # The digests are recorded only if they differ from those in the log, since most resumptions use the same
+        # code.
         code = dependencies.code_of(self.workflow)
         first = (Fact(resumption if code == dict(self._state.code) else replace(resumption, code=code)),)
         self._runner = self.parked_run.take(self._state, code, dependencies)
         if self._runner is None:
             return self._open_journal(dependencies, lease), first
+        # Parked code holds references to its own journal, so this journal is reused instead of a new one.
         self._journal = self._runner.journal
         self._journal.reopen(self._present_session().commit, lease.token)
         return self._journal, first
@@ -495,6 +514,7 @@ class Driver:
             return False
         lease = Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0)
         journal = self._open_journal(dependencies, None)
+        # The start event is recorded as well, because a log must begin with it.
         journal.record_all(decide_opening(replace(self.opening, key=None)))
         self._start_task(self._record_cancel(dependencies, journal, why, lease, undoes=False), lease)
         return True
@@ -537,6 +557,8 @@ class Driver:
         immediately.
         """
         if self._is_driving and self._task is not None:
+            # Otherwise a call with a rollback would delay the cancellation below until its end
+            # (`divebook.runtime.recorder.run_to_end`).
             if self._runner is not None:
                 self._runner.abandon_calls()
             # Cancellation unwinds the code through its `finally` blocks, which release the lease and the workspaces.
@@ -545,8 +567,6 @@ class Driver:
     def request_check(self) -> bool:
         """Make the driver check the inbox of the execution once more before it stops. Return False if it has stopped
         already. Call on the engine's loop.
-
-        Call on the engine's loop.
         """
         self._must_check_inbox = True
         return self._is_driving
@@ -559,6 +579,7 @@ class Driver:
         """
         runner = self._runner
         if runner is not None and runner.is_blocked:
+            # In a task of its own: this method is called from synchronous code of the runner.
             if not self._standstill.future.done():
                 ENGINE.keep(self._stand_still(runner))
         elif self._standstill.future.done() and self.is_live:
@@ -579,6 +600,7 @@ class Driver:
         next runner gets the request.
         """
         if self._runner is not None:
+            # Set here, because each new runner is created before its requests are forwarded.
             self._runner.blocked = self._note_blocked
         if self._runner is not None and self._cancel_reason is not None:
             self._runner.cancel(self._cancel_reason)
@@ -590,8 +612,6 @@ class Driver:
     ) -> None:
         """Drive the execution until it has ended, or waits and need not be driven (is parked). If a message arrives at
         that moment, drive it again.
-
-        Drive it again if a message arrives while it is being parked.
         """
         STRAND.set("")  # another execution may have started this one inside one of its calls
         CURRENT.set(None)
@@ -607,6 +627,7 @@ class Driver:
                     await self._drive_once(dependencies, journal, next_lease, first)
             finally:
                 self._mark_stopped()
+            # After `_mark_stopped`, so that listeners find an execution that is not driven and may resume it.
             await dependencies.on_stopped(self)
 
     def _mark_stopped(self) -> None:
@@ -619,6 +640,7 @@ class Driver:
         self, dependencies: DriverDependencies, journal: Journal, lease: Lease, first: Sequence[Fact]
     ) -> None:
         session = self._present_session()
+        # Renewals begin before anything else: finding the policy of a what-if may read another log.
         session.lease_keeper.keep(lease)
         try:
             miss_policy = (
@@ -626,15 +648,20 @@ class Driver:
                 if journal.state.tools is None
                 else await dependencies.services.find_miss_policy(journal.state, session.calls)
             )
+            # `_reopen_log` has set the runner if parked code continues.
             runner = self._runner = self._runner or self.parked_run.begin(
                 self.workflow, journal, dependencies, miss_policy
             )
+            # A cancellation or pause may have been requested before this runner existed.
             self._forward_requests()
+            # Unwound code runs its `finally` blocks concurrently. It must end before the same code is replayed.
             await self.parked_run.wait_end()
             if not first:
                 await journal.durable()  # test_nothing_runs_of_an_execution_whose_key_another_one_has
             if journal.state.rolling_back is not None:
                 await dependencies.cancel_children(self)
+            # Messages are delivered to the runner from here on. Those that arrived earlier are read by the runner
+            # itself.
             session.inbox.add(self.id, runner)
             await runner.run(functools.partial(journal.record_all, first))
             # The rollback runs in a new runner. If it waits for an answer, its status is not RUNNING, and it is parked
@@ -662,6 +689,7 @@ class Driver:
         uses to run the rollback.
         """
         await dependencies.cancel_children(self)
+        # The request that started the rollback must not cancel the rollback as well.
         self._cancel_reason = None
         journal.is_stopping = False
         runner = self._runner = self.parked_run.begin(self.workflow, journal, dependencies, miss_policy)
@@ -685,6 +713,7 @@ class Driver:
             self.parked_run.keep(runner, is_stored=self._is_stored)
 
     async def _give_back(self, session: StoreSession, lease: Lease) -> None:
+        # The store deletes the lease in the transaction that ends the execution.
         await session.lease_keeper.give_back(lease, is_gone=self._is_stored and self._state.is_over)
 
     async def _lease_for_more(self) -> Lease | None:
@@ -695,6 +724,7 @@ class Driver:
         rely on one more check (test_nothing_that_comes_at_the_end_is_forgotten).
         """
         lease: Lease | None = None
+        # Senders set the flag through `request_check`. The loop repeats until a check during which no sender set it.
         self._must_check_inbox = True
         while self._must_check_inbox and lease is None:
             self._must_check_inbox = False
@@ -725,6 +755,7 @@ class Driver:
 
     async def _has_news(self, calls: StoreCalls) -> bool:
         state = self._state
+        # After an error of the journal, the execution can only be resumed from the store.
         if state.is_over or not self._is_stored:
             return False
         # A paused execution ignores messages until it is resumed; only a cancellation ends the pause.
@@ -741,9 +772,11 @@ class Driver:
         self._present_session().lease_keeper.keep(lease)
         try:
             await self.parked_run.wait_end()
+            # Paths first: the rules that end the execution look at the paths which are still active.
             journal.record_all(decide_leaving(journal.state, why).facts)
             journal.record_all(decide_cancellation(journal.state, why, is_here=undoes).facts)
             await journal.durable()
+            # Not over means that the cancellation has started a rollback.
             continues = undoes and not journal.state.is_over
         finally:
             if not continues:
@@ -831,6 +864,7 @@ class ExecutionRegistry:
         ENGINE.refuse_waiting(self.store)
         execution_id = id_of(execution_id)
         driver = self._drivers.get(execution_id)
+        # The id may be a prefix, which only the store can resolve.
         if driver is None:
             execution_id = self.store.resolve(execution_id)
             driver = self._drivers.get(execution_id)
@@ -839,6 +873,7 @@ class ExecutionRegistry:
         try:
             return driver.refresh()
         except (CorruptStoreError, NewerStoreError) as damage:
+            # This driver is not registered: the registered one may still be used by code that has read a sound state.
             log = self._readable_log(execution_id, damage)
             return Driver(execution_id, log.state.inputs, self.store, log)
 
@@ -860,8 +895,11 @@ class ExecutionRegistry:
     def _readable_log(self, execution_id: str, damage: StoreError) -> LoadedLog:
         """Return the definition and state of an execution from the readable beginning of a damaged log."""
         events, damage_in_log = self.store.read_sound(execution_id)
+        # A damaged event can be unreadable, or readable but impossible after the events before it. Both end the
+        # readable part.
         damage = damage_in_log or damage
         state = ExecutionState(execution_id)
+        # One event at a time, so that the state up to the faulty event is kept.
         for number, event in enumerate(events):
             try:
                 state = fold(execution_id, (event,), state)
@@ -935,6 +973,7 @@ def _checkpointed_state(store: EventStore, execution_id: str) -> ExecutionState 
     if checkpoint is None:
         return None
     sequence, raw = checkpoint
+    # Id and sequence number are compared as well, since a checkpoint is only a cache and may not match the log.
     state = load_state(raw, functools.partial(store.facts, execution_id))
     return (
         state if state is not None and (state.execution_id, state.last_sequence) == (execution_id, sequence) else None
@@ -957,6 +996,8 @@ def _readable_workflow(execution_id: str, events: Sequence[Event]) -> Workflow:
 # At exit, the process prints the executions that are still running and how to resume them.
 
 
+# Seconds that the exit notice waits for the last events of an execution that has just ended, and its maximum number
+# of lines.
 MOMENT_SECONDS = 5.0
 MOST_LINES = 20
 
@@ -1013,6 +1054,8 @@ class ExitNotice:
         running = [
             execution for execution in sorted(self._executions, key=lambda one: one.id) if _is_running(execution)
         ]
+        # Example: a parent with two children, all running. `below` is `{parent: 3}`, and its line mentions 2
+        # children.
         parents = {execution.id: execution.started_by for execution in running}
         below = Counter(_top(execution.id, parents) for execution in running)
         tops = [execution for execution in running if execution.id in below]

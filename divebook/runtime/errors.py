@@ -98,6 +98,7 @@ def frames_of(error: BaseException) -> list[Frame]:
         for frame, line in traceback.walk_tb(innermost.__traceback__)
         if _is_shown(frame.f_code.co_filename)
     ]
+    # Frames above the first user frame belong to libraries that called user code, such as a test runner.
     user_frames = [number for number, frame in enumerate(frames) if is_user_code(frame.file)]
     return frames[user_frames[0] :] if user_frames else frames
 
@@ -112,6 +113,7 @@ def trace_of(error: BaseException) -> str | None:
     frames = frames_of(error)
     if not frames:
         return None
+    # Secrets are removed before the text is cut. The end is kept, because the innermost frame comes last.
     return shared().text("".join([*_causes(_innermost(error)), *_lines(frames)]))[-MOST_TRACE:]
 
 
@@ -135,6 +137,7 @@ def _raised_from(error: BaseException) -> Iterator[BaseException]:
 
 
 def _causes(error: BaseException, remaining: int = MOST_CAUSES) -> Iterator[str]:
+    # The same rule as in Python's own tracebacks: `raise ... from None` hides the context.
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is None or isinstance(cause, DivebookError) or not remaining:
         return
@@ -193,6 +196,7 @@ def line_of(function: Callable[..., Any]) -> Mapping[str, Any]:
 
 def _place(frame: Frame) -> Mapping[str, Any]:
     cell = _cell_of(frame.file)
+    # If the file is unknown here, the recorded line takes its place at its number.
     lines = linecache.getlines(frame.file) or [""] * (frame.line - 1) + [frame.code]
     if cell is None:
         return source_place(f"{_short(frame.file)}:{frame.line}", lines, frame.line)
@@ -231,6 +235,7 @@ def _cell_of(file: str) -> CodeCell | None:
     """Return the notebook cell from which code with this file name was compiled, or None if this process is not a
     kernel with that cell.
     """
+    # The import below loads IPython, which a process without cells does not need.
     if "IPython" not in sys.modules:
         return None
     from divebook.notebook.shell_state import cell_of
@@ -289,6 +294,7 @@ def facts_of(error: BaseException) -> dict[str, Any] | None:
     args = OSError.__reduce__(error)[1] if isinstance(error, OSError) else error.args  # its `args` lack the file
     for name, value in (("args", list(args)), ("fields", _fields(error))):
         recorded = _storable(value)
+        # Empty arguments are recorded: without the entry, the message would become the argument.
         if recorded is not None and (recorded or name == "args"):
             facts[name] = recorded
     place = place_of(error)
@@ -345,6 +351,7 @@ def _error_like(message: str, names: tuple[str, ...], facts: Mapping[str, Any]) 
     """
     types = facts.get("types")
     class_names = types if types and isinstance(types, list) else [f"builtins:{name}" for name in names]
+    # The list begins with the class itself, and its bases follow. The first one that is loaded is the nearest.
     cls = next(filter(None, map(_loaded_class, filter(_is_text, class_names))), None)
     error = None if cls is None else _new_error(_caught_as(cls), cls, message, facts)
     if error is None:
@@ -369,6 +376,7 @@ def _new_error(kind: type[OperationError], cls: type, message: str, facts: Mappi
     except (UnopenableValueError, TypeError):
         args = (message,)
         fields = {}
+    # Every exception class has a built-in base, such as `OSError` or `Exception`.
     built_in: Any = next(base for base in cls.__mro__ if base.__module__ == "builtins")
     try:
         error = kind.__new__(kind, *args)
@@ -397,6 +405,7 @@ def _loaded_class(name: str) -> type[Exception] | None:
     module, _, path = name.partition(":")
     target: Any = builtins if module == "builtins" else sys.modules.get(module)
     for part in path.split("."):
+        # Looked up in `__dict__`, because `getattr` could run code of a module or class.
         target = getattr(target, "__dict__", {}).get(part)
     if not (isinstance(target, type) and issubclass(target, Exception) and target is not Exception):
         return None
@@ -431,9 +440,7 @@ class ErrorDetails(NamedTuple):
 
 def error_details(error: BaseException, place: Mapping[str, Any] | None = None) -> ErrorDetails:
     """Return the traceback, class names and place of an error that a step's own code raised. All are None for an error
-    of a recorded call.
-
-    For an error of a recorded call the log has them already. `place` is the line of the definition that caused it, if
+    of a recorded call, because the log has them already. `place` is the line of the definition that caused it, if
     any.
     """
     source = telling(error)
@@ -461,6 +468,7 @@ def links_of(error: BaseException) -> Iterator[BaseException]:
     pending: list[BaseException | None] = [error]
     while pending:
         link = pending.pop()
+        # Compared by identity, since a class of a user may define `__eq__` in any way.
         if link is not None and id(link) not in visited:
             visited.add(id(link))
             yield link

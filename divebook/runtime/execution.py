@@ -131,8 +131,6 @@ class ReadExecution(FramedLog):
         """The present values of the workflow's variables, sorted by name. Each access returns a new copy.
 
         A value whose class is not allowed in this process stays in its recorded form.
-
-        A new copy for each access, like `outputs`.
         """
         return _restored(dict(sorted(self.state.variables.items())))
 
@@ -160,6 +158,8 @@ class ReadExecution(FramedLog):
 
     def inspect(self) -> Any:
         """Return the waiting times, retries and costs of the execution, as a `divebook.replay.inspect.Inspection`."""
+        # Imported here, like the other imports inside methods: the package is above this layer and loaded when first
+        # used.
         from divebook.replay.inspect import Inspection
 
         return Inspection(self._log())
@@ -192,6 +192,7 @@ class Execution(ReadExecution):
         self._driver = driver
 
     def __eq__(self, other: object) -> bool:
+        # A store has one driver per execution, so two handles of one run are equal.
         return isinstance(other, Execution) and other._driver is self._driver
 
     def __hash__(self) -> int:
@@ -346,6 +347,7 @@ class Execution(ReadExecution):
         return self._driver.questions
 
     def _log(self) -> History:
+        # `history` looks for damage, which reads the whole log.
         return self.history() if self._driver.is_read else self.store.history(self.id)
 
     def failure_in(self, log: Sequence[Event]) -> Failure | None:
@@ -365,6 +367,7 @@ class Execution(ReadExecution):
 
     def _frame(self, kind: str) -> Any:
         if not self._driver.is_read:
+            # Tried without the check for damage first, because most logs are sound.
             with suppress(CorruptStoreError, NewerStoreError):
                 return super()._frame(kind)
             self._driver.read()  # finds the readable part of a damaged log
@@ -375,6 +378,7 @@ class Execution(ReadExecution):
         when accessed.
         """
         written = self._driver.written
+        # A pending or damaged execution has a history with a fixed end.
         if written and self.damage is None:
             return self.store.history(self.id, after)
         return History(self.store, self.id, max(after, 0), written)
@@ -493,12 +497,15 @@ class Execution(ReadExecution):
         driving = None if elsewhere else self._driver.standstill()
         until = None if timeout is None else time.monotonic() + timeout
         try:
+            # If this thread runs a call of another execution, the call gives up its place meanwhile. Otherwise calls
+            # that wait for each other could use up all threads.
             with lend_slot():
                 if driving is not None:
                     interruptible_result(driving, timeout)
                 if driving is None or is_elsewhere(self._driver):  # returned to the workers of its queue
                     wait_elsewhere(self._driver, None if until is None else max(0, until - time.monotonic()))
         except TimeoutError as error:
+            # User code may raise TimeoutError too, and the future of the drive passes it on.
             if timeout is None or (driving is not None and driving.done()):  # not raised by this wait
                 raise
             stop = "cancel" if self.state.rolling_back is None else "pause"  # a rollback cannot be cancelled
@@ -585,6 +592,7 @@ class Execution(ReadExecution):
 
 
 def _restored(values: Mapping[str, Any]) -> dict[str, Any]:
+    # Opened anew for each access, so that a caller who changes a value does not change the state.
     return {name: opened(value, lenient=True) for name, value in values.items()}
 
 

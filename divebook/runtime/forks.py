@@ -62,6 +62,8 @@ def live_point_of(events: Sequence[Event], at: int | None, change: Change, *, re
     undone = undone_in(events)
     if undone is None or point <= undone.before:
         return point
+    # Only a fork point that the caller did not choose is moved, and only if the whole change also takes effect
+    # earlier.
     if at is not None or not _FROM_EARLIER.issuperset(change.named):
         require_kept(events, point)
     return point_before(events, max(1, undone.before))
@@ -72,6 +74,7 @@ def point_before(events: Sequence[Event], end: int) -> int:
     separated. If there is none, return the first possible one.
     """
     at = end
+    # Example: events 4 to 6 belong together and `end` is 5. `snapped` returns 6 for 5 and for 4, and 3 for 3.
     while (point := snapped(events, at)) > end and at > 1:
         at -= 1
     return point
@@ -106,15 +109,14 @@ def point_of(events: Sequence[Event], at: int | None, change: Change, *, reachin
     points = list(ends.values())
     if reaching_back:
         points += _before_effects(events, change, ends.keys())
+        # The change needs one fork point for all its parts, so the earliest one is used.
         _require_one_point(events, change, min(points, default=1))
     return snapped(events, min(points, default=1 if reaching_back else len(events)))
 
 
 def _before_ends(events: Sequence[Event], change: Change) -> dict[str, int]:
     """Find where the operations and questions that a fork changes first ended or were first answered. Return, by their
-    id, the number of the event before that.
-
-    The keys are the ids of operations and questions, the values sequence numbers.
+    id, the sequence number of the event before that.
     """
     ends: dict[str, int] = {}
     results = change.results
@@ -136,6 +138,7 @@ def _before_effects(events: Sequence[Event], change: Change, ended: Container[st
     variable, an unfinished call or an open question, it is the event that last set or started it. Raises SetupError for
     a name that is not in the log.
     """
+    # Event 1 starts the execution. Everything after it may depend on these parts.
     if change.inputs or change.model or change.definition:
         yield 1
     for step in change.prompts:
@@ -201,6 +204,7 @@ def recorded_opening(execution_id: str, store: EventStore) -> catalog.ExecutionS
     # Each fork event names the opening event before it, so the openings are read from the newest to the oldest.
     openings: list[Event] = []
     number = store.record(execution_id).opened
+    # Example: the log of a fork of a fork has openings 1 (start), 8 and 20 (forks). 20 names 8, and 8 names 1.
     while not openings or (isinstance(openings[0].data, catalog.ExecutionForked) and number < openings[0].sequence):
         openings[:0] = store.read(execution_id, number - 1, 1)
         number = getattr(openings[0].data, "previous", 1) if openings else 1
@@ -292,6 +296,8 @@ def epochs_of(events: Iterable[Event]) -> list[Epoch]:
             epochs.append(Epoch(event.sequence, first_code))
         elif isinstance(event.data, catalog.ExecutionForked):
             first_code = first_code if event.data.code is None else event.data.code
+            # A fork runs with the code of its own time, and reuses the shared results as if that code had returned
+            # them.
             epochs = [epoch._replace(code=first_code) for epoch in epochs]
         elif isinstance(event.data, catalog.ExecutionResumed):
             code = first_code if event.data.code is None else event.data.code
@@ -318,6 +324,7 @@ def reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) 
     A call without an end, or whose failure ended an execution, is not yielded: resuming repeats it anyway.
     """
     repeated = made_again(events)
+    # Results that a resumption reuses. A failed call that is repeated anyway needs no decision.
     counts = {data.operation_id for data in _payloads(events) if isinstance(data, _ENDS)} - repeated
     starts = [(event.sequence, event.data) for event in events if isinstance(event.data, catalog.OperationStarted)]
     # A call may have started several times. Only the result of its latest start counts.
@@ -450,6 +457,7 @@ def first_batch(store: EventStore, source: str, forked: Event, owner: Owner, dur
     (test_a_fork_inside_a_record_has_a_copy_of_its_beginning).
     """
     at = forked.sequence - 1
+    # The record that contains event `at`. Records are rows, and a row has up to several events.
     last = store.read_records(source, at - 1, at)[0]
     shared = last.last_sequence
     rows = [Record.of(forked)]
@@ -457,6 +465,7 @@ def first_batch(store: EventStore, source: str, forked: Event, owner: Owner, dur
     if shared >= forked.sequence:
         shared = last.sequence - 1
         facts = last.facts[: forked.sequence - last.sequence]
+        # A fact about a whole path, such as `path_started`, has no step, although its record may have one.
         step = last.step_of(facts[0]) if len(facts) == 1 else last.step
         rows.insert(0, replace(last, execution_id=forked.execution_id, facts=facts, step=step))
     return Batch(
@@ -479,6 +488,8 @@ def made_again(events: Iterable[Event]) -> set[str]:
     Follows the log: failures of a path are candidates until its step fails, which names those that caused it. A later
     resumption or completion clears them.
     """
+    # Example: `a` and `b` fail on one path, and the code of the step catches the failure of `a`. The step then fails
+    # because of `b`, and names it. `{b}` runs again, and the failure of `a` is final.
     failing: dict[str, set[str]] = {}
     repeated: set[str] = set()
     for event in events:

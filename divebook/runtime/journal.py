@@ -84,7 +84,9 @@ class Journal:
         """True if the code that runs on this log was asked to stop."""
         self.is_parked = False
         """True if this process no longer drives the execution. Further records of its code are refused."""
+        # True inside `delayed_writes`: new records then do not schedule a commit.
         self._is_delayed = False
+        # Time of the last `reopen` in microseconds; 0 if the code was never parked.
         self._resumed_at = 0
         self._is_waiting = False
         """True if all unwritten records may wait for the records that follow them."""
@@ -94,6 +96,7 @@ class Journal:
         self._token = token
         self._durability = durability
         self._state = state
+        # Only this thread folds facts into the draft. Other threads only seal the draft, under `_lock`.
         self._thread_id = get_ident()
         self._lock = Lock()
         self._draft: Draft | None = None
@@ -104,6 +107,7 @@ class Journal:
         self._unsealed: list[tuple[Record, int]] = []
         """Records that are in the draft but not in the latest immutable state."""
         self._is_folded = True
+        # Closed records that no batch contains yet. The record that still grows is in `_latest`.
         self._pending: list[Record] = []
         self._batch: tuple[Batch, ExecutionState | None] | None = None
         """The batch handed over last, and the state after it if a checkpoint is due."""
@@ -156,6 +160,7 @@ class Journal:
         """
         now = self.clock.now()
         latest = self._latest
+        # The error is checked only where a record begins: all facts of one record are written or refused together.
         if not latest.join(data, path, step, now):
             self._close()
             if self.error is not None:
@@ -163,12 +168,14 @@ class Journal:
             if self.is_parked:
                 raise Suspended
             latest.begin(data, path, step, self.recorded + 1, now)
+            # If older records are pending, a commit is scheduled already, and it takes this record as well.
             if not self._pending and not self._is_delayed:
                 self._is_waiting = may_wait
                 if may_wait:
                     self._commit.schedule_later(self)
                 else:
                     self._commit.schedule(self)
+        # The earlier facts may wait, but this one may not. They share its commit.
         if self._is_waiting and not may_wait:
             self._end_wait()
         self.recorded += 1
@@ -201,6 +208,8 @@ class Journal:
         """Return the seconds since a time in microseconds. If waiting code in memory (parked code) was resumed since,
         count only from the resumption, because replay does not repeat the time before it.
         """
+        # Example: a time limit began at 0 s, the code was parked until 60 s, and it asks at 65 s. The result is 5 s, as
+        # for code that a replay starts again at 60 s.
         return (self.clock.now() - max(moment, self._resumed_at)) / MICROSECONDS
 
     def park(self) -> None:
@@ -222,6 +231,7 @@ class Journal:
         latest = self._latest
         if latest.facts:
             record = latest.record()
+            # The record object is final now. If the draft lacks its last facts, it gets them with the next fold.
             self._pending.append(record)
             if latest.folded < len(latest.facts):
                 self._unfolded.append((record, latest.folded))
@@ -241,12 +251,15 @@ class Journal:
         """Fold all events recorded so far into the mutable draft of the state."""
         unfolded = self._unfolded
         latest = self._latest
+        # The latest record may grow later. `folded` notes how many of its facts the draft has, so that a later fold
+        # applies only the facts added since.
         if latest.folded < len(latest.facts):
             unfolded.append((latest.record(), latest.folded))
             latest.folded = len(latest.facts)
         self._unfolded = []
         self._is_folded = True
         with self._lock:
+            # Sealing bounds the work of `_refuse`, which folds all unsealed records a second time.
             if len(self._unsealed) > MOST_UNSEALED:
                 self._seal()
             self._unsealed += unfolded
@@ -272,6 +285,7 @@ class Journal:
             except Exception as error:  # noqa: BLE001 - each later `record` and `durable` raises it
                 self.error = error
                 self._latest.end()
+                # Records before the faulty one are sound, and are still written.
                 self._pending = [before for before in self._pending if before.sequence < record.sequence]
                 return
 
@@ -286,6 +300,8 @@ class Journal:
         event = next((event for event in events if event.sequence == sequence), None)
         if event is None:
             calls = self._commit.calls
+            # An event is in memory until its batch is committed, so an event that was not found above is in the
+            # store.
             (event,) = await calls.patiently(lambda: calls.store.read(self.execution_id, sequence - 1, 1))
         return event
 
@@ -303,6 +319,7 @@ class Journal:
             The write failed. Nothing recorded since the last success is in the store.
         """
         recorded = self.recorded
+        # The caller waits, so records with `may_wait` must not wait any longer.
         if self._is_waiting:
             self._end_wait()
         if self.written < recorded and self.error is None and self._commit.is_alone:
@@ -311,6 +328,7 @@ class Journal:
             if self.is_stopping:
                 await anyio.lowlevel.checkpoint_if_cancelled()  # a path that never waits would not notice it
             self._commit.commit_now()
+        # In a loop, because a commit may fail on a busy store, or may have taken the records of another journal only.
         while self._durable < recorded and self.error is None:
             await self._commit.next_commit(self, is_written=self.written >= recorded)
         if self.error is not None:
@@ -325,8 +343,12 @@ class Journal:
 
     def take_batch(self, *, is_heavy: bool = False) -> Batch:
         """Return the records that are not written yet as a batch for the store. Called by `GroupCommit`."""
+        # The record must be closed before the state is read: status, `wake_at` and `taken` of the batch are those
+        # after its last event.
         self._close()
         present = self.present
+        # The first batch of a log acquires the first lease in the same transaction. No other process can therefore
+        # drive the new execution in between.
         owner = Owner.current() if self._token is None and self.written == 0 else None
         pending = self._pending
         status = present.status
@@ -347,8 +369,11 @@ class Journal:
             self._is_in_doubt,
             parent=present.parent,
         )
+        # Set before the write succeeds, because further batches may be taken meanwhile. `committed` undoes it if the
+        # store refuses.
         if owner is not None:
             self._token = FIRST_TOKEN
+        # A checkpoint must match a written batch. The state is kept here, since later facts change the draft.
         self._batch = batch, self.state if self.recorded >= self._next_checkpoint else None
         return batch
 
@@ -368,7 +393,10 @@ class Journal:
             # (test_a_busy_store_ends_no_run_and_nothing_is_done_twice).
             self._pending = [*batch.records, *self._pending]
             self.is_heavy = self.is_heavy or batch.is_heavy
+            # The server may have committed the batch before the connection broke. The flag makes the store look
+            # before it writes.
             self._is_in_doubt = self._is_in_doubt or isinstance(outcome, ConnectionLostError)
+            # The lease was not written either, so the next attempt must acquire it again.
             if batch.acquire is not None:
                 self._token = None
         else:
@@ -411,6 +439,7 @@ class Journal:
         except DivebookError as error:
             place = self.execution_id, state.last_sequence
             _log.warning("execution %s has no checkpoint at event %s: %s", *place, error)
+        # After a failure as well: the next attempt waits for the usual distance.
         self._next_checkpoint = _checkpoint_after(state.last_sequence, size)
 
 
@@ -424,6 +453,8 @@ class Journal:
 
 SAME_MOMENT = 1000
 """Microseconds within which consecutive facts count as simultaneous."""
+# The usual life of a step gives one or two records: `StepStarted, OperationStarted` before its call, then
+# `OperationCompleted, StateMutated, StepCompleted, PathCompleted` after it.
 MAY_FOLLOW: Mapping[type[Payload], frozenset[type[Payload]]] = {
     catalog.PathStarted: frozenset({catalog.StepStarted}),
     catalog.StepStarted: frozenset({catalog.OperationStarted, catalog.IterationStarted}),
@@ -547,6 +578,7 @@ _FEW = 16
 """Number of parts up to which each part is inspected."""
 _LEVELS = 3
 _LIGHT = ATOMS - {str}
+# Only these facts carry values of users. All other facts are small by construction.
 _LARGE_FIELDS = {
     catalog.ExecutionStarted: attrgetter("inputs"),
     catalog.ExecutionCompleted: attrgetter("outputs"),
@@ -568,6 +600,7 @@ def is_heavy(fact: catalog.Payload) -> bool:
     if get_value is None:
         return False
     value = get_value(fact)
+    # Numbers, booleans and None are the usual values, and need no further look.
     return type(value) not in _LIGHT and _is_heavy(value, _LEVELS)
 
 
@@ -603,4 +636,6 @@ def _checkpoint_after(sequence: int, size: int = 0) -> int:
 
     The distance grows with the log and the state, so that all checkpoints together cost a constant part of the run.
     """
+    # A quarter of the log: checkpoints at 500, 1000, 1500, 2000, 2500, 3125, 3906 ... With a state of 1 MB, the next
+    # one is due after at least 20,971 events.
     return sequence + max(CHECKPOINT_EVENTS, sequence // 4, size // CHECKPOINT_BYTES)

@@ -19,6 +19,7 @@ from divebook.store.base import EventStore
 from divebook.store.leases import LEASE_SECONDS, Lease, Owner
 from divebook.text.redaction import logger
 
+# Two renewals in a row may fail before a lease expires.
 HEARTBEAT_SECONDS = LEASE_SECONDS / 3
 StoreKey: TypeAlias = str | int
 """Key of a store in this process; see `key_of`."""
@@ -30,9 +31,16 @@ def key_of(store: EventStore) -> StoreKey:
 
     That is the location of a file or server, and the object's identity for a store in memory.
     """
+    # Two connections to one file are two objects with the same leases.
     return store.location if store.shared else id(store)
 
 
+# Example of a fencing token: process A drives an execution under token 4, and its machine sleeps for a minute. The
+# lease expires, and process B acquires the lease with token 5. A wakes up and appends an event with token 4. The
+# store refuses it (`FencedError`), because the current token is 5. B has not seen a write of A since it read the log.
+#
+# The token protects the log from other processes. Inside one process, all threads are the same owner, so this registry
+# has to keep them apart.
 class DrivenLeases:
     """Registry of the leases of executions that the engine of this process drives now. It also knows the threads that
     have acquired a lease and are about to pass its execution to the engine.
@@ -64,6 +72,8 @@ class DrivenLeases:
     def drives(self, store: EventStore, execution_id: str) -> bool:
         """Return whether the engine of this process drives an execution of a store. Callable from any thread."""
         place = (key_of(store), execution_id)
+        # The token is ignored: a driven execution counts whatever its lease. The list is a copy, because the engine's
+        # thread changes the counter meanwhile.
         return any((key, driven_id) == place for key, driven_id, _ in list(self._driver_counts))
 
     def drive(self, store: EventStore, lease: Lease) -> None:
@@ -140,11 +150,13 @@ class DrivenLeases:
         an error, release the lease.
         """
         lease: Lease | None = None
+        # Marked before the lease is acquired: between the two, another thread would take it for an unused lease.
         with self.about_to_drive(store, execution_id):
             try:
                 lease = self.take(store, execution_id, may_force=may_force)
                 yield lease
             except BaseException:
+                # After the engine has begun to drive, the drive releases the lease.
                 if lease is not None and not self._drives(store, lease):
                     with suppress(DivebookError):  # otherwise it expires, or this process takes it as left
                         store.release(lease)
@@ -180,6 +192,8 @@ class DrivenLeases:
         """Return whether a lease belongs to this process, but the engine does not drive its execution and no other
         thread is about to.
         """
+        # The process id alone does not suffice: the owner also has the start time of the process, because ids are
+        # used again.
         if self._drives(store, lease) or not lease.owner.is_same_process(Owner.current()):
             return False
         return not self.is_being_taken(store, lease.execution_id)
@@ -255,6 +269,7 @@ class LeaseKeeper:
         except StoreError as error:
             _log.warning("the lease of %s cannot be given back, and expires: %s", lease.execution_id, error)
         finally:
+            # Last, so that the lease counts as in use until it is released.
             self.forget(lease)
             DRIVEN_LEASES.rest(self._store, lease)
 

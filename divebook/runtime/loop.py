@@ -41,6 +41,7 @@ class EngineThread:
             os.register_at_fork(after_in_child=self._forget)  # only the forking thread exists in the child
 
     def _forget(self) -> None:
+        # A new lock: another thread may have held the old one at the moment of the fork.
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._futures: set[Future[Any]] = set()
@@ -48,6 +49,7 @@ class EngineThread:
         self._stopped_loop: asyncio.AbstractEventLoop | None = None
         self._sessions: weakref.WeakValueDictionary[int, StoreSession] = weakref.WeakValueDictionary()
         self._background: set[asyncio.Task[Any]] = set()
+        # The leases and the parked code belong to the loop that is gone.
         DRIVEN_LEASES.clear()
         PARKED_RUNS.forget()
 
@@ -61,6 +63,7 @@ class EngineThread:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             guard(self._loop)
+            # Sessions, leases and parked code of an earlier loop hold tasks and futures of that loop.
             self._sessions = weakref.WeakValueDictionary()
             self._background = set()
             DRIVEN_LEASES.clear()
@@ -79,6 +82,8 @@ class EngineThread:
         is run again. Any other exception is a fault of the loop itself, which is then closed.
         """
         try:
+            # A comparison with one loop, not a flag: a new engine may be running already when an old one has been
+            # stopped.
             while not loop.is_closed() and loop is not self._stopped_loop:
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):
                     loop.run_forever()
@@ -95,6 +100,7 @@ class EngineThread:
         new loop.
         """
         with self._lock:
+            # Forgotten under the lock, together with the list of waiting callers: later callers start a new loop.
             if self._loop is loop:
                 self._loop = None
             futures = list(self._futures)
@@ -110,6 +116,7 @@ class EngineThread:
 
         Unwinds parked code first, then cancels all tasks. Each of the two steps takes at most `STOP_SECONDS`.
         """
+        # Removed first, so that callers from now on get a new thread instead of a loop that is about to stop.
         with self._lock:
             loop = self._loop
             thread = self._thread
@@ -141,11 +148,14 @@ class EngineThread:
         thread = self._thread
         if not DRIVEN_LEASES.is_any_driven:
             self.stop()
+        # Closing a store under a thread that uses it could crash the process.
         if thread is not None and thread.is_alive():
             leave_open()
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine on the event loop and return a concurrent future of its result. Callable from any thread."""
+        # The lock makes the choice of the loop and the entry of the future one step: a loop that dies in between
+        # would leave the caller waiting.
         with self._lock:
             future = asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
             self._futures.add(future)
@@ -202,6 +212,8 @@ class EngineThread:
         try:
             return interruptible_result(self.begin(call, awaited), patience=PATIENCE)
         except BaseException:
+            # The call has started, or has run. The interrupted caller waits for its end, so that the caller never
+            # returns from the middle of a change.
             if not claimed.acquire(blocking=False):
                 begin_ended.acquire()
             raise
@@ -236,6 +248,7 @@ class EngineThread:
 
         def settle(_: asyncio.Task[T]) -> None:
             self._futures.discard(future)
+            # `_fail_waiters` may have failed the future already.
             with contextlib.suppress(InvalidStateError):
                 if task.cancelled():
                     future.set_exception(ExecutionError(LEFT))
@@ -251,6 +264,7 @@ class EngineThread:
         """Return the session (store calls, group commit, leases, inbox delivery) that all executions of a store share.
         Call on the loop, and keep a reference to the session.
         """
+        # Held weakly: a session lives as long as an execution of the store uses it.
         session = self._sessions.get(id(store))
         if session is None:
             session = self._sessions[id(store)] = StoreSession(store)
@@ -314,10 +328,12 @@ class InboxDelivery:
 
         The runner reads earlier messages itself when it starts.
         """
+        # While no runner listened, messages were not followed, so the next read begins anew.
         if not self._runners:
             self._last_number = None
         self._runners[execution_id] = runner
         if self._unsubscribe is None and self._timer is None:
+            # Later, because a subscription costs more than a short execution takes.
             self._timer = asyncio.get_running_loop().call_later(INTERVAL, self._listen)
 
     def remove(self, execution_id: str) -> None:
@@ -356,6 +372,7 @@ class InboxDelivery:
 
         def on_news() -> None:
             if not loop.is_closed():
+                # The store calls this in a thread of its own.
                 loop.call_soon_threadsafe(self._start_reading)
 
         self._unsubscribe = self._store.on_news(on_news)
@@ -368,6 +385,7 @@ class InboxDelivery:
     async def _read_news(self) -> None:
         try:
             while self._has_news and self._runners:
+                # Cleared before the read: news that arrives during the read causes another one.
                 self._has_news = False
                 self._last_number, addressed = await self._calls.patiently(self._new_messages)
                 for execution_id in addressed:

@@ -111,8 +111,11 @@ class Control:
         """Delivery of answers and signals."""
         self.family_bounds = FamilyBounds(store, self._registry.find)
         """Limits on the number of child executions."""
+        # Threads that resume or fork take turns, and so do threads that cancel: the second one finds what the first one
+        # has done. The engine's own thread never waits for these locks.
         self._resuming = threading.Lock()
         self._cancelling = threading.RLock()
+        # By execution id: timers of executions that wait in this process without being driven.
         self._timers: dict[str, asyncio.Future[None]] = {}
         self._latest_session: StoreSession | None = None
         """Kept alive, so that consecutive executions share one session."""
@@ -164,6 +167,8 @@ class Control:
         if not ENGINE.is_current():
             ENGINE.outcome(lambda: driver.begin(self.dependencies, first_commit), first_commit)
             return
+        # This is code on the engine's loop, such as a tool that starts a run. It cannot wait for the commit, so it
+        # makes the commit itself.
         driver.begin(self.dependencies, first_commit, at_once=True)
         if (commit := ENGINE.session(self.store).commit).held_up is None:
             commit.commit_now()  # waiting is impossible on the engine's own thread
@@ -229,6 +234,7 @@ class Control:
         owner = Owner.current()
         now = self.clock.now()
         execution_id = child_id or ids.execution()
+        # The fork has no records for the shared events. Its own log begins with this event, whose number follows them.
         event = Event(ids.event(now), execution_id, at + 1, now, event_data)
         # The second fork with a key finds the first.
         one_at_a_time = nullcontext() if ENGINE.is_current() else self._resuming
@@ -297,6 +303,7 @@ class Control:
         # A child of a parent that has ended must not run again, whoever asks for it.
         if self.cancel_with_parent(driver):
             return driver
+        # A driver that has just ended still holds its lease for a moment.
         if driver.is_live and driver.state.is_over and not ENGINE.is_current():
             wait((driver.driving(),))  # its last events are being written
         if driver.is_live and bounds is None and not driver.state.is_over:
@@ -314,6 +321,7 @@ class Control:
             driver.state_under(lease)
             is_completed = driver.status == catalog.COMPLETED and bounds is None  # another process has resumed it
             if is_completed or (is_recovery and driver.state.is_over):
+                # Nothing is left to do. Without the release, other processes would wait until the lease expires.
                 self.store.release(lease)
                 return driver
             refuse_final(driver, "meanwhile ")
@@ -335,18 +343,23 @@ class Control:
         With `again`, resume an execution that failed or was cancelled as well. A `child` is resumed with the bounds
         that its parent requests now. If another process drives the execution, do nothing.
         """
+        # Three cases need no drive here: this process drives it already, workers will drive it, or it ends with its
+        # parent.
         if self.deliver(driver) or self.queues.is_for_workers(driver, None if child is None else child.parent):
             return driver
         if self.cancel_with_parent(driver):
             return driver
         # The holder of the lease reads the inbox before it parks the execution, so the message is not lost.
         with suppress(LeaseHeldError):
+            # Before the lease is taken: if a definition is missing here, another process can continue the execution
+            # at once.
             self._require_definitions(driver)
             with DRIVEN_LEASES.taking(self.store, driver.id) as lease:
                 state = driver.state_under(lease)
                 if self._can_continue(state, child, again=again):
                     self._drive(driver, lease, None if child is None else child.resumed(driver.workflow, state))
                 else:
+                    # Another process has read the message meanwhile.
                     self.store.release(lease)
         return driver
 
@@ -355,6 +368,8 @@ class Control:
         or is about to check its inbox; otherwise return False.
         """
         if ENGINE.is_current():
+            # On the engine's own thread the delivery can only be started. The flag set by `request_check` covers a
+            # runner that ends first.
             ENGINE.keep(self._session.inbox.deliver(driver.id))
             return driver.request_check()
         if not driver.is_driving and not ENGINE.drives(self.store, driver.id):
@@ -376,6 +391,7 @@ class Control:
             # If another process has ended the parent, the parent must resume nothing, even if this process has not
             # noticed yet.
             return again and not state.is_final and not (child is not None and has_ended(self.store, child.parent))
+        # An undriven execution that does not wait was left in the middle of its work, for example by a dead process.
         if state.status != WAITING or facts_of(state, self.store.inbox(state.execution_id, state.taken)):
             return True
         due = state.wake_at
@@ -394,8 +410,6 @@ class Control:
     async def _on_stopped(self, driver: Driver) -> None:
         """Handle that this process no longer drives an execution. If it has ended, cancel its children and let its
         parent continue. If it only waits, set the timer that resumes it. On the engine's loop.
-
-        On the engine's loop.
         """
         self._latest_session = self._session
         if driver.state.is_over:
@@ -440,6 +454,7 @@ class Control:
         # Set before the child is written: if the parent ends in between, it must look for children to cancel.
         if (parent := self._registry.present(child.parent)) is not None:
             parent.may_have_children = True
+        # The child id is recorded before the child starts, so after a restart the child may or may not exist.
         try:
             driver = await work(lambda: self._registry.find(child.id))
         except ExecutionNotFoundError:
@@ -453,6 +468,8 @@ class Control:
                 except (DefinitionError, NotFoundError, SetupError) as error:
                     if driver.state.is_over:
                         raise
+                    # A definition is missing here. The parent waits for the child as for any other; another process
+                    # may continue it.
                     _log.warning("execution %s rests until another process resumes it: %s", child.id, error)
         if driver.is_live:
             standstill = asyncio.wrap_future(driver.standstill())
@@ -473,6 +490,7 @@ class Control:
             A limit of an ancestor execution is reached.
         """
         work = self._session.calls.work
+        # Counted before anything is written: two children that start at once must not both take the last place.
         await work(lambda: self.family_bounds.admit(child.id, child.parent))
         workflow, first_event, durability = await work(opening)
         if isinstance(first_event, catalog.ExecutionForked):
@@ -484,6 +502,7 @@ class Control:
             first_commit = Future[None]()
             self._inherit_queue(driver, child.parent)
             driver.begin(self.dependencies, first_commit)
+            # The drive may end without a first commit, for example if the store refuses the first batch.
             outcomes = [asyncio.wrap_future(first_commit), asyncio.wrap_future(driver.driving())]
             for end in outcomes:  # the error reaches the code that waits for the end
                 end.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -506,13 +525,13 @@ class Control:
             return self._cancel(self._registry.find(execution_id), reason)
 
     def _cancel(self, driver: Driver, reason: str) -> Driver:
-        """Cancel an execution, and return its driver. If it is already being rolled back, continue the rollback
-        instead.
+        """Cancel an execution, and return its driver.
 
         If it is pending, or if this process drives it, its driver cancels it. If it is being rolled back, the rollback
         continues here if possible. Otherwise its lease is taken, by force if necessary, and the cancellation is
         recorded.
         """
+        # Raises the error that names the process which drives the execution.
         if driver.was_forked:
             driver.driving()
         # Other threads wait for one that is about to drive it. The engine's loop cannot wait, because that thread waits
@@ -548,6 +567,7 @@ class Control:
             return not is_driving and (ignores_marks or not DRIVEN_LEASES.is_being_taken(self.store, driver.id))
 
         with driver.handover():  # no other thread may begin to drive it between the first and the last line
+            # One call on the loop: between the two questions no drive can begin or end.
             if ENGINE.call(lambda: driver.cancel_pending(self.dependencies, reason) or driver.cancel(reason)):
                 return True
             refuse_over(driver.refresh())
@@ -586,6 +606,8 @@ class Control:
         if ENGINE.call(lambda: driver.pause(paused.reason)):
             return
         driver.refresh()
+        # Not driven here. Only an execution in a queue can be paused in that state, because only workers would resume
+        # it unasked.
         if driver.opening is not None or driver.state.queue is None or driver.state.is_over:
             raise nothing_to_pause(driver)
         self.queues.hold(driver, paused)
@@ -603,6 +625,8 @@ class Control:
 
         Executions whose parent has ended are included, whether driven or not: recovering them cancels them.
         """
+        # Three sources: executions without a living driver, children whose parent has ended, and executions whose
+        # lease this process holds without driving them.
         records = {record.execution_id: record for record in self.store.orphans()}
         for record in all_abandoned(self.store):
             if not DRIVEN_LEASES.drives(self.store, record.execution_id):  # this process is writing its end
@@ -622,6 +646,7 @@ class Control:
     def close(self) -> None:
         """Stop driving all executions, as if this process had ended, and cancel the timers of parked executions."""
         self._registry.read_all()
+        # Taken before the drivers leave: `live` omits those that have stopped.
         live = self.live()
 
         def leave() -> list[Future[None]]:
@@ -649,6 +674,8 @@ class Control:
 # processes drive one tree, each may exceed the limit by that number.
 
 
+# Example: the root may have 1000 descendants and the store has 940. A process counts 940 once, and then adds its own
+# starts: 941, 942 ... After 100 starts, or before it refuses one, it reads the store again.
 RECOUNT_AFTER = 100
 """Executions that a process starts in one tree before it counts them in the store again."""
 
@@ -700,6 +727,8 @@ class FamilyBounds:
         ancestors_of_child = list(ancestors(self._store, parent))
         counts: list[_Count] = []
         with self._lock:
+            # From the parent upwards. Example: root -> A -> new child. A is at depth 1 and the root at depth 2 above
+            # the child.
             for depth, record in enumerate(ancestors_of_child, 1):
                 driver = self._find(record.execution_id)
                 most_depth, most = limits_of(driver.state.bounds, is_root=depth == len(ancestors_of_child))
@@ -710,6 +739,7 @@ class FamilyBounds:
                     counts.append(count)
                     if count.total >= most and child not in count.started:
                         raise _exceeded("max_descendants", record, most, f"has {count.total}")
+            # Counted only after all ancestors have admitted the child.
             for count in counts:
                 count.started.add(child)
 
@@ -737,6 +767,7 @@ class FamilyBounds:
         """Return the number of descendants of an execution. It is read from the store every `RECOUNT_AFTER` starts, and
         before a child is refused.
         """
+        # Popped and entered again below, so that the least recently used count is the first one.
         count = self._counts.pop(driver.id, None)
         if (
             count is None
@@ -767,6 +798,8 @@ class FamilyBounds:
         started in the shared events, and their descendants. It is 0 for an execution that is not a fork.
         """
         total = 0
+        # The log of a fork begins after the shared events, so its first own event has a number above 1. Children of
+        # these events have the source as their parent.
         for name in driver.state.ledger.children if record.opened > 1 else ():
             try:
                 if self._store.record(name).parent != record.execution_id:
@@ -898,6 +931,7 @@ class FamilyTree:
                     cancelled.add(child_ref.id)
                     if child is not None and child.is_live:
                         future_ids[asyncio.wrap_future(child.driving())] = child_ref.id
+            # A child whose drive failed before it recorded the cancellation is tried again in the next round.
             done, _ = await asyncio.wait(future_ids, timeout=seconds) if future_ids else ((), ())
             cancelled -= {future_ids[end] for end in done if end.cancelled() or end.exception() is not None}
             to_cancel = []
@@ -965,6 +999,7 @@ def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
     """
     news_event = threading.Event()
     deadline = None if timeout is None else time.monotonic() + timeout
+    # `on_news` reports writes of other processes, `subscribe` those of this process.
     unsubscribe = [
         driver.store.on_news(news_event.set, driver.id),
         driver.store.subscribe(lambda name, _: news_event.set() if name == driver.id else None),

@@ -85,6 +85,8 @@ class Answering:
             way_on = "start a new one" if state.is_rolled_back else "resume it, and answer then"
             way_on = WAY_ON[driver.status] if driver.status in FINAL else way_on
             raise InterruptError(question.id, f"execution {driver.id} is {driver.status}; {way_on}")
+        # The question has an answer in the inbox that the log lacks. The same answer given again continues the
+        # execution instead of being refused as too late.
         is_unused = not question.is_open and state.interrupts[question.id].is_open
         if is_unused and self._repeats(question, response) and self._continue_after(description, driver).was_driven:
             return driver  # the process that stored this answer died before it continued
@@ -127,6 +129,8 @@ class Answering:
 
     def _repeats(self, question: Question, response: Any) -> bool:
         """Return whether a new answer to a question equals the answer that the question already has."""
+        # Checked as if the question were open, because the check also converts an answer to the form in which it is
+        # stored.
         unanswered = question._replace(status=PENDING, expires_us=None)
         try:
             return bool(checked_answer(unanswered, response, FITTING, self._clock.now()) == question.response)
@@ -141,6 +145,7 @@ class Answering:
             self._continue(driver)
         except (DefinitionError, NotFoundError, SetupError) as error:
             raise AnswerKeptError(driver.id, description, error) from error
+        # The execution ended between the store of the message and its next look at the inbox.
         if message is not None and driver.refresh().state.is_over and driver.state.taken < message.number:
             raise ExecutionError(f"execution {driver.id} has meanwhile ended as {driver.status}, without {description}")
         return driver
@@ -148,9 +153,8 @@ class Answering:
     def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
         """Mark a question as expired in the store, so that it can no longer be answered. An answer that was stored
         first counts.
-
-        Only the first answer or mark of a question counts.
         """
+        # The mark has the same key as an answer, and the store keeps the first message of a key only.
         payload = {EXPIRED: True}
         self._store.post(self._message(execution_id, ANSWER, interrupt_id, payload, "clock"))
 
@@ -162,6 +166,7 @@ class Answering:
         if driver.state.is_over:
             way_on = WAY_ON[driver.status]
             raise ExecutionError(f"execution {driver.id} is {driver.status}, and takes no signals; {way_on}")
+        # A random key: signals of the same name are all kept.
         key = Ids(self._clock, self._chance).event(self._clock.now())
         data = storable(payload, "payload")
         author = by or this_person()
@@ -194,8 +199,6 @@ class Answering:
     def _post(self, execution_id: str, kind: str, key: str, payload: Any, by: str) -> tuple[bool, Message]:
         """Store a message for an execution. Return True and the message, or False and the earlier message if there is
         one with the same key.
-
-        If a message with the same key exists already, that message is returned.
         """
         # The new id in the source tells this message from an equal one that another process has stored with the same
         # key.
@@ -222,6 +225,7 @@ class Answering:
         If no execution is named, executions with an open question of this id come first, then the execution that was
         answered last.
         """
+        # "ask_1@exec_2" -> ("ask_1", "exec_2"). A question id is not unique in a store: all copies of a log share it.
         interrupt_id, _, name_of_execution = name.partition("@")
         execution_name = execution_id or name_of_execution
         drivers = self._drivers_asking(interrupt_id) if not execution_name else [self._registry.find(execution_name)]
@@ -342,6 +346,8 @@ class Annotating:
         LeaseHeldError
             The execution has ended but its lease is held. Nothing was written.
         """
+        # First directly, under a short lease. If a driver holds the lease, it records the message. If the execution
+        # ends in between, the message is appended here.
         held_error = self._append(execution_id, event)
         if held_error is not None and self._store.record(execution_id).ended_at is None:
             message = self._store.post(self._message(execution_id, event))
@@ -400,6 +406,7 @@ class Annotating:
             record.last_sequence,
             [Record.of(event) for event in events],
             lease.token,
+            # A batch replaces the wake time of the execution, so the present one is passed on.
             wake_at=None if record.wake_at is None else to_microseconds(record.wake_at),
             taken=messages[-1].number if messages else record.taken,
         )

@@ -141,6 +141,7 @@ class Notices:
         workflow_of: Callable[[str], str] = lambda _: "",
     ) -> None:
         self._hook = hook if callable(hook) else _hook_of(hook)
+        # One thread: notifications arrive in the order of the questions.
         self._executor = executor or ThreadPoolExecutor(1, "divebook-notices")
         self._workflow_of = workflow_of
 
@@ -148,6 +149,7 @@ class Notices:
         """Call the notification hook for each new question among some events. A question that is already answered in
         the same events is left out.
         """
+        # A what-if, for example, records the answer of its source directly after the question.
         settled = {event.data.interrupt_id for event in events if isinstance(event.data, InterruptResolved)}
         for event in events:
             if isinstance(event.data, InterruptRaised) and event.data.interrupt_id not in settled:

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 # --- errors for operations that differ from the log ------------------------------------------------------------------
 
 
+# Limits of the error texts: number of listed differences, and characters of one value.
 MOST_CHANGES = 6
 MOST_CHARACTERS = 120
 NOTHING = object()
@@ -75,6 +76,7 @@ def call_diverged(
     """Return the error for an operation that differs from the operation that the log has at its place. `recorded` and
     `requested` are pairs of operation type and parameters.
     """
+    # Parameters of different types of operations have different keys, so a list of differences would only confuse.
     changes = list(changes_between(recorded[1], requested[1])) if recorded[0] == requested[0] else []
     return DivergenceError(str(place), operation_text(*recorded), operation_text(*requested), _at_most(changes))
 
@@ -168,6 +170,7 @@ class OperationRequest(NamedTuple):
         """
         plain = normalize(parameters, "parameters", checked_ids)
         digest = short_hash(plain, "parameters")
+        # Skips the generated `__new__` of the class, since a request is made for every operation.
         return tuple.__new__(OperationRequest, (place, place.operation_id, operation_type, plain, digest))
 
     def __str__(self) -> str:
@@ -276,6 +279,7 @@ class OperationLog:
         record = self._find(request)
         if record is not None and record.status == PENDING:
             return carry_out(record)  # its result was lost: a person is asked, without a comparison
+        # The log ends here for this code: either the execution is new, or replay has caught up.
         if record is None:
             if self.miss_policy is None:
                 return carry_out(None)
@@ -355,6 +359,8 @@ class OperationLog:
         if is_new:
             return None
         record = self.record_of(place, operation_id)
+        # PENDING: the failure of this operation ended the step, and the execution was resumed since. `lost` is set
+        # for a call that had returned a result which the log cannot store.
         if record is None or record.status == PENDING:
             if self.journal.present.interrupts:
                 self._refuse_if_question(request)
@@ -390,6 +396,8 @@ class OperationLog:
 
     def _meet(self, path: str, key: str) -> None:
         self._requested.add(key)
+        # Both are empty in the usual run. A further request means that the code has handled its last failure and
+        # continued.
         if self._latest or self.diverged:
             self._latest.pop(path, None)
             self.require_agreement(path)
@@ -413,6 +421,7 @@ class OperationLog:
 
     def question_id(self, place: Place) -> str:
         """Return the id of the question at a place. The id is the same for every attempt of the step."""
+        # A person who has answered once is not asked again by the next attempt.
         return self.journal.state.question_id("question", place._replace(attempt=0).operation_id)
 
     def question_at(self, place: Place) -> Question | None:
@@ -437,6 +446,7 @@ class OperationLog:
     async def _recorded_start(self, record: OperationRecord) -> tuple[str, Mapping[str, Any]]:
         """Return the type and parameters of a recorded operation, which are read from its start event."""
         data = (await self.journal.event(record.started_sequence)).data
+        # An emitted event is a single fact, so it is start and end at once.
         if isinstance(data, catalog.EventEmitted):
             return EVENT_EMITTED, {"name": data.name, "data": data.data}
         assert isinstance(data, catalog.OperationStarted)  # noqa: S101 - `started_sequence` is the number of this event
@@ -458,6 +468,7 @@ class OperationLog:
         state = self.journal.state
         opened = state.paths[place.path].open
         records: Mapping[str, OperationRecord] = {} if opened is None else opened.operations
+        # Operations inside an ended enclosing operation do not count: replay returns the result of the outer one.
         for operation_id, record in records.items():
             if operation_id not in self._requested and not _is_over(records, record.within):
                 return True
@@ -557,6 +568,7 @@ class OperationLog:
         `held` is the part of the reservation that stays counted: that of an ended child, which needs it if it is
         resumed.
         """
+        # A step that has used resources must record its usage at its end; see `PathRunner._complete`.
         if usage:
             self.fresh.discard(place.path)
         completed = catalog.OperationCompleted(
@@ -613,6 +625,8 @@ class OperationLog:
 
     def _duration(self, record: OperationRecord, since: int | None) -> int:
         """Return the duration of an operation in nanoseconds."""
+        # Microseconds to nanoseconds. At least 0, because the clock of the process that recorded the start may be
+        # ahead.
         return max(0, self.journal.clock.now() - (record.started_at if since is None else since)) * 1000
 
 
@@ -724,6 +738,7 @@ def _nothing() -> None:
 
 
 def _differs(record: OperationRecord, request: OperationRequest) -> bool:
+    # Without a recorded hash (None), only the types are compared.
     return record.operation_type != request.operation_type or record.parameters_hash not in (None, request.digest)
 
 

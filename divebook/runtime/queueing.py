@@ -72,6 +72,8 @@ def next_attempt(store: EventStore, execution_id: str, now: int) -> int:
     if latest is None:
         return 1
     attempts, since = latest
+    # Example: attempt 1 starts at once, attempt 2 at least 60 s after it, attempt 3 at least 600 s after that.
+    # Without progress, the fourth is refused.
     if attempts >= len(ATTEMPT_PAUSES):
         raise NeedsPersonError(
             f"execution {execution_id} needs a person: it was resumed {attempts} times automatically and interrupted "
@@ -97,6 +99,7 @@ def _latest_attempt(events: list[Event]) -> tuple[int, int] | None:
     """Return the number and the time of the latest automatic resumption in the last events of a log. Return None if the
     execution has made progress since, or if a person has resumed it.
     """
+    # The newest event decides: progress after the last resumption resets the count.
     for event in reversed(events):
         if isinstance(event.data, _PROGRESS):
             return None
@@ -184,6 +187,8 @@ class QueuedExecutions:
         """
         if driver.state.queue is None:
             return False
+        # This process drives it or drove it: it continues here, unless its worker is stopping or the execution has
+        # returned to its queue.
         if driver.was_driven:
             is_drained = driver.worker is not None and not driver.worker.is_running
             # Messages do not resume a paused execution: workers leave it alone.
@@ -207,6 +212,7 @@ class QueuedExecutions:
                 if before.is_over:
                     raise ExecutionError(f"execution {driver.id} has meanwhile ended as {before.status}")
                 (record,) = self._records(driver.id, before.last_sequence, paused)
+                # The columns of the batch come from the state after the pause, since no journal computes them here.
                 after = fold_records(driver.id, [record], before)
                 batch = Batch(driver.id, before.last_sequence, [record], lease.token, taken=after.taken)
                 status = after.status if after.lifecycle == RUNNING else None
@@ -251,6 +257,7 @@ class QueuedExecutions:
         try:
             with DRIVEN_LEASES.about_to_drive(self._store, lease.execution_id):
                 driver = self._registry.find(lease.execution_id)
+                # A child whose parent has ended must not run, so this comes before the definitions are checked.
                 if self._cancel_with_parent(driver):  # the cancellation takes its lease
                     return driver
                 state = driver.state_under(lease)
@@ -258,6 +265,7 @@ class QueuedExecutions:
                 driver.worker = worker
                 has_died = self._has_died(state, lease)
                 try:
+                    # After a death the parked code of this process is older than the log, so it is replayed.
                     self._drive(driver, lease, self._resumption(state, has_died=has_died), must_replay=has_died)
                 except CancelledMeanwhileError:  # the cancellation has taken its lease
                     return driver
@@ -319,16 +327,19 @@ def move_out(
         It is being driven.
     """
     with writing(file, overwrite=overwrite) as lines:
+        # An earlier attempt has recorded the move and may have died before it wrote the end line.
         if store.record(execution_id).status == MOVED:
             lines.events(store.read(execution_id))
         else:
             with DRIVEN_LEASES.taking(store, execution_id) as lease:
+                # Read under the lease, so that no event can follow those in the file.
                 events = store.read(execution_id)
                 _check_movable(store, fold(execution_id, events))
                 now = clock.now()
                 last = len(events)
                 moved = Event(ids.event(now), execution_id, last + 1, now, ExecutionMoved(str(file)))
                 lines.events([*events, moved])
+                # The file is on disk before the store gives the execution up.
                 flush(lines.stream)
                 batch = Batch(execution_id, last, [Record.of(moved)], lease.token, durability=FULL)
                 (refusal,) = store.append_all([batch])

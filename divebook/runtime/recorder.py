@@ -78,6 +78,7 @@ class Recorder:
         """Callback for a pause; set once no more operations may start."""
         self._running_calls = 0
         """Number of running calls that must not be repeated."""
+        # Functions that record facts which code has buffered; see `writing`.
         self._unwritten: list[Callable[[], None]] = []
         self.is_given_up = False
         """True if the execution was cancelled. Only the results of calls with a rollback still matter then."""
@@ -90,6 +91,7 @@ class Recorder:
         """
         self._on_idle = on_idle
         self.operations.is_stopping = True
+        # Otherwise `_end` of the last of these calls does it.
         if not self._running_calls:
             on_idle()
 
@@ -97,8 +99,6 @@ class Recorder:
     def writing(self, write: Callable[[], None]) -> Iterator[None]:
         """Register a function that records facts which code has buffered. It is registered inside the `with` block, and
         is called by `leave`.
-
-        It is called before the paths are left, so that the work done so far is recorded.
         """
         self._unwritten.append(write)
         try:
@@ -120,6 +120,8 @@ class Recorder:
         """
 
         def carry_out(record: OperationRecord | None) -> Coroutine[Any, Any, Any]:
+            # A record means that the call was started, or returned a result that the log could not store. It may have
+            # taken effect.
             if record is not None and not call.repeatable:
                 cause = None if record.lost is None else told_of(record.lost)
                 return self._resolve_unknown(request, call, record, cause)
@@ -156,6 +158,7 @@ class Recorder:
             self.workspaces.expect(call.workspace, RESTORE if decision.again else KEEP)
         if decision.again:
             return await self._start(request, call)
+        # The call that a person has settled never returned here, so its additional event is recorded here.
         if call.extra_event is not None:
             self.operations.record(request.place, call.extra_event(decision.result))
         return decision.result
@@ -192,6 +195,7 @@ class Recorder:
             return await self._make(request, call_inside, lease)
 
     async def _make(self, request: OperationRequest, call: Call, lease: WorkspaceLease | None = None) -> Any:
+        # Counted before the start is recorded, so that a pause waits for every call whose start the log has.
         self._running_calls += not call.repeatable
         try:
             # The start must be durable before the call is made: otherwise a crash would leave a side effect of which
@@ -231,8 +235,12 @@ class Recorder:
                 with surround(self.journal.execution_id, record.started_sequence):
                     result = await contained(awaitable, self.loop)
             has_returned = True
+            # Inside the `try`: a result that the log cannot store is a failure of the call, although the call
+            # returned.
             result = storable(result, "result")
         except Exception as error:  # any exception of the call is its recorded outcome
+            # The files changed even if the call failed. The changes are recorded after its end, so that both share
+            # one commit.
             changed = () if lease is None else await lease.events_after(request.operation_id)
             # A call with a rollback has taken effect, but the log cannot store its result. A person enters the result,
             # which the rollback needs.
@@ -283,6 +291,8 @@ class Recorder:
         self, record: OperationRecord, make: Callable[[], Awaitable[Any]], streamed: StreamedCall
     ) -> Awaitable[Any]:
         execution_id = self.journal.execution_id
+        # Without listeners the plain call is made, which costs less than a streamed one. The log is the same in both
+        # cases.
         is_heard = self._texts.is_heard(execution_id)
         return self._texts.hand_on(execution_id, record.operation_id, streamed) if is_heard else make()
 
@@ -321,6 +331,8 @@ async def contained(call: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> An
     except (Exception, Suspended):
         raise
     except asyncio.CancelledError as error:
+        # `cancelling` counts requests to cancel this task. Without a request, the cancellation comes from something
+        # that the code awaited.
         if task is not None and task.cancelling():
             raise
         raise OperationError("it was cancelled from inside: something it awaited was cancelled") from error
@@ -408,6 +420,8 @@ async def run_to_end(call: Coroutine[Any, Any, Any], is_abandoned: Callable[[], 
     """
     task = asyncio.ensure_future(call)
     cancelled = None
+    # `asyncio.wait` does not cancel the task if it is cancelled itself. After the first cancellation the wait is
+    # shielded; a direct `Task.cancel` still interrupts it and is checked again.
     while not task.done():
         try:
             with anyio.CancelScope(shield=cancelled is not None):
@@ -464,12 +478,16 @@ def leaves_outcome_unknown(error: BaseException) -> bool:
     pending = [error]
     while pending:
         link = pending.pop()
+        # All base classes too. `httpx.ConnectTimeout` is also a `TimeoutException`, so `_NEVER_SENT` is checked
+        # first.
         names = set(names_of(link))
         if link in visited or names & _NEVER_SENT:
             continue
         if names & _UNKNOWN:
             return True
         visited.append(link)
+        # Only `__cause__`, which the raiser has set on purpose. An unrelated error that was being handled
+        # (`__context__`) says nothing about the call.
         pending += link.exceptions if isinstance(link, BaseExceptionGroup) else ()
         pending += [link.__cause__] if link.__cause__ is not None else ()
     return False
@@ -551,6 +569,8 @@ class UnknownOutcomes:
             The answer is that the call failed.
         """
         state = self._operations.journal.state
+        # The number of the start event is part of the id, so a repeated call whose outcome is unknown again gets a
+        # new question.
         question_id = state.question_id(record.operation_id, record.started_sequence)
         if question_id not in state.interrupts:
             message = _why(cause) + _arguments_text(parameters) + effects + _advice(record, cause)
@@ -558,6 +578,7 @@ class UnknownOutcomes:
         response = (await self._waits.answer(place.path, question_id)).response
         if response["choice"] == RETRY:
             return OutcomeDecision(again=True)
+        # Time begins here, because the time that the person took is not the duration of the call.
         now = self._operations.journal.clock.now()
         if response["choice"] == FAIL:
             error = response.get("error") or "its outcome is unknown, and a person called it failed"

@@ -107,6 +107,7 @@ class PathRunner(ABC):
         Return True if it has ended or reached a join. Return False if it waits for something, failed at a condition or
         cannot start its next step.
         """
+        # The state is read anew in each round: other paths and messages change it while this path waits.
         while (instruction := decide_path(self.workflow, self.journal.present, path_id)) is not None:
             match instruction:
                 case RecordFacts():
@@ -123,6 +124,7 @@ class PathRunner(ABC):
                     self.journal.record_all(instruction.facts)
                     return False
                 case AwaitJoin():
+                    # The task ends here. `_release_joins` starts a new one when the join is complete.
                     break
         return True
 
@@ -149,6 +151,8 @@ class PathRunner(ABC):
     async def _evaluate(self, instruction: EvaluateConditions) -> bool:
         path = self.journal.state.paths[instruction.path]
         names = {"inputs": self.journal.state.inputs, "state": path.variables}
+        # All conditions are evaluated, even after one is true: the path continues on each edge whose condition holds.
+        # Results that the log has already are not among them.
         for condition, target in instruction.conditions:
             try:
                 result = await self._services.evaluate_condition(condition, names)
@@ -173,6 +177,7 @@ class PathRunner(ABC):
         If the step is suspended, it runs again at once if a message for its path arrived meanwhile. Otherwise the path
         waits.
         """
+        # A pause was requested. The step starts when the execution is resumed.
         if self._recorder.operations.is_stopping:
             return False
         run = StepRun(self._recorder, self._services, self.workflow, instruction)
@@ -180,6 +185,7 @@ class PathRunner(ABC):
         # step runs again instead of waiting for ever.
         wakes = self.journal.present.paths[instruction.path].woken
         self.journal.record_all(instruction.first)
+        # A resumed step has its `step_started` in the log already.
         self._recorder.operations.enter(instruction.path, is_new=not instruction.resumed)
         if not instruction.resumed:
             event = catalog.StepStarted(
@@ -190,12 +196,14 @@ class PathRunner(ABC):
             self._recorder.waits.enter(instruction.path)
             try:
                 outcome = await run.run()
+                # Code may have caught its `DivergenceError` and returned. Its result must not be recorded.
                 self._recorder.operations.require_agreement(instruction.path)
             except ContinuedAsNew as continuation:
                 return self._leave(run, instruction.path, continuation)
             except Suspended:
                 wakes_before = wakes
                 wakes = self.journal.state.paths[instruction.path].woken
+                # No message has arrived, so the path waits. Its task ends, and `wake` starts another one.
                 if wakes_before == wakes:
                     return False
                 self._recorder.operations.enter(instruction.path, is_new=False)
@@ -203,6 +211,7 @@ class PathRunner(ABC):
                 # If the log cannot be written, errors of step code are its consequence, and cannot be recorded.
                 if self.journal.error is not None:
                     raise self.journal.error from _other_cause(self.journal.error, error)
+                # A divergence counts more than the error that the code raised because of it.
                 cause = self._recorder.operations.diverged.get(instruction.path, error)
                 return self._give_up(run, instruction.path, cause)
             else:
@@ -233,6 +242,7 @@ class PathRunner(ABC):
         policy = catching(step, failure)
         operations = self._recorder.operations
         gives_up = policy is None or self.journal.state.stopped is not None or path in operations.diverged
+        # A resumption repeats these operations. A caught failure is final, so it names none.
         causes = operations.failures_behind(path, error) if gives_up else None
         details = (
             ErrorDetails() if failure.item else error_details(error, place)
@@ -241,6 +251,7 @@ class PathRunner(ABC):
         if policy is None or gives_up:
             self._fail(path, step, failure)
             return False
+        # The results of the items before the failed one stay available to the step that handles the failure.
         if failure.item is not None and step.store:
             results_mutation = catalog.Mutation("set", step.store, failure.item.results)
             self.journal.record(catalog.StateMutated((results_mutation,)), path, step.name)
@@ -258,6 +269,7 @@ class PathRunner(ABC):
             self.journal.record(catalog.StateMutated((mutation,)), path_id, step.name)
         if outcome.rollback is not None and step.rollback is not None:
             self.journal.record(catalog.RollbackAdded(step.rollback.action, outcome.rollback), path_id, step.name)
+        # A fresh path has used nothing, and reading the open step would fold the state.
         usage = None if path_id in self._recorder.operations.fresh else run.open_step.usage.to_dict()
         event = catalog.StepCompleted(outcome.text, step.store, usage or None)
         self.journal.record(event, path_id, step.name)
@@ -327,12 +339,15 @@ class Alarms:
 
     def set(self, path: str, deadline: int) -> None:
         """Set a timer that checks whether a path can continue, at a time in microseconds since 1970."""
+        # In the background: a timer alone does not keep the execution driven.
         self._group.start(self._ring(path, deadline), is_background=True)
 
     async def expire(self, interrupt_id: str) -> None:
         """Make an open question expire before its time, and continue the paths that wait for it. An answer that was
         stored first counts instead.
         """
+        # The store decides between an answer and the expiry: the first one that it has counts, and `take` reads it
+        # from the inbox.
         await self._claim_expired(self._journal.execution_id, interrupt_id)
         await self._owner.take()
 
@@ -410,6 +425,7 @@ class PausableTask:
 
     def park(self) -> None:
         """Mark the task as parked: its code stays in memory, and the caller that waits in `run` returns."""
+        # Set before the wait ends: `run` must not take the parked task for one that has ended.
         self.is_parked = True
         self._end_wait()
 
@@ -441,6 +457,7 @@ class PausableTask:
             self._task.cancel()
             await self.wait_end()
             raise
+        # Only an ended task has a result.
         if not self.is_parked:
             self._task.result()
 
@@ -487,12 +504,14 @@ class Runner(PathRunner):
         """Stop all paths, and end the execution as cancelled. Call on the engine's loop."""
         if self._cancel_reason is None:
             self._cancel_reason = reason
+            # Set before `_stop`: the cancelled calls look at it while they unwind.
             self._recorder.is_given_up = True
             self._stop()
             self.blocked()
 
     def _stop(self) -> None:
         """Cancel the tasks of all paths of the execution, each at its next await."""
+        # Buffered facts are recorded first, while code of the paths still runs.
         self._recorder.leave()
         self.journal.is_stopping = True
         self._group.cancel()
@@ -538,6 +557,7 @@ class Runner(PathRunner):
         if not self.may_continue():  # it ended meanwhile
             return None
         facts = facts_of(self.journal.state, messages)  # another call may have read some of them meanwhile
+        # `woken` counts the messages for a path. A changed number shows that the path can check its condition again.
         before = self.journal.state.paths
         self.journal.record_all(facts)
         return [path.id for path in self.journal.state.active_paths() if path.woken != before[path.id].woken]
@@ -550,6 +570,8 @@ class Runner(PathRunner):
         """Make a waiting path check whether it can continue with the messages that have arrived. If its task has ended,
         start a new one.
         """
+        # The code of the path waits in memory (for example one item of a parallel step). Otherwise the code has been
+        # unwound.
         if path in self._driven:
             self._recorder.waits.concurrent_calls(path).wake()
         else:
@@ -591,6 +613,8 @@ class Runner(PathRunner):
         async with self._group.running():
             if not self.journal.state.paths:
                 self.journal.record_all((decide_start(self.workflow),))
+            # Timers are set before the inbox is read, and the paths start last: a path then finds every message and
+            # expiry that exists.
             self._recorder.waits.deadlines = self._alarms.set
             self._recorder.waits.expire = self._alarms.expire
             self._alarms.set_all()
@@ -629,11 +653,14 @@ class Runner(PathRunner):
         """Stop driving the code of a path that can only continue with an answer or a signal. The code stays in memory
         (parked), or is ended by raising `Suspended` in it.
         """
+        # A runner that was cancelled or has ended must not be parked: its code has to end.
         if self._pausable_task is None or not self.may_continue():
             calls.unwind()
             return
         self._parked_calls = calls
         calls.are_parked = True
+        # The deadlines stay in the state. `wake_at` of the execution makes a worker or this process resume it in
+        # time.
         self._alarms.stop()
         self._pausable_task.park()
 
@@ -643,10 +670,12 @@ class Runner(PathRunner):
         """
         self._parked_calls = None
         calls.are_parked = False
+        # The resumption, the messages and the first call of the continued code share one commit.
         with self.journal.delayed_writes():
             first()
             await self.take()
         await self._alarms.restart()
+        # The messages concerned nothing that the code waits for, so it is parked again.
         if calls.is_idle:
             self._note_idle(calls)
 
@@ -668,6 +697,7 @@ class Runner(PathRunner):
         """
         active = [path.id for path in self.journal.state.active_paths()]
         if len(active) == 1 and not self._driven and not self.journal.state.deadlines():
+            # Noted before the first await, so that a message does not start a second task.
             self._driven.add(active[0])
             await self._drive(active[0])
             return
@@ -683,10 +713,12 @@ class Runner(PathRunner):
         if self.journal.state.is_over:
             return
         if self._cancel_reason is not None:
+            # The paths end first. Only then can the rules decide whether a rollback is needed.
             self.journal.record_all(decide_leaving(self.journal.state, self._cancel_reason).facts)
             self.journal.record_all(decide_cancellation(self.journal.state, self._cancel_reason).facts)
             return
         end = decide_end(self.workflow, self.journal.state)
+        # A pause that comes too late changes nothing: without active paths the execution has reached its regular end.
         if self._pause_reason is not None and self.journal.state.active and not isinstance(end, CancelPaths):
             self.journal.record(catalog.ExecutionPaused(self._pause_reason))
             if self._gives_back:
@@ -714,10 +746,12 @@ class Runner(PathRunner):
         try:
             has_arrived = await self._follow(path_id)
         finally:
+            # Before the joins and the end are checked, because both look at the paths that still have a task.
             self._driven.discard(path_id)
             self.blocked()
         if has_arrived:
             self._release_joins()
+        # During a rollback, a path may have run only to find out whether an interrupted call took effect.
         if self._cancel_reason is None and self._pause_reason is None:
             settled = decide_settled(self.journal.present, path_id)
             self.journal.record_all(() if settled is None else settled.facts)
@@ -785,6 +819,7 @@ class ParkedRuns:
         runners that were parked first are unwound.
         """
         self._parked[parked] = runner
+        # `unwind` removes the runner from `_parked`, so the loop ends.
         while len(self) > self.most:
             next(iter(self._parked)).unwind()
 
@@ -896,6 +931,8 @@ class ParkedRun:
             return None
         is_unchanged = runner.parked_tasks and runner.journal.state is state
         is_same = all(map(operator.is_, self._identity, _code_identity(runner.workflow, dependencies)))
+        # The journal of the runner has the same state object only if no other process has appended to the log since.
+        # The agent and the function are compared by identity, and further functions by their digests.
         if is_unchanged and is_same and code == dict(state.code):
             return runner
         self._unwind(runner)

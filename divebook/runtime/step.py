@@ -80,9 +80,12 @@ def code_place(workflow: Workflow, step: Step, code: str, line: int) -> Mapping[
     source = workflow.written
     number = next(place for place, other in enumerate(workflow.steps) if other.name == step.name)
     text = lines[line - 1].strip() if line <= len(lines) else ""
+    # The log of a run does not contain the source text, so a workflow read from it has none.
     if not source.name or not text:
         label = f"line {line} of the script" if len(lines) > 1 else one_line(code, MOST_CODE)
         return source_place(label, lines, line)
+    # The first line of the script is searched below the step, and the failed line is counted from it. A later line
+    # alone may occur several times.
     problem = Problem(text, place=("Steps", number))
     start = source.located(problem, re.escape(lines[0].strip()))
     at = source.located(problem, re.escape(text)) if line == 1 else start.at(start.line + line - 1, start.column)
@@ -137,6 +140,7 @@ class Iterations:
         self._items: Sequence[Any] = list(items.values()) if isinstance(items, dict) else items
         self._keeps_text = False
         self._is_counted = False
+        # A trial of one item runs only that item. Otherwise `only` has no item, and all items run.
         only_index = self._journal.state.only.get("item")
         self._indexes = [index for index in range(len(self._items)) if only_index in (None, index)]
 
@@ -152,6 +156,8 @@ class Iterations:
         else:
             await self._run_in_order(run_item)
         self._restore_variable()
+        # `{index: recorded outcome}`, with the results of earlier processes. The results have the order of the items,
+        # not of their ends.
         results = self._open_step.iterations
         done = [index for index in self._indexes if results[index] != SKIPPED]
         outcomes = [_outcome_from(results[index]) for index in done]
@@ -184,6 +190,7 @@ class Iterations:
 
         async def work(strand: Callable[[], AbstractContextManager[None]]) -> None:
             with strand():
+                # Each worker takes the next item when it has finished one, so a slow item delays no other.
                 while remaining and not (suspended and self._meets_bound()):  # the others would meet the same bound
                     index = remaining.popleft()
                     try:
@@ -191,9 +198,12 @@ class Iterations:
                     except Suspended as suspension:
                         suspended.append(suspension)
                     except Exception as error:
+                        # The log cannot be written, so the error says nothing about the item.
                         if self._journal.error is not None:
                             raise
                         failed.append(error)
+                        # Further items do not start, except those with an interrupted call: the step may only fail
+                        # once it is known whether the call took effect.
                         to_settle = [other for other in remaining if other in self._unknown_items()]
                         remaining.clear()
                         remaining.extend(to_settle)
@@ -209,6 +219,8 @@ class Iterations:
                             continue
                     tasks.start(work(strand))
                     await after_start(number)
+        # A failure ends the step at once, even if other items wait for an answer. Only a question about an unknown
+        # outcome comes first.
         if failed and not (suspended and self._unknown_items()):
             raise _first_error(failed)
         if suspended:
@@ -217,8 +229,6 @@ class Iterations:
     def _unknown_items(self) -> set[int | None]:
         """Return the numbers of the items with a call that has a rollback, if it is unknown whether the call took
         effect. A person must decide about it before the step fails.
-
-        A person is asked before the step fails.
         """
         return {record.item for record in unknown(self._open_step)}
 
@@ -236,9 +246,12 @@ class Iterations:
         if self._recorder.operations.is_stopping:  # a start now would only be a long bar in views (test_pausing.py)
             raise Suspended
         key = None if self._keys is None else self._keys[index]
+        # The number of items is recorded once, with the first item that runs here.
         total = None if self._is_counted else len(self._items)
         self._is_counted = True
         self._record(catalog.IterationStarted(index, item, key, total))
+        # Concurrent items would overwrite each other's loop variable; they get it as a local name only
+        # (`StepRun._local`).
         if self._each.as_ and self._each.parallel == 1:
             self._record(catalog.StateMutated((catalog.Mutation("set", self._each.as_, item),)))
         try:
@@ -260,6 +273,7 @@ class Iterations:
         continues = self._each.on_item_error in (KEEP, SKIP) and not any(
             isinstance(link, THROUGH) for link in chain_of(error)
         )
+        # Earlier failed attempts are in the log, and this one is not yet.
         attempts = self._open_step.failures.get(index, NO_FAILURE)[0] + 1
         result = self._result_of(failure, index, item, attempts) if continues else None
         names = names_of(recorded_chain(error)[-1])
@@ -279,6 +293,7 @@ class Iterations:
 
     def _results_so_far(self) -> list[Any]:
         entries = [self._open_step.iterations.get(index) for index in range(len(self._items))]
+        # One place for each item, so that the index of a result is the index of its item.
         return [None if entry in (None, SKIPPED) else _outcome_from(entry).value for entry in entries]
 
     def _restore_variable(self) -> None:
@@ -396,6 +411,7 @@ class StepRun:
     def __init__(self, recorder: Recorder, services: Services, workflow: Workflow, instruction: RunStep) -> None:
         self.step = workflow.step(instruction.step)
         state = recorder.journal.present
+        # A path of a rollback runs the recorded call that undoes a completed step, with the recorded arguments.
         if (number := state.paths[instruction.path].undoes) is not None:
             undoing = state.rollbacks[number]
             self.step = self.step.undoing(undoing.kind, undoing.called, undoing.parameters)
@@ -427,10 +443,13 @@ class StepRun:
         """
         self._handler = self._find_handler()
         each = self.step.each
+        # Rows of a frame are not items of the runner: the handler of the step runs them itself.
         return self._run_item(None, None) if each is None or each.rows is not None else self._run_items(each)
 
     async def _run_items(self, each: Each) -> Outcome:
         journal = self._recorder.journal
+        # The variables at the entry of the step. A resumption therefore evaluates the same items, whatever the first
+        # items have changed.
         names = {"inputs": journal.state.inputs, "state": self.open_step.entry_variables}
         manner = self._workflow.manner
         try:
@@ -460,6 +479,8 @@ class StepRun:
         outcome = await attempts
         local = self._local(item)
         saved = {self.step.store: outcome.value} if self.step.store and self.step.each is None else {}
+        # The variable of `Store` is recorded only when the step completes, so it is added here. With items it would
+        # be the list of all results, which does not exist yet.
         variables = {**self._recorder.journal.present.paths[self._path].variables, **local, **saved}
         names = {"inputs": self._recorder.journal.present.inputs, "state": variables, **local, "result": outcome.value}
         try:
@@ -481,6 +502,7 @@ class StepRun:
         is_of_rows = self.step.each is not None and self.step.each.rows is not None
         if policy is not None and (is_of_rows or self._services.agent_of_step(self.step) is not None):
             policy = None  # it applies to each row or agent call instead, so that none is repeated
+        # The usual case, kept free of the loop of attempts.
         if has_one_attempt(self._recorder, self._path, policy):
             return self._attempt(index, item, 0)
         place = Place(self._path, self.step.name, self._visit, index, "step")

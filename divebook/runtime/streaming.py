@@ -48,6 +48,8 @@ MOST_HELD = 1 << 20
 """Maximum number of characters at the end of a text that a late listener still gets."""
 
 
+# Example with a limit of 5: the pieces "ab", "cd", "ef" were added. `length` is 6, "ab" was dropped, and
+# `kept_length` is 4. A late listener gets "cdef" with `at` 2.
 @dataclass(slots=True)
 class _Text:
     length: int = 0
@@ -60,6 +62,7 @@ class _Text:
         self.length += len(piece)
         self.kept_length += len(piece)
         self.pieces.append(piece)
+        # Whole pieces are dropped, so slightly fewer characters than `MOST_HELD` remain.
         while self.kept_length > MOST_HELD:
             self.kept_length -= len(self.pieces.popleft())
 
@@ -73,6 +76,7 @@ class TextStreams:
         self._listeners: dict[str, tuple[_Entry, ...]] = {}
         self._texts: dict[str, dict[str, dict[str, _Text]]] = {}
         """By execution, operation and part."""
+        # Reentrant: a listener is called under the lock, and may end its own subscription or raise, which removes it.
         self._lock = threading.RLock()
 
     def subscribe(self, execution_id: str, listener: TextListener, *, parts: bool = False) -> Callable[[], None]:
@@ -86,6 +90,7 @@ class TextStreams:
         entry = _Entry(listener, parts)  # a new object, so that a listener added twice is removed twice
         with self._lock:
             self._listeners[execution_id] = (*self._listeners.get(execution_id, ()), entry)
+            # The listener first gets the texts that are being written. The lock keeps new pieces waiting meanwhile.
             for operation_id, texts_by_part in self._texts.get(execution_id, {}).items():
                 for part, text in texts_by_part.items():
                     so_far = TextDelta(operation_id, text.length - text.kept_length, "".join(text.pieces), part)
@@ -104,6 +109,7 @@ class TextStreams:
         """
         texts_by_part: dict[str, _Text] = {}
         with self._lock:
+            # A repeated call replaces its earlier text, which starts again at 0.
             self._texts.setdefault(execution_id, {})[operation_id] = texts_by_part
 
         def write(text: str, part: str = TEXT) -> None:

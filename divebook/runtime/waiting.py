@@ -71,9 +71,12 @@ class Asking:
         """
         request = question._replace(id=self._operations.question_id(place))
         if await self._operations.look_up_question(place, request) is None:
+            # During a rollback this code runs only to learn the outcome of an interrupted call. It asks nothing new.
             if self._operations.only_settles(self._operations.journal.present, place):
                 raise Suspended
             self._raise(place, request, expires_in)
+            # A what-if records the answer of its source directly after the question, so that the wait below returns
+            # at once.
             settled = None if self._operations.miss_policy is None else self._operations.miss_policy.settled(request)
             if settled is not None:
                 self._operations.record(place, settled)
@@ -99,6 +102,7 @@ class Asking:
             optional=question.optional or None,
         )
         self._operations.record(place, checked(event))
+        # After the record: when the timer rings, the question must be in the state.
         self._waits.look_again(place.path, expires_at)
 
     def is_within_bounds(self, reserved: Reserved) -> bool:
@@ -125,13 +129,18 @@ class Asking:
         journal = self._operations.journal
         require_price(journal.state.bounds, reserved)
         # In a loop: several calls may wait for the same part of the budget, and only one of them gets it.
+        # Example: $0.30 are left, and a running call has reserved $0.25 of them. A call of at most $0.10 waits for its
+        # end. The running call has cost $0.05 in the end, so the waiting one starts.
         while (exhausted := self._exhausted_bound(reserved)) is not None:
+            # Running calls reserve their maximum, and most use less. Their end may free enough.
             if exhausted.may_pass and await self.model_call_ended():
                 continue
             if fails_at_bounds(journal.state):
                 raise BoundExceededError(str(exhausted), exhausted.bound, exhausted.reason)
+            # A person has answered the question about the bound, for this or another path, with "stop".
             if journal.state.stopped is not None:
                 raise BoundExceededError(journal.state.stopped[0], exhausted.bound, journal.state.stopped[1])
+            # Paths that reach the same bound share one question.
             interrupt_id = question_about(journal.state, exhausted)
             journal.record_all(facts_about(journal.state, exhausted, place.path, place.step))
             await self._waits.answer(place.path, interrupt_id)
@@ -365,6 +374,8 @@ def guard(loop: asyncio.AbstractEventLoop) -> None:
     call_later = loop.call_later
     create_future = loop.create_future
 
+    # Each replacement first reads the context variable, because nearly all requests come from other code. Only for a
+    # request of workflow code is the stack examined.
     def guarded_time() -> float:
         if _IS_WORKFLOW_CODE.get():
             _refuse_time(_loop_request(_caller()), "time")
@@ -388,6 +399,7 @@ def guard(loop: asyncio.AbstractEventLoop) -> None:
                 raise _refusal(request.name, "which call ends first", _ADVICE["race"])
         return create_future()
 
+    # `Any` as type, because a type checker refuses to assign to methods.
     target.time = guarded_time
     target.call_at = guarded_call_at
     target.call_later = guarded_call_later
@@ -447,6 +459,8 @@ def _loop_request(frame: FrameType | None) -> _LoopRequest:
     """
     name = ""
     is_of_library = False
+    # Example, innermost frame first: `asyncio.timeouts.timeout` (names the request), then a cell of the user
+    # (decides: refused).
     while frame is not None:
         library = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         code = frame.f_code
@@ -477,10 +491,12 @@ def seconds_of(value: Any, call: str) -> float:
     StepError
         It is not a number, or exceeds 100 years.
     """
+    # `True` is a `Real`, but a mistake here.
     is_number = type(value) is not bool and isinstance(value, Real)
     if is_number and abs(value) <= MOST_SECONDS:
         return cast("float", value)
     advice = ""
+    # "5m" is a duration that YAML accepts; the error suggests its number of seconds.
     with suppress(ValueError):
         advice = f"; write {parse_duration(value):g}" if isinstance(value, str) else ""
     if isinstance(value, timedelta):
@@ -505,6 +521,8 @@ class Signals:
         request = OperationRequest.of(place, TIMER, {"seconds": seconds})
 
         async def carry_out(record: OperationRecord | None) -> None:
+            # Durable before the wait: if the process dies during the wait, the next one waits for the remaining time
+            # only.
             timer = record or self._operations.begin(request, within=holder)
             await self._operations.journal.durable()
             await self._let_pass(timer.started_at, seconds)
@@ -517,6 +535,7 @@ class Signals:
         remaining = seconds - (clock.now() - started_at) / MICROSECONDS
         if remaining > 0:
             with engine_code():  # a clock may be user code
+                # A system clock that was set back would otherwise lengthen the sleep.
                 await clock.sleep(min(remaining, seconds))
 
     async def take(self, place: Place, name: str, within: float | None) -> Any:
@@ -539,6 +558,7 @@ class Signals:
             if payloads is None:
                 error = TimeoutError(f"no signal {name!r} came within {within:g} seconds")
                 raise self._operations.fail(place, wait_record, str(error), names_of(error))
+            # This record also removes the signal from the state, so that each signal is consumed once.
             self._operations.complete(place, wait_record, payloads[0])
             return payloads[0]
 

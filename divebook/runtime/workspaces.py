@@ -64,7 +64,9 @@ class Workspaces:
         self._waits = waits
         self._provider = provider
         self._opened: dict[str, OpenWorkspace] = {}
+        # Calls that enter the same workspace for the first time open it once.
         self._opening = asyncio.Lock()
+        # What-if: answers are recorded one after another, because each starts from the files after the one before.
         self._serving = asyncio.Lock()
         self._expected: dict[str, str] = {}
         """By workspace: treatment of files that differ from the log, if that is decided already."""
@@ -92,10 +94,13 @@ class Workspaces:
         Suspended
             The files differ from the log, and a person is asked what to do with them.
         """
+        # A decision counts for one entry only.
         expected_outcome = self._expected.pop(name, None)
         while True:
             opened = await self._open(name, place)
             async with opened.lock:
+                # While this call waited for the lock or for a person, the workspace may have been closed. The loop
+                # then opens it again.
                 if opened is self._opened.get(name) and await self._reconcile(name, opened, place, expected_outcome):
                     return WorkspaceLease(opened, functools.partial(self._events_after, name, opened))
                 recorded = opened.recorded
@@ -103,6 +108,10 @@ class Workspaces:
             if recorded is not None and actual is not None:  # the workspace may be closed while a person is asked
                 await self._ask(name, recorded, actual.tree, place)
 
+    # Example: the log has tree T1 for a workspace. Before the run was resumed, a person edited a file, so the folder
+    # has T2. On opening, `actual` is T2 and differs. After the answer "restore" the folder has T1 again. After "keep"
+    # the log gets a `files_changed` from T1 to T2 with the cause "outside". In both cases the call then starts from
+    # files that the log has.
     async def _reconcile(self, name: str, opened: OpenWorkspace, place: Place, expected_outcome: str | None) -> bool:
         """Make the log and the files of a workspace match. Return True if they match then, and False if a person must
         decide how to settle the difference.
@@ -111,11 +120,13 @@ class Workspaces:
         difference found on opening.
         """
         snapshots = opened.snapshots
+        # Files are never replaced under a running call. The next call that finds none running does it.
         if opened.is_behind and snapshots is not None and opened.recorded is not None and not opened.running_calls:
             assert self._provider is not None  # noqa: S101 - it provided the workspace
             await asyncio.to_thread(snapshots.restore, opened.recorded, self._provider.content)
             opened.is_behind = False
         if opened.actual is None:
+            # While other calls run, their unfinished changes would be taken for changes from outside.
             if opened.snapshots is not None and not opened.running_calls:
                 self._note(place, await self._new_changes(name, opened, None))
             return True
@@ -163,6 +174,8 @@ class Workspaces:
         async with self._serving:
             state: HeldWorkspace | None = self._journal.state.workspaces.get(name)
             tree: Tree | None = None
+            # The digests suffice if the files here equal those in the other log. Only otherwise the whole tree is
+            # read.
             if files and state is not None and state.tree is not None and state.tree != files[0].before:
                 tree = await self._tree(state)
             yield lambda: self._record_files(name, place, operation_id, files, tree)
@@ -190,6 +203,7 @@ class Workspaces:
             state: HeldWorkspace | None = self._journal.state.workspaces.get(name)
             if state is None or state.tree is None:
                 return
+            # Several events follow each other: each starts from the tree after the one before.
             if opened is not None and opened.recorded is not None:
                 tree = opened.recorded
             if tree is not None:
@@ -285,6 +299,8 @@ class Workspaces:
         state: HeldWorkspace | None = self._journal.state.workspaces.get(name)
         if state is None:
             return await self._create(enter, provider, definition, place)
+        # The log may be a copy, so that the recorded folder belongs to another execution. It is left alone, and the
+        # copy gets a folder of its own.
         if state.is_own and not provider.is_of_another(Path(state.reference["folder"]), self._journal.execution_id):
             return await self._reopen(enter, definition, state)
         return await self._open_from_fork(enter, provider, definition, state, place)
@@ -334,6 +350,7 @@ class Workspaces:
                 f"workspace {definition.name} has no snapshots, so a fork cannot have its files: set Snapshots: true"
             )
         tree = await self._tree(state)
+        # The files come from the store, because the folder of the source may have changed since the fork point.
         await asyncio.to_thread(opened.snapshots.restore, tree, provider.content)
         source = state.source or state.reference.get("folder")
         reference = opened.workspace.reference
@@ -379,6 +396,8 @@ class Workspaces:
         """
         manifests: list[Manifest] = []
         at: int | None = state.at
+        # Backwards: each change names the event of the change before it, and the opening names none. The store then
+        # reads these events only, and not the whole log.
         while at:
             data = (await self._journal.event(at)).data
             if isinstance(data, catalog.FilesChanged):
@@ -400,6 +419,7 @@ class Workspaces:
         count = self._egress[name] = self._egress.get(name, 0) + 1
         if (opened is not None and not calls) or count > MOST_ANSWERS:
             return
+        # With several running calls, it is unknown which one made the request.
         operation_id = next(iter(calls)) if len(calls) == 1 else None
         event = catalog.EgressAnswered(name, answer.host[:MOST_OF_HOST], answer.port, answer.refused, operation_id)
         self._operations.record(next(iter(calls.values()), place), event)
@@ -422,6 +442,7 @@ class Workspaces:
         opened.actual = None
 
     def _question_about(self, name: str, recorded: Tree, actual: Tree) -> str:
+        # The digests are part of the id: if the files change once more, the old answer does not count.
         question_id: str = self._journal.state.question_id("files", name, recorded.digest, actual.digest)
         return question_id
 
@@ -449,6 +470,7 @@ class Workspaces:
                 operation_id=f"{ABOUT_FILES}{name}",
             )
             self._operations.record(place, question)
+        # The question is not asked by code of the step, so a replay does not request it.
         self._operations.skip(question_id)
         await self._waits.answer(place.path, question_id)
 
@@ -467,6 +489,7 @@ class Workspaces:
         assert recorded is not None and self._provider is not None  # noqa: S101, PT018 - the caller has compared the files
         tell = functools.partial(summary_of_changes, recorded, snapshot, self._provider.content)
         summary = await asyncio.to_thread(tell)
+        # Calls that ran at the same time may have made some of these changes. Readers see them in the event.
         concurrent = [other for other in opened.running_calls if other != operation_id]
         event = catalog.FilesChanged(
             name,
@@ -494,6 +517,7 @@ class Workspaces:
             self._operations.record(place, data)
             if isinstance(data, catalog.FilesChanged) and data.workspace in self._opened:
                 opened = self._opened[data.workspace]
+                # The number is known only now. The contents are in the log with the event, so they need not be kept.
                 opened.at = self._journal.recorded
                 opened.unrecorded = {}
 

@@ -111,6 +111,7 @@ class WorkflowServer:
     def __init__(self, environment: Environment, *, wait: float = WAIT) -> None:
         self._environment = environment
         self._wait = wait
+        # Raises at the start, before a client is connected.
         tool_names(environment.workflows.values())
         self.protocol: Server[Any] = Server(
             NAME,
@@ -120,6 +121,8 @@ class WorkflowServer:
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
         )
+        # The state of a question is the id of its execution. It travels through the client, so it is sealed against
+        # changes.
         keys = [key_beside(environment.store.location)]
         security = RequestStateSecurity(keys=keys, ttl=_STATE_LASTS)
         self.protocol.middleware.append(RequestStateBoundary(security, default_audience=NAME))
@@ -150,6 +153,7 @@ class WorkflowServer:
         arguments = params.arguments or {}
         if params.name != STATUS_TOOL and params.name not in self._workflows:
             return shown_result(f"there is no tool {params.name!r}; known: {', '.join(self._workflows)}", is_error=True)
+        # The client answers questions of an earlier call. The arguments are those of that call and were used already.
         if params.request_state is not None:
             execution = self._execution(params.request_state)
             return await self._handle_answers(context, execution, params.input_responses or {})
@@ -185,6 +189,8 @@ class WorkflowServer:
         """Wait until an execution ends, asks a question, or the waiting time of a call is over. Return the result of
         the tool call.
         """
+        # Three kinds of clients: newer ones get questions as a result, older ones are asked during the call, and
+        # those without forms get a text.
         asks_by_result = context.protocol_version >= ASKED_BY_RESULT
         asks_within = can_ask(context) and not asks_by_result
         unsubscribe = execution.subscribe(_Progress(context).on_events)
@@ -193,6 +199,7 @@ class WorkflowServer:
             while asks_within and execution.interrupts and await self._ask_within_call(context, execution):
                 await self._wait_until_idle(execution)
         except TimeoutError:
+            # The execution continues. Its id in the result lets the client ask again.
             return result_of(execution)
         finally:
             unsubscribe()
@@ -206,9 +213,11 @@ class WorkflowServer:
         A new execution is started even if the client does not wait for it. One without a living driver is resumed. One
         that asks may have a running call that waits for the answer (test_a_server_asks_a_client_through_a_run).
         """
+        # Outside of the time limit: an execution that is about to start must not be dropped.
         if execution.status == PENDING:
             await asyncio.to_thread(execution.start)
         async with asyncio.timeout(self._wait):
+            # Its process may have died, for example with an earlier server.
             if not execution.is_live and any(
                 record.execution_id == execution.id for record in self._environment.recoverable()
             ):
@@ -238,6 +247,7 @@ class WorkflowServer:
         questions = {question.id: question for question in execution.interrupts}
         accepted = {name: result for name, result in responses.items() if name in questions and is_accepted(result)}
         complaints = {}
+        # Each valid answer counts, even if another one is not valid and its question is asked again.
         for name, result in accepted.items():
             complaint = self._answer(execution, questions[name], result)
             if complaint is not None:
@@ -258,6 +268,8 @@ class WorkflowServer:
             answer = answer_of(question, result.content or {})
             self._environment.answer(question.id, answer, execution.id, by="an MCP client")
         except InterruptError as error:
+            # An error on a settled question means that another answer was first. An error on an open one means that
+            # this answer does not fit.
             still_open = any(other.id == question.id for other in execution.refresh().interrupts)
             return str(error) if still_open else None
         return None
@@ -268,6 +280,7 @@ class WorkflowServer:
         """
         question = execution.interrupts[0]
         complaint = ""
+        # The form is shown again, with the error, until the answer fits or the person declines.
         while True:
             form = form_of(question, complaint)
             elicitation = context.session.elicit_form(form.message, form.requested_schema, context.request_id)
@@ -286,6 +299,7 @@ class WorkflowServer:
 
 async def _until_driven(execution: Execution) -> None:
     """Wait until an execution has ended, asks a question or is paused. Another process may drive it."""
+    # The number is read before the check, so that an event in between ends the wait below.
     sequence = execution.refresh().state.last_sequence
     if not _is_idle(execution):
         async with aclosing(follow(execution.store, execution.id, sequence)) as events:
@@ -300,6 +314,7 @@ def _is_idle(execution: Execution) -> bool:
     """
     if execution.state.is_over or execution.status != WAITING:
         return execution.state.is_over
+    # A live execution, or one with unread messages, continues soon although its status is still "waiting".
     is_answered = execution.is_live or has_news(execution.state, execution.store)
     return bool(execution.interrupts) or not is_answered
 
@@ -327,6 +342,7 @@ class _Progress:
         count = sum(isinstance(event.data, OperationCompleted) for event in events)
         if count:
             self._done += count
+            # The session belongs to the loop of the server.
             asyncio.run_coroutine_threadsafe(self._context.session.report_progress(self._done), self._loop)
 
 
@@ -341,6 +357,7 @@ async def _first(work: Awaitable[T], other: Coroutine[Any, Any, None]) -> T | No
     finally:
         for task in tasks:
             task.cancel()
+        # Both tasks have ended when this function returns. Errors of the one that was cancelled do not matter.
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
@@ -385,6 +402,8 @@ def _create_key(path: Path) -> bytes:
     """Create the file with the server's key, and return the key. If two servers create it at the same time, both use
     the key that was written first.
     """
+    # Written under another name and linked: other servers see the whole file or none, and a link never replaces a
+    # file.
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE)
     with os.fdopen(descriptor, "wb") as file:
@@ -442,6 +461,7 @@ def tool_names(workflows: Iterable[Workflow]) -> dict[str, Workflow]:
     """
     by_name: dict[str, Workflow] = {}
     for workflow in workflows:
+        # Names of tools have at most 128 characters. `Sum: all files` -> `Sum_all_files`.
         name = _NO_NAME.sub("_", workflow.name)[:128] or "_"
         other = None
         if name == STATUS_TOOL:
@@ -495,6 +515,7 @@ def _input_schema(workflow: Workflow, entry: InputDefinition) -> dict[str, Any]:
     """Return the JSON schema for one input of a workflow, with its description and default."""
     types = INPUT_TYPES.get((entry.type or "").lower(), ())
     annotated = declared_type(workflow, entry)
+    # A number input accepts integers too, and JSON has the type `number` for both.
     schema: dict[str, Any] = {"type": _JSON_TYPES[float if float in types else types[0]]} if types else {}
     if annotated is not None:
         schema = annotated.schema()
@@ -585,6 +606,7 @@ def answer_of(question: Question, content: Mapping[str, Any]) -> Any:
     if _is_form(question) or question.kind == CONFIRMATION:
         return dict(content)
     value = content.get(ANSWER, "")
+    # A form has only plain fields, so any other answer is typed as text and parsed: `[1, 2]` -> a list.
     return Typed(value) if isinstance(value, str) and not _is_plain(question.schema) else value
 
 
@@ -701,6 +723,7 @@ async def serve_http(environment: Environment, address: str, *, token: str | Non
     await _require_free(host, port)
     app: Any = app_of(WorkflowServer(environment, wait=wait), host)
     if token is not None:
+        # Before the server can log or show it.
         shared().know(token)
         app = _TokenGuard(app, token)
     config = uvicorn.Config(app, host, port, ws="none", access_log=False, timeout_graceful_shutdown=1)
@@ -731,6 +754,8 @@ def app_of(server: WorkflowServer, host: str) -> Starlette:
 
     names = [*_HERE, f"[{host}]" if ":" in host else host]
     security = TransportSecuritySettings(
+        # A web page in a browser of this machine could reach the loopback address under a name of its own. The
+        # headers Host and Origin show that name.
         enable_dns_rebinding_protection=_is_here(host),
         allowed_hosts=[f"{name}:*" for name in names],
         allowed_origins=[f"http://{name}:*" for name in names],
@@ -752,6 +777,7 @@ class _TokenGuard:
         send: Callable[[Any], Awaitable[None]],
     ) -> None:
         authorization = dict(scope.get("headers", ())).get(b"authorization", b"")
+        # Compared in constant time, so that response times tell nothing about the token.
         if scope["type"] != "lifespan" and not hmac.compare_digest(authorization, self._expected):
             await send({"type": "http.response.start", "status": 401, "headers": [(b"www-authenticate", b"Bearer")]})
             await send({"type": "http.response.body", "body": b""})

@@ -105,6 +105,7 @@ class KnownModules:
             stamp = _stamp(file, _NEVER)
             if stamp != _NEVER:
                 is_late = self._began <= stamp[0] <= time.time_ns()  # it may have changed after its import
+                # `_NEVER` equals no stamp, so a file that changed during the last call counts as changed.
                 self._stamps[file] = _NEVER if is_late else stamp
 
 
@@ -140,9 +141,7 @@ _HERE = 'or let it run in a thread: executor="thread"'
 
 class _FunctionRef(NamedTuple):
     """Reference to a function inside decorators, by module and qualified name. The name alone leads to the wrapper that
-    the decorators have made.
-
-    The plain name of a ``@step`` would lead to its recording wrapper.
+    the decorators have made, such as the recording wrapper of a ``@step``.
     """
 
     module: str
@@ -185,12 +184,15 @@ def make_shipped(call: bytes) -> bytes:
         function = code.load() if isinstance(code, _FunctionRef) else code
         label = getattr(function, "__name__", label)
         result = function(*args, **kwargs)
+    # Nothing may leave this function: an exception here would end the worker, and with it the certainty about the
+    # outcome.
     except BaseException as error:  # noqa: BLE001 - the exception belongs to the caller
         return _pickle((None, _PickledError.of(error)))
     try:
         return _pickle((result, None))
     except Exception as error:  # noqa: BLE001 - pickling of user classes may raise anything
         message = f"the result of {label} ({type(result).__name__}) cannot come back from its process: {error}. Return"
+        # The call has returned, so it took effect. A description of the lost result travels with the error.
         from divebook.runtime.clock import mark_lost
 
         unpicklable = UnpicklableError(f"{message} plain data, frames or arrays, {_HERE}")
@@ -236,6 +238,7 @@ class _PickledError(NamedTuple):
 
         cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
         pickled_cause = None if cause is None or depth >= MOST_CAUSES else cls.of(cause, depth + 1)
+        # Each part that can be pickled is kept, so that one bad attribute does not cost the whole error.
         fields = {name: value for name, value in vars(error).items() if _try_pickle(value)}
         args = error.args if _try_pickle(error.args) else (str(error),)
         parts = _try_pickle((type(error), args, fields)) or _try_pickle((Exception, (clean_text(error),), {})) or b""
@@ -337,6 +340,8 @@ def _function_ref(function: Callable[..., Any]) -> _FunctionRef | None:
     path = getattr(function, "__qualname__", "<")
     if not isinstance(module, str) or not _is_importable(module) or "<" in path:
         return None
+    # Follow the name to the outermost wrapper, then the `__wrapped__` links inwards. Example: a function below two
+    # decorators has depth 2.
     target: Any = sys.modules.get(module)
     for part in path.split("."):
         target = getattr(target, part, None)
@@ -360,6 +365,7 @@ def _is_importable(name: str) -> bool:
     if module is None or name == "__main__":
         return False
     top = name.partition(".")[0]
+    # Built-in modules have no file. A file that no finder finds was loaded from a path, as the CLI does.
     if getattr(module, "__file__", None) is None or any(_finds(finder, top) for finder in sys.meta_path):
         return True
     cloudpickle.register_pickle_by_value(module)

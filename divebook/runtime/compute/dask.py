@@ -83,6 +83,7 @@ class DaskCluster:
         self._options = {"resources": dict(resources or {}), "priority": priority}
         self._connection: _Connection | None = None
         self._lock = threading.Lock()
+        # First sizes. `_fit` replaces them as soon as the number of threads of the cluster is known.
         self._shared_slots = SlotPool(WINDOW)
         self._exclusive_slots = SlotPool(1)
 
@@ -95,9 +96,7 @@ class DaskCluster:
         """Return the slot that a call must hold while it runs. Repeatable calls are limited by `WINDOW` and
         `WINDOW_OF_THREAD`, other calls by the number of threads in the cluster.
 
-        A call with a time limit counts like a non-repeatable call.
-
-        Non-repeatable and time-limited calls start only if a thread is free.
+        A call with a time limit counts like a non-repeatable call: it starts only if a thread is free.
         """
         return (self._shared_slots if repeatable and not limited else self._exclusive_slots).slot()
 
@@ -115,6 +114,7 @@ class DaskCluster:
         UnpicklableError
             Its code or an argument cannot be pickled; nothing was called.
         """
+        # Pickled first: an error here is certain to have called nothing.
         call = ship(task.label, task.function, task.args, task.kwargs)
         try:
             return unship(await self._run(task, call))
@@ -124,10 +124,12 @@ class DaskCluster:
             message = str(lost)
         try:
             return unship(await self._run(task, call))
+        # The second attempt may have called nothing (`StepError`), but the first one may have taken effect.
         except (_LostError, StepError) as again:
             raise OutcomeUnknownError(f"{message}. {again}") from again
 
     async def _run(self, task: Task, call: bytes) -> bytes:
+        # Connecting blocks, for up to `CONNECT_SECONDS`.
         connection = await in_thread(lambda: self._connected(task.label))
         self._fit(connection.threads)
         if connection.dashboard is not None:
@@ -264,6 +266,7 @@ def _is_claimed(key: str) -> bool:
         answer: bool = await getattr(worker.scheduler, CLAIM)(key=key)
         return answer
 
+    # The task runs in a thread of the worker, and the connection to the scheduler belongs to the loop of the worker.
     return asyncio.run_coroutine_threadsafe(claim(), worker.loop.asyncio_loop).result()
 
 
@@ -285,8 +288,10 @@ class Claims:
         """Return whether the task with this key may start. It may not if the key was granted before, or if the
         scheduler has no such task any more.
         """
+        # A task that was cancelled is not among the tasks of the scheduler, so it can never start.
         if key in self._granted_keys or key not in self._scheduler.tasks:
             return False
+        # A key is needed as long as its task exists, since Dask may start the task again until then.
         if len(self._granted_keys) >= MOST_TAKEN:
             self._granted_keys.intersection_update(self._scheduler.tasks)
         self._granted_keys.add(key)
@@ -306,6 +311,7 @@ MOST_LOOKED = 10_000
 """Maximum number of executions remembered in `_Connection._checked_executions`."""
 LARGE = 1_000_000
 """Bytes of a call above which Dask may warn about its size."""
+# A threshold that no call reaches.
 MUCH = 2**60
 SOONER = 0.5
 """Additional priority of calls that must run as soon as they have started."""
@@ -374,17 +380,20 @@ class _Connection:
 
     async def _run(self, task: Task, call: bytes, options: Mapping[str, Any]) -> bytes | None:
         name = PUBLISHED + task.key if self._keep and task.repeatable else None
+        # `name` is None for calls that are not published: nothing is found for them.
         future = await self._published(name)
         is_named = future is not None
         outcome: bytes | None = None
         if future is None:
             future = self._submit(task, call, options)
         try:
+            # Short calls are not published. If this process dies during one, the call is simply repeated.
             if name is not None and not is_named and not await _ends_soon(future):
                 is_named = True
                 await self.client.publish_dataset(future, name=name, override=True)
             outcome = await future
         except asyncio.CancelledError:  # cancelled by the caller
+            # `force` also cancels a call that another client waits for.
             await future.cancel(force=True)
             raise
         except Exception as error:  # any error of the cluster; those of the function are results
@@ -437,6 +446,7 @@ class _Connection:
             if info["id"] == self._scheduler:
                 return
             await self.client.run_on_scheduler(install)
+            # This is another scheduler: what was found in the earlier one no longer holds.
             self._checked_executions.clear()
             self._scheduler = info["id"]
 
@@ -481,6 +491,7 @@ class _Connection:
         calls. By then it is in the log.
         """
         self._ended_names.append(name)
+        # The first name starts the timer, and the names that follow are removed with it in one request.
         if len(self._ended_names) == 1:
             self.loop.call_later(KEPT_SECONDS, lambda: asyncio.ensure_future(self._unpublish()))
 
@@ -583,6 +594,7 @@ class _WorkerSlots:
 
     def _on_end(self, busy: asyncio.Future[Any]) -> None:
         _ = busy.cancelled() or busy.exception()  # the outcome is not used
+        # The call may end before its slot was released. Then no slot has to stay occupied for it any more.
         if self._kept_slots:
             self._kept_slots.pop().free()
         else:
@@ -623,6 +635,7 @@ class Pool:
             return None
         if self._slots is None:
             self._slots = _WorkerSlots(workers)
+        # An executor that replaced a broken one may have another number of workers.
         self._slots.resize(workers)
         return self._slots.slot()
 
@@ -667,8 +680,10 @@ class Pool:
         try:
             outcome = await await_task(cancellable, future, cut)
         except asyncio.CancelledError:
+            # The caller has left, but the worker is still busy, so the slot stays occupied.
             if is_cut and not submitted.done() and self._slots is not None:
                 self._slots.keep_until(asyncio.wrap_future(submitted))
+            # Neither cancelled by the caller nor running: the executor itself has dropped the call.
             if is_cut or not submitted.cancelled():
                 raise
             raise StepError(
@@ -693,6 +708,7 @@ class Pool:
                     "environment a function that makes one, which is called again then, or take "
                     f'executor="{PROCESS}", whose processes are replaced where one dies'
                 ) from error
+        # The broken executor is replaced by a new one from the function of the user.
         self.close()
         return self._present().submit(*args, **kwargs)
 
@@ -761,6 +777,7 @@ class Executors:
         if isinstance(executor, Compute):
             return executor
         if isinstance(executor, Executor) or callable(executor):
+            # The pool references the executor, so its id is not used again meanwhile.
             return self._pools.setdefault(id(executor), Pool(cast("ExecutorSource", executor)))
         raise SetupError(
             f"an executor is a name ({', '.join(self.names)}), a concurrent.futures.Executor or a function that makes "
@@ -774,9 +791,7 @@ class Executors:
 
     def named(self, name: str) -> Compute:
         """Return the executor with this name. Unlike `find`, this accepts no addresses or objects that were not
-        registered before.
-
-        An address must have been registered, so that no definition can send code elsewhere.
+        registered before, so that no definition can send code elsewhere.
 
         Raises
         ------

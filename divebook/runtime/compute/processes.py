@@ -95,6 +95,7 @@ class Processes:
         try:
             return unship(self._ask(job, call))
         except _DiedError as died:
+            # A call that was given up had its process killed on purpose, so it is not repeated.
             if not task.repeatable or job.is_given_up:
                 raise OutcomeUnknownError(str(died)) from died
         try:
@@ -104,6 +105,7 @@ class Processes:
 
     def _ask(self, job: _Job, call: bytes) -> bytes:
         while True:
+            # Until a worker accepts the call. One that has imported old code refuses it, and is replaced.
             worker = self._take()
             outcome = self._try_call(worker, job, call)
             if outcome is not None:
@@ -116,6 +118,7 @@ class Processes:
         try:
             outcome = job.carry_out(worker, call)
         except (EOFError, OSError) as error:
+            # The pipe has ended in the middle of the call, so the process is gone or was killed.
             self._all.discard(worker)
             message = f"{job.task.label} may or may not have taken effect: its process {worker.end()}"
             raise _DiedError(message) from error
@@ -136,6 +139,7 @@ class Processes:
         with self._lock:
             while self._idle:
                 worker = self._idle.pop()
+                # An idle process may have been killed, for example when memory ran out.
                 if worker.lives():
                     return worker
                 self._all.discard(worker)
@@ -155,6 +159,7 @@ def _end(idle: list[_Worker], workers: set[_Worker], lock: threading.Lock) -> No
         idle.clear()
         ended_workers = list(workers)
         workers.clear()
+    # All are killed before any is awaited.
     for worker in ended_workers:
         worker.kill()
     for worker in ended_workers:
@@ -175,6 +180,7 @@ class _Job:
         call. Raises EOFError or OSError if the process has ended too early or the call was given up.
         """
         with self._lock:
+            # Checked under the lock: `give_up` either finds the worker and kills it, or is found here.
             if self.is_given_up:
                 raise EOFError("it was given up before it began")
             self._worker = worker
@@ -200,11 +206,14 @@ class _Worker:
     def __init__(self) -> None:
         environment = ProcessEnvironment.of_now()
         command = [sys.executable, "-c", START, str(logging.root.level), json.dumps(environment.imports)]
+        # A session of its own makes the process the leader of a group. `kill` then reaches everything that its calls
+        # have started, and Ctrl-C in a terminal does not.
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         assert self._process.stdin is not None  # noqa: S101 - requested above
         assert self._process.stdout is not None  # noqa: S101 - same
         self._ends = (self._process.stdout, self._process.stdin)
         self._end_check = _EndCheck(self._process)
+        # Windows lacks `poll`. There, a child that keeps the pipe open delays the notice of the end.
         reads = _OutputUntilEnd(self._process.stdout.fileno(), self._end_check) if hasattr(select, "poll") else None
         self._wire = Wire(self._process.stdout if reads is None else io.BufferedReader(reads), self._process.stdin)
         self._environment: ProcessEnvironment | None = None
@@ -230,12 +239,14 @@ class _Worker:
 
     def _send_call(self, call: bytes) -> bytes | None:
         environment = ProcessEnvironment.of_now()
+        # Sent only if it has changed, because most calls find the same environment.
         if environment != self._environment:
             self._wire.send(ENVIRONMENT, pickle.dumps(tuple(environment)))
             self._environment = environment
         self._wire.send(CALL, call)
         while True:
             kind, payload = self._wire.receive()
+            # Before the outcome, the process sends what the call prints and logs.
             if kind in (ENDED, STALE):
                 return payload if kind == ENDED else None
             _hand_on(kind, payload)
@@ -309,6 +320,7 @@ class _OutputUntilEnd(io.RawIOBase):
 
     def readinto(self, buffer: Buffer, /) -> int:
         ends = self._end_check.descriptor
+        # Output that is still in the pipe is read first: only a silent pipe of an ended process ends the stream.
         if ends is not None:
             is_there = self._descriptor in _ready(self._descriptor, ends)
         else:

@@ -56,12 +56,14 @@ class ThreadCall:
     def __init__(self, handle: LoopHandle, function: Callable[[], Any]) -> None:
         self.handle = handle
         self.function = function
+        # Copied on the loop: the call sees the context variables of its caller, such as its workspace.
         self.context = contextvars.copy_context()
         self.ended: asyncio.Future[None] | None = None
         """Done on the loop once the call has returned; None if the loop blocks for it instead."""
         self.outcome: Outcome | None = None
         self.seconds = 0.0
         """Duration of the call in seconds."""
+        # A lock serves as an event: it is held until the call has returned.
         self._returned = threading.Lock()
         self._returned.acquire()
 
@@ -126,8 +128,10 @@ async def in_thread(function: Callable[[], T], *, abandoned: bool = False) -> T:
     """
     await checkpoint_if_cancelled()
     handle = handle_of_loop()
+    # One borrower for each call, because a limiter gives one borrower only one place.
     borrower = object()
     try:
+        # Tried first, because the awaiting form takes a turn of the loop even if a place is free.
         handle.limiter.acquire_on_behalf_of_nowait(borrower)
     except anyio.WouldBlock:
         await handle.limiter.acquire_on_behalf_of(borrower)
@@ -137,8 +141,8 @@ async def in_thread(function: Callable[[], T], *, abandoned: bool = False) -> T:
         result, error = call.at_once() or await (call.end() if abandoned else _wait_for_end(call))
     finally:
         handle.limiter.release_on_behalf_of(borrower)
-    # the traceback of an error references the call
     handle.is_quick = call.seconds < QUICK_SECONDS
+    # The traceback of an error references the call, and the call the error: a cycle.
     call.outcome = None
     if error is None:
         return cast("T", result)
@@ -192,6 +196,8 @@ async def _wait_for_end(call: ThreadCall) -> Outcome:
     return cast("Outcome", call.outcome)
 
 
+# Example of a shared wake-up: ten calls return within one turn of the loop. The first one schedules `_settle`, and the
+# others only join the queue. One run of `_settle` completes the futures of all ten.
 class LoopHandle:
     """Data about one event loop that makes blocking calls in threads. Limits the number of these calls, and wakes the
     callers when calls have returned. Created on the loop.
@@ -319,6 +325,7 @@ class _ThreadPool:
         self._is_leaving = True
         self.rest()
         for thread in list(self._busy):
+            # The future of a call that was given up is cancelled, and so is done.
             call = thread.call
             if call is not None and (call.ended is None or not call.ended.done()):
                 thread.join()
@@ -343,6 +350,7 @@ _handle: RunVar[LoopHandle] = RunVar("divebook blocking calls")
 
 def handle_of_loop() -> LoopHandle:
     """Return the `LoopHandle` of the running event loop. Create it when first needed."""
+    # Usually a thread runs one loop, so the last handle is the right one.
     latest = _present.latest
     if latest is not None and latest.loop is asyncio.get_running_loop():
         return latest

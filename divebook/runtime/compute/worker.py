@@ -66,6 +66,7 @@ class Wire:
         """
         if self.is_detached:
             return
+        # Calls may print from several threads. A frame must not be split by another one.
         with self._lock:
             self._writes.write(_HEAD.pack(kind, len(payload)))
             self._writes.write(payload)
@@ -80,6 +81,7 @@ class Wire:
 
     def _read(self, size: int) -> bytes:
         data = self._reads.read(size)
+        # A short read means the end of the pipe.
         if len(data) < size:
             raise EOFError
         return data
@@ -99,6 +101,8 @@ class Wire:
 
 def serve(level: int) -> None:
     """Run a worker process: make calls until the owner closes the pipes or ends."""
+    # The pipes get other numbers, and 0 and 1 are replaced: a call that reads stdin or prints must not touch the
+    # frames.
     wire = Wire(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -112,6 +116,7 @@ def serve(level: int) -> None:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=lambda: _begin_as_child(wire))
     calls: SimpleQueue[tuple[bytes, bytes]] = SimpleQueue()
+    # Received in another thread, so that the end of the owner is noticed during a call.
     threading.Thread(target=_receive, args=(wire, calls), daemon=True).start()
     _make(wire, calls, streams)
 
@@ -140,8 +145,10 @@ def _make(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]], streams: tuple[Te
             os._exit(0)
         for stream in streams:
             with suppress(OSError, ValueError):  # the call has closed it
+                # Text without a line end would otherwise arrive after the outcome.
                 stream.flush()
         wire.send(ENDED, outcome)
+        # After the reply, so that the owner does not wait for it.
         modules.look()
 
 
@@ -153,6 +160,7 @@ def _receive(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]]) -> None:
         while True:
             calls.put(wire.receive())
     except EOFError:
+        # The group is killed only by its leader. A process that was moved to another group must not end that group.
         if hasattr(os, "getpgrp") and os.getpgrp() == os.getpid():
             os.killpg(os.getpid(), signal.SIGKILL)  # includes this process
         os._exit(0)
@@ -186,6 +194,7 @@ class _Logged(logging.Handler):
         if self._wire.is_detached:
             print(self.format(record), file=sys.stderr)  # noqa: T201 - such a process has no other output
             return
+        # Only plain fields are sent: arguments and exceptions of a log record may not be picklable.
         trace = self.formatter or logging.Formatter()
         fields = {
             "name": record.name,
