@@ -57,6 +57,7 @@ class Lease:
 
         False for `instead_of`, the lease that the caller wants to replace although it is live.
         """
+        # Each acquisition gives another token, so the token identifies the lease.
         if instead_of is not None and instead_of.token == self.token:
             return False
         # Do not wait for a dead owner. One that only sleeps is fenced by its token when it writes again
@@ -92,6 +93,7 @@ class Moment:
 
     def is_past(self, lease: Lease) -> bool:
         """Return True if this point in time is at or after the expiry of the lease."""
+        # The monotonic clocks of two boots, and of two machines, have nothing in common; only the wall clock remains.
         if self.uptime is None or lease.expires_uptime is None or lease.owner.boot != this_boot():
             return lease.expires_at <= self.wall
         return lease.expires_uptime <= self.uptime
@@ -146,6 +148,7 @@ class Owner:
         here, as on another machine.
         """
         boot = this_boot()
+        # A process of another machine cannot be observed from here.
         if self.host != socket.gethostname():
             return False
         if self.boot == boot:
@@ -194,6 +197,7 @@ def _start_of_this_process(pid: int) -> int:  # with the number as parameter, a 
 
 def _runs(pid: int, started: int) -> bool:
     status = _state_and_start(pid)
+    # The process does not exist, /proc hides it, or the system has none.
     if status is None:
         return _accepts_signals(pid)
     state, start = status
@@ -205,6 +209,7 @@ def _state_and_start(pid: int) -> tuple[str, int] | None:
         stat = (_PROC / str(pid) / "stat").read_text()
     except OSError:
         return None
+    # Fields 3 and 22 of the file (state and start time); `fields` begins with field 3.
     fields = stat.rpartition(")")[2].split()  # the program's name, in brackets, may contain anything
     return fields[0], int(fields[19])
 
