@@ -284,7 +284,7 @@ class _Reader:
         stored = record.get(HASH)
         if stored == expected:
             return
-        # A missing line also changes the hashes of all later ones; the number of the event tells the two cases apart.
+        # A missing line also changes the hashes of all later ones; the number of the event distinguishes the two cases.
         sequence = record.get("sequence")
         if LOG_KIND not in record and sequence != len(self.log.events) + 1:
             raise InvalidEventError(

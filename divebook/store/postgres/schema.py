@@ -293,6 +293,7 @@ _LOCK = 0x64697665
 """Key of the advisory lock that a process holds while it migrates."""
 
 _FIRST: Migration = (
+    # The exclusion with a hash index makes start keys unique like UNIQUE, whose index refuses long texts.
     """
     CREATE TABLE divebook.executions (
       key           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -501,6 +502,7 @@ def raised_format(location: str, version: int) -> NewerStoreError:
 
 def named(statement: str, schema: str) -> str:
     """Return an SQL statement in which the given schema takes the place of the default schema ``divebook``."""
+    # All statements name the schema in front of each table and function.
     return statement if schema == SCHEMA else statement.replace("divebook.", f'"{schema}".')
 
 
@@ -528,6 +530,7 @@ def migrate(connection: psycopg.Connection[Any], schema: str, location: str) -> 
         present = _version(connection, schema, location)
         if not present:
             _make_schema(connection, schema)
+            # The table by which `_version` recognizes a store, in the same transaction as all others.
             connection.execute(named("CREATE TABLE divebook.format (number integer NOT NULL)", schema))
             connection.execute(named("INSERT INTO divebook.format VALUES (0)", schema))
         for migration in MIGRATIONS[present:]:

@@ -357,6 +357,7 @@ def check_version(connection: sqlite3.Connection, location: str, migrations: Seq
 def _read_version(connection: sqlite3.Connection, location: str, migrations: Sequence[Migration]) -> int:
     version = _pragma(connection, "user_version")
     mark = _pragma(connection, "application_id")
+    # A file without mark, version and tables is empty, and becomes a store.
     if mark != APPLICATION_ID and (version or mark or _table_names(connection)):
         raise CorruptStoreError(
             f"{location} is a database of another program (tables: {', '.join(_table_names(connection)) or 'none'}), "
@@ -447,6 +448,7 @@ class EventTypes:
         self.load(connection)
         missing = [(name,) for name in PAYLOADS if name not in self.numbers]
         if missing:
+            # IGNORE, since another process may add the same names at the same time.
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany("INSERT OR IGNORE INTO event_types (name) VALUES (?)", missing)
             connection.execute("COMMIT")
