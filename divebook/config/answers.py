@@ -1,7 +1,5 @@
-"""Features that the command line and the magics share: early answers (given before the questions are asked), bounds,
-changes, recovery, and operations on several executions.
-
-An early answer is supplied before its question is asked, so that a run needs no person.
+"""Features that the command line and the magics share: early answers (given before the questions are asked, so that a
+run needs no person), bounds, changes, recovery, and operations on several executions.
 """
 
 from __future__ import annotations
@@ -71,8 +69,6 @@ class Answers:
     def settle(self, execution: Execution, by: str | None = None) -> Execution:
         """Wait for an execution, and answer those of its questions for which there are early answers. Return the
         execution when it has stopped and none of its open questions has an early answer.
-
-        An execution stops when it has ended, or when no open question has an early answer.
 
         Raises
         ------

@@ -84,7 +84,7 @@ def _matching(pattern: str, base_path: Path, policy: Policy) -> list[Path]:
 
 
 def _segments(pattern: str) -> list[str]:
-    """Split a path pattern at its slashes. Several consecutive ``**`` become one, since they match the same folders."""
+    """Split a path pattern at its slashes. Raise PatternError if it is empty, or if a part has ``**`` and more."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if not parts:
         raise PatternError("it is empty")

@@ -166,8 +166,7 @@ def defining_cells(cells: Mapping[int, str]) -> list[int]:
 
 
 def cells_to_run(cells: Mapping[int, str]) -> list[int]:
-    """Return the numbers of the notebook cells that must run to create the notebook's Python definitions, in order: the
-    cells with definitions, and the cells that define or import the names used there.
+    """Return the numbers of the notebook cells that must run to create the notebook's Python definitions, in order.
 
     These are the cells with definitions, and repeatedly the cells that bind a name which a selected cell uses. Example:
     cell 5 defines ``@step def load(): return DATA[LIMIT]``, cell 3 sets ``DATA = read(PATH)`` and cell 1 sets ``PATH``:
@@ -290,6 +289,8 @@ def definitions_of_notebook(text: str, source_name: str, *, code_runs: bool = Fa
             parts.append(_read(cell, f"{source_name}, code cell {number}"))
     numbers = defining_cells(cells)
     warning = None if code_runs else _warning_about_code(numbers, source_name)
+    # A notebook without any definition is an error. If it has some in Python that are not run, the error names their
+    # cells.
     if not parts and not (code_runs and numbers):
         message = f"no cell begins with {MAGIC}"
         hint: str | None = f"a cell that begins with {MAGIC} defines agents and workflows"

@@ -149,8 +149,6 @@ def machine_zone(now: datetime) -> tzinfo | None:
 def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) -> Iterator[datetime]:
     """Yield the due times of a cron expression after the wall-clock time `wall`, ascending. If `forwards` is false,
     yield those before it, descending. All yielded times are in UTC.
-
-    The times are in UTC since Python compares two times of one zone by their wall clock, ignoring the fold.
     """
     from croniter import CroniterError, croniter
 
@@ -159,6 +157,7 @@ def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) 
         times = croniter(cron, wall.replace(tzinfo=UTC, fold=0))
         while True:
             due = (times.get_next if forwards else times.get_prev)(datetime)
+            # In UTC, since Python compares two times of one zone by their wall clock, ignoring the fold.
             yield _due_moment(due.replace(tzinfo=None, fold=0), zone)  # get_prev sets a fold even in UTC
     except CroniterError as error:
         raise ValueError(str(error)) from error
@@ -298,9 +297,7 @@ def coming(definitions: Definitions, now: datetime) -> list[Due]:
 
 
 def latest(definitions: Definitions, now: datetime) -> list[Due]:
-    """Return the latest due time up to `now` of each enabled schedule, sorted by time; earlier due times are not
-    returned.
-    """
+    """Return the latest due time up to `now` of each enabled schedule, sorted by time."""
     due_times = [latest_of(definitions, schedule, now) for schedule in _active(definitions)]
     return sorted(due_times, key=_moment_of)
 

@@ -579,7 +579,7 @@ def durability_called(name: str | None) -> Durability | None:
 
 def _check_record(record: Record, execution_id: str, sequence: int) -> str:
     """Check that a record is valid, belongs to a log, and has the expected sequence number. Return the id of the
-    record's last event, or raise InvalidEventError.
+    record's last event.
 
     Raises
     ------
@@ -666,8 +666,6 @@ def _with_status(batch: Batch, status_change: StatusColumns | None) -> tuple[Sta
     """Merge the status change that a batch's events cause with the status that the batch itself states. Return both;
     the second is None if the batch states none or a final one. A stated status counts, unless the events end the
     execution.
-
-    The second value is None if the events determine the status.
     """
     status = batch.status
     if status is None or status in TERMINAL:
@@ -947,6 +945,7 @@ class Line(NamedTuple):
 
 def record_of(line: Line) -> ExecutionRecord:
     """Convert an execution's row in the database table of executions (`Line`) to an `ExecutionRecord`."""
+    # An execution starts with its creation, so both times are that of the opening event.
     created = to_datetime(line.created_at)
     return ExecutionRecord(
         execution_id=line.id,

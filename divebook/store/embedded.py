@@ -181,9 +181,7 @@ def read_records(records: Iterable[Any], name: str) -> LogFile:
 
 def _numbered(stream: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
     """Yield the parsed entries of an exported file (events, header and others), each with its position for error
-    messages, such as ``FILE, line 3``. The file contains one entry on each line, or a JSON list of entries.
-
-    A file has one entry in each line, or one JSON array of all entries.
+    messages, such as ``FILE, line 3``. The file contains one entry on each line, or a JSON array of all entries.
     """
     has_begun = False
     for number, line in enumerate(stream, 1):
@@ -687,6 +685,7 @@ def _log_of(embedded: EmbeddedParts) -> LogFile:
 def _records(
     columns: Mapping[str, Any], texts: Sequence[str], shown_data: Mapping[int, Any]
 ) -> Iterator[dict[str, Any]]:
+    # The reverse of `columns_of`: times are summed up, and numbers become names.
     names = columns["names"]
     rows = zip(
         columns["id"],

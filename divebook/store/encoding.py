@@ -455,10 +455,8 @@ def verified(digest: bytes, content: bytes) -> bytes:
 
 
 def pack_blob(content: bytes) -> Packed:
-    """Return the content of a large value as it is stored: compressed if that saves enough.
-
-    Compression of a sample decides, so that images cost almost no time.
-    """
+    """Return the content of a large value as it is stored: compressed if that saves enough."""
+    # Compression of a sample decides, so that images cost almost no time.
     sample = content[:_SAMPLE_BYTES]
     huffman_size = len(_deflated(sample, zlib.Z_HUFFMAN_ONLY))
     deflated_size = len(_deflated(sample, zlib.Z_DEFAULT_STRATEGY))
@@ -511,7 +509,9 @@ def unpack_blob(packed: Packed) -> bytes:
 # The return value of a step occurs several times in a batch: as the result of a call, the output of the step, the value
 # of a variable, and as a parameter of the next call. Within a record, later occurrences become references to the first
 # one ("same"), so that a record can be read by itself. A value that several records contain becomes a blob, as large
-# values do.
+# values do. For example, a record with the end of a call and the end of its step, and a long text T:
+#
+#     [{"result": T}, {"output": T}]   ->   [{"result": T}, {"output": {"$type": "same", "value": [0, "result"]}}]
 
 
 NOTABLE = 384

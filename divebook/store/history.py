@@ -82,6 +82,7 @@ class History(Sequence[Event]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence) or isinstance(other, str | bytes):
             return NotImplemented
+        # Lengths are known without reading.
         if len(self) != len(other):
             return False
         return all(event == other_event for event, other_event in zip(self, other, strict=True))

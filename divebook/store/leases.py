@@ -32,6 +32,12 @@ _PROC = Path("/proc")
 
 
 # --- leases ---
+# A token is needed beside the expiry, since a process cannot know how long it was stopped:
+#
+#     A acquires the lease, token 1            A sleeps, and does not renew the lease
+#     the lease expires
+#     B acquires the lease, token 2, and appends events with it
+#     A wakes up and appends with token 1      FencedError: the latest token is 2
 
 
 @dataclass(frozen=True, slots=True)

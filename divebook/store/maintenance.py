@@ -192,6 +192,7 @@ def _check_values(
     error = store.sealing.open_text(log.record.error)
     note = store.sealing.open_text(log.record.note)
     record = replace(log.record, error=error, note=note)
+    # The payloads are sound, so the row, the uses of large values and the questions can be compared with them.
     findings = [*_check_record(record, events), *_check_blobs(log, payloads, contents)]
     if not log.altered:
         findings += _check_beginning(record, events)

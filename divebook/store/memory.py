@@ -369,6 +369,7 @@ class MemoryStore(EventStore):
         """
         with self._lock:
             entries = [
+                # Sorted by queue, then higher priorities first, then older executions.
                 (-log.enqueued.priority, log.number, execution_id, log.enqueued.queue, log.beginning)
                 for execution_id, log in self._logs.items()
                 if log.enqueued is not None and log.withheld is withheld and log.status not in TERMINAL

@@ -83,14 +83,13 @@ class EventPage(NamedTuple):
     def events(self, execution_id: str) -> list[Event]:
         """Return the events of the page as `Event` objects, whose ids are empty.
 
-        All payloads are decoded as one JSON list, which takes a third of the time.
-
         Raises
         ------
         CorruptStoreError, NewerStoreError
             A payload cannot be decoded.
         """
-        # [{..}, {..}] -> "{..},{..}," and without the last comma a JSON list of all payloads.
+        # All payloads are decoded as one JSON list, which takes a third of the time: [{..}, {..}] -> "{..},{..}," and
+        # without the last comma the content of the list.
         ends = pc.binary_join_element_wise(self.payloads, pa.scalar(b""), pa.scalar(b","))
         bodies = decode(b"[" + content_of(ends).to_pybytes()[:-1] + b"]")
         kinds = self.types.dictionary.to_pylist()

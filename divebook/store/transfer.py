@@ -372,6 +372,7 @@ def _import_batch(log: LogFile, *, rename: bool, as_fork: bool) -> Batch:
     Facts of messages keep their numbers only in a log that nothing can follow. A log that can continue gets the status
     that its state determines.
     """
+    # Under a new id, a second import of the file could continue the execution twice.
     if log.is_moved and rename and not as_fork:
         raise SetupError(
             f"{log.name} holds an execution that moves here, under its own id; import it without --rename, or with "
@@ -622,6 +623,7 @@ def _shared_in(source: EventStore, target: EventStore, record: ExecutionRecord) 
     # Go back record by record, until both logs have the end of the same record.
     while last:
         record_of_fork = source.read_records(record.execution_id, last - 1, last)[0]
+        # The source is compared in the target store, where the copy of the fork shares its rows.
         records_of_source = target.read_records(opening.source, last - 1, last)
         ends_of_source = [(other.id, other.last_sequence) for other in records_of_source]
         if ends_of_source == [(record_of_fork.id, last)] and record_of_fork.last_sequence == last:
@@ -704,6 +706,7 @@ def _copy_messages(source: EventStore, target: EventStore) -> int:
     missing = [message for message in messages if message.number not in existing]
     target.bring(missing)
     copied = {message.number: message for message in target.new_messages(0)}
+    # Also finds messages of the target that already had one of the numbers.
     lost = [message for message in messages if copied.get(message.number) != message]
     if lost:
         raise StoreError(_message_mismatch(lost[0], target))

@@ -307,6 +307,7 @@ class LogWriter:
         drafts: dict[int, DraftBatch] = {}
         for execution_id, index in firsts.items():
             batch = batches[index]
+            # The source is written in this round, so the checksum at the fork point is known only afterwards.
             if batch.source in firsts and firsts[batch.source] < index:
                 remaining.append(index)
                 continue
@@ -345,6 +346,7 @@ class LogWriter:
 
         The highest id is not sufficient for a fork, or for ids that divebook did not create.
         """
+        # `latest` is the highest id among the rows of the log itself, without those that a fork shares.
         if forked_at is not None or latest is None or number is None or has_other_form(latest):
             return KnownIds(None)
         try:
@@ -469,6 +471,7 @@ class LogWriter:
         """
         rows: list[Row] = []
         uses: list[Row] = []
+        # Arrays of SQL count from 1, and `number` is the place of the batch among those that are sent.
         for number, (index, draft) in enumerate(drafts.items(), 1):
             batch = batches[index]
             entries = zip(batch.records, batch.types, batch.payloads, draft.checksums, strict=True)
@@ -496,6 +499,7 @@ class LogWriter:
         for (index, draft), key in zip(drafts.items(), keys, strict=True):
             self._logs.pop(batches[index].execution_id, None)  # the log that was written last is the last key
             if key:
+                # The server has given a new log its key only now.
                 draft.log.key = key
                 draft.log.ids.add(batches[index].records, batches[index].ids)
                 self._logs[batches[index].execution_id] = draft.log
@@ -792,6 +796,7 @@ def line_of(row: tuple[Any, ...]) -> tuple[Line, int]:
     """
     columns: list[Any]
     *columns, seal = [unescaped(value) if isinstance(value, str) else value for value in row]
+    # Tags are a JSON array in the database, and a JSON text in a `Line`, whose checksum must be the same in all stores.
     columns[_TAGS] = encode([unescaped(tag) for tag in columns[_TAGS]]).decode()
     return Line(*columns), int(seal)
 

@@ -128,6 +128,7 @@ class PostgresStore(EventStore):
         self.durability: Durability = durability
         self._warned: set[str] = set()
         self._connections = Connections(address)
+        # Before all others, since they need the tables.
         self._prepare(address)
         self._types = TypeNumbers(self._connections)
         self._reader = LogReader(self._connections, self._types)
@@ -456,6 +457,7 @@ class PostgresStore(EventStore):
         logs: list[LogRows] = self._reader.around(execution_id, sorted(sequence_set))
         if not logs:
             raise self._unknown(execution_id)
+        # `around` returns the logs in the order of the sequence numbers.
         for sequence, log in zip(sorted(sequence_set), logs, strict=True):
             for record in self._reader.decoded_records(log, sequence, self.sealing):
                 for number, fact in enumerate(record.facts, record.sequence):

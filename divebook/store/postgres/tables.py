@@ -683,10 +683,8 @@ def list_blobs(execute: SendStatement, without: Collection[str]) -> list[StoredB
 
 
 def drop_unused(execute: SendStatement) -> int:
-    """Delete the large values that no execution uses; return the number of deleted values.
-
-    A commit that refers to one of them in the meantime waits for the lock, and then writes the value again.
-    """
+    """Delete the large values that no execution uses; return the number of deleted values."""
+    # A commit that refers to one of them in the meantime waits for the lock, and then writes the value again.
     execute("SELECT pg_advisory_xact_lock(%s)", (BLOB_USES_LOCK,))
     return len(execute(_DROP_BLOBS))
 

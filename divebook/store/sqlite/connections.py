@@ -338,7 +338,7 @@ def translated(location: str) -> Iterator[None]:
 
 
 def typed(kind: str, row: tuple[Any, ...], types: Types) -> tuple[Any, ...]:
-    """Return a row if its columns have the expected Python types; otherwise raise CorruptStoreError.
+    """Return a row after a check that its columns have the expected Python types.
 
     SQLite accepts any type of value in any column. Rows with a checksum need no such check: a value of another type
     changes the checksum.

@@ -455,10 +455,9 @@ class EventTypes:
             self.load(connection)
 
     def add(self, cursor: sqlite3.Cursor, name: str) -> int:
-        """Add a record type to the store file and return the number by which the file refers to it.
-
-        The caller's transaction may be rolled back, so the number is not cached.
-        """
+        """Add a record type to the store file and return the number by which the file refers to it."""
+        # Not cached, since the caller's transaction may be rolled back. `refresh` loads the number later
+        # (test_a_batch_that_is_undone_leaves_no_type).
         self._is_stale = True
         cursor.execute("INSERT OR IGNORE INTO event_types (name) VALUES (?)", (name,))
         number: int = cursor.execute("SELECT number FROM event_types WHERE name = ?", (name,)).fetchone()[0]
