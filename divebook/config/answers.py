@@ -144,7 +144,7 @@ def answers_from(
     InputError
         The file or the variable contains no mapping, or a typed text is not an assignment.
     """
-    # Later sources replace answers of earlier ones: file, mapping, command line.
+    # Later sources replace answers of earlier ones, in the order file, mapping, command line.
     answers: dict[str, Any] = {}
     if file is not None:
         if not Path(file).is_file():
@@ -441,7 +441,7 @@ def annotating(
         Texts of the form ``NAME=VALUE``, with values in YAML.
     """
     label_values = pairs("--label", labels, "--label quality=good")
-    # Built only for its checks, before the first execution is changed.
+    # The annotation is built only for its checks, before the first execution is changed.
     annotation(tags=tags, untagged=untag, note=note, labels=label_values)
     return lambda environment, name: environment.annotate(name, note=note, labels=label_values, tags=tags, untag=untag)
 
@@ -473,7 +473,7 @@ def handle_each(
 def _apply(
     environment: Environment, name: str, operation: BulkOperation, *, dry_run: bool
 ) -> tuple[BulkResult, Execution | None]:
-    # The id as it was given, until the store has resolved it.
+    # Until the store has resolved it, the result shows the id as the caller gave it.
     whole_id = name
     before = ""
     try:

@@ -70,7 +70,7 @@ def _matching(pattern: str, base_path: Path, policy: Policy) -> list[Path]:
     """Return the files that match a pattern. Raise SetupError if the access policy forbids the path before the first
     wildcard.
     """
-    # The path before the first wildcard: "notes/2024-*/a.md" -> "notes/2024-"
+    # The plain part ends before the first wildcard: "notes/2024-*/a.md" -> "notes/2024-"
     plain = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
     policy.file(plain or ".", base_path)
     # "/data/*.md" -> "/"; relative patterns have no anchor.
@@ -209,7 +209,7 @@ def _resolved(entries: Iterable[ContentEntry], sources: Sources) -> tuple[Conten
 
 def _resolved_entry(entry: ContentEntry, sources: Sources) -> ContentEntry:
     if entry.dynamic_from is not None:
-        # Made absolute, since the program runs later, perhaps in another working directory.
+        # The path must be absolute, since the program runs later, perhaps in another working directory.
         return replace(entry, dynamic_from=str(_absolute(entry.dynamic_from, sources)))
     # These are loaded when their step runs.
     if entry.dynamic is not None or (entry.document is not None and sources.read_document is None):

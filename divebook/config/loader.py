@@ -115,7 +115,7 @@ def _format_of(path: Path) -> Format:
 def text_of(path: Path) -> str:
     """Return the text of a definition file; raise `DefinitionError` if the file is unreadable or too large."""
     try:
-        # Checked before reading. MAX_TEXT counts characters, of which each has up to four bytes.
+        # The size is checked before reading. MAX_TEXT counts characters, each of which has up to four bytes.
         if path.stat().st_size > 4 * MAX_TEXT:
             raise _unreadable(path, f"failed to read file {path}: it has more than {4 * MAX_TEXT} bytes")
         return path.read_text(encoding="utf-8-sig")
@@ -179,7 +179,7 @@ def cells_to_run(cells: Mapping[int, str]) -> list[int]:
             trees[number] = tree
     selected = set(defining_cells(cells))
     used_names: set[str] = set()
-    # Add the cells that bind a used name, until no further cell is needed.
+    # Each round adds the cells that bind a used name, until no further cell is needed.
     while True:
         for number in selected:
             # = {|A star import may bind any name (test_a_star_import_may_give_any_name).
@@ -201,7 +201,7 @@ def _tree(source: str) -> ast.Module | None:
             return None
         source = body
     without_magics = _HELP.sub(r"\1pass", _MAGIC.sub(r"\1pass", _ASSIGNED.sub(r"\1None", source)))
-    # The whole cell first: in valid Python, a line may begin with % as the continuation of an expression.
+    # The whole cell is tried first. In valid Python, a line may begin with % as the continuation of an expression.
     for text in (source, without_magics):
         try:
             return parse_python(text)
@@ -434,7 +434,8 @@ def _import_file(path: Path) -> ModuleType:
         raise ImportError(f"{path} is not Python")
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent.absolute()))  # as `python FILE` does
-    # Before the module runs, as `import` does: dataclasses, for example, look up their module while they are created.
+    # The module is registered before it runs, as `import` does: dataclasses look up their module while they are
+    # created.
     sys.modules[module.__name__] = module
     spec.loader.exec_module(module)
     return module

@@ -49,7 +49,8 @@ class Schedules:
             if not schedule.enabled:
                 continue
             try:
-                # Created but not started, which checks the workflow and the inputs and records nothing.
+                # The execution is created but not started, which checks the workflow and the inputs and records
+                # nothing.
                 due = latest_of(self._definitions, schedule, now)
                 self._environment.create(due.workflow, due.inputs)
             except DivebookError as error:
@@ -84,8 +85,8 @@ class Schedules:
         if not due.is_new(store, now.replace(second=0, microsecond=0)):
             return
         note = f"due {local_time(due.at)}"
-        # Enqueued before it is recorded as handled. If the process dies in between, the next attempt finds the start
-        # key taken and starts nothing; in the other order, this due time would be lost.
+        # The execution is enqueued before the due time is recorded as handled. If the process dies in between, the next
+        # attempt finds the start key taken and starts nothing. In the other order, this due time would be lost.
         self._environment.enqueue(due.workflow, due.inputs, queue=self._queue, key=due.key, note=note)
         due.see_to(store)
 
@@ -157,7 +158,7 @@ def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) 
         times = croniter(cron, wall.replace(tzinfo=UTC, fold=0))
         while True:
             due = (times.get_next if forwards else times.get_prev)(datetime)
-            # In UTC, since Python compares two times of one zone by their wall clock, ignoring the fold.
+            # The times are in UTC, since Python compares two times of one zone by their wall clock, ignoring the fold.
             yield _due_moment(due.replace(tzinfo=None, fold=0), zone)  # get_prev sets a fold even in UTC
     except CroniterError as error:
         raise ValueError(str(error)) from error
@@ -212,7 +213,7 @@ def _clock_change(wall: datetime, zone: tzinfo | None) -> datetime:
     """
     before, after = sorted(_moment(wall.replace(fold=fold), zone) for fold in (0, 1))
     offset = _offset(before, zone)
-    # Bisection: up to the change, the zone has the offset that it had at `before`.
+    # Bisection finds the change: up to it, the zone has the offset that it had at `before`.
     while after - before > timedelta(seconds=1):
         middle = before + timedelta(seconds=(after - before) // timedelta(seconds=2))
         if _offset(middle, zone) == offset:
@@ -276,7 +277,7 @@ class Due:
 
         For a new schedule, due times before `first` count as handled.
         """
-        # One microsecond before `first`, so that a due time at `first` is new.
+        # The recorded time is one microsecond before `first`, so that a due time at `first` is new.
         return to_microseconds(self.at) > store.seen_to(self.id, to_microseconds(first) - 1)
 
     def see_to(self, store: EventStore) -> None:

@@ -612,7 +612,7 @@ def _check_encodable(name: str, text: str) -> None:
 
 
 def _check_beginning(fact: Payload, *, is_first: bool) -> None:
-    # True twice or false twice: an `ExecutionStarted` is first, and the first fact is an `ExecutionStarted`.
+    # The two truth values must agree: an `ExecutionStarted` is first, and the first fact is an `ExecutionStarted`.
     if is_first is not (type(fact) is ExecutionStarted):
         raise InvalidEventError(f"an execution_started event, and nothing else, begins a log; got {fact.event_type}")
 
@@ -968,7 +968,7 @@ def first_line(batch: PreparedBatch, beginning: Beginning, durability: Durabilit
     0.
     """
     created = batch.began_at
-    # last_sequence, error, size, wake_at, taken, durability.
+    # The columns are last_sequence, error, size, wake_at, taken and durability.
     counters = (0, None, 0, None, 0, durability)
     name, fingerprint, key, origin, parent, tags, note, notebook, cell, opened = beginning
     tags_json = encode(list(tags)).decode()
@@ -1003,7 +1003,7 @@ def line_after(line: Line, batch: PreparedBatch, size: int) -> Line:
         size,
         batch.wake_at,
         last_taken,
-        # From `durability` on, only tags and note can change, and they were replaced above.
+        # Of the columns from `durability` on, only tags and note can change, and they were replaced above.
         *line[9:],
     )
 

@@ -162,8 +162,8 @@ class EventStore(ABC):
         answers = self._write_and_notify(prepared) if prepared else []
         if len(answers) == len(checked):
             return answers
-        # Put the answers into the places of their batches: results [batch, error, batch] and answers [a, b] -> [a,
-        # error, b].
+        # The answers take the places of their batches: results [batch, error, batch] and answers [a, b] -> [a, error,
+        # b].
         remaining = iter(answers)
         return [next(remaining) if isinstance(entry, PreparedBatch) else entry for entry in checked]
 
@@ -262,7 +262,7 @@ class EventStore(ABC):
             prepared = prepare(batch, self.sealing)
         except (InvalidEventError, ExecutionEndedError, DecryptionError) as error:
             return error
-        # Compressed before the write transaction, in which other processes could not write meanwhile.
+        # Compression happens before the write transaction, during which no other process can write.
         if prepared.blobs and self.keeps:
             prepared.packed = pack_new_blobs(prepared.blobs, self._packed_lately)
         return prepared
@@ -301,7 +301,7 @@ class EventStore(ABC):
         return batch.without(written)
 
     def _write_and_notify(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
-        # One lock for both steps, so that listeners get the events in the order of the commits.
+        # One lock covers both steps, so that listeners get the events in the order of the commits.
         with self._lock:
             answers = self._write(batches)
             self._notify(batches, answers)
@@ -396,7 +396,7 @@ class EventStore(ABC):
             The store has no such log.
         """
         events: list[Event] = []
-        # Whole pages up to an error, then single events: the first one that fails is the damaged one.
+        # After an error in a page, its events are read one by one. The first one that fails is the damaged one.
         step = SOUND_PAGE
         while True:
             try:
@@ -733,7 +733,7 @@ class EventStore(ABC):
         payload = storable(message.payload, "payload")
         with self._lock:
             stored = self._post(replace(message, payload=payload), self.sealing.seal(encode(payload)))
-        # After the write, so that a thread that wakes up finds the message.
+        # Threads wake up only after the write, so that they find the message.
         self._news_counter.add()
         return stored
 
@@ -1057,7 +1057,7 @@ class EventStore(ABC):
     def _facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]: ...
 
     def _page(self, execution_id: str, after: int, limit: int) -> EventPage:
-        # Imported late, since the module loads numpy and pyarrow.
+        # The import is late, since the module loads numpy and pyarrow.
         from divebook.store.pages import EventPage
 
         return EventPage.of(self._read(execution_id, after, limit))
@@ -1350,5 +1350,5 @@ def _check_message(message: Message) -> None:
     for name in ("execution_id", "key", "source"):
         if not getattr(message, name):
             raise ValueError(f"{name} of a message must not be empty")
-        # Raises UnstorableValueError for half a surrogate pair, which UTF-8 cannot encode.
+        # The encoder refuses half a surrogate pair, which UTF-8 cannot represent.
         encode(getattr(message, name), name)

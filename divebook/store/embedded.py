@@ -60,7 +60,7 @@ END = "end"
 GetFile: TypeAlias = Callable[[str], bytes | None]
 """Function that returns the content of a file by its SHA-256 (hexadecimal), or None if it is missing."""
 HASH = "hash"
-# Half of the digits of a SHA-256, which is enough to detect accidents.
+# Half of the digits of a SHA-256 suffices to detect accidents.
 _DIGITS = 32
 
 
@@ -223,7 +223,7 @@ class _Reader:
         self._last = name
 
     def add(self, place: str, record: Any) -> None:
-        # None for events, which have no such key.
+        # Events have no such key.
         kind = record.get(LOG_KIND) if isinstance(record, dict) else None
         # The order is checked before the hash: "a second header" says more than "wrong hash".
         self._check_order(place, record, kind)
@@ -391,7 +391,7 @@ _PART = re.compile(
     rb'^<script type="application/vnd\.divebook\.part" data-name="(\w+)" data-crc32="([0-9a-f]{8})">(.*)</script>$',
     re.MULTILINE,
 )
-# The last line of a page, as `sealed` writes it.
+# `sealed` writes this last line of a page.
 _SEAL = re.compile(rb"<!-- divebook 1 crc32 ([0-9a-f]{8}) -->\n\Z")
 _AGAIN = "Get the file again from where it came from"
 LONG_TEXT = 24
@@ -400,7 +400,7 @@ MARK = "\x7f"
 """First character of a reference to a long string; the number of the string in the list follows."""
 LITERAL = "'"
 """Second character, after `MARK`, of a string that is not a reference but begins with `MARK` itself."""
-# A line break, or the label of a heading, such as "## Answer 3: ".
+# The pattern matches a line break, and the label of a heading, such as "## Answer 3: ".
 _BORDER = re.compile(r"(\n|^#+ [^\n:]{1,60}: )", re.MULTILINE)
 
 
@@ -674,7 +674,7 @@ def _log_of(embedded: EmbeddedParts) -> LogFile:
         log.status = str(columns["status"])
         # `_intact_parts` has verified the checksums of all parts.
         log.is_verified = True
-    # Intact JSON that does not have the form of a log.
+    # These errors mean intact JSON that does not have the form of a log.
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise InvalidEventError(
             f"{embedded.name}: its log has the wrong form: {type(error).__name__}: {error}"
@@ -729,7 +729,7 @@ class LongTexts:
     """
 
     def __init__(self, value: Any, other: LongTexts | None = None) -> None:
-        # {first characters: [strings that begin with them]}, which makes strings with the same beginning neighbours.
+        # The dict {first characters: [strings that begin with them]} makes strings with the same beginning neighbours.
         texts_by_start: dict[str, list[str]] = {}
         self._places: dict[str, int] = {} if other is None else other.places()
         first = len(self._places)

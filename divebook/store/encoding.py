@@ -99,7 +99,8 @@ def places(bodies: Sequence[Body], first: int = 0) -> list[tuple[Any, Any, list[
     long_values: list[tuple[Any, Any, list[Any]]] = []
     for index, body in enumerate(bodies, first):
         for key, value in body.items():
-            # [{"variable": ..., "value": ...}, ...], the changes of variables; of these only the values may be long.
+            # Mutations are a list of changes of variables, [{"variable": ..., "value": ...}, ...]. Only the values may
+            # be long.
             if key == "mutations":
                 for number, mutation in enumerate(value):
                     if "value" in mutation and _may_be_long(mutation["value"]):
@@ -165,7 +166,8 @@ def _bodies(record_type: str, data: bytes) -> list[Body]:
         bodies: list[Body] = parse(data)
         _check_count(bodies, width_of(record_type))
         if _SAME in data:
-            # In order: a reference leads to an earlier event, in which references have been replaced already.
+            # A reference leads to an earlier event. The order ensures that its own references have been replaced
+            # already.
             for index, body in enumerate(bodies):
                 for holder, key, _ in places([body], index):
                     holder[key] = _resolved(holder[key], bodies[: index + 1])
@@ -241,11 +243,11 @@ def unpack(data: bytes) -> bytes:
         return data
     inflater = zlib.decompressobj()
     try:
-        # Limited, since damaged data could unpack to any size.
+        # The size is limited, since damaged data could unpack to any size.
         unpacked = inflater.decompress(data, MAX_PAYLOAD_BYTES)
     except zlib.error as error:
         raise CorruptStoreError(f"packed data are damaged: {error}") from error
-    # Without the end, the data are truncated, or exceed the limit.
+    # Data without an end are truncated, or exceed the limit.
     if not inflater.eof or inflater.unused_data:
         raise CorruptStoreError("packed data are cut off, or longer than any record")
     return unpacked
@@ -318,7 +320,7 @@ def _with_references(value: Any, blobs: dict[bytes, bytes]) -> Any:
     reference to it.
     """
     if isinstance(value, str | bytes):
-        # Small even if each character took the most bytes.
+        # The string is small even if each character takes the most bytes.
         if len(value) * MAX_CHARACTER_BYTES <= BLOB_BYTES:
             return value
     elif isinstance(value, dict | list):
@@ -540,7 +542,7 @@ def encode_repeats(bodies: Sequence[Sequence[Body]], payloads: list[bytes]) -> d
         # A record without repeats keeps the bytes that were encoded before.
         if body is not bodies[index] and payloads[index] is not LARGE:
             payloads[index] = encode_facts(body)
-        # Last, since a record may be short after the replacement of its repeats.
+        # Blobs come last, since a record may be short after the replacement of its repeats.
         if payloads[index] is LARGE or len(payloads[index]) > BLOB_BYTES:
             lines, contents = zip(*map(encode_large, body), strict=True)
             payloads[index] = joined(lines)
@@ -680,7 +682,8 @@ _PREFIX = "event_"
 _LENGTH = len(_PREFIX) + 26
 _DIGITS = dict(zip(ALPHABET, "0123456789abcdefghijklmnopqrstuv", strict=True))  # those of int(text, 32)
 _TO_DIGITS = "".join(_DIGITS.get(chr(code), "!") for code in range(256)).encode()  # int() refuses "!"
-# Positions of the lowest bits of the 13 pairs of letters. A pair has ten bits, of which the first one uses only eight.
+# The shifts are the lowest bits of the 13 pairs of letters. A pair has ten bits, of which the first one uses only
+# eight.
 _SHIFTS = tuple(range(120, -1, -10))
 
 
@@ -691,8 +694,8 @@ def pack_id(event_id: str) -> bytes | str:
     if len(event_id) != _LENGTH or not event_id.startswith(_PREFIX):
         return event_id
     try:
-        # 26 letters of five bits each, as a number. `int` knows base 32 with other letters, so they are translated
-        # first.
+        # The 26 letters are a number with five bits a letter. `int` knows base 32 with other letters, so they are
+        # translated first.
         return int(event_id[6:].encode().translate(_TO_DIGITS), 32).to_bytes(16, "big")
     except (ValueError, OverflowError):  # not in the alphabet (surrogates: not in UTF-8), or more than 128 bits
         return event_id

@@ -171,7 +171,8 @@ class Sealing:
         """Return a large value compressed and encrypted. Without a codec, return it unchanged, because the store then
         compresses it itself.
         """
-        # Always compressed, even if that saves nothing: `open_content` decompresses every encrypted content.
+        # The content is compressed even if that saves nothing, because `open_content` decompresses every encrypted
+        # content.
         return content if self.codec is None else self.seal(zlib.compress(content, 1))
 
     def open_content(self, digest: bytes, data: bytes | None) -> bytes | None:

@@ -63,7 +63,7 @@ class History(Sequence[Event]):
         return self._length
 
     def __iter__(self) -> Iterator[Event]:
-        # A division that rounds up: -(-2001 // 1000) == 3.
+        # The division rounds up: -(-2001 // 1000) == 3.
         for number in range(-(-self._length // PAGE)):
             yield from self._page(number)
 

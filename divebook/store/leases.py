@@ -215,7 +215,7 @@ def _state_and_start(pid: int) -> tuple[str, int] | None:
         stat = (_PROC / str(pid) / "stat").read_text()
     except OSError:
         return None
-    # Fields 3 and 22 of the file (state and start time); `fields` begins with field 3.
+    # The state is field 3 of the file, with which `fields` begins, and the start time is field 22.
     fields = stat.rpartition(")")[2].split()  # the program's name, in brackets, may contain anything
     return fields[0], int(fields[19])
 

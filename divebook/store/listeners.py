@@ -127,7 +127,7 @@ class NewsListeners:
                 self._listeners = tuple(other for other in self._listeners if other is not entry)
 
         with self._lock:
-            # An immutable tuple, so that the thread can iterate over it without the lock.
+            # A tuple never changes, so that the thread can iterate over it without the lock.
             self._listeners = (*self._listeners, entry)
             if self._thread is None or not self._thread.is_alive():  # none is alive in a forked process
                 self._thread = threading.Thread(target=self._watch, args=(wait,), name="divebook-news", daemon=True)
@@ -149,7 +149,7 @@ class NewsListeners:
             thread.join(LINGER)
 
     def _watch(self, wait: Wait) -> None:
-        # Differs from every count, so that the first wait returns at once.
+        # -1 differs from every count, so that the first wait returns at once.
         last_count = -1
         while self._has_listeners():
             try:

@@ -370,7 +370,7 @@ def _check_blobs(log: StoredLog, payloads: Sequence[bytes], contents: _Contents)
             unshared_sizes |= sizes
     for digest in used - log.blobs - log.shared_blobs - absent_files:
         yield None, f"the large value {digest.hex()[:12]}... is in use, but not noted as such: gc would delete it"
-    # The row may state an earlier end, and then the size up to there.
+    # A row that states an earlier end also states the size up to there.
     counted = [record for record in log.records if log.shared < record.sequence <= log.record.last_sequence]
     # The heir of a deleted log that could not be read has all values of that log, whether or not its events use them.
     unshared_sizes |= {digest: contents.size(digest) for digest in log.blobs}
@@ -447,7 +447,8 @@ def gc(
     unwanted = [] if older_than is None and keep_last is None else list(_expired(store, keep_last, statuses))
     if older_than is not None:
         unwanted = [record for record in unwanted if _ended_at(record) < moment - older_than]
-    # For a dry run. `discard` checks the leases again in its transaction, since a process may take one meanwhile.
+    # This check is for a dry run. `discard` checks the leases again in its transaction, since a process may take one
+    # meanwhile.
     driven = {lease.execution_id for lease in store.live_leases(now)}
     unwanted = [record for record in unwanted if record.execution_id not in driven]
     if not dry_run:
@@ -485,7 +486,7 @@ def _finish(store: EventStore, deleted: list[ExecutionRecord], *, dry_run: bool)
     ids = {record.execution_id for record in deleted}
     ended = {record.execution_id for record in store.records() if record.status in TERMINAL} - ids
     checkpoints = [execution_id for execution_id in store.checkpoints() if execution_id in ended]
-    # Computed as if the executions were deleted, so that a dry run gives the same numbers.
+    # The executions count as deleted, so that a dry run gives the same numbers.
     orphans = [blob for blob in store.blobs(ids) if not blob.used]
     if not dry_run:
         store.drop_checkpoints(checkpoints)

@@ -89,8 +89,8 @@ class MemoryStore(EventStore):
         except (StoreError, InvalidEventError) as refusal:
             return refusal
         self._extend(log, batch)
-        # As in a transaction: the end of a child and the message to its parent become visible together, under the
-        # store's lock.
+        # The store's lock makes the end of a child and the message to its parent visible together, as a transaction
+        # would.
         if batch.to_parent is not None and batch.to_parent[0].execution_id in self._unended_logs:
             self._post(*batch.to_parent)
         return None
@@ -213,7 +213,7 @@ class MemoryStore(EventStore):
             return [self._unended_logs[name].line(name) for name in self._newest(list(self._unended_logs))]
 
     def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
-        # Read under one lock, so that leases, messages and rows are of the same moment.
+        # One lock covers all reads, so that leases, messages and rows are of the same moment.
         with self._lock:
             leases = self._leases()
             untaken = self._untaken()
@@ -360,7 +360,7 @@ class MemoryStore(EventStore):
         is_due = log.wake_at is not None and log.wake_at <= moment.wall
         if log.status == ENQUEUED:
             return log.wake_at is None or is_due
-        # A lease that no longer excludes others was left by a driver that died.
+        # A lease that no longer excludes others was left by a driver that died or did not renew it.
         return log.status == RUNNING or log.lease is not None or is_due or self._has_untaken(execution_id)
 
     def _in_queues(self, *, withheld: bool = False) -> Iterator[QueuedExecution]:
@@ -369,7 +369,7 @@ class MemoryStore(EventStore):
         """
         with self._lock:
             entries = [
-                # Sorted by queue, then higher priorities first, then older executions.
+                # The order within a queue is: higher priorities first, then older executions.
                 (-log.enqueued.priority, log.number, execution_id, log.enqueued.queue, log.beginning)
                 for execution_id, log in self._logs.items()
                 if log.enqueued is not None and log.withheld is withheld and log.status not in TERMINAL
@@ -573,8 +573,8 @@ class MemoryLog:
 
     def stored(self, after: int, last: int) -> list[StoredRecord]:
         """Return the records that contain the events of this log above `after` up to `last`, with encoded payloads."""
-        # From the record with event ``after + 1``, which may have begun before it. Heads [1, 4, 8] and after=5 -> the
-        # record 4.
+        # The first record is the one with event ``after + 1``, which may begin before it: heads [1, 4, 8] and after=5
+        # -> record 4.
         first = max(bisect_right(self.heads, after + 1, key=itemgetter(0)) - 1, 0)
         selection = slice(first, bisect_right(self.heads, last, key=itemgetter(0)))
         rows = zip(self.heads[selection], self.payloads[selection], self.checksums[selection], strict=True)

@@ -255,7 +255,7 @@ class Rows(NamedTuple):
         elif not is_odd.any() and not is_wide.any():
             return payloads
         lines = _lines(payloads, is_wide)
-        # = pc|Also odd: the number of lines is not that of the record's events.
+        # A payload is also odd if its number of lines is not the number of the record's events.
         is_odd |= pc.list_value_length(lines).to_numpy() != widths
         if is_odd.any():
             rows = zip(self.types.filter(is_odd).to_pylist(), payloads.filter(is_odd).to_pylist(), strict=True)
@@ -313,7 +313,7 @@ def _cut(payloads: bytes, lengths: Numbers) -> Any:
     # A negative length could hide in a correct sum.
     if starts[-1] != len(payloads) or (lengths < 0).any():
         raise MismatchError("the payloads have other lengths than they should")
-    # An array over the same bytes, without copies: no validity, the offsets, and the content.
+    # The array has the same bytes without a copy. Its buffers are validity (none), offsets and content.
     places = pa.py_buffer(starts.astype(np.int32))
     return pa.BinaryArray.from_buffers(pa.binary(), len(lengths), [None, places, pa.py_buffer(payloads)])
 
@@ -326,7 +326,7 @@ def _unpacked(packed: bytes) -> Any:
     bits from both numbers.
     """
     # `shift` is the position of a pair's lowest bit in the 128 bits of the id.
-    # Big-endian, as `pack_id` writes the 16 bytes.
+    # `pack_id` writes the 16 bytes in big-endian order.
     halves = np.frombuffer(packed, dtype=">u8").astype(np.uint64).reshape(-1, 2)
     high = halves[:, 0]
     low = halves[:, 1]

@@ -80,7 +80,7 @@ def open_store(location: str | Path | None = None) -> EventStore:
     """
     require(location, "the location of a store", "a path or a URL", fits=isinstance(location, str | Path))
     location_text = str(location or os.environ.get(VARIABLE) or DEFAULT)
-    # Never shared: each call returns an empty store.
+    # Stores in memory are never shared: each call returns an empty one.
     if location_text == MemoryStore.location:
         return MemoryStore()
     path_in_text = path_of(location_text)
@@ -110,7 +110,7 @@ def path_of(location: str) -> Path | None:
         )
     scheme, mark, rest = location.partition("://")
     if mark and scheme != SQLITE:
-        # A URL of another scheme.
+        # Other schemes belong to stores on servers.
         return None
     # sqlite:///data/x.db -> /data/x.db
     return Path(rest if mark else location)

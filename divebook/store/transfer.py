@@ -446,7 +446,7 @@ def _with_new_ids(events: list[Event]) -> list[Event]:
 
     Ids of questions do not change. In logs without a seed they are derived from the old id, which becomes the seed.
     """
-    # 74 random bits, as every id has (`divebook.events.event.type_id`).
+    # Every id has 74 random bits (`divebook.events.event.type_id`).
     execution_id = type_id("exec", time.time_ns() // 1_000_000, secrets.randbits(74))
     beginning = replace(_beginning(events), seed=_beginning(events).seed or events[0].execution_id, key=None)
     renamed = [
@@ -525,7 +525,7 @@ def copy(source: EventStore, target: EventStore, on_copied: Callable[[str], obje
             events += record.last_sequence - copied_length
         _compare(source, target, record)
         on_copied(record.execution_id)
-    # After the logs, since a message needs its execution.
+    # Messages come after the logs, since a message needs its execution.
     messages = _copy_messages(source, target)
     return CopyReport(copied, already, events, messages, sum(record.status not in TERMINAL for record in records))
 
@@ -613,14 +613,14 @@ def _shared_in(source: EventStore, target: EventStore, record: ExecutionRecord) 
     Logs share whole records. A fork at an event inside a record of its source has its own copy of the beginning of that
     record, and shares only the records before it (`divebook.runtime.forks.first_batch`).
     """
-    # Not a fork.
+    # An execution that is not a fork has its only opening at event 1.
     if record.opened < 2:
         return None
     opening = source.facts(record.execution_id, [record.opened])[record.opened]
     if not isinstance(opening, ExecutionForked) or not _contains(target, opening.source):
         return None
     last = record.opened - 1
-    # Go back record by record, until both logs have the end of the same record.
+    # The search goes back record by record, until both logs have the end of the same record.
     while last:
         record_of_fork = source.read_records(record.execution_id, last - 1, last)[0]
         # The source is compared in the target store, where the copy of the fork shares its rows.
@@ -706,7 +706,7 @@ def _copy_messages(source: EventStore, target: EventStore) -> int:
     missing = [message for message in messages if message.number not in existing]
     target.bring(missing)
     copied = {message.number: message for message in target.new_messages(0)}
-    # Also finds messages of the target that already had one of the numbers.
+    # The comparison also finds messages of the target that already had one of the numbers.
     lost = [message for message in messages if copied.get(message.number) != message]
     if lost:
         raise StoreError(_message_mismatch(lost[0], target))

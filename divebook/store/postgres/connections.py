@@ -61,7 +61,7 @@ _EMPTY = struct.Struct(">iiI")
 _WIDTHS = {BOOLEAN: (1, "?"), BIGINT: (8, "q"), INTEGER: (4, "i")}
 _LOST = ("08", "57P")  # the connection; the server is shut down, or starts
 _READ_ONLY = "25006"
-# By the beginning of the SQLSTATE. The first match counts, so "XX001" precedes "XX".
+# The keys are beginnings of SQLSTATE codes. The first match counts, so "XX001" precedes "XX".
 _FAULTS: tuple[tuple[str, type[StoreError], str], ...] = (
     (_READ_ONLY, ReadOnlyStoreError, "nothing can be written to {0}: {1}. Name the server that may be written to"),
     ("28", StoreError, "{0} refuses the user: {1}. Check the user and the password"),
@@ -214,7 +214,7 @@ class Connections:
         """
         with self._lock:
             until = time.monotonic() - IDLE_SECONDS
-            # Collected under the lock and closed outside of it, because closing may wait for the network.
+            # The connections are closed outside of the lock, so that other threads do not wait for that.
             idle = [link for link, since in self._idle_readers.items() if since < until]
             for link in idle:
                 del self._idle_readers[link]
@@ -618,22 +618,22 @@ def numbers_in(content: bytes | None) -> list[int]:
     if content is None or len(content) == _EMPTY.size:
         return []
     (length,) = struct.unpack_from(">i", content, _EMPTY.size)
-    # After the header come length and lower bound of the dimension, then each number behind its size in bytes: 8, n1,
-    # 8, n2, ...
+    # Length and lower bound of the dimension follow the header, then each number behind its size in bytes: 8, n1, 8,
+    # n2, ...
     return list(struct.unpack_from(">" + "iq" * length, content, _EMPTY.size + 8)[1::2])
 
 
 def _numbers(kind: int, column: Sequence[int]) -> BinaryArray:
     width, _ = _WIDTHS[kind]
     count = len(column)
-    # [8, n1, 8, n2, ...]: each number behind its size in bytes.
+    # Each number follows its size in bytes: [8, n1, 8, n2, ...].
     numbers = [width] * (2 * count)
     numbers[1::2] = column
     return BinaryArray(_layout(kind, count).pack(1, 0, kind, count, 1, *numbers))
 
 
 def _contents(kind: int, column: Sequence[bytes]) -> BinaryArray:
-    # One dimension, no NULL, type of the items, number of items, lower bound 1.
+    # The header states one dimension, no NULL, the type of the items, their number, and the lower bound 1.
     parts = [struct.pack(">iiIii", 1, 0, kind, len(column), 1)]
     for content in column:
         parts += (len(content).to_bytes(4, "big"), content)

@@ -336,7 +336,7 @@ class LogWriter:
         for row in self._connections.read(_LOAD, ([escaped(name) for name in uncached],)):
             line = load_line(row[:WIDTH])
             key, token, checksum, forked_at, latest, number, used = row[WIDTH:]
-            # The row, and the highest id and the large values of the log, are all that the check of a batch needs.
+            # The check of a batch needs only the row, the highest id and the large values of the log.
             self._logs[line.id] = CachedLog(key, token, line, checksum, self._ids(forked_at, latest, number), {*used})
         return uncached
 
@@ -721,7 +721,7 @@ class LogReader:
         rows = self._connections.read(_AROUND, (list(sequences), escaped(execution_id)))
         logs: list[LogRows] = []
         for row in rows:
-            # The description of the log, which begins the rows around each event.
+            # The description of the log begins the rows around each event.
             if row[1] == 0:
                 logs.append(LogRows(execution_id, row[0], row[2], row[-1], []))
             else:

@@ -533,7 +533,7 @@ def migrate(connection: psycopg.Connection[Any], schema: str, location: str) -> 
         present = _version(connection, schema, location)
         if not present:
             _make_schema(connection, schema)
-            # The table by which `_version` recognizes a store, in the same transaction as all others.
+            # `_version` recognizes a store by this table, which is created in the same transaction as all others.
             connection.execute(named("CREATE TABLE divebook.format (number integer NOT NULL)", schema))
             connection.execute(named("INSERT INTO divebook.format VALUES (0)", schema))
         for migration in MIGRATIONS[present:]:

@@ -87,7 +87,7 @@ SELECT key, %s, clock_timestamp() + make_interval(secs => %s) FROM divebook.exec
 ON CONFLICT (key, follower) DO UPDATE SET until = excluded.until
 """
 _LEAVE = "DELETE FROM divebook.followers WHERE follower = %s OR until < clock_timestamp() - interval '1 hour'"
-# The number of the next transaction, which changes with every transaction that writes.
+# The number of the next transaction changes with every transaction that writes.
 _WRITTEN = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"
 T = TypeVar("T")
 
@@ -128,7 +128,7 @@ class PostgresStore(EventStore):
         self.durability: Durability = durability
         self._warned: set[str] = set()
         self._connections = Connections(address)
-        # Before all others, since they need the tables.
+        # The tables come first, since all other parts need them.
         self._prepare(address)
         self._types = TypeNumbers(self._connections)
         self._reader = LogReader(self._connections, self._types)
@@ -179,7 +179,7 @@ class PostgresStore(EventStore):
             return super().append_in_a_moment(batches, seconds)
         checked = [self._prepare_batch(batch) for batch in batches]
         prepared = [entry for entry in checked if isinstance(entry, PreparedBatch)]
-        # A refused batch, or one without records.
+        # A batch was refused, or has no records.
         if len(prepared) < len(batches):
             return super().append_in_a_moment(batches, seconds)
         # Another thread writes, and the wait for it could exceed `seconds`.
@@ -232,7 +232,7 @@ class PostgresStore(EventStore):
     ) -> Lease:
         try:
             with self._connections.transaction() as execute:
-                # Locked before the lease is read, so that two processes cannot both find the lease free.
+                # The lock precedes the reading of the lease, so that two processes cannot both find it free.
                 tables.lock_execution(execute, execution_id)
                 row = tables.load_lease(execute, execution_id)
                 if row is not None:
@@ -415,7 +415,7 @@ class PostgresStore(EventStore):
 
     def _stored_log(self, execution_id: str) -> StoredLog:
         with self._lock, self._connections.transaction(writes=False) as execute:
-            # One snapshot for all statements, so that the row fits the records.
+            # All statements see one snapshot, so that the row fits the records.
             execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             stored = tables.load_stored(execute, self._types, execution_id)
         return self._required(execution_id, stored)
@@ -562,7 +562,7 @@ class ServerNews:
             # A standby sends no notifications, and a user that may only read cannot write the table of followers
             # (test_who_may_only_read_asks_for_news).
             with translated(location):
-                # Then listen again, since the server may have become writable.
+                # The deadline lets the thread try to listen again, since the server may have become writable.
                 self._poll(link, time.monotonic() + FOLLOW_SECONDS)
         finally:
             with suppress(StoreError), translated(location):

@@ -333,7 +333,7 @@ def claim_executions(execute: SendStatement, claim: Claim, owner: Owner, moment:
         "names": [escaped(name) for name in claim.workflows],
         "prints": [escaped(fingerprint) for fingerprint in claim.workflows.values()],
         "without": [escaped(name) for name in claim.without],
-        # Leases of processes that died on this host, although they have not expired.
+        # These leases have not expired, but their processes on this host have died.
         "left": [name for name, lease in held_here if lease is not None and not lease.keeps_out(moment)],
         "now": moment.wall,
     }
@@ -662,8 +662,8 @@ def ended_before(execute: SendStatement, before: int) -> list[str]:
 
 def is_over(execute: SendStatement, execution_id: str, moment: Moment) -> bool:
     """Return True if an execution has ended and no process is resuming it."""
-    # Locked until the end of the transaction, so that no process resumes the execution between this check and its
-    # deletion.
+    # The lock lasts until the end of the transaction, so that no process resumes the execution between this check and
+    # its deletion.
     lock_execution(execute, execution_id)
     rows = execute(f"{RECORD} WHERE id = %s", (escaped(execution_id),))
     if not rows or load_line(rows[0]).status not in TERMINAL:
@@ -728,7 +728,7 @@ def load_stored(execute: SendStatement, types: TypeNumbers, execution_id: str) -
         return None
     line, seal = line_of(rows[0])
     key, *_, checksum = log_rows[0]
-    # Executions in whose rows a fork's shared events are.
+    # The owners are the executions in whose rows a fork's shared events are.
     owners = {row[0] for row in log_rows[1:]} - {key}
     question_rows = execute("SELECT id FROM divebook.questions WHERE key = %s", (key,))
     ((shared,),) = execute("SELECT coalesce(forked_at, 0) FROM divebook.executions WHERE key = %s", (key,))

@@ -138,7 +138,7 @@ def open_reader(path: Path, *, read_only: bool) -> sqlite3.Connection:
         return _connect(path, "mode=ro")
     connection = _connect(path, "mode=ro")
     try:
-        # The first read of a file with a write-ahead log, which needs the log's index in the same folder.
+        # The first read of a file with a write-ahead log needs the log's index in the same folder.
         connection.execute("PRAGMA schema_version")
     except sqlite3.OperationalError:
         connection.close()

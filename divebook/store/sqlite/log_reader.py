@@ -205,7 +205,7 @@ def load_record(connection: sqlite3.Connection, types: EventTypes, row: tuple[An
     checksum does not match.
     """
     line = load_line(row)
-    # The last column of `COLUMNS`. Most rows state the end of their log, and cost no further query.
+    # Most rows state the end of their log, and cost no further query. The last column of `COLUMNS` reveals the others.
     may_be_longer = row[-1]
     log = find(connection, line.id) if may_be_longer else None
     if log is not None:
@@ -280,7 +280,7 @@ def load_facts(
         checksum_before = preceding_checksum
         if earlier is None and record.sequence > 1:  # the record before it is in another part of the log
             _, checksum_before = record_start(connection, types, log, record.sequence - 1)
-        # Without both checksums, the two records are those of an old version.
+        # If neither record has a checksum, an old version wrote both.
         has_checksum = record.checksum is not None or checksum_before is not None
         if has_checksum and record.checksum != record.checksum_after(checksum_before or 0):
             raise _damaged(log, record, "it does not have the checksum it was written with")
@@ -353,8 +353,8 @@ def record_start(
     """
     if not after:
         return 1, None
-    # The last record up to the event, and the one before it. In a fork they may be in two parts, the newest of which is
-    # searched first.
+    # The list gets the last record up to the event, and the one before it. In a fork they may be in two parts, the
+    # newest of which is searched first.
     around: list[Any] = []
     for first, last in reversed(log.ranges(1, after + 1)):
         around += connection.execute(_AROUND, (first - 1, last)).fetchall()
@@ -395,7 +395,7 @@ def _check_place(
     """
     earlier, number = preceding
     sequence = earlier & MOST
-    # The usual case: the types of both records agree with their places.
+    # In the usual case the types of both records agree with their places.
     if sequence + width_of(types.names.get(number, "")) == place & MOST:
         return
     try:

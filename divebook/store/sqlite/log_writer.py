@@ -142,7 +142,7 @@ class LogWriter:
         for record, name, first_id, payload, checksum in entries:
             number = numbers.get(name) or self._types.add(cursor, name)
             place = base + record.sequence
-            # Text, where possible, for people with an SQL shell.
+            # Data that are not compressed are stored as text, for people with an SQL shell.
             data = payload if payload[:1] == PACKED else payload.decode()
             rows.append((place, record.recorded_at, number, first_id, record.path, record.step, data, checksum))
         cursor.executemany(_INSERT_RECORD, rows)

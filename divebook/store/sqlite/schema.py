@@ -448,7 +448,7 @@ class EventTypes:
         self.load(connection)
         missing = [(name,) for name in PAYLOADS if name not in self.numbers]
         if missing:
-            # IGNORE, since another process may add the same names at the same time.
+            # IGNORE is necessary, since another process may add the same names at the same time.
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany("INSERT OR IGNORE INTO event_types (name) VALUES (?)", missing)
             connection.execute("COMMIT")
@@ -456,7 +456,7 @@ class EventTypes:
 
     def add(self, cursor: sqlite3.Cursor, name: str) -> int:
         """Add a record type to the store file and return the number by which the file refers to it."""
-        # Not cached, since the caller's transaction may be rolled back. `refresh` loads the number later
+        # The number is not cached, since the caller's transaction may be rolled back. `refresh` loads it later
         # (test_a_batch_that_is_undone_leaves_no_type).
         self._is_stale = True
         cursor.execute("INSERT OR IGNORE INTO event_types (name) VALUES (?)", (name,))

@@ -154,7 +154,7 @@ class SqliteStore(EventStore):
         self._disk = DiskSync(self.path)
         with translated(self.location):
             self._open()
-        # After `_open`, which creates the file.
+        # `_open` has created the file.
         self._file = OpenFile(self.path)
 
     def _open(self) -> None:
@@ -170,7 +170,7 @@ class SqliteStore(EventStore):
         except BaseException:
             writer.close()
             raise
-        # After the migration, which relies on SQLite's own waiting.
+        # The migration relies on SQLite's own waiting, so this comes after it.
         disable_busy_timeout(writer)
         self._writer = writer
         self._watch = tables.MessageWatch(writer, self.sealing)
@@ -435,7 +435,7 @@ class SqliteStore(EventStore):
             rows = connection.execute(tables.ORPHANS, {"now": moment.wall}).fetchall()
 
             def load(row: tuple[Any, ...]) -> ExecutionRecord | None:
-                # After the columns of the execution's row come its token and its lease, or NULL.
+                # The columns of the execution's row precede its token and its lease, or NULL.
                 has_no_driver = tables.has_no_live_lease(row[0], row[tables.WIDTH :], moment)
                 return load_record(connection, self._types, row[: tables.WIDTH]) if has_no_driver else None
 
@@ -503,8 +503,8 @@ class SqliteStore(EventStore):
             return blobs.drop_unused_blobs(cursor)
 
     def _close(self) -> None:
-        # Readers first: as the last connection, the writer moves the write-ahead log into the file and deletes it
-        # (test_closing_leaves_one_file).
+        # The readers close first. As the last connection, the writer moves the write-ahead log into the file and
+        # deletes it (test_closing_leaves_one_file).
         self._readers.close()
         if self._writer is not None:
             with translated(self.location):
@@ -904,12 +904,12 @@ def back_up(path: Path, destination: Path) -> Path:
     target = destination / path.name if destination.is_dir() else destination
     _check_destination(target)
     try:
-        # In the folder of the target, since a rename is atomic only within a file system. An error removes the
-        # temporary folder with the unfinished copy.
+        # The temporary folder is in the folder of the target, since a rename is atomic only within a file system. After
+        # an error it is removed with the unfinished copy.
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
             partial = Path(folder, target.name)
             _copy(path, partial)
-            # Before the rename, so that the backup is never more public than the store
+            # The mode is set before the rename, so that the backup is never more public than the store
             # (test_a_backup_is_as_private_as_the_store).
             partial.chmod(stat.S_IMODE(path.stat().st_mode))
             partial.rename(target)
