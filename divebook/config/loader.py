@@ -131,7 +131,7 @@ def _unreadable(path: Path, message: str, hint: str | None = None) -> Definition
 
 def _with_file_name(problem: Problem, path: Path) -> Problem:
     where = f"{path.name}:{problem.line}:{problem.column}" if problem.line else path.name
-    # The line is part of the message now. As the place of the problem it would refer to the folder.
+    # The message contains the line, which would refer to the folder as the place of the problem.
     return replace(problem.at(0, 0), message=f"{where}: {problem.message}", place=())
 
 
@@ -182,7 +182,7 @@ def cells_to_run(cells: Mapping[int, str]) -> list[int]:
     # Each round adds the cells that bind a used name, until no further cell is needed.
     while True:
         for number in selected:
-            # = {|A star import may bind any name (test_a_star_import_may_give_any_name).
+            # A star import may bind any name (test_a_star_import_may_give_any_name).
             used_names |= {*_used(trees[number]), "*"}
         binding_cells = {number for number, tree in trees.items() if not used_names.isdisjoint(_bound(tree))}
         if binding_cells <= selected:

@@ -21,6 +21,8 @@ from divebook.events.recorded import TAG
 from divebook.store.encoding import Fetch, embed, pack, unpack, verified
 
 KEY_VARIABLE = "DIVEBOOK_KEY"
+# A payload such as {"n": 1} is stored as it is, compressed (it then begins with `PACKED`), or encrypted:
+# {"$type":"sealed","value":"<base64>"}.
 _SEALED_MARK = f'{{"{TAG}":"sealed","value":"'.encode()
 _END = b'"}'
 UNREADABLE = "(encrypted)"

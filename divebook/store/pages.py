@@ -261,7 +261,7 @@ class Rows(NamedTuple):
             rows = zip(self.types.filter(is_odd).to_pylist(), payloads.filter(is_odd).to_pylist(), strict=True)
             plain = pa.array([joined(split_record(name, raw)) for name, raw in rows], pa.binary())
             lines = _lines(pc.replace_with_mask(payloads, is_odd, plain), is_wide)
-        # `split_record` returns one line for each event, so the type must be wrong.
+        # `split_record` returns one line for each event, so any other number of lines is damage.
         if (pc.list_value_length(lines).to_numpy() != widths).any():
             raise MismatchError("rows say more, or less, than their types")
         return lines.flatten()

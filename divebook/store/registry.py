@@ -70,8 +70,8 @@ def open_store(location: str | Path | None = None) -> EventStore:
         A path, or ``sqlite:///path``; ``memory:`` for a new store in memory; ``postgresql://user@host/db`` for a store
         that machines share (`divebook.store.postgres.PostgresStore`), or a URL of a scheme that was registered with
         `register_store`. None selects the location in the environment variable ``DIVEBOOK_STORE``, or else
-        ``.divebook/executions.db`` in the current directory. A store that is open already is shared, so that closing it
-        closes it for all users in this process. If its file was deleted or replaced, the path is opened again.
+        ``.divebook/executions.db`` in the current directory. Closing a shared store closes it for all users in this
+        process. If its file was deleted or replaced, the path is opened again.
 
     Raises
     ------

@@ -419,8 +419,8 @@ def _before_move(events: list[Event]) -> list[Event]:
 def _as_snapshot(log: LogFile) -> list[Event]:
     last = log.events[-1]
     end = ExecutionPictured(log.status or status_of(log.events))
-    # The start key stays with the original (test_a_start_key_stays_with_the_original).
     closing = replace(last, id=_event_id(last), sequence=last.sequence + 1, data=end, path="", step="")
+    # The start key stays with the original (test_a_start_key_stays_with_the_original).
     return [*_with_beginning(log.events, replace(_beginning(log.events), origin=IMPORT, key=None)), closing]
 
 

@@ -499,7 +499,7 @@ class LogWriter:
         for (index, draft), key in zip(drafts.items(), keys, strict=True):
             self._logs.pop(batches[index].execution_id, None)  # the log that was written last is the last key
             if key:
-                # The server has given a new log its key only now.
+                # The server gives a new log its key with this answer.
                 draft.log.key = key
                 draft.log.ids.add(batches[index].records, batches[index].ids)
                 self._logs[batches[index].execution_id] = draft.log

@@ -116,6 +116,10 @@ def release_lease(cursor: sqlite3.Cursor, lease: Lease) -> None:
 
 
 # --- messages ---
+# The numbers ascend over all executions. The log of an execution has its messages up to the number `taken` of its row,
+# and `untaken` repeats this in the rows of the messages, so that no other rows must be read. For example, A gets the
+# messages 3 and 8, B gets message 5, and A has `taken` 3: only 5 and 8 are untaken, and a reader that has seen 5 asks
+# for numbers above 5.
 
 
 MIN_POLL_PAUSE = 0.02
