@@ -1,7 +1,5 @@
-"""Features that the command line and the magics share: early answers (given before the questions are asked), bounds,
-changes, recovery, and operations on several executions.
-
-An early answer is supplied before its question is asked, so that a run needs no person.
+"""Features that the command line and the magics share: early answers (given before the questions are asked, so that a
+run needs no person), bounds, changes, recovery, and operations on several executions.
 """
 
 from __future__ import annotations
@@ -72,14 +70,13 @@ class Answers:
         """Wait for an execution, and answer those of its questions for which there are early answers. Return the
         execution when it has stopped and none of its open questions has an early answer.
 
-        An execution stops when it has ended, or when no open question has an early answer.
-
         Raises
         ------
         InterruptError
             An answer does not fit its question, which stays open.
         """
         self._wait(execution)
+        # An answer may lead to further questions, so the open ones are looked up after each answer.
         question_and_key = self._next(execution)
         while question_and_key is not None:
             question, key = question_and_key
@@ -97,6 +94,7 @@ class Answers:
         """
         while True:
             try:
+                # Without early answers, no open question can end the wait early.
                 execution.wait(POLL_INTERVAL if self.keys else None)
             except TimeoutError:
                 if not execution.is_live:  # it stopped just now, or the TimeoutError is an error of its own
@@ -146,6 +144,7 @@ def answers_from(
     InputError
         The file or the variable contains no mapping, or a typed text is not an assignment.
     """
+    # Later sources replace answers of earlier ones, in the order file, mapping, command line.
     answers: dict[str, Any] = {}
     if file is not None:
         if not Path(file).is_file():
@@ -175,6 +174,7 @@ def _default_answers() -> dict[str, Any]:
 def _assignment(typed: str) -> tuple[str, Any]:
     """Parse a command-line argument ``step=value`` or ``step:=JSON``; return the key and the value."""
     key, equals, text = typed.partition("=")
+    # "deploy=yes" -> ("deploy", Typed("yes")), "deploy:=true" -> ("deploy", True)
     name = key.removesuffix(":")
     if not (equals and name):
         raise InputError(f"--answer {typed!r} is not understood; write --answer step=value, or step:=JSON")
@@ -202,6 +202,7 @@ def typed_answer(text: str, way: str | None = None, result: str | None = None) -
     if way not in (None, "auto", "text", "json"):
         raise InputError(f"--as {way!r} is not known; write auto, text or json")
     if result is not None:
+        # The form of the answer to the question about a call of unknown outcome (`divebook.questions.answer`).
         return {"choice": text, "result": json_of("--result", result)}
     if way == "json":
         return json_of("the answer", text)
@@ -214,6 +215,7 @@ def json_of(what: str, text: str) -> Any:
     """
     try:
         return json.loads(text)
+    # Deeply nested brackets exceed Python's limit of recursion.
     except (ValueError, RecursionError) as error:
         message = f"{what}: {one_line(text, 80)} is not JSON ({error})"
         raise InputError(f"{message}; a text needs double quotes inside single ones") from error
@@ -248,6 +250,7 @@ def bounds_from(text: str | None) -> Bounds | None:
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not (name and equals and value):
             raise InputError(f"bounds {text!r} are not understood at {part!r}; write max_cost=2.50,max_llm_calls=40")
+        # "40" -> 40, "2.50" -> 2.5
         values[name] = yaml_of(value, "bounds")
     return Bounds.read(values)
 
@@ -369,13 +372,16 @@ def recover_automatically(environment: Environment, records: Sequence[ExecutionR
 def _resume_each(records: Sequence[ExecutionRecord], resume: Callable[[str], Execution], most: int) -> Recovered:
     resumed: list[Execution] = []
     refused: list[tuple[ExecutionRecord, DivebookError]] = []
+    # Every refused execution costs a try, so the tries are limited as well.
     for record in records[: most * MAX_TRIED]:
         if len(resumed) == most:
             break
         try:
             resumed.append(resume(record.execution_id))
+        # One execution that cannot be resumed here does not keep the others from it.
         except DivebookError as error:
             refused.append((record, error))
+    # Executions beyond either limit are untried.
     return Recovered(tuple(resumed), tuple(refused), len(records) - len(resumed) - len(refused))
 
 
@@ -393,6 +399,7 @@ def interrupted(environment: Environment, execution_id: str | None = None) -> li
     records = environment.recoverable()
     if execution_id is None:
         return records
+    # The prefix may also belong to an execution that is not interrupted, which the error below explains.
     whole_id = environment.store.resolve(execution_id)
     matches = [record for record in records if record.execution_id == whole_id]
     if not matches:
@@ -434,6 +441,7 @@ def annotating(
         Texts of the form ``NAME=VALUE``, with values in YAML.
     """
     label_values = pairs("--label", labels, "--label quality=good")
+    # The annotation is built only for its checks, before the first execution is changed.
     annotation(tags=tags, untagged=untag, note=note, labels=label_values)
     return lambda environment, name: environment.annotate(name, note=note, labels=label_values, tags=tags, untag=untag)
 
@@ -457,6 +465,7 @@ def handle_each(
     dry_run
         Only look up the executions.
     """
+    # An id that occurs twice is handled once.
     results = [_apply(environment, name, operation, dry_run=dry_run) for name in dict.fromkeys(execution_ids)]
     return [_after_waiting(row, execution, wait=wait) for row, execution in results]
 
@@ -464,6 +473,7 @@ def handle_each(
 def _apply(
     environment: Environment, name: str, operation: BulkOperation, *, dry_run: bool
 ) -> tuple[BulkResult, Execution | None]:
+    # Until the store has resolved it, the result shows the id as the caller gave it.
     whole_id = name
     before = ""
     try:
@@ -474,6 +484,7 @@ def _apply(
         return BulkResult(whole_id, before, before, error=error), None
     if not isinstance(result, Execution):
         return BulkResult(whole_id, before, before), None
+    # Resuming returns the same execution, a fork another one.
     new_id = result.id if result.id != whole_id else ""
     return BulkResult(whole_id, before, before, new_id), result
 
@@ -488,6 +499,7 @@ def _after_waiting(row: BulkResult, execution: Execution | None, *, wait: bool) 
         if wait and execution.is_live:
             execution = execution.wait()
         status = execution.status
+    # The operation itself succeeded, so the result keeps its new id beside the error of the wait.
     except DivebookError as error:
         return BulkResult(row.execution_id, row.before, execution.status, row.new_id, error)
     return BulkResult(row.execution_id, row.before, status, row.new_id)

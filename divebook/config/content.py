@@ -60,6 +60,7 @@ def files_at(path: str, base_path: Path, policy: Policy) -> list[Path]:
     matching = {file for pattern in alternatives(path) for file in _matching(pattern, base_path, policy)}
     root = base_path.resolve()
     visible = {file for file in matching if not policy.why_protected(file.resolve(), root)}  # like ``*`` in a shell
+    # A link may lead out of the folder.
     for file in visible:
         policy.file(file, base_path)
     return sorted(visible)
@@ -69,8 +70,10 @@ def _matching(pattern: str, base_path: Path, policy: Policy) -> list[Path]:
     """Return the files that match a pattern. Raise SetupError if the access policy forbids the path before the first
     wildcard.
     """
+    # The plain part ends before the first wildcard: "notes/2024-*/a.md" -> "notes/2024-"
     plain = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
     policy.file(plain or ".", base_path)
+    # "/data/*.md" -> "/"; relative patterns have no anchor.
     anchor = Path(pattern).anchor
     try:
         return list(_files_below(Path(anchor) if anchor else base_path, _segments(pattern[len(anchor) :])))
@@ -81,7 +84,7 @@ def _matching(pattern: str, base_path: Path, policy: Policy) -> list[Path]:
 
 
 def _segments(pattern: str) -> list[str]:
-    """Split a path pattern at its slashes. Several consecutive ``**`` become one, since they match the same folders."""
+    """Split a path pattern at its slashes. Raise PatternError if it is empty, or if a part has ``**`` and more."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if not parts:
         raise PatternError("it is empty")
@@ -104,6 +107,7 @@ def _files_below(start: Path, parts: list[str]) -> Iterator[Path]:
     while pending:
         folder, positions = pending.pop()
         positions |= {at + 1 for at in positions if parts[at : at + 1] == [_FOLDERS]}
+        # A position after the last part has nothing left to match.
         next_positions = [at for at in positions if at < len(parts)]
         plain_names = {parts[at] for at in next_positions if not has_wildcards(parts[at])}
         # The folder is listed only if a position has wildcards.
@@ -205,6 +209,7 @@ def _resolved(entries: Iterable[ContentEntry], sources: Sources) -> tuple[Conten
 
 def _resolved_entry(entry: ContentEntry, sources: Sources) -> ContentEntry:
     if entry.dynamic_from is not None:
+        # The path must be absolute, since the program runs later, perhaps in another working directory.
         return replace(entry, dynamic_from=str(_absolute(entry.dynamic_from, sources)))
     # These are loaded when their step runs.
     if entry.dynamic is not None or (entry.document is not None and sources.read_document is None):
@@ -230,6 +235,7 @@ def _blocks(entry: ContentEntry, sources: Sources) -> list[Block]:
 
 def _parts(entry: ContentEntry, sources: Sources) -> list[_Part]:
     if entry.text is not None:
+        # Text that is part of the definition needs no fingerprint of its own.
         return [_Part(text_block(entry.text.strip()))]
     if entry.path is not None:
         files = files_at(entry.path, sources.base_path, sources.policy)
@@ -292,6 +298,7 @@ def _read_file(path: Path) -> tuple[bytes, float]:
         if path.exists() and not path.is_file():  # reading a pipe would block
             raise SetupError(f"unable to read file {path}: it is not a file; name a text, an image or a PDF")
         with path.open("rb") as file:
+            # The time is that of the open file, so that it belongs to the content that was read.
             return file.read(), os.fstat(file.fileno()).st_mtime
     except OSError as error:
         raise SetupError(f"unable to read file {path}: {error.strerror}") from error
@@ -299,6 +306,7 @@ def _read_file(path: Path) -> tuple[bytes, float]:
 
 def _text(path: Path, data: bytes) -> str:
     try:
+        # "utf-8-sig" removes a byte order mark.
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SetupError(f"unable to read file {path}: not UTF-8 at byte {error.start}") from error
@@ -318,6 +326,7 @@ def _page_block(url: str, page: Page) -> Block:
     media_type = page.media_type
     if media_type in UNSPECIFIC_TYPES:
         media_type = MEDIA_TYPES.get(PurePosixPath(urlsplit(url).path).suffix.lower(), media_type)
+    # SVG (image/svg+xml) is passed on as text.
     if media_type.startswith("image/") and not media_type.endswith("+xml"):
         return base64_block("image", media_type, base64.b64encode(page.body).decode("ascii"))
     if media_type == "application/pdf":

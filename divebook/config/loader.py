@@ -46,6 +46,7 @@ def load(path: str | Path, *, dialect: Dialect = OWN, sources: Sources | None = 
     the problems of all files. Paths in definitions are relative to the folder. Web pages are fetched now.
     """
     path = as_path(path, "what to load")
+    # A missing path without a suffix is reported as a missing folder.
     is_folder = path.is_dir() or not path.suffix
     definitions = load_folder(path, dialect=dialect) if is_folder else load_file(path, dialect=dialect)
     return resolve_content(definitions, sources or Sources(path if is_folder else path.parent))
@@ -73,6 +74,7 @@ def load_folder(folder: Path, *, dialect: Dialect = OWN) -> Definitions:
             parts.append(load_file(path, dialect=dialect))
         except DefinitionError as error:
             failed.append((path, error))
+    # A single error keeps its file and lines. Several errors become one, in which each message names its file.
     if len(failed) == 1:
         raise failed[0][1]
     if failed:
@@ -113,6 +115,7 @@ def _format_of(path: Path) -> Format:
 def text_of(path: Path) -> str:
     """Return the text of a definition file; raise `DefinitionError` if the file is unreadable or too large."""
     try:
+        # The size is checked before reading. MAX_TEXT counts characters, each of which has up to four bytes.
         if path.stat().st_size > 4 * MAX_TEXT:
             raise _unreadable(path, f"failed to read file {path}: it has more than {4 * MAX_TEXT} bytes")
         return path.read_text(encoding="utf-8-sig")
@@ -128,6 +131,7 @@ def _unreadable(path: Path, message: str, hint: str | None = None) -> Definition
 
 def _with_file_name(problem: Problem, path: Path) -> Problem:
     where = f"{path.name}:{problem.line}:{problem.column}" if problem.line else path.name
+    # The message contains the line, which would refer to the folder as the place of the problem.
     return replace(problem.at(0, 0), message=f"{where}: {problem.message}", place=())
 
 
@@ -142,8 +146,11 @@ DECORATORS = frozenset({"action", "step", "workflow"})
 CONSTRUCTORS = frozenset({"Action", "Agent", "Environment", "Workflow", "add_agent", "add_workflow", "allow", "define"})
 _TRANSPARENT = frozenset({"%%capture", "%%prun", "%%time"})
 """Cell magics whose body is ordinary Python code of the notebook."""
+# "files = !ls" -> "files = None"
 _ASSIGNED = re.compile(r"(?m)^(\s*[\w, ]+=\s*)[%!].*$")
+# "%matplotlib inline", "!pip install x" -> "pass"
 _MAGIC = re.compile(r"(?m)^(\s*)[%!].*$")
+# "?len", "len??" -> "pass"
 _HELP = re.compile(r"(?m)^(\s*)(?:\?{1,2}[\w.]+|[\w.]+\?{1,2})[ \t]*$")
 _LOADS = re.compile(r"(?m)^\s*%load_ext\s")
 
@@ -159,8 +166,7 @@ def defining_cells(cells: Mapping[int, str]) -> list[int]:
 
 
 def cells_to_run(cells: Mapping[int, str]) -> list[int]:
-    """Return the numbers of the notebook cells that must run to create the notebook's Python definitions, in order: the
-    cells with definitions, and the cells that define or import the names used there.
+    """Return the numbers of the notebook cells that must run to create the notebook's Python definitions, in order.
 
     These are the cells with definitions, and repeatedly the cells that bind a name which a selected cell uses. Example:
     cell 5 defines ``@step def load(): return DATA[LIMIT]``, cell 3 sets ``DATA = read(PATH)`` and cell 1 sets ``PATH``:
@@ -173,8 +179,10 @@ def cells_to_run(cells: Mapping[int, str]) -> list[int]:
             trees[number] = tree
     selected = set(defining_cells(cells))
     used_names: set[str] = set()
+    # Each round adds the cells that bind a used name, until no further cell is needed.
     while True:
         for number in selected:
+            # A star import may bind any name (test_a_star_import_may_give_any_name).
             used_names |= {*_used(trees[number]), "*"}
         binding_cells = {number for number, tree in trees.items() if not used_names.isdisjoint(_bound(tree))}
         if binding_cells <= selected:
@@ -193,9 +201,11 @@ def _tree(source: str) -> ast.Module | None:
             return None
         source = body
     without_magics = _HELP.sub(r"\1pass", _MAGIC.sub(r"\1pass", _ASSIGNED.sub(r"\1None", source)))
+    # The whole cell is tried first. In valid Python, a line may begin with % as the continuation of an expression.
     for text in (source, without_magics):
         try:
             return parse_python(text)
+        # Deeply nested code raises RecursionError or MemoryError.
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
     return None
@@ -211,6 +221,7 @@ def _definitions_in(tree: ast.Module) -> Iterator[ast.AST]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
             decorators: Sequence[ast.expr] = getattr(node, "decorator_list", ())
             yield from (decorator for decorator in decorators if _function_name(decorator) in DECORATORS)
+            # Calls in the body do not count, since most bodies do not run with the cell.
             continue
         if isinstance(node, ast.Call) and _function_name(node) in CONSTRUCTORS | DECORATORS:
             yield node
@@ -278,6 +289,8 @@ def definitions_of_notebook(text: str, source_name: str, *, code_runs: bool = Fa
             parts.append(_read(cell, f"{source_name}, code cell {number}"))
     numbers = defining_cells(cells)
     warning = None if code_runs else _warning_about_code(numbers, source_name)
+    # A notebook without any definition is an error. If it has some in Python that are not run, the error names their
+    # cells.
     if not parts and not (code_runs and numbers):
         message = f"no cell begins with {MAGIC}"
         hint: str | None = f"a cell that begins with {MAGIC} defines agents and workflows"
@@ -342,6 +355,7 @@ def _is_dive_cell(source: str) -> bool:
 def _read(source: str, where: str) -> Definitions:
     first, _, body = source.lstrip().partition("\n")
     options = _first_line_options(first, where)
+    # Errors count lines from the top of the cell, so the lines above the body are added: blank ones and the magic.
     above = source[: len(source) - len(source.lstrip())].count("\n")
     return read_definitions(
         body, source_name=where, dialect=options.dialect, line_offset=1 + above, body=options.kind, name=options.name
@@ -357,6 +371,7 @@ def _first_line_options(first: str, where: str) -> Namespace:
     parser.add_argument("name", nargs="?")
     parser.add_argument("--dialect", default=OWN, choices=tuple(DIALECT_RULES))
     try:
+        # With `parse_args`, some versions of Python exit for unknown arguments although `exit_on_error` is false.
         options, unknown = parser.parse_known_args(shlex.split(first)[1:])
     except (ArgumentError, ValueError) as error:
         raise DefinitionError([Problem(f"{first!r} is not understood: {error}")], where) from error
@@ -419,6 +434,8 @@ def _import_file(path: Path) -> ModuleType:
         raise ImportError(f"{path} is not Python")
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent.absolute()))  # as `python FILE` does
+    # The module is registered before it runs, as `import` does: dataclasses look up their module while they are
+    # created.
     sys.modules[module.__name__] = module
     spec.loader.exec_module(module)
     return module

@@ -49,11 +49,14 @@ class Schedules:
             if not schedule.enabled:
                 continue
             try:
+                # The execution is created but not started, which checks the workflow and the inputs and records
+                # nothing.
                 due = latest_of(self._definitions, schedule, now)
                 self._environment.create(due.workflow, due.inputs)
             except DivebookError as error:
                 line, column = nearest_position(("Schedules", index), self._definitions.positions)
                 message = str(error)
+                # Some errors name their schedule already.
                 if f"schedule {schedule.name!r}" not in message:
                     message = f"schedule {schedule.name!r}: {message}"
                 problems.append(Problem(message, line, column))
@@ -65,10 +68,12 @@ class Schedules:
         not affect the others.
         """
         for schedule in _active(self._definitions):
+            # After a failure, the next attempt waits for `RETRY_AFTER`.
             if self._failed.get(schedule.name, 0.0) > monotonic():
                 continue
             try:
                 self._enqueue(latest_of(self._definitions, schedule, now), now)
+            # A closed store is not the fault of one schedule, and no retry helps.
             except StoreClosedError:
                 raise
             except DivebookError as error:
@@ -80,6 +85,8 @@ class Schedules:
         if not due.is_new(store, now.replace(second=0, microsecond=0)):
             return
         note = f"due {local_time(due.at)}"
+        # The execution is enqueued before the due time is recorded as handled. If the process dies in between, the next
+        # attempt finds the start key taken and starts nothing. In the other order, this due time would be lost.
         self._environment.enqueue(due.workflow, due.inputs, queue=self._queue, key=due.key, note=note)
         due.see_to(store)
 
@@ -112,6 +119,7 @@ def next_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
         The expression is not valid, or never matches.
     """
     now_utc = now.astimezone(UTC)
+    # While the clock shows an hour for the second time, its next wall times were due the first time already.
     later = (due for due in _moments(cron, zone, _wall_time(now, zone), forwards=True) if due > now_utc)
     return next(later).astimezone(zone)
 
@@ -123,6 +131,7 @@ def latest_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
     repeated = timedelta()
     if wall.fold:
         repeated = _moment(wall.replace(fold=1), zone) - _moment(wall.replace(fold=0), zone)
+    # `get_prev` returns times before its start, and `now` itself counts.
     start = wall + repeated + timedelta(minutes=1)
     now_utc = now.astimezone(UTC)
     earlier = (due for due in _moments(cron, zone, start, forwards=False) if due <= now_utc)
@@ -141,8 +150,6 @@ def machine_zone(now: datetime) -> tzinfo | None:
 def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) -> Iterator[datetime]:
     """Yield the due times of a cron expression after the wall-clock time `wall`, ascending. If `forwards` is false,
     yield those before it, descending. All yielded times are in UTC.
-
-    The times are in UTC since Python compares two times of one zone by their wall clock, ignoring the fold.
     """
     from croniter import CroniterError, croniter
 
@@ -151,6 +158,7 @@ def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) 
         times = croniter(cron, wall.replace(tzinfo=UTC, fold=0))
         while True:
             due = (times.get_next if forwards else times.get_prev)(datetime)
+            # The times are in UTC, since Python compares two times of one zone by their wall clock, ignoring the fold.
             yield _due_moment(due.replace(tzinfo=None, fold=0), zone)  # get_prev sets a fold even in UTC
     except CroniterError as error:
         raise ValueError(str(error)) from error
@@ -164,10 +172,12 @@ def _require_times(cron: str) -> None:
     time would be different in each computation, and therefore be due again and again.
     """
     fields = cron.split()
+    # An alias such as "@daily" is a single field.
     if len(fields) != FIELDS and not cron.strip().startswith("@"):
         raise ValueError(f"it has {len(fields)} fields")
     for part in fields:
         for item in part.split(","):
+            # croniter replaces "R" and "H" by random and by hashed values.
             if item[:1] in {"r", "R", "h", "H"}:
                 raise ValueError(f"{item!r} stands for a time that is drawn by chance")
 
@@ -203,6 +213,7 @@ def _clock_change(wall: datetime, zone: tzinfo | None) -> datetime:
     """
     before, after = sorted(_moment(wall.replace(fold=fold), zone) for fold in (0, 1))
     offset = _offset(before, zone)
+    # Bisection finds the change: up to it, the zone has the offset that it had at `before`.
     while after - before > timedelta(seconds=1):
         middle = before + timedelta(seconds=(after - before) // timedelta(seconds=2))
         if _offset(middle, zone) == offset:
@@ -266,6 +277,7 @@ class Due:
 
         For a new schedule, due times before `first` count as handled.
         """
+        # The recorded time is one microsecond before `first`, so that a due time at `first` is new.
         return to_microseconds(self.at) > store.seen_to(self.id, to_microseconds(first) - 1)
 
     def see_to(self, store: EventStore) -> None:
@@ -286,9 +298,7 @@ def coming(definitions: Definitions, now: datetime) -> list[Due]:
 
 
 def latest(definitions: Definitions, now: datetime) -> list[Due]:
-    """Return the latest due time up to `now` of each enabled schedule, sorted by time; earlier due times are not
-    returned.
-    """
+    """Return the latest due time up to `now` of each enabled schedule, sorted by time."""
     due_times = [latest_of(definitions, schedule, now) for schedule in _active(definitions)]
     return sorted(due_times, key=_moment_of)
 

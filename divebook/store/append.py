@@ -132,6 +132,8 @@ class Batch:
 
     def without(self, count: int) -> Batch:
         """Return a copy of the batch without its first `count` records, for a log that already has those records."""
+        # If the first record was written, the log, the fork and the first lease exist. The rest of the batch continues
+        # the log under that lease.
         token = FIRST_TOKEN if count and self.acquire is not None else self.token
         return replace(
             self,
@@ -266,11 +268,13 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
     """
     lease = None if batch.acquire is None else _first_lease(batch, batch.acquire)
     drafts = _Drafts(batch)
+    # Check and encode each record, and collect the effects of its facts on the execution's row.
     for record in batch.records:
         drafts.add(record)
     effects = drafts.effects
     payloads = drafts.payloads
     _check_source(batch, effects.beginning)
+    # Only the writer knows that an execution waits; all other statuses follow from the events.
     status_change, status = _with_status(batch, effects.status_change)
     blobs = drafts.blobs
     if drafts.are_long:
@@ -281,8 +285,10 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
     if beginning is not None:
         beginning = beginning.annotated(annotations)
         annotations = []
+    # Short records are never compressed, so without a codec they stay as they are.
     if drafts.are_long or sealing.codec is not None:
         payloads = list(map(sealing.seal_packed, payloads))
+    # The other user data of the batch: large values, the error, and notes.
     if sealing.codec is not None:
         blobs = {digest: sealing.seal_content(content) for digest, content in blobs.items()}
         if status_change is not None:
@@ -296,6 +302,8 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
     # An execution that has ended does not wait for a time, whatever the writer has set.
     has_ended = status_change is not None and status_change.status in TERMINAL
     is_fork = beginning is not None and beginning.origin == FORK
+    # An end is posted to the parent in the same transaction (`Batch.parent`). Annotations after an end change no status
+    # and post nothing.
     to_parent = None
     if batch.parent is not None and status_change is not None and status_change.ended_at is not None:
         message = child_ended(
@@ -310,6 +318,8 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         drafts.types,
         payloads,
         drafts.heads,
+        # Ids that ascend contain no id twice, so the first and the last one are the bounds; `bounds_of` compares all
+        # ids.
         (batch.records[0].id, drafts.last_id) if drafts.ascend else bounds_of(batch.records),
         sum(map(len, payloads)),
         beginning,
@@ -387,12 +397,17 @@ class _Drafts:
             kinds = tuple(map(type, record.facts))
             is_effective = not _EFFECTIVE.isdisjoint(kinds)
             for fact in record.facts:
+                # Only effective facts can be an `ExecutionStarted`, and the first event of every log must be one.
                 if is_effective or sequence == 1:
                     _check_beginning(fact, is_first=sequence == 1 and not bodies)
                 bodies.append(DATA_FUNCTIONS[type(fact)](fact))
             name = type_of(kinds)
+            # The values of a large record are replaced before it is encoded (`encode_long_values`), so that it is
+            # encoded once.
             is_large_one = batch.is_heavy and any(map(is_large, bodies))
             payload = LARGE if is_large_one else encode_facts(bodies, self._tag)
+            # `_tag` reports values that are kept by their hash, but it has not seen those of a record that is encoded
+            # later.
             if is_large_one or self.has_hashed_values:
                 bodies = by_reference(bodies, self.blobs)
                 self.has_hashed_values = False
@@ -401,11 +416,13 @@ class _Drafts:
             raise invalid(
                 sequence - batch.expected_sequence - 1 + _index_of_wrong_fact(record, bodies), error
             ) from error
+        # After the first effect, all facts are examined, since an end limits the facts that may follow.
         if is_effective or self.effects is not _NO_EFFECTS:
             self._add_effects(record)
         self.types.append(name)
         self.bodies.append(bodies)
         self.payloads.append(payload)
+        # Ids within a record ascend by definition, so the comparison with the record before is sufficient.
         if record.id <= self.last_id:
             self.ascend = False
         self.last_id = last_id
@@ -469,6 +486,7 @@ class _Effects:
             The fact may not follow an end before it in the batch.
         """
         kind = type(fact)
+        # `PreparedBatch.check_may_follow` checks the status before the batch, and this line an end inside of the batch.
         if self.status_change is not None and self.status_change.status in TERMINAL:
             check_may_follow(self.execution_id, self.status_change.status, kind)
         note_questions(self.questions, fact)
@@ -478,12 +496,14 @@ class _Effects:
             self.enqueued = fact
         if kind is ExecutionPaused:
             self.withheld = True
+        # An end removes the execution from its queue, and a resumption puts it back.
         if kind in STATUS_AFTER:
             self.withheld = STATUS_AFTER[kind] in TERMINAL
             self.status_change = status_change_of(fact, recorded_at)
             if isinstance(fact, ExecutionStarted | ExecutionForked):
                 self.beginning = Beginning.of(fact, sequence)
                 self.began_at = recorded_at
+                # Annotations before the opening event of a fork belong to its source.
                 self.annotations = []
 
 
@@ -506,6 +526,7 @@ def status_change_of(fact: Payload, recorded_at: int) -> StatusColumns | None:
     status.
     """
     status = STATUS_AFTER.get(type(fact))
+    # Events such as `StepStarted` leave the status as it is.
     if status is None:
         return None
     error = fact.error if isinstance(fact, ExecutionFailed) else None
@@ -558,13 +579,14 @@ def durability_called(name: str | None) -> Durability | None:
 
 def _check_record(record: Record, execution_id: str, sequence: int) -> str:
     """Check that a record is valid, belongs to a log, and has the expected sequence number. Return the id of the
-    record's last event, or raise InvalidEventError.
+    record's last event.
 
     Raises
     ------
     InvalidEventError
         The object is not a `Record`, has a wrong execution id or sequence number, no facts, or an invalid id.
     """
+    # The id of an existing log was checked with its first event.
     if sequence == 1:
         _check_encodable("execution id", execution_id)
     if type(record) is not Record:
@@ -590,6 +612,7 @@ def _check_encodable(name: str, text: str) -> None:
 
 
 def _check_beginning(fact: Payload, *, is_first: bool) -> None:
+    # The two truth values must agree: an `ExecutionStarted` is first, and the first fact is an `ExecutionStarted`.
     if is_first is not (type(fact) is ExecutionStarted):
         raise InvalidEventError(f"an execution_started event, and nothing else, begins a log; got {fact.event_type}")
 
@@ -598,6 +621,7 @@ def _check_source(batch: Batch, beginning: Beginning | None) -> None:
     """Raise InvalidEventError if a batch begins the log of a fork but names no source execution, or if it does not
     begin a fork but names one.
     """
+    # An import writes the whole log of a fork from event 1 on, and shares nothing.
     is_fork = bool(batch.expected_sequence) and beginning is not None
     if is_fork is not (batch.source is not None):
         raise InvalidEventError(
@@ -612,6 +636,8 @@ def _index_of_wrong_fact(record: Record, bodies: Sequence[Body]) -> int:
 
     `bodies` are the data of the facts before it, or of all facts.
     """
+    # A fact was refused before or during its conversion to plain data. Otherwise all were converted, and encoding
+    # failed.
     if not bodies or len(bodies) < len(record.facts):
         return len(bodies)
     return next((index for index, body in enumerate(bodies) if _is_unstorable(body)), 0)
@@ -640,16 +666,16 @@ def _with_status(batch: Batch, status_change: StatusColumns | None) -> tuple[Sta
     """Merge the status change that a batch's events cause with the status that the batch itself states. Return both;
     the second is None if the batch states none or a final one. A stated status counts, unless the events end the
     execution.
-
-    The second value is None if the events determine the status.
     """
     status = batch.status
     if status is None or status in TERMINAL:
         return status_change, None
     if status not in STATUSES:
         raise NotFoundError("status", status, STATUSES)
+    # The end of an execution wins over a stated status.
     if status_change is None or status_change.status in TERMINAL:
         return status_change, status
+    # Any other stated status wins: a resumed execution may wait at once (test_what_was_resumed_may_wait_at_once).
     return replace(status_change, status=status), status
 
 
@@ -701,6 +727,7 @@ class KnownIds:
 
     def add(self, records: Sequence[Record], bounds: Bounds) -> None:
         """Add the ids of events that were appended to the log."""
+        # None stays None: ids in no order cannot be represented by the highest one.
         if self._highest is not None and bounds[1] > self._highest:
             self._highest = bounds[1]
         if self._all is not None:
@@ -743,6 +770,7 @@ class _IdSet:
 
     def add(self, first_id: str, width: int) -> None:
         """Add `width` consecutive event ids to the set, beginning with `first_id`."""
+        # Bit n stands for the id with the last two letters number n: first 31 and width 3 set the bits 31, 32 and 33.
         common, first = place_of(first_id)
         self._bits[common] = self._bits.get(common, 0) | ((1 << width) - 1) << first
 
@@ -751,6 +779,7 @@ class _IdSet:
         record's first event in its batch, is for the error message.
         """
         common, first = place_of(record.id)
+        # Bit n is set if the n-th id of the record is in the set already.
         duplicates = self._bits.get(common, 0) >> first & ((1 << len(record.facts)) - 1)
         if duplicates:
             position = (duplicates & -duplicates).bit_length() - 1  # of the lowest bit
@@ -832,6 +861,7 @@ class RecordFilter:
             and _matches(self.parent, beginning.parent)
             and _matches(self.notebook, beginning.notebook)
             and _matches(self.cell, beginning.cell)
+            # `tag` is None or one of the tags.
             and self.tag in (None, *beginning.tags)
         )
 
@@ -915,6 +945,7 @@ class Line(NamedTuple):
 
 def record_of(line: Line) -> ExecutionRecord:
     """Convert an execution's row in the database table of executions (`Line`) to an `ExecutionRecord`."""
+    # An execution starts with its creation, so both times are that of the opening event.
     created = to_datetime(line.created_at)
     return ExecutionRecord(
         execution_id=line.id,
@@ -937,6 +968,7 @@ def first_line(batch: PreparedBatch, beginning: Beginning, durability: Durabilit
     0.
     """
     created = batch.began_at
+    # The columns are last_sequence, error, size, wake_at, taken and durability.
     counters = (0, None, 0, None, 0, durability)
     name, fingerprint, key, origin, parent, tags, note, notebook, cell, opened = beginning
     tags_json = encode(list(tags)).decode()
@@ -956,6 +988,7 @@ def line_after(line: Line, batch: PreparedBatch, size: int) -> Line:
         status = batch.status_change.status
         ended_at = batch.status_change.ended_at
         error = batch.status_change.error
+    # A batch without messages has the number 0, which must not lower the recorded one.
     last_taken = max(line.taken, batch.taken)
     if batch.annotations:
         beginning = _beginning(line).annotated(batch.annotations)
@@ -970,6 +1003,7 @@ def line_after(line: Line, batch: PreparedBatch, size: int) -> Line:
         size,
         batch.wake_at,
         last_taken,
+        # Of the columns from `durability` on, only tags and note can change, and they were replaced above.
         *line[9:],
     )
 
@@ -990,6 +1024,7 @@ def load_sound_records(
     """
     records = []
     for row in rows:
+        # A damaged row must not hide the other executions from lists (test_a_damaged_record_hides_no_other).
         try:
             record = load(row)
         except CorruptStoreError as error:

@@ -157,10 +157,13 @@ class EventStore(ABC):
         """
         self._check_open()
         checked = [self._prepare_batch(batch) for batch in batches]
+        # Refused batches and batches without records are not written.
         prepared = [entry for entry in checked if isinstance(entry, PreparedBatch)]
         answers = self._write_and_notify(prepared) if prepared else []
         if len(answers) == len(checked):
             return answers
+        # The answers take the places of their batches: results [batch, error, batch] and answers [a, b] -> [a, error,
+        # b].
         remaining = iter(answers)
         return [next(remaining) if isinstance(entry, PreparedBatch) else entry for entry in checked]
 
@@ -217,6 +220,7 @@ class EventStore(ABC):
         # Damage and unknown executions are reported by the write itself; a damaged log still accepts notes.
         with suppress(ExecutionNotFoundError, CorruptStoreError, NewerStoreError):
             last = self._last_sequence(execution_id)
+            # Reading decrypts the payload of the record, and so fails without the right key.
             self._read_records(execution_id, last - 1, last)
             self._mark_readable(execution_id)
 
@@ -225,6 +229,7 @@ class EventStore(ABC):
         self._check_open()
         with self._lock:
             self._delete(execution_id)
+            # No events mean a deletion (`subscribe`).
             self._subscribers.notify(execution_id, ())
 
     def cleanup(self, before: datetime) -> int:
@@ -244,16 +249,20 @@ class EventStore(ABC):
         """Check and encode a batch, and return the result. Return the error if the batch is refused, or None if the log
         already has all its records.
         """
+        # After a lost connection it is unknown whether the earlier attempt was committed.
         if batch.again:
             batch = self._without_written(batch)
         if not batch.records:
             return None
         try:
+            # A batch that begins a log has nothing to decrypt yet. A fork shares events of its source, so it needs the
+            # source's key.
             if batch.expected_sequence:
                 self.check_key(batch.source or batch.execution_id)
             prepared = prepare(batch, self.sealing)
         except (InvalidEventError, ExecutionEndedError, DecryptionError) as error:
             return error
+        # Compression happens before the write transaction, during which no other process can write.
         if prepared.blobs and self.keeps:
             prepared.packed = pack_new_blobs(prepared.blobs, self._packed_lately)
         return prepared
@@ -267,6 +276,7 @@ class EventStore(ABC):
 
     def _mark_readable(self, execution_id: str) -> None:
         self._readable[execution_id] = self.sealing.codec
+        # The oldest entry is dropped first, since a dict keeps the order of insertion.
         while len(self._readable) > MAX_READABLE:
             self._readable.pop(next(iter(self._readable)), None)
 
@@ -278,17 +288,20 @@ class EventStore(ABC):
         (test_a_batch_whose_commit_nobody_knows_of_is_written_once).
         """
         try:
+            # The written records can only be the first ones of the batch, directly after `expected_sequence`.
             count = batch.last_sequence - batch.expected_sequence
             ids = {event.id for event in self._read(batch.execution_id, batch.expected_sequence, count)}
         except ExecutionNotFoundError:
             return batch
         written = len(list(takewhile(lambda record: record.id in ids, batch.records)))
+        # The earlier attempt raised an error after its commit, and so notified no listener.
         if written:
             with self._lock:
                 self._subscribers.notify(batch.execution_id, batch.records[:written])
         return batch.without(written)
 
     def _write_and_notify(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
+        # One lock covers both steps, so that listeners get the events in the order of the commits.
         with self._lock:
             answers = self._write(batches)
             self._notify(batches, answers)
@@ -300,8 +313,10 @@ class EventStore(ABC):
         """
         has_listeners = bool(self._subscribers.listeners)
         for batch, answer in zip(batches, answers, strict=True):
+            # This process has just encrypted the log itself, so it has the key.
             if answer is None and batch.beginning is not None:
                 self._mark_readable(batch.execution_id)
+            # The batch has posted a message to the parent of its execution, which wakes waiting threads as `post` does.
             if answer is None and batch.to_parent is not None:
                 self._news_counter.add()
             if answer is None and has_listeners:
@@ -335,8 +350,10 @@ class EventStore(ABC):
         """
         self._check_open()
         records = self._read_records(execution_id, max(after, 0), last)
+        # Without an upper limit, the result has the last record of the log, which is the one that `check_key` decrypts.
         if records and last == sys.maxsize:
             self._mark_readable(execution_id)
+        # `_read_records` may begin with the record before the requested ones.
         return records[1:] if records and records[0].last_sequence <= after else records
 
     def history(self, execution_id: str, after: int = 0) -> History:
@@ -379,6 +396,7 @@ class EventStore(ABC):
             The store has no such log.
         """
         events: list[Event] = []
+        # After an error in a page, its events are read one by one. The first one that fails is the damaged one.
         step = SOUND_PAGE
         while True:
             try:
@@ -453,6 +471,7 @@ class EventStore(ABC):
         workers `claim` those; so are executions with an origin in `divebook.events.catalog.NOT_RESUMED_AUTOMATICALLY`.
         """
         self._check_open()
+        # A worker claims enqueued executions, and nothing may resume experiments and conversations by itself.
         return [
             self._decrypted(record)
             for record in self._orphans(self._moment(now))
@@ -490,10 +509,13 @@ class EventStore(ABC):
         self._check_open()
         prefix = id_of(prefix)
         candidates = self._candidates(prefix) or self._candidates(f"exec_{prefix}")
+        # An id may be the beginning of a longer one; the exact match wins (test_a_whole_id_wins_over_longer_ones).
         if prefix in candidates or len(candidates) == 1:
             return prefix if prefix in candidates else candidates[0]
+        # An empty prefix begins every id, so the error lists the latest ones, as for an unknown prefix.
         if not candidates or not prefix:
             raise self._unknown(prefix)
+        # `_candidates` returns one more id than the error lists, to reveal that there are further ones.
         more = ", ..." if len(candidates) > MAX_CANDIDATES else ""
         raise StoreError(
             f"execution id {prefix!r} is ambiguous: {', '.join(candidates[:MAX_CANDIDATES])}{more}. Type more of it"
@@ -711,6 +733,7 @@ class EventStore(ABC):
         payload = storable(message.payload, "payload")
         with self._lock:
             stored = self._post(replace(message, payload=payload), self.sealing.seal(encode(payload)))
+        # Threads wake up only after the write, so that they find the message.
         self._news_counter.add()
         return stored
 
@@ -729,6 +752,8 @@ class EventStore(ABC):
         self._check_open()
         with self._lock:
             last = self._last_message()
+            # A reader asks only for numbers above the last one that it has seen, so no lower number may appear later.
+            # All messages are checked before the first is written.
             for message in messages:
                 if message.number <= last:
                     raise StoreError(
@@ -1032,6 +1057,7 @@ class EventStore(ABC):
     def _facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]: ...
 
     def _page(self, execution_id: str, after: int, limit: int) -> EventPage:
+        # The import is late, since the module loads numpy and pyarrow.
         from divebook.store.pages import EventPage
 
         return EventPage.of(self._read(execution_id, after, limit))
@@ -1324,4 +1350,5 @@ def _check_message(message: Message) -> None:
     for name in ("execution_id", "key", "source"):
         if not getattr(message, name):
             raise ValueError(f"{name} of a message must not be empty")
+        # The encoder refuses half a surrogate pair, which UTF-8 cannot represent.
         encode(getattr(message, name), name)

@@ -60,6 +60,7 @@ END = "end"
 GetFile: TypeAlias = Callable[[str], bytes | None]
 """Function that returns the content of a file by its SHA-256 (hexadecimal), or None if it is missing."""
 HASH = "hash"
+# Half of the digits of a SHA-256 suffices to detect accidents.
 _DIGITS = 32
 
 
@@ -73,6 +74,7 @@ class HashChain:
         """Return the hash for the next line of the exported log, `record`. It is remembered, because the hash of the
         following line covers it.
         """
+        # The hash of the line before takes the place of the line's own hash.
         self._last = canonical_hash({**record, HASH: self._last}, whole=True)[:_DIGITS]
         return self._last
 
@@ -97,6 +99,7 @@ class LineWriter:
         for event in events:
             if not self.count:
                 self._write(_header(event))
+            # A file precedes the first event that names it, so that a reader has the content when it decodes the event.
             for file in StoredFile.all_in(event.data):
                 self._file(file.digest)
             self._write(event_to_dict(event))
@@ -178,14 +181,13 @@ def read_records(records: Iterable[Any], name: str) -> LogFile:
 
 def _numbered(stream: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
     """Yield the parsed entries of an exported file (events, header and others), each with its position for error
-    messages, such as ``FILE, line 3``. The file contains one entry on each line, or a JSON list of entries.
-
-    A file has one entry in each line, or one JSON array of all entries.
+    messages, such as ``FILE, line 3``. The file contains one entry on each line, or a JSON array of all entries.
     """
     has_begun = False
     for number, line in enumerate(stream, 1):
         if not line.strip():
             continue
+        # The array may span several lines, so the rest of the file belongs to it.
         if not has_begun and line.lstrip().startswith(b"["):
             yield from _entries(line + stream.read(), name)
             return
@@ -221,10 +223,12 @@ class _Reader:
         self._last = name
 
     def add(self, place: str, record: Any) -> None:
+        # Events have no such key.
         kind = record.get(LOG_KIND) if isinstance(record, dict) else None
         # The order is checked before the hash: "a second header" says more than "wrong hash".
         self._check_order(place, record, kind)
         self._last = place
+        # Files without a header have no hashes.
         if self._chain is not None:
             self._check_hash(place, record, self._chain)
         if kind == END:
@@ -235,6 +239,7 @@ class _Reader:
             self._add_event(place, record)
 
     def finish(self) -> None:
+        # Only files with a header have an end line that can be missing.
         if self._chain is not None and self._end is None:
             raise InvalidEventError(
                 f"{self._last}: the file breaks off here; expected {self._next} or the end line. Export it again"
@@ -277,6 +282,7 @@ class _Reader:
         stored = record.get(HASH)
         if stored == expected:
             return
+        # A missing line also changes the hashes of all later ones; the number of the event distinguishes the two cases.
         sequence = record.get("sequence")
         if LOG_KIND not in record and sequence != len(self.log.events) + 1:
             raise InvalidEventError(
@@ -311,6 +317,7 @@ class _Reader:
 
     def _add_event(self, place: str, record: Any) -> None:
         event = decoded(record, place)
+        # None remains for logs in pages and notebooks, which contain no files.
         for file in StoredFile.all_in(event.data):
             file.content = self._files.get(file.digest)
         _check_follows(event, self.log.events, place)
@@ -384,6 +391,7 @@ _PART = re.compile(
     rb'^<script type="application/vnd\.divebook\.part" data-name="(\w+)" data-crc32="([0-9a-f]{8})">(.*)</script>$',
     re.MULTILINE,
 )
+# `sealed` writes this last line of a page.
 _SEAL = re.compile(rb"<!-- divebook 1 crc32 ([0-9a-f]{8}) -->\n\Z")
 _AGAIN = "Get the file again from where it came from"
 LONG_TEXT = 24
@@ -392,6 +400,7 @@ MARK = "\x7f"
 """First character of a reference to a long string; the number of the string in the list follows."""
 LITERAL = "'"
 """Second character, after `MARK`, of a string that is not a reference but begins with `MARK` itself."""
+# The pattern matches a line break, and the label of a heading, such as "## Answer 3: ".
 _BORDER = re.compile(r"(\n|^#+ [^\n:]{1,60}: )", re.MULTILINE)
 
 
@@ -454,6 +463,7 @@ def columns_of(
     texts
         Long strings of the other parts. New ones are added to this part.
     """
+    # The list of this part begins after the strings of the other parts, and refers to those by their numbers.
     new_texts = LongTexts([*data], texts)
     names = {"": 0}
     prefix = _beginning([event.id for event in events])
@@ -469,6 +479,7 @@ def columns_of(
         "status": status,
         "prefix": prefix,
         "id": [event.id.removeprefix(prefix) for event in events],
+        # Small differences take less space: [1700, 1703, 1703] -> [1700, 3, 0].
         "time": [now - before for before, now in zip([0, *times], times, strict=False)],
         "type": [number_of(event.event_type) for event in events],
         "path": [number_of(event.path) for event in events],
@@ -483,6 +494,7 @@ def columns_of(
 
 def _beginning(ids: Sequence[str]) -> str:
     """Return the longest string with which all of the given ids begin."""
+    # The beginning that the lowest and the highest string share is that of all strings between them.
     first = min(ids)
     last = max(ids)
     for index, (letter, other_letter) in enumerate(zip(first, last, strict=False)):
@@ -552,6 +564,7 @@ def embedded_parts_of(path: Path) -> EmbeddedParts:
 
 def _of_page(name: str, content: bytes) -> EmbeddedParts:
     content = content.replace(b"\r\n", b"\n")  # mail and git may change line ends, which is harmless
+    # Every byte is valid Latin-1, so damaged bytes are reported by the checksum and not by the decoder.
     parts = {part.decode(): (crc.decode(), text.decode("latin-1")) for part, crc, text in _PART.findall(content)}
     embedded = _intact_parts(name, parts)
     if not parts or embedded.fault:
@@ -590,6 +603,7 @@ def _of_metadata(name: str, content: Any) -> EmbeddedParts:
             f"{name}: what its metadata hold under {METADATA!r} has the wrong form. {_AGAIN}"
         ) from None
     embedded = _intact_parts(name, parts)
+    # A part that was removed leaves no wrong checksum.
     if not embedded.fault and not embedded.parts.keys() >= {TEXTS, LOG}:
         embedded.fault = f"{name}: of the parts {TEXTS!r} and {LOG!r} it has {[*parts]}. {_AGAIN}"
     return embedded
@@ -602,6 +616,7 @@ def _intact_parts(name: str, parts: Mapping[str, tuple[str, str]]) -> EmbeddedPa
     embedded = EmbeddedParts(name)
     for part, (expected, text) in parts.items():
         actual = checksum(text)
+        # `checksum` replaces characters beyond ASCII, so a string with such characters might match by accident.
         if actual == expected and text.isascii():
             embedded.parts[part] = text
         else:
@@ -650,13 +665,16 @@ def _log_of(embedded: EmbeddedParts) -> LogFile:
         texts = whole_texts(text_list)
         if type(columns["form"]) is int and columns["form"] > FORM:
             raise NewerStoreError(_newer(embedded.name, columns["form"]))
+        # The part `log` has None for data that the part `run` has.
         shown_data: dict[int, Any] = {}
         if RUN in embedded.parts:
             view = with_texts(embedded.data(RUN)["view"], texts)
             shown_data = dict(zip(view["events"]["sequence"], view["data"], strict=True))
         log = read_records(_records(columns, whole_texts(columns["texts"], texts), shown_data), embedded.name)
         log.status = str(columns["status"])
+        # `_intact_parts` has verified the checksums of all parts.
         log.is_verified = True
+    # These errors mean intact JSON that does not have the form of a log.
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise InvalidEventError(
             f"{embedded.name}: its log has the wrong form: {type(error).__name__}: {error}"
@@ -667,6 +685,7 @@ def _log_of(embedded: EmbeddedParts) -> LogFile:
 def _records(
     columns: Mapping[str, Any], texts: Sequence[str], shown_data: Mapping[int, Any]
 ) -> Iterator[dict[str, Any]]:
+    # The reverse of `columns_of`: times are summed up, and numbers become names.
     names = columns["names"]
     rows = zip(
         columns["id"],
@@ -710,11 +729,13 @@ class LongTexts:
     """
 
     def __init__(self, value: Any, other: LongTexts | None = None) -> None:
+        # The dict {first characters: [strings that begin with them]} makes strings with the same beginning neighbours.
         texts_by_start: dict[str, list[str]] = {}
         self._places: dict[str, int] = {} if other is None else other.places()
         first = len(self._places)
         listed = set(self._places)
         for text in _texts_in(value):
+            # The pieces become entries of their own, to which the entry of the whole string refers.
             for piece in (*_pieces(text), text):
                 if len(piece) >= LONG_TEXT and piece not in listed:
                     listed.add(piece)
@@ -743,6 +764,7 @@ class LongTexts:
 
     def _short(self, text: str) -> str:
         if len(text) < LONG_TEXT:
+            # "\x7f5" would be read as a reference to string 5, so it is written as "\x7f'\x7f5".
             return f"{MARK}{LITERAL}{text}" if text.startswith(MARK) else text
         return f"{MARK}{self._places[text]}"
 

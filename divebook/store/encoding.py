@@ -99,6 +99,8 @@ def places(bodies: Sequence[Body], first: int = 0) -> list[tuple[Any, Any, list[
     long_values: list[tuple[Any, Any, list[Any]]] = []
     for index, body in enumerate(bodies, first):
         for key, value in body.items():
+            # Mutations are a list of changes of variables, [{"variable": ..., "value": ...}, ...]. Only the values may
+            # be long.
             if key == "mutations":
                 for number, mutation in enumerate(value):
                     if "value" in mutation and _may_be_long(mutation["value"]):
@@ -126,6 +128,7 @@ def split(record_type: str, data: bytes) -> list[bytes]:
     """
     if JOINT not in record_type:
         return [data]
+    # The usual case needs no parsing. JSON escapes line breaks inside of strings, so these bytes only separate events.
     if _SAME not in data:
         lines = data[1:-1].split(b",\n")
         if len(lines) == width_of(record_type):
@@ -163,6 +166,8 @@ def _bodies(record_type: str, data: bytes) -> list[Body]:
         bodies: list[Body] = parse(data)
         _check_count(bodies, width_of(record_type))
         if _SAME in data:
+            # A reference leads to an earlier event. The order ensures that its own references have been replaced
+            # already.
             for index, body in enumerate(bodies):
                 for holder, key, _ in places([body], index):
                     holder[key] = _resolved(holder[key], bodies[: index + 1])
@@ -181,6 +186,7 @@ def _resolved(value: Any, earlier: Sequence[Body]) -> Any:
     if type(value) is not dict or value.get(TAG) != "same":
         return value
     resolved: Any = earlier
+    # The path [0, "result"] leads to ``bodies[0]["result"]``.
     for part in value["value"]:
         resolved = resolved[part]
     return resolved
@@ -209,6 +215,7 @@ _WORTH = 0.9  # maximum ratio of sizes; data that shrink less are stored uncompr
 
 def pack(data: bytes) -> bytes:
     """Return the data of a record in compressed form, or unchanged if compression saves too little."""
+    # For long data, the compression of a sample decides, so that dense data cost little time.
     if len(data) < PACKED_FROM or (len(data) > _LONG and not _is_compressible(data[:_SAMPLE])):
         return data
     packed = _compressed(data)
@@ -236,9 +243,11 @@ def unpack(data: bytes) -> bytes:
         return data
     inflater = zlib.decompressobj()
     try:
+        # The size is limited, since damaged data could unpack to any size.
         unpacked = inflater.decompress(data, MAX_PAYLOAD_BYTES)
     except zlib.error as error:
         raise CorruptStoreError(f"packed data are damaged: {error}") from error
+    # Data without an end are truncated, or exceed the limit.
     if not inflater.eof or inflater.unused_data:
         raise CorruptStoreError("packed data are cut off, or longer than any record")
     return unpacked
@@ -299,6 +308,7 @@ def is_large(value: Any) -> bool:
     if isinstance(value, str | bytes):
         return len(value) > BLOB_BYTES
     if isinstance(value, dict | list):
+        # Each item takes at least two bytes, a character and a comma. Many items are not visited one by one.
         if len(value) > _MAX_SINGLE_PARTS:
             return 2 * len(value) > BLOB_BYTES
         return any(map(is_large, value.values() if isinstance(value, dict) else value))
@@ -310,6 +320,7 @@ def _with_references(value: Any, blobs: dict[bytes, bytes]) -> Any:
     reference to it.
     """
     if isinstance(value, str | bytes):
+        # The string is small even if each character takes the most bytes.
         if len(value) * MAX_CHARACTER_BYTES <= BLOB_BYTES:
             return value
     elif isinstance(value, dict | list):
@@ -319,6 +330,7 @@ def _with_references(value: Any, blobs: dict[bytes, bytes]) -> Any:
         value = value.parts(lambda item: _with_references(item, blobs))
     else:
         return value
+    # The parts were replaced first, so a dict with one long string does not become a blob as a whole.
     content = encode(value)
     return value if len(content) <= BLOB_BYTES else reference(content, blobs)
 
@@ -330,6 +342,7 @@ def _without_large(value: Any, blobs: dict[bytes, bytes]) -> Any:
     for key in keys if len(keys) <= _MAX_SINGLE_PARTS else _large_keys(value, keys):
         part = _with_references(value[key], blobs)
         if part is not value[key]:
+            # The data belong to the caller, so the first change works on a copy.
             if result is value:
                 result = value.copy()
             result[key] = part
@@ -369,6 +382,7 @@ def by_reference(value: Any, blobs: dict[bytes, bytes]) -> Any:
     kind = type(value)
     if kind is ByHash:
         return {TAG: ByHash.tag, "value": reference(content_of(value), blobs)}
+    # Only the content of a file is moved; its digest and size stay in the payload.
     if kind is StoredFile and value.content is not None:
         blobs[bytes.fromhex(value.digest)] = value.content
     if kind is dict:
@@ -443,10 +457,8 @@ def verified(digest: bytes, content: bytes) -> bytes:
 
 
 def pack_blob(content: bytes) -> Packed:
-    """Return the content of a large value as it is stored: compressed if that saves enough.
-
-    Compression of a sample decides, so that images cost almost no time.
-    """
+    """Return the content of a large value as it is stored: compressed if that saves enough."""
+    # Compression of a sample decides, so that images cost almost no time.
     sample = content[:_SAMPLE_BYTES]
     huffman_size = len(_deflated(sample, zlib.Z_HUFFMAN_ONLY))
     deflated_size = len(_deflated(sample, zlib.Z_DEFAULT_STRATEGY))
@@ -461,6 +473,7 @@ def pack_new_blobs(blobs: Blobs, recent: dict[bytes, None]) -> dict[bytes, Packe
     """Return large values in compressed form, by hash, except those in `recent`, which the store already has. Their
     hashes are added to `recent`.
     """
+    # `recent` only saves time: a value that is not in it is compressed again, but stored once.
     packed = {digest: pack_blob(blobs[digest]) for digest in blobs.keys() - recent.keys()}
     recent |= dict.fromkeys(packed)
     for digest in list(recent)[:-_MAX_RECENT]:
@@ -498,7 +511,9 @@ def unpack_blob(packed: Packed) -> bytes:
 # The return value of a step occurs several times in a batch: as the result of a call, the output of the step, the value
 # of a variable, and as a parameter of the next call. Within a record, later occurrences become references to the first
 # one ("same"), so that a record can be read by itself. A value that several records contain becomes a blob, as large
-# values do.
+# values do. For example, a record with the end of a call and the end of its step, and a long text T:
+#
+#     [{"result": T}, {"output": T}]   ->   [{"result": T}, {"output": {"$type": "same", "value": [0, "result"]}}]
 
 
 NOTABLE = 384
@@ -524,8 +539,10 @@ def encode_repeats(bodies: Sequence[Sequence[Body]], payloads: list[bytes]) -> d
     if len(longer) > 1:  # shorter records cannot contain a value of `SHARED_BYTES`
         chosen |= zip(longer, _replace_repeated([chosen[index] for index in longer], blobs), strict=True)
     for index, body in chosen.items():
+        # A record without repeats keeps the bytes that were encoded before.
         if body is not bodies[index] and payloads[index] is not LARGE:
             payloads[index] = encode_facts(body)
+        # Blobs come last, since a record may be short after the replacement of its repeats.
         if payloads[index] is LARGE or len(payloads[index]) > BLOB_BYTES:
             lines, contents = zip(*map(encode_large, body), strict=True)
             payloads[index] = joined(lines)
@@ -543,6 +560,8 @@ def _without_repeats(bodies: Sequence[Body]) -> Sequence[Body]:
     for holder, key, place in places(bodies) if len(bodies) > 1 else ():
         value = holder[key]
         for first_value, first_place in first_values:
+            # Strings are compared by content. Other values are compared by identity, which is quick, and holds for the
+            # result of a step that occurs in several facts.
             if (first_value is value or (type(value) is str and first_value == value)) and not _is_short(value):
                 shortened = shortened or list(bodies)
                 index = place[0]
@@ -554,6 +573,7 @@ def _without_repeats(bodies: Sequence[Body]) -> Sequence[Body]:
 
 
 def _is_short(value: Any) -> bool:
+    # A reference itself takes about as many bytes.
     return isinstance(value, dict | list) and len(value) < MIN_LENGTH and len(encode(value)) < MIN_LENGTH
 
 
@@ -589,6 +609,7 @@ def _medium_values(value: Any) -> Iterator[bytes]:
         parts = value.values()
     elif type(value) is list:
         parts = value
+    # Parts of a small value are smaller still, and large values become blobs anyway, so neither is visited.
     for part in parts:
         content = _content(part)
         if content is not None:
@@ -661,6 +682,8 @@ _PREFIX = "event_"
 _LENGTH = len(_PREFIX) + 26
 _DIGITS = dict(zip(ALPHABET, "0123456789abcdefghijklmnopqrstuv", strict=True))  # those of int(text, 32)
 _TO_DIGITS = "".join(_DIGITS.get(chr(code), "!") for code in range(256)).encode()  # int() refuses "!"
+# The shifts are the lowest bits of the 13 pairs of letters. A pair has ten bits, of which the first one uses only
+# eight.
 _SHIFTS = tuple(range(120, -1, -10))
 
 
@@ -671,6 +694,8 @@ def pack_id(event_id: str) -> bytes | str:
     if len(event_id) != _LENGTH or not event_id.startswith(_PREFIX):
         return event_id
     try:
+        # The 26 letters are a number with five bits a letter. `int` knows base 32 with other letters, so they are
+        # translated first.
         return int(event_id[6:].encode().translate(_TO_DIGITS), 32).to_bytes(16, "big")
     except (ValueError, OverflowError):  # not in the alphabet (surrogates: not in UTF-8), or more than 128 bits
         return event_id

@@ -21,6 +21,8 @@ from divebook.events.recorded import TAG
 from divebook.store.encoding import Fetch, embed, pack, unpack, verified
 
 KEY_VARIABLE = "DIVEBOOK_KEY"
+# A payload such as {"n": 1} is stored as it is, compressed (it then begins with `PACKED`), or encrypted:
+# {"$type":"sealed","value":"<base64>"}.
 _SEALED_MARK = f'{{"{TAG}":"sealed","value":"'.encode()
 _END = b'"}'
 UNREADABLE = "(encrypted)"
@@ -81,12 +83,14 @@ class FernetCodec:
 
     def encrypt(self, data: bytes) -> bytes:
         """Return data encrypted with the first key of the codec."""
+        # Fernet returns base64, which `seal` adds itself.
         return urlsafe_b64decode(self._fernet.encrypt(data))
 
     def decrypt(self, data: bytes) -> bytes:
         """Return data decrypted with any key of the codec. Raise DecryptionError if they were encrypted with another
         key.
         """
+        # Fernet expects the base64 that `encrypt` has removed.
         try:
             return bytes(self._fernet.decrypt(urlsafe_b64encode(data)))
         except _fernet().InvalidToken:
@@ -169,6 +173,8 @@ class Sealing:
         """Return a large value compressed and encrypted. Without a codec, return it unchanged, because the store then
         compresses it itself.
         """
+        # The content is compressed even if that saves nothing, because `open_content` decompresses every encrypted
+        # content.
         return content if self.codec is None else self.seal(zlib.compress(content, 1))
 
     def open_content(self, digest: bytes, data: bytes | None) -> bytes | None:
@@ -189,6 +195,7 @@ class Sealing:
         """Return the error or the note of an execution's row decrypted; None for None, and `UNREADABLE` if it cannot be
         decrypted.
         """
+        # Lists must work without the key.
         try:
             return None if text is None else self.open(text.encode()).decode()
         except DecryptionError:

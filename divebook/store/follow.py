@@ -54,6 +54,7 @@ async def follow(
     # Before the first read. Events that are appended in between arrive twice, and one copy is dropped; if the order
     # were reversed, they would not arrive.
     unsubscribe = store.subscribe(inbox.on_events)
+    # A store that no other process can open has no news of others, and a poll replaces the news.
     waits_for_news = store.shared and poll_interval is None
     stop_news = store.on_news(inbox.on_news, execution_id) if waits_for_news else lambda: None
     try:
@@ -61,6 +62,7 @@ async def follow(
         has_ended = False
         must_read = True
         while True:
+            # Read the recorded events page by page, up to the end of the log.
             while must_read:
                 page = await _call(store, partial(store.read, execution_id, last, PAGE))
                 if not page:
@@ -69,15 +71,20 @@ async def follow(
                     last = event.sequence
                     has_ended = _has_ended_after(event, has_ended)
                     yield event
+                # Other tasks of the loop run between two pages.
                 await asyncio.sleep(0)
+            # If reading began after the last event, only the execution's row shows the end
+            # (test_following_from_the_end_of_a_finished_execution_ends).
             if until_end and (has_ended or (must_read and await _has_ended(store, execution_id, last))):
                 return
+            # Wait for events of this process, for news of other processes, or for the next poll.
             is_woken = await inbox.wait(poll_interval)
             events, is_complete = inbox.pop_events(last)
             for event in events:
                 last = event.sequence
                 has_ended = _has_ended_after(event, has_ended)
                 yield event
+            # After a timeout, a gap, or news of other processes, the store has events that the inbox lacks.
             must_read = not (is_woken and is_complete)
     finally:
         unsubscribe()
@@ -107,6 +114,7 @@ class _Inbox:
     def __init__(self, loop: asyncio.AbstractEventLoop, execution_id: str) -> None:
         self._loop = loop
         self._execution_id = execution_id
+        # A full deque drops its oldest events. `pop_events` notices the gap in their numbers.
         self._events: deque[Event] = deque(maxlen=INBOX)
         self._is_deleted = False
         self._has_news = False
@@ -122,6 +130,8 @@ class _Inbox:
         if execution_id != self._execution_id:
             return
         self._events.extend(events)
+        # A deletion is reported as no events (`EventStore.subscribe`). The next read then raises
+        # ExecutionNotFoundError.
         self._is_deleted = not events
         self._schedule()
 
@@ -156,6 +166,8 @@ class _Inbox:
         self._has_news = False
         while self._events:
             event = self._events.popleft()
+            # Events up to `last` were read from the store already. After a gap, the remaining events stay here, and
+            # count as already read after the next read of the store.
             if event.sequence == last + 1:
                 events.append(event)
                 last = event.sequence
@@ -183,6 +195,7 @@ def chain_of(store: EventStore, execution_id: str) -> list[str]:
     chain = [execution_id]
     while (predecessor := _predecessor(store, chain[0])) is not None:
         chain.insert(0, predecessor)
+    # Children and forks have a parent as well, but another origin.
     while successors := store.records(parent=chain[-1], origin=RUN):
         chain.append(successors[0].execution_id)
     return chain

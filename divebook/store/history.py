@@ -63,6 +63,7 @@ class History(Sequence[Event]):
         return self._length
 
     def __iter__(self) -> Iterator[Event]:
+        # The division rounds up: -(-2001 // 1000) == 3.
         for number in range(-(-self._length // PAGE)):
             yield from self._page(number)
 
@@ -81,6 +82,7 @@ class History(Sequence[Event]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence) or isinstance(other, str | bytes):
             return NotImplemented
+        # Lengths are known without reading.
         if len(self) != len(other):
             return False
         return all(event == other_event for event, other_event in zip(self, other, strict=True))

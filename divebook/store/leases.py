@@ -32,6 +32,12 @@ _PROC = Path("/proc")
 
 
 # --- leases ---
+# A token is needed beside the expiry, since a process cannot know how long it was stopped:
+#
+#     A acquires the lease, token 1            A sleeps, and does not renew the lease
+#     the lease expires
+#     B acquires the lease, token 2, and appends events with it
+#     A wakes up and appends with token 1      FencedError: the latest token is 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,7 @@ class Lease:
 
         False for `instead_of`, the lease that the caller wants to replace although it is live.
         """
+        # Each acquisition gives another token, so the token identifies the lease.
         if instead_of is not None and instead_of.token == self.token:
             return False
         # Do not wait for a dead owner. One that only sleeps is fenced by its token when it writes again
@@ -92,6 +99,7 @@ class Moment:
 
     def is_past(self, lease: Lease) -> bool:
         """Return True if this point in time is at or after the expiry of the lease."""
+        # The monotonic clocks of two boots, and of two machines, have nothing in common; only the wall clock remains.
         if self.uptime is None or lease.expires_uptime is None or lease.owner.boot != this_boot():
             return lease.expires_at <= self.wall
         return lease.expires_uptime <= self.uptime
@@ -146,6 +154,7 @@ class Owner:
         here, as on another machine.
         """
         boot = this_boot()
+        # A process of another machine cannot be observed from here.
         if self.host != socket.gethostname():
             return False
         if self.boot == boot:
@@ -194,6 +203,7 @@ def _start_of_this_process(pid: int) -> int:  # with the number as parameter, a 
 
 def _runs(pid: int, started: int) -> bool:
     status = _state_and_start(pid)
+    # The process does not exist, /proc hides it, or the system has none.
     if status is None:
         return _accepts_signals(pid)
     state, start = status
@@ -205,6 +215,7 @@ def _state_and_start(pid: int) -> tuple[str, int] | None:
         stat = (_PROC / str(pid) / "stat").read_text()
     except OSError:
         return None
+    # The state is field 3 of the file, with which `fields` begins, and the start time is field 22.
     fields = stat.rpartition(")")[2].split()  # the program's name, in brackets, may contain anything
     return fields[0], int(fields[19])
 

@@ -61,6 +61,8 @@ class Subscribers:
         if not self.listeners:
             return
         self._queue.append((execution_id, tuple(event for record in records for event in record.events())))
+        # A listener has appended events. The outer call delivers them after the present ones, so that all listeners get
+        # the same order.
         if self._is_notifying:
             return
         self._is_notifying = True
@@ -125,11 +127,13 @@ class NewsListeners:
                 self._listeners = tuple(other for other in self._listeners if other is not entry)
 
         with self._lock:
+            # A tuple never changes, so that the thread can iterate over it without the lock.
             self._listeners = (*self._listeners, entry)
             if self._thread is None or not self._thread.is_alive():  # none is alive in a forked process
                 self._thread = threading.Thread(target=self._watch, args=(wait,), name="divebook-news", daemon=True)
                 self._thread.start()
                 return remove  # a new thread begins with a call of all listeners
+        # The running thread calls all listeners only at the next news.
         listener()
         return remove
 
@@ -140,10 +144,12 @@ class NewsListeners:
         """
         with self._lock:
             thread = self._thread
+        # A listener may close the store, and its thread cannot wait for itself.
         if thread is not None and thread is not threading.current_thread():
             thread.join(LINGER)
 
     def _watch(self, wait: Wait) -> None:
+        # -1 differs from every count, so that the first wait returns at once.
         last_count = -1
         while self._has_listeners():
             try:
@@ -154,6 +160,7 @@ class NewsListeners:
                 return
             except StoreError as error:  # code that writes to the store reports the problem to the user
                 _log.debug("no news of the store: %s", error)
+                # An unreachable store is not asked again without a pause.
                 threading.Event().wait(LINGER)
                 continue
             if count != last_count:

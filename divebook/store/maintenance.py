@@ -160,6 +160,7 @@ def _check_execution(store: EventStore, execution_id: str, contents: _Contents, 
     findings = [*_check_rows(log)]
     # Without the key, the checksums can be verified, but not the values.
     with suppress(DecryptionError):
+        # A fold of a damaged log would only repeat its faults (test_a_fold_is_not_asked_about_a_damaged_log).
         findings += _check_values(store, log, contents, None if findings else fold, intact=not findings)
     findings = _first_of_each_event(findings)
     # Faults of the whole record are shown only without others, as they would repeat the same cause.
@@ -169,6 +170,7 @@ def _check_execution(store: EventStore, execution_id: str, contents: _Contents, 
         findings = [(None, _CHECKPOINT_DOES_NOT_FIT)]
     damages = tuple(Damage(text, execution_id, sequence) for sequence, text in sorted(findings, key=_by_sequence))
     count = sum(width_of(record.type) for record in log.records)
+    # The events before the first damaged one are readable.
     first = min((damage.sequence for damage in damages if damage.sequence is not None), default=count + 1)
     unverified = sum(width_of(record.type) for record in log.records if record.checksum is None)
     return CheckedExecution(execution_id, count, min(first - 1, count), unverified, damages)
@@ -190,6 +192,7 @@ def _check_values(
     error = store.sealing.open_text(log.record.error)
     note = store.sealing.open_text(log.record.note)
     record = replace(log.record, error=error, note=note)
+    # The payloads are sound, so the row, the uses of large values and the questions can be compared with them.
     findings = [*_check_record(record, events), *_check_blobs(log, payloads, contents)]
     if not log.altered:
         findings += _check_beginning(record, events)
@@ -237,6 +240,7 @@ def _check_rows(log: StoredLog) -> Iterator[Finding]:
             yield expected, f"{_range_of(expected, record.sequence - 1)} missing"
         is_in_place = record.sequence == expected or not is_sound  # the end of a damaged record is unknown
         expected_checksums = {record.checksum_after(checksum or 0) for checksum in checksums_before}
+        # Events of old versions have no checksum. They can only be the first ones of a log.
         unchecked = record.checksum is None and checksums_before <= {0, None}
         is_sound = not is_in_place or unchecked or record.checksum in expected_checksums
         if not is_sound:
@@ -244,10 +248,12 @@ def _check_rows(log: StoredLog) -> Iterator[Finding]:
         if unchecked:
             checksums_before = {None}
         else:
+            # The next record may continue from the stored checksum, or from the one that this record's content gives.
             checksums_before = {record.checksum}
             if is_in_place:
                 checksums_before |= expected_checksums
         expected = record.last_sequence + 1
+        # The execution's row repeats the checksum of the record that was the last one when the row was written.
         is_last_of_row = expected == row_last_sequence + 1
         is_old_log = checksums_before == {None} and not log.checksum  # neither events nor row have checksums
         if is_last_of_row and log.checksum not in checksums_before and not is_old_log:
@@ -263,6 +269,7 @@ def _fault_of_first_event(log: StoredLog) -> str | None:
     """
     began = to_microseconds(log.record.created_at)
     first = log.records[0] if log.records else None
+    # A fork's row has the time of the fork, which is not that of event 1.
     if first is None or first.sequence != 1 or log.altered or log.record.opened > 1 or first.recorded_at == began:
         return None
     return "event 1 was not recorded when the execution began: it is changed, or that of another execution"
@@ -274,6 +281,8 @@ def _check_end(log: StoredLog, expected: int) -> Iterator[Finding]:
         yield expected, f"{_range_of(expected, max(last, expected))} unreadable: {log.broken}"
     elif last >= expected:
         yield expected, f"{_range_of(expected, last)} missing"
+    # Only the row of an ended execution is certain to state the end of the log
+    # (`divebook.store.sqlite.log_reader.LogEnd`).
     elif last < expected - 1 and log.record.ended_at is not None:
         yield last + 1, f"the record says that event {last} is the last, but {_range_of(last + 1, expected - 1)} there"
 
@@ -328,6 +337,7 @@ def _check_beginning(record: ExecutionRecord, events: Sequence[Event]) -> Iterat
     """
     if not isinstance(events[0].data, ExecutionStarted):
         return
+    # A fork has the opening event of its source, which it shares, and its own, which is newer and counts.
     openings = (event for event in reversed(events) if isinstance(event.data, ExecutionStarted | ExecutionForked))
     newest: Any = next(openings)
     annotations = (event.data for event in events[newest.sequence :] if isinstance(event.data, ExecutionAnnotated))
@@ -355,10 +365,12 @@ def _check_blobs(log: StoredLog, payloads: Sequence[bytes], contents: _Contents)
         sizes = contents.reached(payload)
         used |= sizes.keys()
         absent_files |= contents.absent_files(payload)
+        # The size of a fork does not include what it shares.
         if stored.sequence > log.shared:
             unshared_sizes |= sizes
     for digest in used - log.blobs - log.shared_blobs - absent_files:
         yield None, f"the large value {digest.hex()[:12]}... is in use, but not noted as such: gc would delete it"
+    # A row that states an earlier end also states the size up to there.
     counted = [record for record in log.records if log.shared < record.sequence <= log.record.last_sequence]
     # The heir of a deleted log that could not be read has all values of that log, whether or not its events use them.
     unshared_sizes |= {digest: contents.size(digest) for digest in log.blobs}
@@ -435,6 +447,8 @@ def gc(
     unwanted = [] if older_than is None and keep_last is None else list(_expired(store, keep_last, statuses))
     if older_than is not None:
         unwanted = [record for record in unwanted if _ended_at(record) < moment - older_than]
+    # This check is for a dry run. `discard` checks the leases again in its transaction, since a process may take one
+    # meanwhile.
     driven = {lease.execution_id for lease in store.live_leases(now)}
     unwanted = [record for record in unwanted if record.execution_id not in driven]
     if not dry_run:
@@ -458,6 +472,7 @@ def _expired(store: EventStore, keep_last: int | None, statuses: Collection[str]
     for record in store.records():  # newest first
         if record.status not in TERMINAL:
             continue
+        # All ended executions of the workflow count, also those with a status to keep.
         counts[record.workflow_name] += 1
         if record.status in statuses and counts[record.workflow_name] > (keep_last or 0):
             yield record
@@ -471,6 +486,7 @@ def _finish(store: EventStore, deleted: list[ExecutionRecord], *, dry_run: bool)
     ids = {record.execution_id for record in deleted}
     ended = {record.execution_id for record in store.records() if record.status in TERMINAL} - ids
     checkpoints = [execution_id for execution_id in store.checkpoints() if execution_id in ended]
+    # The executions count as deleted, so that a dry run gives the same numbers.
     orphans = [blob for blob in store.blobs(ids) if not blob.used]
     if not dry_run:
         store.drop_checkpoints(checkpoints)

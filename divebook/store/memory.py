@@ -89,6 +89,8 @@ class MemoryStore(EventStore):
         except (StoreError, InvalidEventError) as refusal:
             return refusal
         self._extend(log, batch)
+        # The store's lock makes the end of a child and the message to its parent visible together, as a transaction
+        # would.
         if batch.to_parent is not None and batch.to_parent[0].execution_id in self._unended_logs:
             self._post(*batch.to_parent)
         return None
@@ -97,6 +99,8 @@ class MemoryStore(EventStore):
         log = self._logs.get(batch.execution_id)
         if log is None:
             return self._begin(batch)
+        # The token is checked first, so that a writer that has lost its lease gets that error, and not that of a wrong
+        # sequence.
         if batch.token != log.token and batch.expected_sequence:
             raise batch.fenced_error(log.token)
         if log.last_sequence != batch.expected_sequence:
@@ -119,6 +123,7 @@ class MemoryStore(EventStore):
         source = self._find(batch.source)
         if not source.ends_record(batch.expected_sequence):
             raise fork_point_error(batch)
+        # The fork gets its own lists, in which the source's encoded payloads are shared objects.
         return source.forked(batch.expected_sequence, log, self._reached)
 
     def _extend(self, log: MemoryLog, batch: PreparedBatch) -> None:
@@ -143,6 +148,7 @@ class MemoryStore(EventStore):
             log.questions |= batch.questions
         if batch.annotations:
             log.beginning = log.beginning.annotated(batch.annotations)
+        # The latest entry counts; a batch without one leaves it.
         log.enqueued = batch.enqueued or log.enqueued
         # `wake_at` is always replaced, also by None: each batch states it for the state that it leads to.
         log.withheld = log.withheld if batch.withheld is None else batch.withheld
@@ -155,6 +161,7 @@ class MemoryStore(EventStore):
         if batch.ends:
             log.lease = None
         self._logs[batch.execution_id] = log
+        # A resumption makes an ended execution an unended one again.
         if log.status in TERMINAL:
             self._unended_logs.pop(batch.execution_id, None)
         else:
@@ -206,6 +213,7 @@ class MemoryStore(EventStore):
             return [self._unended_logs[name].line(name) for name in self._newest(list(self._unended_logs))]
 
     def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
+        # One lock covers all reads, so that leases, messages and rows are of the same moment.
         with self._lock:
             leases = self._leases()
             untaken = self._untaken()
@@ -262,6 +270,7 @@ class MemoryStore(EventStore):
         start_key = self._logs.pop(execution_id).beginning.key
         self._unended_logs.pop(execution_id, None)
         if start_key is not None:
+            # A key of a deleted execution may be used again.
             del self._start_keys[start_key]
         for number in self._message_numbers.pop(execution_id, ()):
             message, _ = self._messages.pop(number)
@@ -335,6 +344,7 @@ class MemoryStore(EventStore):
         """Yield the ids of the executions that a worker may claim. Queues come in the worker's order, executions in the
         order of their queue.
         """
+        # The worker's order of queues comes before priorities, which count within a queue only.
         for queue in claim.queues:
             for queued in self._in_queues():
                 if queued.queue != queue or queued.execution_id in claim.without:
@@ -350,6 +360,7 @@ class MemoryStore(EventStore):
         is_due = log.wake_at is not None and log.wake_at <= moment.wall
         if log.status == ENQUEUED:
             return log.wake_at is None or is_due
+        # A lease that no longer excludes others was left by a driver that died or did not renew it.
         return log.status == RUNNING or log.lease is not None or is_due or self._has_untaken(execution_id)
 
     def _in_queues(self, *, withheld: bool = False) -> Iterator[QueuedExecution]:
@@ -358,6 +369,7 @@ class MemoryStore(EventStore):
         """
         with self._lock:
             entries = [
+                # The order within a queue is: higher priorities first, then older executions.
                 (-log.enqueued.priority, log.number, execution_id, log.enqueued.queue, log.beginning)
                 for execution_id, log in self._logs.items()
                 if log.enqueued is not None and log.withheld is withheld and log.status not in TERMINAL
@@ -425,6 +437,7 @@ class MemoryStore(EventStore):
         for message, payload in messages:
             self._last_number = message.number
             self._message_places[message.execution_id, message.kind, message.key] = message.number
+            # The payload is kept encoded only, so that each reader gets an object of its own.
             self._messages[message.number] = (replace(message, payload=None), payload)
             self._message_numbers.setdefault(message.execution_id, []).append(message.number)
 
@@ -560,6 +573,8 @@ class MemoryLog:
 
     def stored(self, after: int, last: int) -> list[StoredRecord]:
         """Return the records that contain the events of this log above `after` up to `last`, with encoded payloads."""
+        # The first record is the one with event ``after + 1``, which may begin before it: heads [1, 4, 8] and after=5
+        # -> record 4.
         first = max(bisect_right(self.heads, after + 1, key=itemgetter(0)) - 1, 0)
         selection = slice(first, bisect_right(self.heads, last, key=itemgetter(0)))
         rows = zip(self.heads[selection], self.payloads[selection], self.checksums[selection], strict=True)
@@ -584,6 +599,7 @@ class MemoryLog:
             heads=heads,
             payloads=payloads,
             checksums=checksums,
+            # The ids of the shared events are read only if a batch needs them.
             ids=KnownIds(None),
             last_sequence=at,
             shared=at,

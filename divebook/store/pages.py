@@ -83,13 +83,13 @@ class EventPage(NamedTuple):
     def events(self, execution_id: str) -> list[Event]:
         """Return the events of the page as `Event` objects, whose ids are empty.
 
-        All payloads are decoded as one JSON list, which takes a third of the time.
-
         Raises
         ------
         CorruptStoreError, NewerStoreError
             A payload cannot be decoded.
         """
+        # All payloads are decoded as one JSON list, which takes a third of the time: [{..}, {..}] -> "{..},{..}," and
+        # without the last comma the content of the list.
         ends = pc.binary_join_element_wise(self.payloads, pa.scalar(b""), pa.scalar(b","))
         bodies = decode(b"[" + content_of(ends).to_pybytes()[:-1] + b"]")
         kinds = self.types.dictionary.to_pylist()
@@ -101,6 +101,7 @@ class EventPage(NamedTuple):
         codes = [column.indices.to_pylist() for column in (self.types, self.paths, self.steps)]
         events = []
         # Payloads in the present format are built directly; the others pass through the upcasts.
+        # Types, paths and steps are numbers here, so that each string exists once.
         for sequence, at, kind, path, step, body in zip(*numbers, *codes, bodies, strict=True):
             make = decoders[kind] if FORM not in body else None
             data = payload_from_store(kinds[kind], body) if make is None else make(body)
@@ -119,6 +120,7 @@ def _texts(values: Sequence[str]) -> Any:
 def content_of(texts: Any) -> Any:
     """Return the items of an Arrow array of bytes, joined in one buffer, without copying them."""
     starts = places_of(texts)
+    # The buffers of an Arrow array of bytes are validity, offsets and content. A slice has those of the whole array.
     content = texts.buffers()[2] or pa.py_buffer(b"")
     return content.slice(int(starts[0]), int(starts[-1] - starts[0]))
 
@@ -198,6 +200,8 @@ class Rows(NamedTuple):
         `previous`.
         """
         # Each continues from the one before (`divebook.store.encoding`), so the last one covers all rows as one piece.
+        # Each row becomes the bytes that its checksum covers: the columns with a line break after each, and the payload
+        # (`head`).
         covered = pc.binary_join_element_wise(*[column.cast(pa.binary()) for column in self], pa.scalar(b"\n"))
         return crc32(content_of(covered), previous)
 
@@ -243,17 +247,21 @@ class Rows(NamedTuple):
         """
         is_wide = widths > 1
         payloads = self.payloads
+        # Compressed payloads begin with a certain byte. Encrypted ones, and those with references or tagged values,
+        # contain the key ``$type``.
         is_odd = pc.starts_with(payloads, PACKED).to_numpy(zero_copy_only=False)
         if TAGGED in memoryview(content_of(payloads)).tobytes():
             is_odd = is_odd | pc.match_substring(payloads, TAGGED).to_numpy(zero_copy_only=False)
         elif not is_odd.any() and not is_wide.any():
             return payloads
         lines = _lines(payloads, is_wide)
+        # A payload is also odd if its number of lines is not the number of the record's events.
         is_odd |= pc.list_value_length(lines).to_numpy() != widths
         if is_odd.any():
             rows = zip(self.types.filter(is_odd).to_pylist(), payloads.filter(is_odd).to_pylist(), strict=True)
             plain = pa.array([joined(split_record(name, raw)) for name, raw in rows], pa.binary())
             lines = _lines(pc.replace_with_mask(payloads, is_odd, plain), is_wide)
+        # `split_record` returns one line for each event, so any other number of lines is damage.
         if (pc.list_value_length(lines).to_numpy() != widths).any():
             raise MismatchError("rows say more, or less, than their types")
         return lines.flatten()
@@ -290,6 +298,7 @@ def _lines(payloads: Any, is_wide: Numbers) -> Any:
 
 
 def _split(text: bytes, between: str) -> Any:
+    # The array has one item, the list of all pieces, whose values are returned.
     return pc.split_pattern(pa.scalar(text.decode()), between).values
 
 
@@ -301,8 +310,10 @@ def _named(numbers: Any, name_of: Callable[[int], str]) -> Any:
 
 def _cut(payloads: bytes, lengths: Numbers) -> Any:
     starts = np.concatenate([[0], np.cumsum(lengths)])
+    # A negative length could hide in a correct sum.
     if starts[-1] != len(payloads) or (lengths < 0).any():
         raise MismatchError("the payloads have other lengths than they should")
+    # The array has the same bytes without a copy. Its buffers are validity (none), offsets and content.
     places = pa.py_buffer(starts.astype(np.int32))
     return pa.BinaryArray.from_buffers(pa.binary(), len(lengths), [None, places, pa.py_buffer(payloads)])
 
@@ -315,6 +326,7 @@ def _unpacked(packed: bytes) -> Any:
     bits from both numbers.
     """
     # `shift` is the position of a pair's lowest bit in the 128 bits of the id.
+    # `pack_id` writes the 16 bytes in big-endian order.
     halves = np.frombuffer(packed, dtype=">u8").astype(np.uint64).reshape(-1, 2)
     high = halves[:, 0]
     low = halves[:, 1]
@@ -322,6 +334,7 @@ def _unpacked(packed: bytes) -> Any:
     for column in range(pairs.shape[1]):
         shift = 10 * (pairs.shape[1] - 1 - column)
         bits = high >> np.uint64(shift - 64) if shift >= 64 else low >> np.uint64(shift)
+        # The pair at bit 60 has four bits of the low number and six of the high one.
         if 54 < shift < 64:
             bits = bits | high << np.uint64(64 - shift)
         pairs[:, column] = _PAIRS[bits & np.uint64(1023)]

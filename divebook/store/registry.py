@@ -70,8 +70,8 @@ def open_store(location: str | Path | None = None) -> EventStore:
         A path, or ``sqlite:///path``; ``memory:`` for a new store in memory; ``postgresql://user@host/db`` for a store
         that machines share (`divebook.store.postgres.PostgresStore`), or a URL of a scheme that was registered with
         `register_store`. None selects the location in the environment variable ``DIVEBOOK_STORE``, or else
-        ``.divebook/executions.db`` in the current directory. A store that is open already is shared, so that closing it
-        closes it for all users in this process. If its file was deleted or replaced, the path is opened again.
+        ``.divebook/executions.db`` in the current directory. Closing a shared store closes it for all users in this
+        process. If its file was deleted or replaced, the path is opened again.
 
     Raises
     ------
@@ -80,6 +80,7 @@ def open_store(location: str | Path | None = None) -> EventStore:
     """
     require(location, "the location of a store", "a path or a URL", fits=isinstance(location, str | Path))
     location_text = str(location or os.environ.get(VARIABLE) or DEFAULT)
+    # Stores in memory are never shared: each call returns an empty one.
     if location_text == MemoryStore.location:
         return MemoryStore()
     path_in_text = path_of(location_text)
@@ -109,7 +110,9 @@ def path_of(location: str) -> Path | None:
         )
     scheme, mark, rest = location.partition("://")
     if mark and scheme != SQLITE:
+        # Other schemes belong to stores on servers.
         return None
+    # sqlite:///data/x.db -> /data/x.db
     return Path(rest if mark else location)
 
 
@@ -135,6 +138,7 @@ def _shared(name: str, factory: Factory) -> EventStore:
     key = (os.getpid(), name)
     with _lock:
         store = _stores.get(key)
+        # A store that was closed, or whose file was replaced, is opened again under the same key.
         if store is None or store.closed or not store.in_place:
             store = factory(name)
             if os.environ.get(KEY_VARIABLE):
@@ -154,6 +158,7 @@ def leave_open() -> None:
 
 @atexit.register
 def _close_all() -> None:
+    # A forked process also has the entries of its parent, whose connections it must not touch.
     for (process, _), store in list(_stores.items()):
         if process == os.getpid() and process not in _left_open:
             store.close()

@@ -372,6 +372,7 @@ def _import_batch(log: LogFile, *, rename: bool, as_fork: bool) -> Batch:
     Facts of messages keep their numbers only in a log that nothing can follow. A log that can continue gets the status
     that its state determines.
     """
+    # Under a new id, a second import of the file could continue the execution twice.
     if log.is_moved and rename and not as_fork:
         raise SetupError(
             f"{log.name} holds an execution that moves here, under its own id; import it without --rename, or with "
@@ -386,12 +387,15 @@ def _import_batch(log: LogFile, *, rename: bool, as_fork: bool) -> Batch:
         events = _as_snapshot(log)
     if rename and not as_fork:
         events = _with_new_ids(events)
+    # Nothing follows a final status but annotations, so the numbers of messages have no effect here.
     status = status_of(events)
     if status in FINAL:
         return Batch(events[0].execution_id, 0, records_of(events))
     events = [_without_message_number(event) for event in events]
+    # A failed or cancelled execution does not wait for anything.
     if status in TERMINAL:
         return Batch(events[0].execution_id, 0, records_of(events))
+    # An execution that continues here gets the status and the timer that its events lead to.
     state = _fold(log, events)
     return Batch(state.execution_id, 0, records_of(events), status=state.status, wake_at=state.wake_at)
 
@@ -416,6 +420,7 @@ def _as_snapshot(log: LogFile) -> list[Event]:
     last = log.events[-1]
     end = ExecutionPictured(log.status or status_of(log.events))
     closing = replace(last, id=_event_id(last), sequence=last.sequence + 1, data=end, path="", step="")
+    # The start key stays with the original (test_a_start_key_stays_with_the_original).
     return [*_with_beginning(log.events, replace(_beginning(log.events), origin=IMPORT, key=None)), closing]
 
 
@@ -441,6 +446,7 @@ def _with_new_ids(events: list[Event]) -> list[Event]:
 
     Ids of questions do not change. In logs without a seed they are derived from the old id, which becomes the seed.
     """
+    # Every id has 74 random bits (`divebook.events.event.type_id`).
     execution_id = type_id("exec", time.time_ns() // 1_000_000, secrets.randbits(74))
     beginning = replace(_beginning(events), seed=_beginning(events).seed or events[0].execution_id, key=None)
     renamed = [
@@ -519,6 +525,7 @@ def copy(source: EventStore, target: EventStore, on_copied: Callable[[str], obje
             events += record.last_sequence - copied_length
         _compare(source, target, record)
         on_copied(record.execution_id)
+    # Messages come after the logs, since a message needs its execution.
     messages = _copy_messages(source, target)
     return CopyReport(copied, already, events, messages, sum(record.status not in TERMINAL for record in records))
 
@@ -555,6 +562,7 @@ def _copied_length(source: EventStore, target: EventStore, record: ExecutionReco
         page_end = min(copied_length + EVENTS_PER_BATCH, last)
         source_ends = _ends_of_records(source, execution_id, copied_length, page_end)
         target_ends = _ends_of_records(target, execution_id, copied_length, page_end)
+        # Ids of records are unique, so equal ids and ends mean equal records. `_compare` verifies the contents.
         _, last_of_page = source_ends[-1]
         if source_ends != target_ends or last_of_page > last:
             return record.last_sequence
@@ -574,6 +582,7 @@ def _copy_log(source: EventStore, target: EventStore, record: ExecutionRecord, c
     complete, so that no process continues it.
     """
     execution_id = record.execution_id
+    # A new log gets its lease after its first batch, which lets it wait without a timer (`_batches`).
     lease = _acquire_copy_lease(target, execution_id) if copied_length else None
     shared = None if copied_length else _shared_in(source, target, record)
     for batch in _batches(source, record, shared, copied_length):
@@ -604,14 +613,17 @@ def _shared_in(source: EventStore, target: EventStore, record: ExecutionRecord) 
     Logs share whole records. A fork at an event inside a record of its source has its own copy of the beginning of that
     record, and shares only the records before it (`divebook.runtime.forks.first_batch`).
     """
+    # An execution that is not a fork has its only opening at event 1.
     if record.opened < 2:
         return None
     opening = source.facts(record.execution_id, [record.opened])[record.opened]
     if not isinstance(opening, ExecutionForked) or not _contains(target, opening.source):
         return None
     last = record.opened - 1
+    # The search goes back record by record, until both logs have the end of the same record.
     while last:
         record_of_fork = source.read_records(record.execution_id, last - 1, last)[0]
+        # The source is compared in the target store, where the copy of the fork shares its rows.
         records_of_source = target.read_records(opening.source, last - 1, last)
         ends_of_source = [(other.id, other.last_sequence) for other in records_of_source]
         if ends_of_source == [(record_of_fork.id, last)] and record_of_fork.last_sequence == last:
@@ -642,6 +654,7 @@ def _batches(
         elif record.status not in TERMINAL:
             wake_at = record.wake_at
             settings |= {"status": record.status, "wake_at": None if wake_at is None else to_microseconds(wake_at)}
+        # Only the first batch of a fork names the source.
         yield Batch(record.execution_id, copied_length, records, source=source_of_fork, **settings)
         copied_length = records[-1].last_sequence
         source_of_fork = None
@@ -693,6 +706,7 @@ def _copy_messages(source: EventStore, target: EventStore) -> int:
     missing = [message for message in messages if message.number not in existing]
     target.bring(missing)
     copied = {message.number: message for message in target.new_messages(0)}
+    # The comparison also finds messages of the target that already had one of the numbers.
     lost = [message for message in messages if copied.get(message.number) != message]
     if lost:
         raise StoreError(_message_mismatch(lost[0], target))

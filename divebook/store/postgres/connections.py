@@ -61,6 +61,7 @@ _EMPTY = struct.Struct(">iiI")
 _WIDTHS = {BOOLEAN: (1, "?"), BIGINT: (8, "q"), INTEGER: (4, "i")}
 _LOST = ("08", "57P")  # the connection; the server is shut down, or starts
 _READ_ONLY = "25006"
+# The keys are beginnings of SQLSTATE codes. The first match counts, so "XX001" precedes "XX".
 _FAULTS: tuple[tuple[str, type[StoreError], str], ...] = (
     (_READ_ONLY, ReadOnlyStoreError, "nothing can be written to {0}: {1}. Name the server that may be written to"),
     ("28", StoreError, "{0} refuses the user: {1}. Check the user and the password"),
@@ -213,6 +214,7 @@ class Connections:
         """
         with self._lock:
             until = time.monotonic() - IDLE_SECONDS
+            # The connections are closed outside of the lock, so that other threads do not wait for that.
             idle = [link for link, since in self._idle_readers.items() if since < until]
             for link in idle:
                 del self._idle_readers[link]
@@ -232,6 +234,7 @@ class Connections:
         """Send a statement that writes, with the values of its parameters ``$1``, ``$2``, and so on. Do not wait for
         the answer.
         """
+        # A boolean is the only parameter that is not an array.
         contents = [value.content if isinstance(value, BinaryArray) else _BOOLEANS[value] for value in values]
         with self._writing() as link, translated(self.address.location):
             link.pgconn.send_query_params(
@@ -464,6 +467,7 @@ class DatabaseAddress:
 
         base_url, _, query = url.partition("?")
         settings = [piece for piece in query.split("&") if piece]
+        # `schema` is a parameter of divebook, which libpq does not know.
         schemas = [unquote(piece[7:]) for piece in settings if piece.startswith("schema=")]
         other_settings = "&".join(piece for piece in settings if not piece.startswith("schema="))
         settings_of_url = _parse_with_libpq(url, f"{base_url}?{other_settings}" if other_settings else base_url)
@@ -539,6 +543,7 @@ def translate(error: psycopg.Error, location: str) -> StoreError:
     for beginning, kind, text in _FAULTS:
         if code.startswith(beginning):
             return kind(text.format(location, message))
+    # libpq reports a broken connection without a code.
     if code.startswith(_LOST) or (not code and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)):
         return ConnectionLostError(
             f"{location} is out of reach: {message}. Check the server; what waits goes on with it"
@@ -613,18 +618,22 @@ def numbers_in(content: bytes | None) -> list[int]:
     if content is None or len(content) == _EMPTY.size:
         return []
     (length,) = struct.unpack_from(">i", content, _EMPTY.size)
+    # Length and lower bound of the dimension follow the header, then each number behind its size in bytes: 8, n1, 8,
+    # n2, ...
     return list(struct.unpack_from(">" + "iq" * length, content, _EMPTY.size + 8)[1::2])
 
 
 def _numbers(kind: int, column: Sequence[int]) -> BinaryArray:
     width, _ = _WIDTHS[kind]
     count = len(column)
+    # Each number follows its size in bytes: [8, n1, 8, n2, ...].
     numbers = [width] * (2 * count)
     numbers[1::2] = column
     return BinaryArray(_layout(kind, count).pack(1, 0, kind, count, 1, *numbers))
 
 
 def _contents(kind: int, column: Sequence[bytes]) -> BinaryArray:
+    # The header states one dimension, no NULL, the type of the items, their number, and the lower bound 1.
     parts = [struct.pack(">iiIii", 1, 0, kind, len(column), 1)]
     for content in column:
         parts += (len(content).to_bytes(4, "big"), content)

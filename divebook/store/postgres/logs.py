@@ -92,6 +92,7 @@ SELECT found.* FROM unnest(%s::bigint[]) AS wanted(sequence)
 CROSS JOIN LATERAL divebook.read_log(%s, wanted.sequence - 1, wanted.sequence) AS found
 """
 _BLOB = "SELECT compressed, data FROM divebook.blobs WHERE digest = %s"
+# %b sends a parameter in the binary format (`BinaryArray`).
 _COMMIT = f"""
 SELECT divebook.commit_batches(
   %s::json, %s, %s, %b::integer[], %b::bigint[], %b::bigint[], %b::integer[], %b::bytea[], %b::text[], %b::text[],
@@ -199,6 +200,7 @@ class LogWriter:
 
         Batches that only extend cached logs need no query. The answer is processed by `outcome`, or by the next write.
         """
+        # Each batch is compared with the cached end of its log, so a second batch of the same log has to wait.
         is_one_each = len({batch.execution_id for batch in batches}) == len(batches)
         if not (is_one_each and self._connections.can_send() and all(map(self._can_send_at_once, batches))):
             return None
@@ -213,6 +215,7 @@ class LogWriter:
         sent = SentBatches(
             batches, drafts, self._send_extensions(drafts, rows, is_relaxed=is_relaxed), durability, notify
         )
+        # The next write waits for this answer first (`Connections.settle`), since it needs the ends of the logs.
         self._connections.unanswered = lambda: self._settle(sent)
         return sent
 
@@ -304,6 +307,7 @@ class LogWriter:
         drafts: dict[int, DraftBatch] = {}
         for execution_id, index in firsts.items():
             batch = batches[index]
+            # The source is written in this round, so the checksum at the fork point is known only afterwards.
             if batch.source in firsts and firsts[batch.source] < index:
                 remaining.append(index)
                 continue
@@ -332,6 +336,7 @@ class LogWriter:
         for row in self._connections.read(_LOAD, ([escaped(name) for name in uncached],)):
             line = load_line(row[:WIDTH])
             key, token, checksum, forked_at, latest, number, used = row[WIDTH:]
+            # The check of a batch needs only the row, the highest id and the large values of the log.
             self._logs[line.id] = CachedLog(key, token, line, checksum, self._ids(forked_at, latest, number), {*used})
         return uncached
 
@@ -341,6 +346,7 @@ class LogWriter:
 
         The highest id is not sufficient for a fork, or for ids that divebook did not create.
         """
+        # `latest` is the highest id among the rows of the log itself, without those that a fork shares.
         if forked_at is not None or latest is None or number is None or has_other_form(latest):
             return KnownIds(None)
         try:
@@ -389,6 +395,7 @@ class LogWriter:
         """
         if batch.token:
             raise batch.fenced_error(0)
+        # The first round only sends; a taken key is found out after the server has refused the batch.
         if beginning.key is not None and not is_first:
             self._refuse_used_start_key(beginning.key)
         before, shared = (0, {}) if batch.source is None else self._fork_point(batch, batch.source)
@@ -464,6 +471,7 @@ class LogWriter:
         """
         rows: list[Row] = []
         uses: list[Row] = []
+        # Arrays of SQL count from 1, and `number` is the place of the batch among those that are sent.
         for number, (index, draft) in enumerate(drafts.items(), 1):
             batch = batches[index]
             entries = zip(batch.records, batch.types, batch.payloads, draft.checksums, strict=True)
@@ -491,6 +499,7 @@ class LogWriter:
         for (index, draft), key in zip(drafts.items(), keys, strict=True):
             self._logs.pop(batches[index].execution_id, None)  # the log that was written last is the last key
             if key:
+                # The server gives a new log its key with this answer.
                 draft.log.key = key
                 draft.log.ids.add(batches[index].records, batches[index].ids)
                 self._logs[batches[index].execution_id] = draft.log
@@ -628,6 +637,7 @@ def arguments_of_post(message: Message, payload: bytes) -> tuple[str, bytes, str
 
 
 def _is_relaxed(batches: Sequence[PreparedBatch], drafts: Mapping[int, DraftBatch], durability: Durability) -> bool:
+    # One full batch makes the whole transaction full.
     return {batches[index].durability or durability for index in drafts} == {RELAXED}
 
 
@@ -662,6 +672,7 @@ class LogReader:
         rows = self._connections.read(_READ, values)
         if not rows:
             return None
+        # The first row describes the log, and has the number 0 in place of a sequence.
         key, _, length, *_, checksum = rows[0]
         return LogRows(execution_id, key, length, checksum, rows[1:])
 
@@ -676,6 +687,8 @@ class LogReader:
         records = [self._types.stored(row) for row in log.rows]
         expected = 1
         checksum = 0
+        # The rows begin with one or two records before the requested ones. The first of them only gives the checksum
+        # from which the next continues.
         if records and records[0].sequence > 1:
             expected = records[0].last_sequence + 1
             checksum = records[0].checksum or 0
@@ -708,6 +721,7 @@ class LogReader:
         rows = self._connections.read(_AROUND, (list(sequences), escaped(execution_id)))
         logs: list[LogRows] = []
         for row in rows:
+            # The description of the log begins the rows around each event.
             if row[1] == 0:
                 logs.append(LogRows(execution_id, row[0], row[2], row[-1], []))
             else:
@@ -782,6 +796,7 @@ def line_of(row: tuple[Any, ...]) -> tuple[Line, int]:
     """
     columns: list[Any]
     *columns, seal = [unescaped(value) if isinstance(value, str) else value for value in row]
+    # Tags are a JSON array in the database, and a JSON text in a `Line`, whose checksum must be the same in all stores.
     columns[_TAGS] = encode([unescaped(tag) for tag in columns[_TAGS]]).decode()
     return Line(*columns), int(seal)
 
@@ -819,6 +834,7 @@ def columns_of(line: Line) -> dict[str, Any]:
 def pack_event_id(event_id: str) -> bytes:
     """Return an event id as bytes: 16 bytes for an id in divebook's own format, else ``FF`` and the id in UTF-8."""
     packed = pack_id(event_id)
+    # A packed id that begins with FF would look like the other form.
     return packed if isinstance(packed, bytes) and packed[:1] != _OTHER_FORM else _OTHER_FORM + event_id.encode()
 
 

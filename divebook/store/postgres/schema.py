@@ -34,7 +34,7 @@ BLOB_USES_LOCK: Final = 0x64697666
 
 # A batch is written if its execution's row has the checksums and the token that the writer has cached. Otherwise the
 # item of the batch in the answer is 0, and the writer reads the log again. The rows of all records are inserted at the
-# end, together.
+# end, together. A fork locks the row of its source (FOR KEY SHARE) against a deletion before the commit.
 COMMIT: Final = f"""
 CREATE OR REPLACE FUNCTION divebook.commit_batches(
   _heads json, _relaxed boolean, _now bigint,
@@ -225,6 +225,9 @@ $$
 
 # STABLE: all of it reads one snapshot. The first row describes the log: number of events, checksum, key, and the first
 # event that the log does not share. The records with the requested events follow, and one or two before them.
+#
+# A log has one part for each execution in whose rows it lies. If C is a fork of B at event 7, and B a fork of A at
+# event 4, the log of C is read with owners = [A, B, C], befores = [0, 4, 7] and uptos = [4, 7, 2**32 - 1].
 READ: Final = """
 CREATE FUNCTION divebook.read_log(_id text, _after bigint, _upto bigint) RETURNS TABLE (
   owner bigint, sequence bigint, recorded_at bigint, type integer, id bytea, path text, step text, data bytea,
@@ -293,6 +296,7 @@ _LOCK = 0x64697665
 """Key of the advisory lock that a process holds while it migrates."""
 
 _FIRST: Migration = (
+    # The exclusion with a hash index makes start keys unique like UNIQUE, whose index refuses long texts.
     """
     CREATE TABLE divebook.executions (
       key           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -501,6 +505,7 @@ def raised_format(location: str, version: int) -> NewerStoreError:
 
 def named(statement: str, schema: str) -> str:
     """Return an SQL statement in which the given schema takes the place of the default schema ``divebook``."""
+    # All statements name the schema in front of each table and function.
     return statement if schema == SCHEMA else statement.replace("divebook.", f'"{schema}".')
 
 
@@ -528,6 +533,7 @@ def migrate(connection: psycopg.Connection[Any], schema: str, location: str) -> 
         present = _version(connection, schema, location)
         if not present:
             _make_schema(connection, schema)
+            # `_version` recognizes a store by this table, which is created in the same transaction as all others.
             connection.execute(named("CREATE TABLE divebook.format (number integer NOT NULL)", schema))
             connection.execute(named("INSERT INTO divebook.format VALUES (0)", schema))
         for migration in MIGRATIONS[present:]:
@@ -550,6 +556,7 @@ def _version(connection: psycopg.Connection[Any], schema: str, location: str) ->
         "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY 1", (schema,)
     ).fetchall()
     names = [name for (name,) in tables]
+    # A schema without tables becomes a store; one with other tables belongs to another program.
     if "format" not in names:
         if names:
             raise CorruptStoreError(

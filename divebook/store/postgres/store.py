@@ -87,6 +87,7 @@ SELECT key, %s, clock_timestamp() + make_interval(secs => %s) FROM divebook.exec
 ON CONFLICT (key, follower) DO UPDATE SET until = excluded.until
 """
 _LEAVE = "DELETE FROM divebook.followers WHERE follower = %s OR until < clock_timestamp() - interval '1 hour'"
+# The number of the next transaction changes with every transaction that writes.
 _WRITTEN = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"
 T = TypeVar("T")
 
@@ -127,6 +128,7 @@ class PostgresStore(EventStore):
         self.durability: Durability = durability
         self._warned: set[str] = set()
         self._connections = Connections(address)
+        # The tables come first, since all other parts need them.
         self._prepare(address)
         self._types = TypeNumbers(self._connections)
         self._reader = LogReader(self._connections, self._types)
@@ -177,8 +179,10 @@ class PostgresStore(EventStore):
             return super().append_in_a_moment(batches, seconds)
         checked = [self._prepare_batch(batch) for batch in batches]
         prepared = [entry for entry in checked if isinstance(entry, PreparedBatch)]
+        # A batch was refused, or has no records.
         if len(prepared) < len(batches):
             return super().append_in_a_moment(batches, seconds)
+        # Another thread writes, and the wait for it could exceed `seconds`.
         if not self._lock.acquire(blocking=False):
             return Appending(lambda: self._write_and_notify(prepared))
         try:
@@ -228,6 +232,7 @@ class PostgresStore(EventStore):
     ) -> Lease:
         try:
             with self._connections.transaction() as execute:
+                # The lock precedes the reading of the lease, so that two processes cannot both find it free.
                 tables.lock_execution(execute, execution_id)
                 row = tables.load_lease(execute, execution_id)
                 if row is not None:
@@ -237,6 +242,7 @@ class PostgresStore(EventStore):
                     self._logs.forget((execution_id,))  # its token changes
                     return tables.write_next_lease(execute, execution_id, owner, until)
         except ConnectionLostError:
+            # It is unknown whether the commit took place. No other call writes a lease with this owner and this expiry.
             (written_lease,) = tables.load_lease(self._connections.read, execution_id) or (None,)
             if written_lease is None or (written_lease.owner, written_lease.expires_at) != (owner, until.wall):
                 raise
@@ -286,7 +292,9 @@ class PostgresStore(EventStore):
         number = tables.post_message(self._connections, message, payload)
         if number is None:
             raise self._unknown(message.execution_id)
+        # The number may be that of an earlier message with the same kind and key, which is then returned.
         stored = tables.load_message(self._connections.read, self.sealing, number)
+        # The message may have been deleted meanwhile, with its execution.
         return stored or replace(message, payload=decode(self.sealing.open(payload)), number=number)
 
     def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
@@ -407,6 +415,7 @@ class PostgresStore(EventStore):
 
     def _stored_log(self, execution_id: str) -> StoredLog:
         with self._lock, self._connections.transaction(writes=False) as execute:
+            # All statements see one snapshot, so that the row fits the records.
             execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             stored = tables.load_stored(execute, self._types, execution_id)
         return self._required(execution_id, stored)
@@ -448,6 +457,7 @@ class PostgresStore(EventStore):
         logs: list[LogRows] = self._reader.around(execution_id, sorted(sequence_set))
         if not logs:
             raise self._unknown(execution_id)
+        # `around` returns the logs in the order of the sequence numbers.
         for sequence, log in zip(sorted(sequence_set), logs, strict=True):
             for record in self._reader.decoded_records(log, sequence, self.sealing):
                 for number, fact in enumerate(record.facts, record.sequence):
@@ -552,6 +562,7 @@ class ServerNews:
             # A standby sends no notifications, and a user that may only read cannot write the table of followers
             # (test_who_may_only_read_asks_for_news).
             with translated(location):
+                # The deadline lets the thread try to listen again, since the server may have become writable.
                 self._poll(link, time.monotonic() + FOLLOW_SECONDS)
         finally:
             with suppress(StoreError), translated(location):
@@ -589,6 +600,7 @@ class ServerNews:
         """
         with self._lock:
             followed = frozenset(self._followed)
+        # A log that is not followed any more needs no statement, because its row expires.
         if followed <= announced and time.monotonic() < renew_at:
             return announced, renew_at
         if followed:
@@ -615,6 +627,7 @@ class ServerNews:
         return bool(list(link.notifies(timeout=0)))
 
     def _wait(self, link: Link | None, seconds: float) -> None:
+        # `_poll` passes no connection, since it reads no notifications.
         sources: list[socket.socket | Link] = [self._wake_reader] if link is None else [self._wake_reader, link]
         if self._wake_reader in ready(sources, seconds):
             with suppress(OSError):

@@ -57,6 +57,7 @@ WITH_PATIENCE = f"WITH patience AS MATERIALIZED (SELECT {PATIENCE})"
 """Beginning of a statement that joins tables with ``patience`` and locks rows: limits the wait, also in the rest of the
 transaction."""
 _LOCK = f"{WITH_PATIENCE} SELECT FROM divebook.executions, patience WHERE id = %s FOR UPDATE OF executions"
+# All parts of a statement see the tables as they were before it, so EXISTS finds only an earlier lease.
 _NEXT = """
 WITH advanced AS (
   UPDATE divebook.executions SET token = token + 1 WHERE id = %s RETURNING key, token
@@ -136,6 +137,7 @@ def release_lease(execute: SendStatement, lease: Lease) -> None:
 
 
 _POST = f"SELECT divebook.post_message(%s, %s, %s, %s, %s, %s, %s, %s) {IN_KNOWN_FORMAT}"
+# Later messages get higher numbers than the one that is brought.
 _BRING = """
 WITH counted AS (UPDATE divebook.last_message SET number = %s)
 INSERT INTO divebook.messages SELECT %s, key, %s, %s, %s, %s, %s, %s, %s FROM divebook.executions WHERE id = %s
@@ -312,6 +314,7 @@ _WITHHOLD = """
 UPDATE divebook.queued SET withheld = true FROM divebook.executions
 WHERE queued.key = executions.key AND id = %s
 """
+# Two parts of one statement must not change the same row, hence the condition on the id.
 _ANNOUNCE = """
 WITH forgotten AS (DELETE FROM divebook.workers WHERE expires_at < %s AND id <> %s)
 INSERT INTO divebook.workers VALUES (%s, %s, %s)
@@ -330,6 +333,7 @@ def claim_executions(execute: SendStatement, claim: Claim, owner: Owner, moment:
         "names": [escaped(name) for name in claim.workflows],
         "prints": [escaped(fingerprint) for fingerprint in claim.workflows.values()],
         "without": [escaped(name) for name in claim.without],
+        # These leases have not expired, but their processes on this host have died.
         "left": [name for name, lease in held_here if lease is not None and not lease.keeps_out(moment)],
         "now": moment.wall,
     }
@@ -358,6 +362,7 @@ def load_schedule(read: SendStatement, write: SendStatement, schedule: str, mome
     name = escaped(schedule)
     rows = read(_SEEN, (name,))
     if not rows:
+        # If another process was faster, its moment stays, and the second read returns it.
         write(_SEE_FIRST, (name, moment))
         rows = read(_SEEN, (name,))
     return int(rows[0][0])
@@ -404,6 +409,7 @@ def _worker(worker_id: str, expires_at: int, data: str) -> WorkerRecord:
 
 _log = logger(__name__)
 _NEWEST = "ORDER BY created_at DESC, executions.key DESC"
+# Indexes have the first 200 characters of long texts, so a condition on these makes the index usable.
 _CUT = "left({0}, 200) = left(%({1})s, 200) AND {0} = %({1})s"
 _CONDITIONS = {
     "key": "start_key = %(key)s",
@@ -592,6 +598,7 @@ def delete_execution(execute: SendStatement, execution_id: str, sealing: Sealing
     if not rows:
         return []
     key, source, after = rows[0]
+    # Uses of large values change below, which must not coincide with `drop_unused`.
     execute(_SHARE, (BLOB_USES_LOCK,))
     changed_ids = [execution_id, *_move_shared_events(execute, key, source, after or 0, sealing)]
     execute("DELETE FROM divebook.events WHERE place BETWEEN %s AND %s", (key << 32, key << 32 | MOST))
@@ -606,11 +613,14 @@ def _move_shared_events(
     """Move the events that forks share with a deleted execution to the fork that shares most of them. Return a list
     with the id of this fork, or an empty list if there are no forks.
     """
+    # The heir comes first (`_HEIRS`): the fork that shares the most events.
     forks = execute(_HEIRS, (key,))
     if not forks:
         return []
     heir, heir_id, upto = forks[0]
+    # A place is key * 2**32 + sequence, so adding the difference of the keys moves rows to the heir.
     sizes = execute(_MOVE, ((heir - key) << 32, key << 32 | after + 1, key << 32 | upto))
+    # A deleted fork has its first events from a source, which the heir then shares in its place.
     execute(_INHERIT, (source, after or None, heir))
     execute(_FOLLOW, (heir, key))
     reached_digests = _digests_reached(execute, heir << 32, heir << 32 | upto, sealing)
@@ -652,6 +662,8 @@ def ended_before(execute: SendStatement, before: int) -> list[str]:
 
 def is_over(execute: SendStatement, execution_id: str, moment: Moment) -> bool:
     """Return True if an execution has ended and no process is resuming it."""
+    # The lock lasts until the end of the transaction, so that no process resumes the execution between this check and
+    # its deletion.
     lock_execution(execute, execution_id)
     rows = execute(f"{RECORD} WHERE id = %s", (escaped(execution_id),))
     if not rows or load_line(rows[0]).status not in TERMINAL:
@@ -671,10 +683,8 @@ def list_blobs(execute: SendStatement, without: Collection[str]) -> list[StoredB
 
 
 def drop_unused(execute: SendStatement) -> int:
-    """Delete the large values that no execution uses; return the number of deleted values.
-
-    A commit that refers to one of them in the meantime waits for the lock, and then writes the value again.
-    """
+    """Delete the large values that no execution uses; return the number of deleted values."""
+    # A commit that refers to one of them in the meantime waits for the lock, and then writes the value again.
     execute("SELECT pg_advisory_xact_lock(%s)", (BLOB_USES_LOCK,))
     return len(execute(_DROP_BLOBS))
 
@@ -718,6 +728,7 @@ def load_stored(execute: SendStatement, types: TypeNumbers, execution_id: str) -
         return None
     line, seal = line_of(rows[0])
     key, *_, checksum = log_rows[0]
+    # The owners are the executions in whose rows a fork's shared events are.
     owners = {row[0] for row in log_rows[1:]} - {key}
     question_rows = execute("SELECT id FROM divebook.questions WHERE key = %s", (key,))
     ((shared,),) = execute("SELECT coalesce(forked_at, 0) FROM divebook.executions WHERE key = %s", (key,))

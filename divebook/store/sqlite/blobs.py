@@ -37,6 +37,7 @@ def insert_blobs(cursor: sqlite3.Cursor, key: int, blobs: Blobs, packed: Mapping
     for digest, content in blobs.items():
         row = cursor.execute(_FIND, (digest,)).fetchone()
         (number,) = row or _insert_blob(cursor, digest, packed.get(digest) or pack_blob(content))
+        # The statement inserts no row if the execution has used the value before.
         if cursor.execute(_USE, (key, number)).rowcount:
             grown += len(content)
     return grown
@@ -49,6 +50,7 @@ def inherit_blobs(cursor: sqlite3.Cursor, source: int, heir: int, used: Collecti
     `used` selects the values by digest; None means all.
     """
     grown = 0
+    # The statement leaves out values that the heir uses already.
     for number, digest in cursor.execute(_INHERITED, (source, heir)).fetchall():
         if used is None or digest in used:
             grown += len(load_blob(cursor, digest) or b"")

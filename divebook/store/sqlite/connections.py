@@ -95,6 +95,7 @@ def why_read_only(path: Path) -> str | None:
     folder = path.parent
     if path.is_dir():
         raise StoreError(f"{path} is a folder; name a file, for example {path / 'executions.db'}")
+    # Only the default folder is created (test_no_other_folder_is_made).
     if folder.name == ".divebook" and folder.parent.is_dir():
         _create_folder(folder)
     if not folder.is_dir():
@@ -137,6 +138,7 @@ def open_reader(path: Path, *, read_only: bool) -> sqlite3.Connection:
         return _connect(path, "mode=ro")
     connection = _connect(path, "mode=ro")
     try:
+        # The first read of a file with a write-ahead log needs the log's index in the same folder.
         connection.execute("PRAGMA schema_version")
     except sqlite3.OperationalError:
         connection.close()
@@ -252,6 +254,8 @@ class Readers:
         if reader is None:
             reader = _Reader(self._connect())
             self._local.reader = reader
+            # The end of the thread drops its local data, and with them the reader
+            # (test_the_connection_of_a_thread_is_closed_with_it).
             close_when_dropped(reader, reader.connection)
             with self._lock:
                 self._all.add(reader)
@@ -263,6 +267,7 @@ class Readers:
         """
         with self._lock:
             for reader in self._all:
+                # Closing a connection in use crashes the process, so a long read leaves its connection open.
                 if reader.lock.acquire(timeout=BUSY_SECONDS):
                     try:
                         reader.connection.close()
@@ -306,6 +311,7 @@ def translate(error: sqlite3.Error, location: str) -> StoreError:
     if code is not None:
         kind, text = _FAULTS.get(code & 0xFF, (StoreError, "{0}: {1}"))
         return kind(text.format(location, error))
+    # sqlite3 itself raises this error for a text that is not UTF-8, which only damage can cause.
     if "UTF-8" in str(error):
         return CorruptStoreError(_CORRUPT.format(location, error))
     return StoreError(f"{location}: {error}")
@@ -332,7 +338,7 @@ def translated(location: str) -> Iterator[None]:
 
 
 def typed(kind: str, row: tuple[Any, ...], types: Types) -> tuple[Any, ...]:
-    """Return a row if its columns have the expected Python types; otherwise raise CorruptStoreError.
+    """Return a row after a check that its columns have the expected Python types.
 
     SQLite accepts any type of value in any column. Rows with a checksum need no such check: a value of another type
     changes the checksum.
@@ -370,6 +376,7 @@ def type_of_mount(folder: Path, mounts: str) -> str | None:
     """Return the type of the file system that a folder is on, from the content of ``/proc/self/mountinfo``."""
     best: tuple[int, str] | None = None
     for line in mounts.splitlines():
+        # 36 35 98:0 / /home/ann rw,noatime shared:1 - nfs4 server:/ann rw -> mount point /home/ann, type nfs4
         mount, _, source = line.partition(" - ")
         fields = mount.split()
         if len(fields) < 5 or not source:
@@ -382,4 +389,5 @@ def type_of_mount(folder: Path, mounts: str) -> str | None:
 
 
 def _unescape(text: str) -> str:
+    # A space in the path is written as ``\040``.
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

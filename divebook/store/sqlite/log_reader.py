@@ -171,6 +171,7 @@ def _parts(connection: sqlite3.Connection | sqlite3.Cursor, key: int, source: in
     shared = connection.execute(_SOURCES, {"source": source, "upto": upto}).fetchall()
     parts = []
     after = 0
+    # The nearest source comes first: [(B, 7), (A, 4)] -> events 1 to 4 of A, 5 to 7 of B, and own events from 8 on.
     for owner, end in reversed(shared):
         parts.append(LogPart(owner, after, end))
         after = end
@@ -204,6 +205,7 @@ def load_record(connection: sqlite3.Connection, types: EventTypes, row: tuple[An
     checksum does not match.
     """
     line = load_line(row)
+    # Most rows state the end of their log, and cost no further query. The last column of `COLUMNS` reveals the others.
     may_be_longer = row[-1]
     log = find(connection, line.id) if may_be_longer else None
     if log is not None:
@@ -237,6 +239,7 @@ def log_end_of(connection: sqlite3.Connection | sqlite3.Cursor, types: EventType
     """
     log_end = LogEnd(log.last_sequence, log.checksum)
     for record in load_records(connection, types, log, after=log.last_sequence, last=sys.maxsize):
+        # The first record may be the one before.
         if record.sequence > log.last_sequence:
             added = log_end.added + len(record.payload)
             count = log_end.records + 1
@@ -277,6 +280,7 @@ def load_facts(
         checksum_before = preceding_checksum
         if earlier is None and record.sequence > 1:  # the record before it is in another part of the log
             _, checksum_before = record_start(connection, types, log, record.sequence - 1)
+        # If neither record has a checksum, an old version wrote both.
         has_checksum = record.checksum is not None or checksum_before is not None
         if has_checksum and record.checksum != record.checksum_after(checksum_before or 0):
             raise _damaged(log, record, "it does not have the checksum it was written with")
@@ -314,6 +318,7 @@ def load_records(
         place = row[0]
         stored_checksum = row[-1]
         sequence = place & MOST
+        # A gap ends the log here; the check after the loop reports it.
         if sequence > expected:
             break
         record = _stored(types, log, row, connection)
@@ -324,9 +329,11 @@ def load_records(
         expected = record.last_sequence + 1
         if not is_unchecked or checksum is not None or stored_checksum is not None:
             checksum = record.checksum_after(checksum or 0)
+            # The execution's row repeats the checksum of the record that was the last one when the row was written.
             if checksum != stored_checksum or (expected == log.last_sequence + 1 and checksum != log.checksum):
                 raise _damaged(log, record, "it does not have the checksum it was written with")
         yield record
+    # Only events that the execution's row counts can be missing.
     if expected <= min(last, log.last_sequence):
         raise CorruptStoreError(
             f"event {expected} of execution {log.execution_id} is missing; the events before it are readable"
@@ -346,11 +353,14 @@ def record_start(
     """
     if not after:
         return 1, None
+    # The list gets the last record up to the event, and the one before it. In a fork they may be in two parts, the
+    # newest of which is searched first.
     around: list[Any] = []
     for first, last in reversed(log.ranges(1, after + 1)):
         around += connection.execute(_AROUND, (first - 1, last)).fetchall()
         if len(around) > 1:
             break
+    # The log has at most one record up to the event, and so no checksum before it.
     if len(around) < 2:
         return around[0][0] & MOST if around else 1, None
     (place, *_), (earlier, number, checksum), *_ = around
@@ -385,6 +395,7 @@ def _check_place(
     """
     earlier, number = preceding
     sequence = earlier & MOST
+    # In the usual case the types of both records agree with their places.
     if sequence + width_of(types.names.get(number, "")) == place & MOST:
         return
     try:
@@ -490,16 +501,19 @@ def _joined_rows(
     source = _ROWS_OF_LOG if len(ranges) == 1 else f"({' UNION ALL '.join([_ROWS_OF_PART] * len(ranges))})"
     places = [place for pair in ranges for place in pair]
     *texts, count, checked, least, most = connection.execute(_JOINED_COLUMNS + source, places).fetchone()
+    # Logs of old versions have records without checksums, which only `load_records` accepts.
     if not count or checked != count or (before is None and first > 1):
         raise MismatchError("rows are missing, or have no checksum")
     joined_columns = JoinedColumns(count, *texts)
     rows = Rows.of(joined_columns, lambda number: _type_name_or_mismatch(connection, types, number))
     widths = rows.widths
     end = first + int(widths.sum()) - 1
+    # The first place, the last place and the sum of widths agree only if no row is missing.
     if (least, most) != (first, end - int(widths[-1]) + 1) or end < min(last, log.last_sequence):
         raise MismatchError("rows are missing")
     if rows.checksum(before or 0) != _checksum_at(connection, log, most):
         raise MismatchError("a row does not have the checksum it was written with")
+    # The execution's row repeats the checksum of the record that was the last one when the row was written.
     if first <= log.last_sequence <= end and _checksum_at(connection, log, log.last_sequence) != log.checksum:
         raise MismatchError("the last row has another checksum than the execution's row says")
     return first, rows

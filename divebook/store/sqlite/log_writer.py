@@ -116,6 +116,7 @@ class LogWriter:
             return refusal
         checksums = batch.checksums(before)
         grown = blobs.insert_blobs(cursor, log.key, batch.blobs, batch.packed) if batch.blobs else 0
+        # The row of a new log has just been inserted, without the large values, which need its key.
         if batch.beginning is None:
             log.advance(cursor, batch, checksums[-1], grown)
         elif grown:
@@ -124,10 +125,13 @@ class LogWriter:
             _end(cursor, log, batch)
         if batch.questions:
             tables.write_questions(cursor, log.key, batch.questions)
+        # Questions and messages repeat whether their execution has ended. A log that begins has no messages, and often
+        # no questions.
         if batch.status_change is not None and (batch.questions or batch.beginning is None):
             _set_over(cursor, log, is_over=batch.ends)
         if batch.enqueued is not None:
             tables.put_in_queue(cursor, log.key, batch.enqueued, withheld=bool(batch.withheld))
+        # A new execution has no entry in a queue without `ExecutionEnqueued`.
         elif batch.withheld is not None and batch.beginning is None:
             tables.set_withheld(cursor, log.key, withheld=batch.withheld)
         log.ids.add(batch.records, batch.ids)
@@ -138,6 +142,7 @@ class LogWriter:
         for record, name, first_id, payload, checksum in entries:
             number = numbers.get(name) or self._types.add(cursor, name)
             place = base + record.sequence
+            # Data that are not compressed are stored as text, for people with an SQL shell.
             data = payload if payload[:1] == PACKED else payload.decode()
             rows.append((place, record.recorded_at, number, first_id, record.path, record.step, data, checksum))
         cursor.executemany(_INSERT_RECORD, rows)
@@ -178,6 +183,7 @@ class LogWriter:
         if find(cursor, batch.execution_id) is not None:
             existing = self._current(cursor, batch.execution_id)
             raise ConcurrentAppendError(batch.execution_id, 0, existing.end.last_sequence)
+        # A new execution never had a lease, so no token fits.
         if batch.token:
             raise batch.fenced_error(0)
         if beginning.key is not None:
@@ -229,6 +235,7 @@ class LogWriter:
         line = load_line(cursor.execute(f"{RECORD} WHERE key = ?", (position.key,)).fetchone())
         log_end = log_end_of(cursor, self._types, position)
         log = CachedLog(position.key, position.token, line, log_end, self._generation)
+        # Another connection has written to the file, but not to this log, so the cached ids are complete.
         if cached is not None and cached.same_as(log):
             log.ids = cached.ids
         else:
@@ -294,7 +301,9 @@ class CachedLog:
         last, checksum, added, _ = self.end
         line = line_after(self.line, batch, self.line.size + added + grown)
         status = (line.status, line.ended_at, line.last_sequence, line.error, line.size, line.wake_at, line.taken)
+        # `Line.seal` covers the new values, so all of them are written together with it.
         cursor.execute(_UPDATE_ROW, (*status, checksum, line.seal(), self.key))
+        # Lists find executions by the rows of the table of tags.
         if batch.annotations:
             cursor.execute(_ANNOTATE, (line.tags, line.note, self.key))
             tables.delete_tags(cursor, self.key)
@@ -312,6 +321,7 @@ def known_ids(cursor: sqlite3.Cursor, types: EventTypes, log: Log) -> KnownIds:
     highest_of_parts: list[tuple[bytes, int]] = []
     for places in log.ranges(1, MOST):
         highest, number, other_count = cursor.execute(_HIGHEST, places).fetchone()
+        # Other ids do not sort as their texts do, so the highest one proves nothing.
         if other_count:
             return KnownIds(None)
         if highest is not None:

@@ -357,6 +357,7 @@ def check_version(connection: sqlite3.Connection, location: str, migrations: Seq
 def _read_version(connection: sqlite3.Connection, location: str, migrations: Sequence[Migration]) -> int:
     version = _pragma(connection, "user_version")
     mark = _pragma(connection, "application_id")
+    # A file without mark, version and tables is empty, and becomes a store.
     if mark != APPLICATION_ID and (version or mark or _table_names(connection)):
         raise CorruptStoreError(
             f"{location} is a database of another program (tables: {', '.join(_table_names(connection)) or 'none'}), "
@@ -447,16 +448,16 @@ class EventTypes:
         self.load(connection)
         missing = [(name,) for name in PAYLOADS if name not in self.numbers]
         if missing:
+            # IGNORE is necessary, since another process may add the same names at the same time.
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany("INSERT OR IGNORE INTO event_types (name) VALUES (?)", missing)
             connection.execute("COMMIT")
             self.load(connection)
 
     def add(self, cursor: sqlite3.Cursor, name: str) -> int:
-        """Add a record type to the store file and return the number by which the file refers to it.
-
-        The caller's transaction may be rolled back, so the number is not cached.
-        """
+        """Add a record type to the store file and return the number by which the file refers to it."""
+        # The number is not cached, since the caller's transaction may be rolled back. `refresh` loads it later
+        # (test_a_batch_that_is_undone_leaves_no_type).
         self._is_stale = True
         cursor.execute("INSERT OR IGNORE INTO event_types (name) VALUES (?)", (name,))
         number: int = cursor.execute("SELECT number FROM event_types WHERE name = ?", (name,)).fetchone()[0]

@@ -147,12 +147,14 @@ class SqliteStore(EventStore):
         self._write_lock: WriteLock | None = None
         self._watch: tables.MessageWatch | None = None
         self._network = None if self.read_only else network(self.path)
+        # A rollback journal needs full durability (`divebook.store.sqlite.connections._set_up_remote`).
         if self._network:
             self.durability = FULL
         self._logs = LogWriter(self._types, self.durability, weak_method(self._unknown))
         self._disk = DiskSync(self.path)
         with translated(self.location):
             self._open()
+        # `_open` has created the file.
         self._file = OpenFile(self.path)
 
     def _open(self) -> None:
@@ -168,6 +170,7 @@ class SqliteStore(EventStore):
         except BaseException:
             writer.close()
             raise
+        # The migration relies on SQLite's own waiting, so this comes after it.
         disable_busy_timeout(writer)
         self._writer = writer
         self._watch = tables.MessageWatch(writer, self.sealing)
@@ -211,6 +214,7 @@ class SqliteStore(EventStore):
         self._disk.sync()
 
     def _durability_of(self, batches: Sequence[PreparedBatch]) -> Durability:
+        # One full batch makes the whole transaction full (test_one_full_batch_makes_its_transaction_full).
         full = [batch for batch in batches if (batch.durability or self.durability) == FULL]
         return FULL if full and not self._disk.is_deferred else RELAXED
 
@@ -227,10 +231,13 @@ class SqliteStore(EventStore):
         try:
             with self._transaction(self._durability_of(batches)) as cursor:
                 answers = self._logs.write(cursor, batches)
+        # The cache may have the logs as they would be after the commit.
         except BaseException:
             self._logs.forget([batch.execution_id for batch in batches])  # the transaction was rolled back
             raise
+        # An ended execution is seldom written again.
         self._logs.forget([batch.execution_id for batch in batches if batch.ends])
+        # The numbers of the messages to parents are only in the table.
         if self._watch is not None and any(batch.to_parent is not None for batch in batches):
             self._watch.on_post(self._last_message())
         return answers
@@ -240,6 +247,7 @@ class SqliteStore(EventStore):
             changed_ids = tables.delete_execution(cursor, execution_id, self.sealing)
         if not changed_ids:
             raise self._unknown(execution_id)
+        # The cached row of an heir has another size than the one in the file.
         self._logs.forget(changed_ids)
 
     def _cleanup(self, before: int) -> list[str]:
@@ -332,6 +340,7 @@ class SqliteStore(EventStore):
             tables.withhold_execution(cursor, execution_id)
 
     def _seen_to(self, schedule: str, moment: int) -> int:
+        # A read does not wait for other writers, and in most cases finds the schedule.
         with translated(self.location), self._readers.snapshot() as connection:
             handled = tables.load_schedule(connection, schedule)
         if handled is not None:
@@ -394,6 +403,7 @@ class SqliteStore(EventStore):
     def _has_news(self) -> bool:
         self._check_open()
         with translated(self.location), self._lock:
+            # `close` may have closed the connection between the check above and this lock.
             return self._watch is not None and not self._closed and self._watch.has_news()
 
     def _last_message(self) -> int:
@@ -425,6 +435,7 @@ class SqliteStore(EventStore):
             rows = connection.execute(tables.ORPHANS, {"now": moment.wall}).fetchall()
 
             def load(row: tuple[Any, ...]) -> ExecutionRecord | None:
+                # The columns of the execution's row precede its token and its lease, or NULL.
                 has_no_driver = tables.has_no_live_lease(row[0], row[tables.WIDTH :], moment)
                 return load_record(connection, self._types, row[: tables.WIDTH]) if has_no_driver else None
 
@@ -492,6 +503,8 @@ class SqliteStore(EventStore):
             return blobs.drop_unused_blobs(cursor)
 
     def _close(self) -> None:
+        # The readers close first. As the last connection, the writer moves the write-ahead log into the file and
+        # deletes it (test_closing_leaves_one_file).
         self._readers.close()
         if self._writer is not None:
             with translated(self.location):
@@ -514,6 +527,7 @@ class SqliteStore(EventStore):
         with translated(self.location), self._readers.snapshot() as connection:
             log = self._find(connection, execution_id)
             page = read_columns(connection, self._types, self.sealing, log, after=after, limit=limit)
+        # Reading record by record names the damaged one.
         return super()._page(execution_id, after, limit) if page is None else page
 
     def _last_sequence(self, execution_id: str) -> int:
@@ -575,6 +589,7 @@ class Transaction:
         try:
             cursor = self._lock.begin(self._durability)
         except sqlite3.Error as error:
+            # SQLite's error does not name a deleted or replaced file as the cause.
             self._file.check_in_place()
             raise translate(error, str(self._file.path)) from error
         if not self._file.is_in_place():
@@ -596,6 +611,7 @@ class Transaction:
             self._file.check_in_place()
             raise translate(failure, str(self._file.path)) from failure
         finally:
+            # The block has failed, or the commit did.
             if lock.connection.in_transaction:
                 lock.connection.execute("ROLLBACK")
         if isinstance(error, sqlite3.Error):
@@ -642,6 +658,7 @@ class WriteLock:
             try:
                 return self.cursor.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
+                # Extended error codes have the basic code in their lowest byte.
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                     raise
                 deadline = deadline or time.monotonic() + _max_wait()
@@ -776,6 +793,7 @@ def load_stored(connection: sqlite3.Connection, types: EventTypes, execution_id:
         return None
     event_rows, broken = _readable_rows(connection, log.ranges(1, MOST))
     shared_blobs = frozenset[bytes]()
+    # The last part has the log's own rows, and the others are those of its sources.
     for part in log.parts[:-1]:
         shared_blobs |= _digests_used(connection, part.key)
     *columns, seal, _ = row
@@ -832,6 +850,7 @@ def find_faults(connection: sqlite3.Connection) -> list[str]:
     no execution or contradict other rows.
     """
     faults = [f"the file's structure is damaged: {text}" for text in _damaged_pages(connection)]
+    # The queries below could not be trusted with damaged pages.
     if faults:
         return faults
     (events,) = connection.execute(_STRAY_EVENTS).fetchone()
@@ -885,9 +904,13 @@ def back_up(path: Path, destination: Path) -> Path:
     target = destination / path.name if destination.is_dir() else destination
     _check_destination(target)
     try:
+        # The temporary folder is in the folder of the target, since a rename is atomic only within a file system. After
+        # an error it is removed with the unfinished copy.
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
             partial = Path(folder, target.name)
             _copy(path, partial)
+            # The mode is set before the rename, so that the backup is never more public than the store
+            # (test_a_backup_is_as_private_as_the_store).
             partial.chmod(stat.S_IMODE(path.stat().st_mode))
             partial.rename(target)
             _sync_folder(target.parent)
@@ -915,6 +938,7 @@ def _copy(path: Path, partial: Path) -> None:
     ):
         if not check_version(source, str(path)):
             raise CorruptStoreError(f"{path} is empty, and not a divebook store. Name another file")
+        # With a write-ahead log, writers do not wait for readers, so that all pages are copied in one step.
         (mode,) = source.execute("PRAGMA journal_mode").fetchone()
         source.backup(target, pages=_ALL_PAGES if mode == "wal" else _PAGES_PER_STEP, sleep=_BACKUP_PAUSE_SECONDS)
 

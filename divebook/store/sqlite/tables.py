@@ -45,6 +45,7 @@ from divebook.text.redaction import logger
 # The token is in the execution's row, where every append checks it; the rest has a row of its own.
 
 
+# CROSS JOIN, here and below, keeps SQLite from changing the order of the tables.
 _ALL = """
 SELECT id, token, host, pid, started, name, boot, expires_at, expires_uptime
 FROM leases CROSS JOIN executions USING (key)
@@ -115,6 +116,10 @@ def release_lease(cursor: sqlite3.Cursor, lease: Lease) -> None:
 
 
 # --- messages ---
+# The numbers ascend over all executions. The log of an execution has its messages up to the number `taken` of its row,
+# and `untaken` repeats this in the rows of the messages, so that no other rows must be read. For example, A gets the
+# messages 3 and 8, B gets message 5, and A has `taken` 3: only 5 and 8 are untaken, and a reader that has seen 5 asks
+# for numbers above 5.
 
 
 MIN_POLL_PAUSE = 0.02
@@ -129,6 +134,7 @@ _FIRST = f"{_SELECT} WHERE messages.key = ? AND kind = ? AND name = ?"
 _MESSAGES_OF_ONE = f"{_SELECT} WHERE messages.key = ? AND number > ? ORDER BY number"
 _OF_ALL = f"{_SELECT} WHERE number > ? ORDER BY number"
 _UNENDED_KEY = "SELECT key FROM executions WHERE id = ? AND ended_at IS NULL"
+# `untaken` is 0 if the execution has ended, or if a message from another store is in its log already.
 _INSERT_MESSAGE = """
 INSERT INTO messages (number, key, kind, name, payload, source, posted_at, checksum, untaken)
 SELECT ?, key, ?, ?, ?, ?, ?, ?, ended_at IS NULL AND ifnull(? > taken, 1) FROM executions WHERE key = ?
@@ -520,6 +526,7 @@ SQLite uses the index of the first column.
 """
 _TAGGED = f"SELECT {COLUMNS} FROM tags CROSS JOIN executions USING (key)"  # noqa: S608 - our own text
 IDS = "SELECT id FROM executions ORDER BY +created_at DESC, key DESC"  # +: an index may be damaged
+# char(1114111) is the highest character, so the range has all ids that begin with the prefix, and uses the index.
 CANDIDATES = "SELECT id FROM executions WHERE id >= ? AND id < ? || char(1114111) ORDER BY id LIMIT ?"
 # UNION and not UNION ALL, so that rows which name each other as parents (only damage can cause that) end the search.
 DESCENDANTS = f"""
@@ -742,18 +749,23 @@ def _move_shared_events(cursor: sqlite3.Cursor, log: Log, sealing: Sealing) -> l
     """Move the events that forks share with a deleted execution to the fork that shares most of them. Return a list
     with the id of this fork, or an empty list if there are no forks.
     """
+    # The heir comes first (`_HEIRS`): the fork that shares the most events.
     forks = cursor.execute(_HEIRS, (log.key,)).fetchall()
     if not forks:
         return []
     (heir, upto) = forks[0]
+    # The deleted log may be a fork itself. Its first events are not its own, and the heir then shares them with the
+    # same source.
     after = log.shared
     source_key = log.parts[-2].key if after else None
     first = place_of(log.key, after + 1)
     last = place_of(log.key, upto)
     (grown,) = cursor.execute(_LONG, (first, last)).fetchone()
+    # A place is key * 2**32 + sequence, so adding the difference of the keys moves rows to the heir.
     cursor.execute(_MOVE, (place_of(heir - log.key, 0), first, last))
     cursor.execute(_INHERIT, (source_key, after or None, heir))
     cursor.execute(_FOLLOW, (heir, log.key))
+    # The size of a log does not include what it shares, so the heir's log grows by what it takes over.
     grown += blobs.inherit_blobs(cursor, log.key, heir, _digests_reached(cursor, heir, upto, sealing))
     row = cursor.execute(f"{RECORD} WHERE key = ?", (heir,)).fetchone()
     with suppress(CorruptStoreError):  # a damaged row stays damaged, and `divebook check` reports it
