@@ -105,7 +105,7 @@ class Telemetry:
 
     def listen_to(self, store: EventStore) -> list[Callable[[], object]]:
         """Report those executions in a store that this process drives. Return functions that end the reporting, which
-        must be called in their order.
+        the caller calls in reverse order: the subscriptions end before the processors are closed.
         """
         if not self._processors and self._measures is None:
             _log.info("telemetry is off, as the variables of OpenTelemetry say")
