@@ -436,7 +436,7 @@ def _may_be_foreign(path: Path) -> bool:
     try:
         with path.open("rb") as stream:
             begin = stream.read(4096)
-        # Each event of an export of divebook or of the legacy system has one of these keys.
+        # Exports of divebook and of the legacy system have one of these keys near their beginning.
         return path.stat().st_size <= MOST and not any(mark in begin for mark in (b'"event_type"', b'"divebook"'))
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}; name another file") from error
