@@ -456,7 +456,7 @@ async def loaded(name: str) -> Any:
     `sys.modules` is not consulted, because another thread may have loaded the module only partly
     (test_a_module_that_another_thread_loads_is_waited_for).
     """
-    if name not in _LOADED:  # in a thread, to keep the event loop free for other paths
+    if name not in _LOADED:
         _LOADED[name] = await anyio.to_thread.run_sync(importlib.import_module, name)
     return _LOADED[name]
 

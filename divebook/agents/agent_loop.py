@@ -299,7 +299,7 @@ def _reason(turn: AgentTurn, error: Exception) -> str:
     """Return the reason, as text for people, why a turn ended without an answer. If a limit of divebook was reached,
     the text names the key of the agent's definition that raises the limit.
     """
-    # pydantic-ai asks the model once to correct an unknown tool name, and then gives up with `ModelRetry` as cause.
+    # pydantic-ai asks the model to correct an unknown tool name, and gives up at its limit with `ModelRetry` as cause.
     if turn.unknown_tools and isinstance(error.__cause__, ModelRetry):
         return (
             f'its model called unknown tool "{turn.unknown_tools[0]}", was told so, and called it again; give the '

@@ -608,7 +608,7 @@ class RecordedModel(WrapperModel):
 
         async def perform(request: Awaitable[ModelResponse]) -> dict[str, Any]:
             # The inner context managers act first: a reply of unexpected form becomes a clear error, the error loses
-            # what must not be recorded, and finally gets the consumption of the failed request.
+            # its headers and secrets, and finally gets the consumption of the failed request.
             with paid_replies(self.wrapped), keepable_errors(), readable_replies(self.wrapped.model_name):
                 response = await in_time(request, self._seconds)
                 # Noted before the check, so that a reply that is refused as incomplete counts as well.

@@ -340,7 +340,7 @@ class BoundRequest(_BoundOperation):
             nonlocal executed
             executed = True
             # The inner context managers act first: a reply of unexpected form becomes a clear error, the error loses
-            # what must not be recorded, and finally gets the consumption of the failed request.
+            # its headers and secrets, and finally gets the consumption of the failed request.
             with paid_replies(model), keepable_errors(), readable_replies(model_name):
                 response = await in_time(self._answer(_with_values(params, turn.policy), request.key), turn.seconds)
                 # Noted before the check, so that a reply that is refused as incomplete counts as well.
@@ -780,6 +780,7 @@ async def _approved(
         )
         call = replace(call, files=turn.context.files_of(function), fixed=function.fixed, rule_name=function.rule_name)
     definition = tool.tool_def
+    # A tool with one pydantic model as its parameter: people see {"order": {...}}, as the function takes it.
     single_argument = _of_single_argument(tool)
     schema = definition.parameters_json_schema
     if single_argument is not None:

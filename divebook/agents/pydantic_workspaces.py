@@ -169,8 +169,7 @@ class BackedFiles(FileOperator):
         self._folder = folder
 
     async def inside(self, path: str, *, itself: bool = False) -> str:
-        """Return a path with its links resolved. Raise `PathNotAllowedError` if the result is outside of the working
-        folder.
+        """Return a path with its links resolved, which must be in the working folder.
 
         With `itself`, a link in the last component is not followed.
 

@@ -326,6 +326,7 @@ def rounds_of(written: Iterable[WrittenReply]) -> list[Round]:
     """Group the replies of a script by request. An error and the next reply belong to the same request, because a
     request is repeated after an error.
     """
+    # [error 1, "a", "b", error 2] -> [Round((error 1,), "a"), Round((), "b"), Round((error 2,), None)]
     rounds: list[Round] = []
     failures: list[ScriptedReply] = []
     for reply in map(ScriptedReply.read, written):

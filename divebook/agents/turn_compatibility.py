@@ -99,6 +99,8 @@ async def run_or_ask(context: TurnContext, agent: str, begin: Begin, *, can_repl
     """
     place = context
     number = 1
+    # Keys of a turn that was started again after each of two changes: `model-1`, `changed-1`, `anew-1/model-1`,
+    # `anew-1/changed-2`, `anew-2/model-1`.
     while True:
         key = f"changed-{number}"
         recorded_question = place.recorded_question(key)

@@ -199,7 +199,6 @@ async def call_in_slot(
 
 
 def _operation_of(function: UserFunction, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the operation type and the parameters with which the call of a user's function is recorded in the log."""
     if isinstance(function, StepFunction):
         return STEP_EXECUTION, {"step": function.name, "arguments": dict(arguments)}
     return ACTION_EXECUTION, {"action_name": function.name, "params": dict(arguments)}

@@ -325,7 +325,7 @@ class Naming:
                 f"set are {', '.join(sorted(self._setters))}" if self._setters else "write Store in an earlier step"
             )
             return f"no step sets state.{name}", did_you_mean(name, self._setters) or existing
-        # A script may read what it has set itself, so the order inside of a script is not checked.
+        # A script may read variables that it sets itself. The order inside of a script is not checked.
         if name in (self._scripts[step.name] or ()) or any(
             self._may_precede(setter, step, code, name) for setter in setters
         ):
@@ -340,14 +340,15 @@ class Naming:
         """
         if setter == step.name:
             is_of_all = code.is_of_item and step.each is not None and step.each.as_ != name  # its items have not ended
-            # Later items, and code after the step, may read what the step has stored. Without either, only a cycle in
-            # the graph leads back to it.
+            # Later items, and code after the step, may read the values that the step has stored. Without either, only a
+            # cycle in the graph leads back to it.
             is_there = not is_of_all and (code.is_after or step.each is not None)
             return is_there or step.name in reachable_from(self._steps, step.name)
         # An earlier step may run first. For large workflows, assume so without a search.
         if self._order[setter] < self._order[step.name] or len(self._steps) > MOST_STEPS:
             return True
         # If every path to the setter leads through this step, the setter cannot have run before its first visit.
+        # Example: in `start -> read -> set`, the step `read` comes before `set`, unless an edge leads back to `read`.
         without = {name: value for name, value in self._steps.items() if name != step.name}
         is_behind = self._start == step.name or setter not in reachable_from(without, self._start)
         return not is_behind or step.name in reachable_from(self._steps, setter)

@@ -770,7 +770,7 @@ def roots_of(workflow: Workflow, actions: Mapping[str, Action]) -> dict[str, Cal
     """Return the Python functions that a workflow refers to directly, by label: its workflow function, or the actions
     of its steps. Built-in actions of divebook are left out.
     """
-    # A workflow that is a function is its only root. What it calls is found in its code.
+    # A workflow that is a function is its only root. The functions that it calls are found in its code.
     if workflow.start.type == FUNCTION:
         registered = WORKFLOW_FUNCTIONS.get(workflow.name)
         return {} if registered is None else {f"workflow {workflow.name}": registered.function}

@@ -51,7 +51,7 @@ async def _seconds(context: StepContext) -> float | None:
     if isinstance(value, str):
         (value,) = await render_texts([value], context.names)
     try:
-        # A template may be empty, which is no wait.
+        # An empty text means 0 seconds.
         seconds = float(value or 0)
     # NaN fits no range, so that one check reports all invalid values.
     except (ValueError, OverflowError):

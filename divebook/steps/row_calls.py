@@ -214,7 +214,6 @@ class RowCalls:
         return self._failures(first, last)
 
     def _failures(self, first: int, last: int) -> int:
-        """Return the number of failed rows in a range of rows, according to the log."""
         return sum(self._recorded.get(at, False) for at in range(first, last + 1))
 
     async def _make(self, key: str, first: int, last: int) -> dict[str, int]:
@@ -364,7 +363,6 @@ class RowCalls:
         """Send waiting rows to an executor, such as a process pool, until no row is waiting. Rows are sent in groups;
         if the action has a time limit, one at a time, because the limit applies to a single row.
         """
-        # The time limit is that of a single row.
         size = 1 if self._action.timeout is not None else CHUNK
         while self._waiting and not self._stopped:
             rows = [self._waiting.popleft() for _ in range(min(size, len(self._waiting)))]

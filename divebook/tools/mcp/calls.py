@@ -107,8 +107,8 @@ def outcome_of(result: CallToolResult | InputRequiredResult, sampler: str | None
 
 def _questions_of(result: InputRequiredResult, sampler: str | None) -> CallOutcome:
     requests: dict[str, Mapping[str, Any]] = {}
-    # Any other request, such as one for the folders of the client, is not supported.
-    # One request that is not allowed makes the whole tool call fail.
+    # One request that is not allowed makes the whole tool call fail. Requests of other types, such as one for the
+    # folders of the client, are not supported.
     for name, request in (result.input_requests or {}).items():
         if isinstance(request, ElicitRequest):
             requests[name] = request_of(request.params)

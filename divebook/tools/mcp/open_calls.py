@@ -1,7 +1,7 @@
 """Permission checks and routing of requests for calls of MCP tools. This module does not load the MCP SDK.
 
 Three parts: the permission check of server definitions, the routing of requests that a server sends during a call, and
-the validation of tool results. The module imports no heavy library.
+the validation of tool results.
 """
 
 from __future__ import annotations
