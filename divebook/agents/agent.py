@@ -143,6 +143,7 @@ class Agent:
         )
         self.model: Model | ScriptedModel | str = self._name if model is None or name_argument else model
         """The model: one of pydantic-ai, a scripted one, or a model name."""
+        # `model_name` returns `scripted` if no model is configured anywhere: the agent then answers offline.
         if self.model == SCRIPTED:
             self.model = ScriptedModel() if declared.script is None else ScriptedModel.read(declared.script)
         tool_arguments = list_of(tools, "tools", "tools=[search]")
@@ -154,6 +155,7 @@ class Agent:
         server_arguments = list_of(servers, "servers", "servers=['search']")
         self.servers = tuple(server for server in server_arguments if not isinstance(server, str))
         """Servers passed as definitions, which the agent adds to an environment."""
+        # A dict is a JSON schema. One that no value can fit is refused here, before a model is paid for an answer.
         if isinstance(output, Mapping):
             require_possible_schema(output, "output")
         self.output = declared.output if output is None else output
@@ -178,6 +180,7 @@ class Agent:
         options: dict[str, Any] = {"cache": cache, "workspace": workspace, "api_key": api_key}
         if changes := {key: value for key, value in options.items() if value is not None}:
             self.definition = replace(self.definition, **changes)
+        # Parsed only to refuse an invalid lifetime when the agent is created, not in the middle of a turn.
         if self.definition.cache is not None:
             lasting(self.definition.cache)
         check_key(self.definition, is_named=isinstance(self.model, str | ScriptedModel))
@@ -188,6 +191,7 @@ class Agent:
         added = dict[str, Any]()
         if instructions:
             added["instructions"] = instructions
+        # Lists are extended, not replaced: {"tools": (those of the definition, then those of the constructor)}.
         added |= {field: (*getattr(definition, field), *values) for field, values in names.items() if values}
         self.definition = replace(definition, **added) if added else definition
 
@@ -233,10 +237,12 @@ class Agent:
         """
         from divebook.agents.durability import check
 
+        # The name is part of the recorded operations, so an agent without a name cannot be recorded.
         agent_name = name or agent.name
         if not agent_name:
             raise SetupError("an agent needs a name: pydantic_ai.Agent(..., name='critic'), or Agent.of(agent, name=)")
         check(agent, agent_name)
+        # Tools, output and capabilities are not passed on: they stay inside the pydantic-ai agent, which runs as it is.
         wrapper = cls(agent_name, model=agent.model, deps=deps, approvals=approvals, bounds=bounds)
         wrapper.library = agent
         allow_answers(agent.output_type)
@@ -300,6 +306,7 @@ class Agent:
             definition.cache,
             definition.workspace,
         )
+        # The responses of a recorded run are looked up by the turn (`Cassette`). A single request has no such source.
         is_recorded = self.model_name.startswith(RECORDED)
         return is_recorded or self.library is not None or self.output is not None or any(reasons)
 
@@ -307,12 +314,14 @@ class Agent:
         """Return a copy of the agent with another model: ``provider:model``, ``recorded:RUN`` or ``scripted``. None
         keeps the model.
         """
+        # A model object of the user is kept, because it cannot be built again from its name.
         if name is None or name == self.model_name:
             return self
         definition = self.definition
         # A key must never be sent to another provider.
         if name.partition(":")[0] != self.model_name.partition(":")[0]:
             definition = without_secrets(definition)
+        # A temporary agent turns the name into a model or script by the rules of the constructor.
         return self._with(definition, Agent(AgentDefinition(self.name, script=definition.script), model=name).model)
 
     def under(self, policy: Policy) -> Agent:
@@ -348,6 +357,7 @@ class Agent:
         """
         definition = self.definition
         today = f"Today is {date:%A, %d %B %Y}." if definition.date_awareness and date is not None else ""
+        # A custom system prompt replaces name, goal and instructions. The date is added in both cases.
         if definition.system_prompt is not None:
             return "\n\n".join(filter(None, (self._custom_prompt(definition.system_prompt), today)))
         role = f"You are {definition.name}."
@@ -405,13 +415,16 @@ class Agent:
         """
         loop = await loaded(LOOP)
         batches = await loaded(BATCHES)
+        # A tool without a workspace of its own works in the workspace of the agent.
         local_tools = [tool.inside(self.definition.workspace) for tool in (*tools, *self.tools)]
         server_tools, notes = await discover_tools(
             context, self.definition, servers, [tool.name for tool in local_tools]
         )
+        # An agent of `Agent.of` has its own instructions, which pydantic-ai adds to each request.
         instructions = self.instructions(context.started_at) if self.library is None else ""
         instructions = "\n\n".join(filter(None, (instructions, notes)))
         message = batches.Request(task.prompt, task.content, task.context, instructions)
+        # The type that a step declares takes precedence over that of the agent.
         output = answer_type(self.output if task.output is None else task.output)
         allow_answers(output)
         run = loop.AgentLoop(self, message, output, task)
@@ -422,8 +435,7 @@ class Agent:
 
 
 def agent_of(value: Any) -> Agent:
-    """Return a value as a divebook agent: a divebook agent unchanged, a pydantic-ai agent wrapped by `Agent.of`. Raise
-    `SetupError` for any other value.
+    """Return a value as a divebook agent: a divebook agent unchanged, a pydantic-ai agent wrapped by `Agent.of`.
 
     Raises
     ------
@@ -444,7 +456,7 @@ async def loaded(name: str) -> Any:
     `sys.modules` is not consulted, because another thread may have loaded the module only partly
     (test_a_module_that_another_thread_loads_is_waited_for).
     """
-    if name not in _LOADED:  # in a thread, to keep the event loop free for other paths
+    if name not in _LOADED:
         _LOADED[name] = await anyio.to_thread.run_sync(importlib.import_module, name)
     return _LOADED[name]
 
@@ -468,6 +480,7 @@ def digest_of(agent: Agent) -> str:
     definition = {key: value for key, value in agent.definition.to_dict().items() if key != "api_key"}
     if "context" in definition:
         definition["context"] = ContentEntry.without_fingerprints(definition["context"])
+    # The code of the tools is included: a changed function body makes a different agent.
     tools = code_of({tool.name: tool.function for tool in agent.tools})
     return short_hash([definition, agent.model_name, repr(named_answer(agent.output)), tools])
 
@@ -504,6 +517,7 @@ def _model_called(model: str) -> Model:
     async def answer(*_: Any) -> Any:
         raise StepError(f"model {model!r} was asked for an answer that its log does not have")
 
+    # The profile decides the form of requests, for example how structured output is requested.
     try:
         profile = infer_provider_class(provider).model_profile(name)
     except (ImportError, ValueError):  # library missing or provider unknown: use the default form of requests

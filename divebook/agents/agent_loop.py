@@ -109,6 +109,7 @@ class AgentLoop:
     ) -> dict[str, Any]:
         agent = self._agent
         definition = self._agent.definition
+        # The history is grouped by turn, [[message, ...], ...], and becomes one list here.
         earlier_messages = [message for chunk in self._task.history for message in opened(chunk)]
         record = RequestRecord(agent.name, earlier_messages)
         functions = {tool.name: tool for tool in tools}
@@ -118,6 +119,7 @@ class AgentLoop:
         turn = AgentTurn(
             context, record, agent.model_name, agent.retry, seconds, functions, budget, compatibility, agent.policy
         )
+        # Not empty if a person chose to finish the turn with the setting that it began with (`run_or_ask`).
         turn.keeps_original = bool(original_setting)
         turn.corrections = definition.corrections if agent.library is None else None
         history, prompt = _messages(self._message)
@@ -128,8 +130,10 @@ class AgentLoop:
             options = await self._supplied_agent(original_setting)
         else:
             options = await self._built_agent(tools, original_setting)
+        # Without an output type, a supplied agent keeps its own, and a built agent answers with text.
         if self._output is not None:
             options["output_type"] = output_type(self._output)
+        # pydantic-ai calls `DivebookDurability`, which finds the turn in this variable.
         token = TURN.set(turn)
         try:
             with answering(turn):
@@ -137,6 +141,8 @@ class AgentLoop:
                     prompt,
                     message_history=[*messages_of(earlier_messages), *history] or None,
                     deps=deps,
+                    # `UsageLimits()` keeps pydantic-ai's own limit of 50 requests, which a supplied agent expects.
+                    # `LastRound` limits a built agent.
                     usage_limits=UsageLimits() if agent.library is not None else UsageLimits(request_limit=None),
                     infer_name=False,
                     **options,
@@ -146,6 +152,7 @@ class AgentLoop:
         # The text of a text answer would only repeat the output.
         text = {} if isinstance(result.output, str) else {TEXT: text_of_output(result.output)}
         facts = {REQUESTS: record.requests, FINISH_REASON: result.response.finish_reason}
+        # Only a conversation needs its messages again: they precede the first request of its next turn.
         if self._task.thread is not None:
             facts[MESSAGES] = by_hash(list(map(whole, result.new_messages())), MESSAGES)
         spent = None if budget is None else budget.spent
@@ -160,6 +167,7 @@ class AgentLoop:
         budget_above = None if delegating_turn is None else delegating_turn.budget
         if not bounds and budget_above is None:
             return None
+        # A task that was delegated beside others gets a share of the rest of the delegating agent's budget.
         share = None if self._task.share is None else Bounds.from_dict(self._task.share)
         return TurnBudget(self._agent.name, Bounds.from_dict(bounds or {}), budget_above, share)
 
@@ -168,6 +176,8 @@ class AgentLoop:
         and the arguments for its run.
         """
         agent = self._agent
+        # After a change of the agent, recorded calls must stay valid: tools accept their original arguments as well,
+        # and a placeholder stands for each tool that no longer exists.
         library_tools = [accept_original_calls(_library_tool(tool), original_setting) for tool in tools]
         library_tools += placeholders(original_setting, {tool.name: tool for tool in tools})
         rounds = LastRound(agent.name, agent.definition.tool_iteration_limit)
@@ -181,6 +191,8 @@ class AgentLoop:
                 *choosing(agent.definition),
                 *_restoring(original_setting),
                 rounds,
+                # A recorded request names its model by id, so pydantic-ai must have the models behind a fallback by
+                # their ids.
                 DivebookDurability(models=_fallbacks(agent.capabilities)),
             ],
         )
@@ -242,8 +254,10 @@ class LastRound(AbstractCapability[Any]):
         """Raise `AgentError` if the model calls a tool in its last response of the turn, although tool calls were
         forbidden there. The tool is not called.
         """
+        # Structured output arrives as the call of an output tool. It is the answer, and so it is allowed.
         outputs = {tool.name for tool in request_context.model_request_parameters.output_tools}
         called_tools = [call.tool_name for call in response.tool_calls if call.tool_name not in outputs]
+        # A model may ignore `tool_choice`, so the limit is checked in the response as well.
         if ctx.run_step > self._limit and called_tools:
             raise AgentError(
                 self._agent,
@@ -274,6 +288,7 @@ def answering(turn: AgentTurn) -> Iterator[None]:
     except OperationError as error:
         if isinstance(error, ToolError):  # raised by a subordinate agent
             raise ToolError(error.agent, error.tool, error.cause, names_of(error)) from error
+        # [(tool, error), ...]. Other failed operations of the turn, such as a model request, keep their own error.
         tool = next((tool for tool, raised in turn.failed if raised is error), None)
         if tool is None:
             raise
@@ -284,6 +299,7 @@ def _reason(turn: AgentTurn, error: Exception) -> str:
     """Return the reason, as text for people, why a turn ended without an answer. If a limit of divebook was reached,
     the text names the key of the agent's definition that raises the limit.
     """
+    # pydantic-ai asks the model to correct an unknown tool name, and gives up at its limit with `ModelRetry` as cause.
     if turn.unknown_tools and isinstance(error.__cause__, ModelRetry):
         return (
             f'its model called unknown tool "{turn.unknown_tools[0]}", was told so, and called it again; give the '
@@ -318,6 +334,7 @@ def _fault(error: Exception) -> str:
     """
     cause = error.__cause__
     if isinstance(cause, ValidationError):
+        # Neither the invalid value nor the link to pydantic's documentation belongs in the message.
         first = cause.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
         text = first["msg"].removeprefix("Value error, ")
@@ -337,6 +354,7 @@ def _warn_of_none(agent: str, expected_type: Any) -> None:
     """Log a warning that an agent of `Agent.of` declares a type for its dependencies (``deps``) but gets None. Do
     nothing if it declares no specific type.
     """
+    # `object` and `NoneType` (pydantic-ai's default) declare no dependencies, so None is a valid value.
     if isinstance(expected_type, type) and expected_type not in (object, type(None)):
         _log.warning(
             "agent %s is made for ctx.deps of type %s and gets none: give them by Agent.of(agent, deps=...), or in a "
@@ -363,6 +381,7 @@ def _restoring(original_setting: Mapping[str, Any]) -> list[OriginalTurn]:
 
 def _library_tool(tool: ToolFunction) -> Tool[Any]:
     converted = library_tool(tool, _call)
+    # The requests and calls inside an inline tool are recorded instead of the call of the tool itself.
     if tool.inline:
         converted.metadata = {ENGINE: False}
     return converted
@@ -379,6 +398,7 @@ async def _call(tool: ToolFunction, arguments: Mapping[str, Any]) -> Any:
 
 def _messages(message: Request) -> tuple[list[ModelMessage], str | Sequence[UserContent]]:
     """Split a request into the messages before the prompt, and the prompt with its content blocks. Return both."""
+    # The agent's `Context` forms a message of its own before the prompt.
     *history, last = message.messages()
     (part,) = last.parts
     assert isinstance(part, UserPromptPart)  # noqa: S101 - `Request.messages` creates this part
@@ -405,6 +425,7 @@ class ChosenTool(AbstractCapability[Any]):
     """
 
     def __init__(self, choice: Mapping[str, Any]) -> None:
+        # {"type": "any"} -> "required", {"type": "tool", "name": "search"} -> ["search"], {"type": "auto"} -> None
         choices: dict[str, ToolChoice] = {"any": "required", "tool": [str(choice.get("name"))]}
         self._always: ToolChoice = "none" if choice["type"] == "none" else None
         self._first = choices.get(choice["type"])

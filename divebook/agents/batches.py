@@ -85,6 +85,7 @@ class AgentBatches:
         self._parameters = ModelRequestParameters()
         self._can_list: bool | None = None
         self._validating_agent = (
+            # No retries: a batch cannot be asked to correct an answer, so an invalid one is the error of its row.
             None if output is None else pydantic_ai.Agent(output_type=output_type(output), retries=0)
         )
         """Agent that validates structured output; None for text."""
@@ -106,6 +107,8 @@ class AgentBatches:
             )
         batches = cls(agent, model, instructions, output)
         if batches._validating_agent is not None:
+            # pydantic-ai creates the parameters of structured output (schema, output tool) only inside a run. A run
+            # with a model that never answers reveals them without a request.
             capturing_model = CapturingModel(model)
             with suppress(ParametersCapturedError):
                 await batches._validating_agent.run("", model=capturing_model)
@@ -118,9 +121,11 @@ class AgentBatches:
 
         The result is True while the provider is unreachable. It is asked before every submission anyway.
         """
+        # Only OpenAI lists batches with the files of their requests, through its own client (`client`).
         if self._model.system != "openai" or not hasattr(_innermost(self._model), "client"):
             return False
         if self._can_list is None:
+            # One listed batch is enough to see whether the key may list. An empty list means that it may.
             try:
                 await self._list_batches(1).__anext__()
             except StopAsyncIteration:
@@ -143,6 +148,7 @@ class AgentBatches:
         StepError
             The agent has a setting that batches do not support, or one prompt is larger than a batch.
         """
+        # `batch_max_bytes` is None if the provider limits only the number of requests.
         most = min(most, self._model.batch_max_requests or most)
         remaining_bytes = self._model.batch_max_bytes
         encoded_requests: list[EncodedBatchRequest] = []
@@ -196,6 +202,7 @@ class AgentBatches:
         OutcomeUnknownError
             The batch may have been created, and the provider has no list to check.
         """
+        # A batch that an earlier submission created is used again, because a second one would be billed as well.
         can_list = await self.can_list()
         has_asked = False
         try:
@@ -206,6 +213,7 @@ class AgentBatches:
                 raise OutcomeUnknownError(
                     "the provider did not say whether it has the batch, and does not list those it has"
                 )
+            # From here on, an error may mean that the provider has created the batch.
             has_asked = True
             return _plain(await self._model.batch_create(requests))
         except ModelAPIError as error:
@@ -237,11 +245,14 @@ class AgentBatches:
         """Search the provider's list of batches for one that contains these requests. Return its handle, or None if the
         list has none. Batches whose ids are in `other_ids` are known to have other requests and are skipped.
         """
+        # The list has the latest batch first, so the first one that is too old ends the search.
         async for batch in self._list_batches(100):
             if batch.created_at < (since - _BEFORE).timestamp():
                 break
             if batch.id in other_ids:
                 continue
+            # The first line of the input file is the first request, {"custom_id": "...", ...}. Its id identifies the
+            # batch.
             with self._converted_errors():
                 text = (await _innermost(self._model).client.files.content(batch.input_file_id)).text
             if f'"custom_id":"{requests[0].custom_id}"' in text.partition("\n")[0]:
@@ -261,6 +272,7 @@ class AgentBatches:
         """Convert errors that the provider's client raises inside the ``with`` block to pydantic-ai's error classes.
         Needed because batch calls use the client directly. Other errors stay unchanged.
         """
+        # Errors of the client are recognized by status and class name, because its library may not be installed.
         try:
             yield
         except Exception as error:
@@ -280,6 +292,7 @@ class AgentBatches:
         details = {"status": "in_progress", **fields}
         model = self._model
         group = requests[0].group
+        # The provider is asked by the id. `refresh` then replaces the assumed status by the true one.
         batch = Batch(
             id=name,
             model_name=model.model_name,
@@ -376,9 +389,11 @@ class AgentBatches:
         usage: Mapping[str, int] = {}
         try:
             # Usage is counted before the answer is validated, because an invalid answer is paid for too.
+            # Decoding depends on settings and parameters only, so the prompt may be empty.
             response = self._model.batch_decode(result, self._request(result.custom_id, ""))
             usage = usage_of(plain_response(response, self._model))
             if self._validating_agent is not None:
+                # The agent accepts the decoded response as the answer of its model, and so validates it.
                 answer = await self._validating_agent.run("", model=FixedAnswerModel(self._model, response))
                 return BatchAnswer(plain_json(answer.output), None, usage)
         except (ModelAPIError, UnexpectedModelBehavior) as error:
@@ -426,6 +441,7 @@ def _reporting(model: Model, limiters: RequestLimiters, *, is_first: bool) -> Mo
     if not isinstance(model, FallbackModel):
         return ReportingModel(model, limiters, is_counted=is_first)
     model_copy = copy.copy(model)  # the user's model stays unchanged
+    # The caller holds a permit for the first model of the first fallback, and for no other.
     model_copy.models = [
         _reporting(part, limiters, is_first=is_first and not index) for index, part in enumerate(model.models)
     ]
@@ -502,13 +518,15 @@ class Request:
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
 
     def messages(self) -> list[ModelMessage]:
-        """Return the request as messages of pydantic-ai. `divebook.projections.requests` rebuilds equal messages from
-        the log.
+        """Return the request as messages of pydantic-ai. `divebook.projections.model_requests` rebuilds equal messages
+        from the log.
         """
+        # The instructions are not a message: pydantic-ai sends them with the last one.
         messages = [message for message in request_messages(self.to_dict()) if message.role != "system"]
         bodies: list[str | list[UserContent]] = [
             [user_block(block) for block in message.content] for message in messages
         ]
+        # A prompt without content blocks is sent as plain text, not as a list with a single block.
         if not self.content:
             bodies[-1] = self.prompt
         *context, prompt_message = [ModelRequest(parts=[UserPromptPart(body)]) for body in bodies]
@@ -523,6 +541,7 @@ async def respond(agent: Agent, message: Request, operation: RunOperation) -> st
     StepError
         The model answered without any text.
     """
+    # `to_dict` leaves out empty fields, but the log always has the prompt.
     parameters = {"agent": agent.name, "prompt": "", "model": agent.model_name, **message.to_dict()}
     recorded = RecordedModel(await resolved(agent), operation, parameters, agent)
     definition = agent.definition
@@ -588,8 +607,11 @@ class RecordedModel(WrapperModel):
             return await perform(stream_response(self.wrapped, messages, settings, model_request_parameters, write))
 
         async def perform(request: Awaitable[ModelResponse]) -> dict[str, Any]:
+            # The inner context managers act first: a reply of unexpected form becomes a clear error, the error loses
+            # its headers and secrets, and finally gets the consumption of the failed request.
             with paid_replies(self.wrapped), keepable_errors(), readable_replies(self.wrapped.model_name):
                 response = await in_time(request, self._seconds)
+                # Noted before the check, so that a reply that is refused as incomplete counts as well.
                 note_reply(response)
                 require_whole(response, self._parameters["agent"])
                 return plain_response(response, self.wrapped)
@@ -672,6 +694,8 @@ def result_in(line: str) -> BatchResult | None:
     try:
         entry = json.loads(line)
         request_id = entry["custom_id"]
+        # {"custom_id": "r-1", "response": {"status_code": 200, "body": {...}}, "error": null}. A request that the
+        # provider did not process has no response.
         response = entry.get("response") or {"status_code": 500, "body": entry.get("error")}
         is_success = 200 <= response["status_code"] < 300
     except UNREADABLE:
@@ -699,6 +723,7 @@ def error_line(error: Exception) -> str:
 
 def is_temporary(error: ModelAPIError) -> bool:
     """Return True if an error of the provider is temporary, so that the same request may succeed later."""
+    # An error without a status is a lost connection. 408 is a request timeout, 429 a rate limit.
     return not isinstance(error, ModelHTTPError) or error.status_code in (408, 429) or error.status_code not in _REFUSED
 
 

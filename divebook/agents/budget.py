@@ -101,6 +101,7 @@ class TurnBudget:
         BoundExceededError
             The request does not fit, and a person chose to stop or the bounds do not allow a question.
         """
+        # Without a price, no wait and no answer of a person can make the request fit `max_cost`.
         for budget in self.line:
             require_price(budget.bounds, reserved)
         # Check every budget again after each question: concurrent calls have consumed more in the meantime
@@ -149,6 +150,7 @@ class TurnBudget:
         """
         if self.bounds.on_exhausted == FAIL:
             raise self._error(exhausted)
+        # The limit is part of the key: if the raised bound is reached again, that is another question.
         key = f"bound-{self.agent}-{exhausted.bound}-{exhausted.limit}"
         # An answer belongs to the question that was shown. Reuse its recorded wording and consumption
         # (test_a_question_about_a_bound_keeps_its_recorded_wording).
@@ -169,6 +171,7 @@ class TurnBudget:
         """Return the error that stops the turn when a bound is reached and not raised. The error names the agent and
         the bound.
         """
+        # The bounds of the agent itself do not help if it exhausted its share of those of the agent above.
         owner = self.line[1].agent if self._is_share(exhausted) else self.agent
         advice = f"Raise `{exhausted.name}` in the Bounds of agent {owner!r} and resume."
         return BoundExceededError(
@@ -188,6 +191,8 @@ class TurnBudget:
         """Return True if the reached bound is only the agent's part of a delegating agent's bounds, which several tasks
         share. Return False if it is one of the agent's own bounds.
         """
+        # The bounds are the lower ones of the agent's own and its share. Costs are texts in `exhausted`, so texts
+        # compare.
         share_limit = None if self._share is None else getattr(self._share, exhausted.bound)
         return share_limit is not None and str(share_limit) == str(exhausted.limit)
 
@@ -196,6 +201,7 @@ class TurnBudget:
         """Count the maximum consumption of a request as reserved during the ``with`` block, in this budget and in the
         budgets of delegating agents. Concurrent requests then cannot exceed a bound together.
         """
+        # All budgets change without an await in between, so no other request sees only some of them changed.
         for budget in self.line:
             budget.consumed = budget.consumed.begun(reserved)
         try:
@@ -210,6 +216,7 @@ class TurnBudget:
         """
         self.consumed = self.consumed.ended(reserved)
         if self._release is not None:
+            # All waiting requests share this future. Each of them checks the bounds again (`admit`).
             self._release.set_result(None)
             self._release = None
 
@@ -241,8 +248,6 @@ class TurnBudget:
 # --- response stream -------------------------------------------------------------------------------------------------
 #
 # Streamed model requests, and the consumption of failed requests.
-#
-# Text is passed on while the model writes it. The response is the same as that of a plain request.
 
 
 if TYPE_CHECKING:
@@ -288,6 +293,7 @@ def paid_replies(model: Model) -> Iterator[None]:
             if reply.usage.has_values():
                 usage.update(usage_of(plain_response(reply, model)))
         del usage["requests"]  # counts answered requests only
+        # The recorder reads this attribute and records it with the failure.
         if usage:
             setattr(error, CONSUMED, dict(usage))
         raise
@@ -372,6 +378,8 @@ async def _opened(
     except NotImplementedError:
         return None
     except ModelHTTPError as error:
+        # 400 and 422 have many causes. A plain request helps only if the refusal is about streaming, for example "your
+        # organization must be verified to stream this model".
         if error.status_code in REFUSALS and "stream" in str(error.body).lower():
             return None
         raise
@@ -401,6 +409,7 @@ class _Pieces:
 
         The text is empty for events that are not shown.
         """
+        # A start event has the first piece of a part, delta events have the following pieces.
         match event:
             case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
                 return text, TEXT
@@ -408,6 +417,7 @@ class _Pieces:
                 return text, THINKING
             case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=str(text))):
                 return text, THINKING
+            # Deltas do not repeat the name and id of their call, so they are found by the index of the part.
             case PartStartEvent(index=number, part=ToolCallPart() as call):
                 self._calls[number] = arguments_part(call.tool_name, call.tool_call_id)
                 return written_arguments(call), self._calls[number]

@@ -87,6 +87,7 @@ class ResponseCache:
             content = self._read(digest)
             if content is None:
                 return None
+            # {"at": seconds since 1970, "response": recorded response}, packed, and encrypted if the store is.
             entry = json.loads(self._sealing.open_packed(content))
             # The lower limit rejects entries from the future, which a changed clock leaves behind.
             return entry["response"] if 0 <= self._clock() - entry["at"] < seconds else None
@@ -127,7 +128,9 @@ class ResponseCache:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
+            # `prune` sorts by this time, so it need not open and decrypt the files.
             os.utime(name, (until, until))
+            # Renamed last: a reader in another process sees the whole old file or the whole new one.
             Path(name).replace(folder / f"{digest}{ENDING}")
         except BaseException:
             with suppress(OSError):
@@ -187,6 +190,7 @@ class Cached:
         """Store the response to a request in the cache. A response that was cut off, or filtered by the provider, is
         not stored.
         """
+        # None: some providers send no finish reason.
         if response.get("finish_reason") in (None, *WHOLE):
             await anyio.to_thread.run_sync(self._cache.keep, sent.digest, response, self._seconds)
 
@@ -226,7 +230,8 @@ class Cassette:
         StepError
             The earlier run made a different request at this place, or none.
         """
-        # Requests are matched by their number in the turn, then by their messages.
+        # Requests are matched by their number in the turn, then by their messages. A retried request has the same
+        # number. Settings and tools are not compared.
         requests = [request for request in self._requests if request.n == sent.number]
         for request in requests:
             if canonical_hash(_request_messages(request.messages)) == canonical_hash(_request_messages(sent.messages)):
@@ -260,6 +265,7 @@ def _first_difference(old_messages: Sequence[Any], new_messages: Sequence[Any]) 
     """Find the first message that differs between a recorded and a current request. Return its recorded and its current
     version as texts for people.
     """
+    # If one list begins with the other, the difference is the first additional message.
     differing = (place for place, (old, new) in enumerate(zip(old_messages, new_messages, strict=False)) if old != new)
     place = next(differing, min(len(old_messages), len(new_messages)))
     return _shown(old_messages, place), _shown(new_messages, place)

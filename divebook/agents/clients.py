@@ -59,6 +59,7 @@ class RequestLimiter:
         """Successful requests since the last change of the limit."""
         self._was_reached = False
         """True if the limit was reached since its last change."""
+        # Time of the monotonic clock at which the pause that the provider asked for ends.
         self._opens_at = -math.inf
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._alarm: asyncio.TimerHandle | None = None
@@ -89,6 +90,7 @@ class RequestLimiter:
         else:
             self._note_success()
         finally:
+            # A counted request is given back by its own permit (`leave`).
             self.under_way -= not is_counted
             self.admit()
 
@@ -102,6 +104,7 @@ class RequestLimiter:
         """Wait until a request may start. Return how often the limit has been halved so far. The caller passes this
         number to `leave`, which then halves the limit only once for all requests that fail together.
         """
+        # Waiting requests come first, even if a slot is free by now.
         if self._waiting or not self._has_room():
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             # Queued first and admitted from the queue, so that requests start in the order of their arrival. `admit`
@@ -175,6 +178,7 @@ class RequestLimiter:
         chain = chain_of(error)
         stated_delays = [getattr(link, "retry_after", None) for link in chain]
         delays = [delay for delay in stated_delays if isinstance(delay, int | float)]
+        # A delay that the provider states holds for all requests of the model, whatever the status of the error.
         self._opens_at = max(self._opens_at, self._clock() + max(delays, default=0))
         if began == self.round and any(getattr(link, "status_code", None) == TOO_MANY for link in chain):
             self.round += 1  # requests of the old round get the same 429 and must not halve the limit again
@@ -198,6 +202,7 @@ class ModelClients:
         self._providers: dict[_Key, Provider[Any]] = {}
         self._entered_ids: set[int] = set()
         self._open = AsyncExitStack()
+        # Weak, so that an environment that was dropped without being closed does not keep the clients open.
         self._users: WeakSet[object] = WeakSet()
         self._creation_lock = anyio.Lock()
         self._environ: tuple[Mapping[Any, Any], int] = ({}, 0)
@@ -234,9 +239,10 @@ class ModelClients:
         SetupError
             The provider is unknown, its library is not installed, or it has no key.
         """
+        # Resolved anew for each request, so that a key that was replaced in its file or variable is used at once.
+        secret = None if api_key is None else resolved(api_key, policy or Policy.given().of_code())
         # The key includes the environ, because libraries read keys from it at any time, and the pid, because
         # connections must not be shared with a forked process.
-        secret = None if api_key is None else resolved(api_key, policy or Policy.given().of_code())
         key = (os.getpid(), self._environ_hash(), name, secret)
         if key not in self._models:
             await self._add(key)
@@ -264,6 +270,7 @@ class ModelClients:
 
         pid, environ, name, secret = key
 
+        # Called by `infer_model` for the provider of the name, so that all its models get the same client.
         def shared_provider(provider: str) -> Provider[Any]:
             provider_key = pid, environ, provider, secret
             provider_client = self._providers.get(provider_key)
@@ -374,6 +381,7 @@ class RequestLimiters:
         from pydantic_ai.models.fallback import FallbackModel
         from pydantic_ai.models.wrapper import WrapperModel
 
+        # The first model of a fallback is asked first, and wrappers have no provider of their own.
         while isinstance(model, FallbackModel | WrapperModel):
             model = model.models[0] if isinstance(model, FallbackModel) else model.wrapped
         provider = model.provider
@@ -390,6 +398,7 @@ class RequestLimiters:
         """Return the states of the limiters that have running or waiting requests, or a pause. Idle limiters are left
         out. Callable from any thread.
         """
+        # Copied, because the engine's loop may add a limiter while another thread reads the states.
         states = [limiter.state for limiter in list(self._limiters.values())]
         return [state for state in states if state.under_way or state.waiting or state.pause]
 

@@ -128,6 +128,7 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         durable_container_noun="workflow",
         codec=JSON_CODEC,
         unsupported_runtime_toolset_kinds=frozenset({"function", "mcp", "dynamic"}),  # they would run unrecorded
+        # A server is connected at its first recorded call, so that a replay, which makes none, starts no server.
         toolset_lifecycles={"function": "enter-always", "mcp": "enter-in-durable-unit", "dynamic": "enter-never"},
         tool_config_key=ENGINE,
     )
@@ -213,6 +214,7 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         if not turn.has_started:
             turn.has_started = True
             return turn
+        # A run outside of a tool call, for example in a hook, is numbered by the name of its agent.
         call = CALL.get()
         context = turn.context.below(turn.key(f"run-of-{self.name}") if call is None else call.key)
         return AgentTurn(
@@ -268,6 +270,7 @@ class Backend(DurableOperationBackend[Mapping[str, Any]]):
         """
         del operation, tool_name
         metadata = (tool.tool_def.metadata or {}) if isinstance(tool, ToolsetTool) else {}
+        # {"divebook": False}: not recorded. {"divebook": {"idempotent": True}}: repeated if its outcome is unknown.
         config = metadata.get(ENGINE)
         if config is False:
             return False
@@ -317,14 +320,17 @@ class BoundRequest(_BoundOperation):
         """Return the recorded response to a model request; if the log has none, send the request."""
         del config
         turn = _current_turn()
+        # False if the response comes from the log, from a cache or from a recorded run.
         executed = False
         turn.latest_parameters = params.model_request_parameters
         model_name = params.model_id or turn.model
         request = turn.record.describe(
             params.messages, params.model_settings, params.model_request_parameters, model_name
         )
+        # Before anything is recorded or sent, because a changed agent must not add to the turn.
         if turn.compatibility is not None:
             await turn.compatibility.check(request)
+        # A setting is present only if it has changed. Only then are its definitions counted again, which is slow.
         if request.setting is not None:
             turn.definitions = tokens_of_definitions(params.model_request_parameters)
 
@@ -333,8 +339,11 @@ class BoundRequest(_BoundOperation):
         async def call() -> dict[str, Any]:
             nonlocal executed
             executed = True
+            # The inner context managers act first: a reply of unexpected form becomes a clear error, the error loses
+            # its headers and secrets, and finally gets the consumption of the failed request.
             with paid_replies(model), keepable_errors(), readable_replies(model_name):
                 response = await in_time(self._answer(_with_values(params, turn.policy), request.key), turn.seconds)
+                # Noted before the check, so that a reply that is refused as incomplete counts as well.
                 note_reply(response)
                 require_whole(response, turn.record.agent)
                 plain = plain_response(response, model)
@@ -359,6 +368,7 @@ class BoundRequest(_BoundOperation):
         names = ToolNames.of(params)
         if names is None:
             return cast("ModelResponse", await self._run_operation(params, name))
+        # The names of streamed parts contain the name of their tool, which is restored on the way to the listener.
         write = WRITE.get()
         token = WRITE.set(None if write is None else names.written(write))
         try:
@@ -387,6 +397,8 @@ async def _request_model(
 
     model = cast("Model[Any]", params.run_context.model)
     reserved = estimate(model, request.tokens + turn.definitions, params.model_settings)
+    # The budget comes first, and `operation` takes the slot of the limiter: a request that waits for a person holds no
+    # slot (tests/agents/test_clients.py::test_a_request_that_waits_for_a_person_keeps_no_other_one_waiting).
     async with turn.spending(request.key, reserved):
         with errors_as_raised():
             recorded = await turn.context.operation(
@@ -402,6 +414,7 @@ async def _request_model(
                 retry=turn.retry,
                 slot=REQUEST_LIMITERS.slot(model),
             )
+    # No await lies between the release of the reservation and `spend`, so a waiting request sees the consumption.
     payload: dict[str, Any] = opened(recorded)
     # Also for a response from the log, so that a resumed turn has the same budget left.
     if turn.budget is not None:
@@ -421,6 +434,8 @@ async def _from_other_source(
     """
     source = turn.context.response_source
     recorded_kind = turn.context.recorded_type(request.key)
+    # A source is asked only if the log has nothing at this key. A request that began with a source stays with it,
+    # because an operation cannot change its type.
     cached = await source.find(sent) if source is not None and recorded_kind is None else None
     if cached is None and recorded_kind != CACHED_RESPONSE:
         return None
@@ -434,6 +449,7 @@ async def _from_other_source(
         is_asked = cached is None
         return await call() if cached is None else cached
 
+    # No budget is asked: a cached response costs nothing. The response counts as a running call while it is fetched.
     with turn.context.calling():
         recorded = await turn.context.operation(
             CACHED_RESPONSE,
@@ -452,6 +468,7 @@ def _add_response(turn: AgentTurn, request: Described, payload: Mapping[str, Any
     response = response_of(payload)
     response.timestamp = turn.context.began_at(request.key)  # the same on every run of the turn
     turn.record.answered(request.number, response)
+    # Basis for the shares of delegated tasks (`AgentTurn.share`) and for the list of unknown tools.
     turn.call_counts = Counter(call.tool_name for call in response.tool_calls)
     return response
 
@@ -474,6 +491,8 @@ class BoundCall(_BoundOperation):
         try:
             payload = await _recorded_call(place, params, call, config)
         except UnstorableValueError as error:  # of the arguments, which the model can correct, or of the result
+            # The recorder wraps the error of a result as an `OperationError`. The error of arguments comes before the
+            # call.
             has_run = isinstance(error, OperationError)
             subject = (
                 f"{params.name} was called, and says what" if has_run else f"{params.name} was not called with what"
@@ -481,6 +500,7 @@ class BoundCall(_BoundOperation):
             raise ToolFailed(f"{subject} the log cannot hold: {error}") from error
         record_durable_unit(executed=executed)
         place.turn.record.called(params.ctx.tool_call_id or params.name, params.name, payload)
+        # `_make_call` has left out the usual fields.
         return self._operation.result_codec.load({**USUAL, **payload})
 
     async def _make_call(self, turn: AgentTurn, params: ToolsetCallToolParams) -> Any:
@@ -490,9 +510,11 @@ class BoundCall(_BoundOperation):
                 outcome.result = plain_result(outcome.result)
             payload = self._operation.result_codec.dump(outcome)
             state = {}
+        # The questions of a server are the recorded result. `answer_questions` repeats the call with the answers.
         except InputRequired as input_required:
             payload = input_required.payload
             state = input_required.state
+        # The state belongs to the server, which must get it back unchanged. It is not redacted.
         cleaned: Mapping[str, Any] = {
             **turn.without_credentials(payload, f"what tool {params.name} returned"),
             **state,
@@ -533,6 +555,7 @@ async def _recorded_call(
         # The tool may have changed since: the recorded arguments have the form that it accepted then.
         recorded_parameters, _ = await turn.context.recorded_start(place.key)
         parameters["arguments"] = recorded_parameters["arguments"]
+    # A tool of a supplied toolset has no divebook function. Only its metadata can make it idempotent.
     if function is None:
         repeatable = bool(isinstance(config, Mapping) and config.get("idempotent"))
         operation = turn.context.operation(
@@ -563,6 +586,7 @@ def _timeouts_for_model(tool: ToolFunction) -> Iterator[None]:
     try:
         yield
     except OperationError as error:
+        # The recorded error has the names of its classes, not the classes themselves.
         if tool.timeout is None or TimedOutError.__name__ not in (error.error_names or ()):
             raise
         raise ToolFailed(f"{tool.name} took more than {tool.timeout:g} seconds") from error
@@ -589,6 +613,7 @@ class BoundStep(_BoundOperation):
             return shared().without_named(self._operation.result_codec.dump(await self._run_operation(params, name)))
 
         with turn.context.calling():
+            # Listing tools or instructions changes nothing at a server, so it may be repeated.
             recorded = await turn.context.operation(kind, parameters, call, key=key, repeatable=kind == TOOL_DISCOVERY)
         return self._operation.result_codec.load(opened(recorded))
 
@@ -618,6 +643,7 @@ def _without_content(call: Any) -> dict[str, Any]:
     """Return the arguments of an operation on a workspace, to be recorded. The content of a file is replaced by its
     hash.
     """
+    # Empty options are left out. A hash is enough to notice another content on replay, and keeps the log small.
     arguments = {name: value for name, value in vars(call).items() if value}
     return arguments | ({"data": hashlib.sha256(call.data).hexdigest()} if call.data else {})
 
@@ -698,19 +724,23 @@ class GuardedToolset(WrapperToolset[Any]):
     async def _run_operation(self, turn: AgentTurn, place: CallPlace, call: _ToolCall) -> Any:
         name, model_arguments, ctx, tool = call
         function = turn.tools.get(name)
+        # The second attempt of an approved call was counted at its first attempt.
         if place.repeated_call is None:
             turn.count(name, None if function is None else function.limit)
         try:
+            # pydantic-ai sets `tool_call_approved` after a person has approved a deferred call (`_approval`).
             arguments = (
                 model_arguments if ctx.tool_call_approved else await _approved(turn, place, name, model_arguments, tool)
             )
             result = await super().call_tool(name, arguments, ctx, tool)
         except ApprovalRequired:
+            # From now on, `AgentTurn.call` returns the place of the second attempt for this id: `2-c1#2`.
             turn.deferred.add(place.name)
             raise
         except MODEL_MESSAGES:
             raise
         except Exception as error:
+            # `answering` turns errors of recorded tool calls into `ToolError`. Other errors stay as they are.
             if isinstance(error, OperationError) and error.operation_type == TOOL_CALL:
                 turn.failed.append((name, error))
             # The error ends the turn, which cancels concurrent calls: wait until the running ones have ended.
@@ -730,6 +760,7 @@ async def _approved(
     ToolFailed
         The call was denied, or the approved arguments are invalid. The model gets the message.
     """
+    # Rules and people see plain JSON, the tool gets the objects that pydantic-ai has validated.
     shown_arguments: Mapping[str, Any] = plain_json(model_arguments)
     question = turn.context.recorded_question(f"approve-{place.name}") if turn.keeps_original else None
     if question is not None:
@@ -737,6 +768,7 @@ async def _approved(
         shown_arguments = model_arguments = dict((question.data or {})["parameters"])
     function = turn.tools.get(name)
     call = ToolCall(name, shown_arguments, agent=turn.record.agent, mode=IF_DESTRUCTIVE)
+    # A tool of a supplied toolset has no divebook function: no hints, no server and no files are known.
     if function is not None:
         call = replace(
             call,
@@ -748,6 +780,7 @@ async def _approved(
         )
         call = replace(call, files=turn.context.files_of(function), fixed=function.fixed, rule_name=function.rule_name)
     definition = tool.tool_def
+    # A tool with one pydantic model as its parameter: people see {"order": {...}}, as the function takes it.
     single_argument = _of_single_argument(tool)
     schema = definition.parameters_json_schema
     if single_argument is not None:
@@ -755,10 +788,12 @@ async def _approved(
     decision = await turn.context.approve(call, schema, place=place.name, description=definition.description or "")
     if isinstance(decision, Denied):
         raise ToolFailed(decision.text)
+    # Recorded with the call, unless the mode of its tool decided.
     place.rule = "" if decision.rule == call.mode else decision.rule
     # Unchanged arguments keep the objects that pydantic-ai has validated already.
     if is_same(decision.arguments, shown_arguments):
         return model_arguments
+    # pydantic-ai has validated only the arguments of the model, not those that a person or a rule changed.
     try:
         validate = tool.args_validator.validate_python if single_argument is None else single_argument.revalidate
         validated: dict[str, Any] = validate(dict(decision.arguments))
@@ -774,8 +809,10 @@ def _of_single_argument(tool: ToolsetTool[Any]) -> FunctionSchema | None:
     pydantic-ai presents the fields of that parameter as the arguments of the tool, and calls the function with the
     parameter by its name. People see that form too (test_arguments_that_are_shown_can_be_given_back).
     """
+    # Wrappers of toolsets hold the tool that they wrap. The innermost one has the function.
     while hasattr(tool, "source_tool"):
         tool = tool.source_tool
+    # `call_func` is the bound method `FunctionSchema.call`.
     schema = getattr(getattr(tool, "call_func", None), "__self__", None)
     return schema if isinstance(schema, FunctionSchema) and schema.single_arg_name is not None else None
 
@@ -794,6 +831,7 @@ async def deferred(turn: AgentTurn, requests: DeferredToolRequests) -> DeferredT
     """Ask people about all tool calls that pydantic-ai deferred, at the same time. Return their approvals and the
     results that they supply, in pydantic-ai's form.
     """
+    # All lists below have the approvals first, then the questions for results.
     questions: list[Awaitable[Any]] = [_approval(turn, call) for call in requests.approvals]
     questions += [_question(turn, call) for call in requests.calls]
     answers = await side_by_side(turn.context, questions)

@@ -91,6 +91,7 @@ def turns_of(data: Any, name: str) -> list[ImportedTurn]:
     spans = {span.id: span for span in _spans(data)}
     roots: list[_Span] = []
     for span in spans.values():
+        # A file may have only a part of a trace: a span whose parent is not in it is a root.
         parent = spans.get(span.parent)
         (roots if parent is None else parent.inner).append(span)
     turns = list(_turns(sorted(roots, key=lambda span: span.began)))
@@ -104,6 +105,8 @@ def turns_of(data: Any, name: str) -> list[ImportedTurn]:
 def _turns(spans: Sequence[_Span]) -> Iterator[ImportedTurn]:
     for span in spans:
         inner = sorted(span.inner, key=lambda child: child.began)
+        # The span of an agent becomes a turn with all its requests. Any other span, also that of an agent that only
+        # runs other agents, is searched for turns inside.
         if span.does in _AGENTS and any(child.does in _CHATS for child in _all(inner)):
             yield _turn(span, inner)
         elif span.does in _CHATS:
@@ -125,6 +128,7 @@ def _all(spans: Sequence[_Span]) -> Iterator[_Span]:
 def _turn(span: _Span, inner: Sequence[_Span]) -> ImportedTurn:
     tools = [inner_span for inner_span in _all(inner) if inner_span.does == _TOOL]
     requests = [_request(inner_span) for inner_span in _all(inner) if inner_span.does in _CHATS]
+    # Tools that began before the next request carry out the calls of this one.
     for request, following in zip(requests, [*requests[1:], None], strict=True):
         until = following.began if following is not None else None
         request.calls = _calls(request.response, tools, until)
@@ -134,6 +138,7 @@ def _turn(span: _Span, inner: Sequence[_Span]) -> ImportedTurn:
     last = requests[-1].response or {}
     texts = [str(part["content"]) for part in last.get("parts", ()) if part.get("part_kind") == "text"]
     turn.output = "\n\n".join(texts) or None
+    # A call without a result leaves the turn unfinished.
     turn.has_ended = not any(not call.has_ended for call in requests[-1].calls)
     return turn
 
@@ -145,6 +150,7 @@ def _request(span: _Span) -> ImportedRequest:
     responses = _messages(attributes.get("gen_ai.output.messages"), "response")
     usage: dict[str, int] = {}
     for attribute, token_kind in _USAGE.items():
+        # `type` instead of `isinstance`: a boolean is not a count.
         if type(attributes.get(attribute)) is int:
             usage[token_kind] = attributes[attribute]
     model = attributes.get("gen_ai.response.model") or attributes.get("gen_ai.request.model")
@@ -181,6 +187,7 @@ def _calls(response: Mapping[str, Any] | None, tools: list[_Span], end: int | No
     parts = response["parts"]
     # The tracer omitted contents: rebuild the calls from the spans of the tools.
     if not parts:
+        # The response is part of the request, so the calls are added to its own list.
         parts += [_call_part(span) for span in tools if end is None or span.began < end]
     calls = [part for part in parts if part["part_kind"] == "tool-call"]
     return [_call(part, _span_of(part, tools)) for part in calls]
@@ -202,6 +209,7 @@ def _span_of(part: Mapping[str, Any], tools: list[_Span]) -> _Span | None:
     if match is None:
         nameless = (span for span in tools if "gen_ai.tool.call.id" not in span.attributes)
         match = next((span for span in nameless if span.attributes.get("gen_ai.tool.name") == part["tool_name"]), None)
+    # Each span belongs to one call.
     if match is not None:
         tools.remove(match)
     return match
@@ -238,6 +246,7 @@ def _messages(value: Any, kind: str = "") -> list[dict[str, Any]]:
         if isinstance(message, Mapping):
             role = str(message.get("role", "user"))
             parts = [_part(part, role) for part in message.get("parts") or () if isinstance(part, Mapping)]
+            # Output messages are responses, whatever role the tracer has written.
             messages.append({"parts": parts, "kind": kind or ("response" if role == "assistant" else "request")})
     calls = [part for message in messages for part in message["parts"] if "tool_call_id" in part]
     tools = {part["tool_call_id"]: part["tool_name"] for part in calls if part["part_kind"] == "tool-call"}
@@ -267,6 +276,7 @@ def _part(part: Mapping[str, Any], role: str) -> dict[str, Any]:
         case "reasoning" | "thinking":
             return {"content": str(content or ""), "part_kind": "thinking"}
     kinds = {"assistant": "text", "system": "system-prompt"}
+    # Content of other types (images, files) is kept as JSON text.
     text = content if isinstance(content, str) else json.dumps({k: v for k, v in part.items() if k != "type"})
     return {"content": text, "part_kind": kinds.get(role, "user-prompt")}
 
@@ -328,6 +338,7 @@ def _of_otlp(data: Mapping[str, Any]) -> _Span:
     if isinstance(encoded, Mapping):
         attributes = dict(encoded)
     else:
+        # [{"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}] -> {"gen_ai.operation.name": "chat"}
         attributes = {attribute.get("key"): _value(attribute.get("value")) for attribute in encoded or ()}
     status = data.get("status") or {}
     return _Span(
@@ -379,6 +390,7 @@ def _value(value: Any) -> Any:
         case {"kvlistValue": content}:
             return {str(item.get("key")): _value(item.get("value")) for item in _items(content, "values")}
         case {"intValue": content}:
+            # JSON numbers cannot hold all 64-bit integers, so OTLP writes them as text.
             return int(content)
         case {"stringValue": content} | {"doubleValue": content} | {"boolValue": content}:
             return content
@@ -424,6 +436,7 @@ def _may_be_foreign(path: Path) -> bool:
     try:
         with path.open("rb") as stream:
             begin = stream.read(4096)
+        # Exports of divebook and of the legacy system have one of these keys near their beginning.
         return path.stat().st_size <= MOST and not any(mark in begin for mark in (b'"event_type"', b'"divebook"'))
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}; name another file") from error
@@ -446,6 +459,7 @@ def _parsed(text: str) -> Any:
 
 
 def _next(text: str, place: int) -> int:
+    # Values of a list may be written one per line with commas, and a file may begin with a byte order mark.
     while place < len(text) and text[place] in " \t\r\n,\ufeff":
         place += 1
     return place
@@ -526,6 +540,7 @@ def log_of(name: str, turns: Sequence[ImportedTurn], source: str, now: int) -> l
     now
         Time of undated events, in microseconds since 1970.
     """
+    # Undated sources get the current time.
     writer = _Writer(source, _first_moment(turns) or now)
     steps = [f"turn {number}" if len(turns) > 1 else "turn" for number in range(1, len(turns) + 1)]
     workflow = _workflow(name, steps, turns)
@@ -553,6 +568,7 @@ def _workflow(name: str, steps: Sequence[str], turns: Sequence[ImportedTurn]) ->
     return Workflow(
         name,
         [
+            # An imported prompt is text, not a template: `$${` stands for a literal `${`.
             Step(step, type="prompt", agent=turn.agent, prompt=turn.prompt.replace("${", "$${"), edges=edges)
             for step, turn, edges in zip(steps, turns, following, strict=True)
         ],
@@ -564,6 +580,7 @@ class _Writer:
 
     def __init__(self, source: str, first: int) -> None:
         digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).digest()
+        # Bytes 0 to 8 are the random part of all ids, bytes 9 to 16 the seed of the execution.
         self._random_bits = int.from_bytes(digest[:9], "big")
         self.seed = digest[9:17].hex()
         self._now = first
@@ -577,6 +594,7 @@ class _Writer:
         """
         self._now = max(self._now, at)
         number = len(self.events) + 1
+        # The number makes the id of each event different.
         identifier = type_id("event", self._now // 1000, self._random_bits + number)
         self.events.append(Event(identifier, self._id, number, self._now, data, path, step))
         return number
@@ -609,6 +627,7 @@ class _RequestForm:
         """Response to the previous request."""
         responses = [request.response for request in turn.requests if request.response is not None]
         sent = [message for request in turn.requests for message in request.sent]
+        # Requests share message objects: {id(message): message} has each of them once.
         messages = {id(message): message for message in (*responses, *sent)}
         try:
             parsed = dict(zip(messages, messages_of(list(messages.values())), strict=True))
@@ -633,6 +652,7 @@ class _RequestForm:
             response: Any = self._parsed_messages[id(request.response)]
             self._record.answered(number, response)
         for call in request.calls:
+            # Later requests refer to a result only if it is in the log.
             if call.has_ended and call.error is None:
                 self._record.called(call.id, call.tool, {"result": call.result})
         return recorded
@@ -676,6 +696,7 @@ class _Turn:
         self._turn_number = self._begin(AGENT_TURN, "turn", parameters, {"model": model} if model else None, 0)
         for number, request in enumerate(requests, 1):
             self._write_request(number, request)
+        # A turn ends with an error, stays open, or completes.
         if turn.error is not None:
             return self._fail(turn.error)
         if not turn.has_ended or not self._is_whole:
@@ -704,6 +725,7 @@ class _Turn:
             "instructions": request.instructions,
             "tools": list(request.tools),
         }
+        # Only changes are recorded, as for live requests. Empty values are left out.
         changes = {name: value for name, value in setting.items() if value != self._setting.get(name) and value}
         self._setting.update(changes)
         self._begin(AGENT_RESPONSE, key, parameters, changes or None, request.began)
@@ -728,6 +750,7 @@ class _Turn:
         self._begin(TOOL_CALL, key, parameters, None, call.began)
         if not call.has_ended:
             self._is_whole = False
+        # The log has such a message to the model as the result of the call, also in a live run.
         elif call.is_retry:
             self._end(TOOL_CALL, key, {"kind": "model_retry", "message": call.error}, _duration(call), call.ended)
         elif call.error is not None:
@@ -856,6 +879,7 @@ def turns_in(messages: Sequence[Mapping[str, Any]], name: str, agent: str = AGEN
         if not turns:
             raise InvalidEventError(f"{name}, message {number}: a response comes before any request")
         # The results of a response's tool calls are in the following request.
+        # `number` counts from 1, so it is the index of the next message.
         next_message = messages[number] if number < len(messages) and _kind(messages[number]) == "request" else None
         _answer(turns[-1], messages[: number - 1], message, next_message)
     for turn in turns:
@@ -928,6 +952,7 @@ def _end(turn: ImportedTurn) -> None:
         turn.output = "\n\n".join(map(str, texts))
         turn.has_ended = True
     elif turn.requests[-1].calls and not open_calls:  # the last call is the output, or the history is truncated
+        # pydantic-ai names its output tools `final_result` or `final_result_<type>`.
         outputs = [call for call in turn.requests[-1].calls if call.tool.startswith("final_result")]
         if outputs:
             turn.output = outputs[-1].arguments
@@ -970,5 +995,6 @@ def moment(text: Any) -> int:
         time = datetime.fromisoformat(text)
     except ValueError:
         return 0
+    # A time without a zone is taken as UTC.
     aware = time if time.tzinfo else time.replace(tzinfo=UTC)
     return int(aware.timestamp() * 1_000_000)

@@ -206,6 +206,7 @@ def tokens_of(message: ModelMessage) -> int:
 def _tokens_of_piece(piece: Any) -> int:
     if isinstance(piece, dict | list | tuple | int | float):  # data, such as arguments and results of tools
         piece = json.dumps(piece, default=str, skipkeys=True)
+    # Rounded up. A piece that is neither text nor data is a file.
     return len(piece) // CHARACTERS_PER_TOKEN + 1 if isinstance(piece, str) else TOKENS_PER_FILE
 
 
@@ -223,6 +224,7 @@ def cost_of(response: ModelResponse, requested: Model | None = None) -> int | No
 
 def _cost_of(response: ModelResponse) -> int | None:
     usage = response.usage
+    # pydantic-ai marks the responses of a batch in this way.
     if (response.provider_details or {}).get("processing") == "batch":
         return _batch_price(response)
     return _price(
@@ -247,6 +249,7 @@ def _batch_price(response: ModelResponse) -> int | None:
 
 def is_priced(model: str, provider: str) -> bool:
     """Return True if the price of a model is known. Without a price, `max_cost` cannot be enforced."""
+    # "openai-chat" -> "openai": the variants of a provider have its prices.
     return _price(model, provider.partition("-")[0], 1, 1) is not None
 
 
@@ -266,6 +269,7 @@ def _price(
     if priced_model is None:
         return None
     rates = priced_model.rates
+    # Providers count cached tokens as input tokens too.
     fresh = input_tokens - cache_read - cache_write
     # Inconsistent counts, which make `fresh` negative, are left to genai-prices.
     if rates is None or fresh < 0:
@@ -305,6 +309,7 @@ class _Priced(NamedTuple):
         """
         from genai_prices.types import ModelPrice
 
+        # Prices that change with the time are a list, prices that change with the length are not decimal numbers.
         fixed = isinstance(self.model.prices, ModelPrice)
         if not fixed or not all(isinstance(price, Decimal) for price in vars(self.model.prices).values()):
             return self
@@ -389,6 +394,7 @@ def examine(model: str) -> Examined:
     library = _missing_library(provider)
     key = "" if library else _missing_key(provider)
     listed = known_models(provider)
+    # pydantic-ai does not list every name, so an unlisted name is only a hint.
     hint = "" if not listed or name in listed else f"models known by name: {', '.join(listed)}"
     return Examined(model, library, key, _found_key(provider), is_priced(name, provider), hint)
 
@@ -411,6 +417,7 @@ def _missing_library(provider: str) -> str:
     try:
         infer_provider_class(provider)
     except ImportError as error:
+        # The error of pydantic-ai names the command, such as `pip install "pydantic-ai-slim[groq]"`.
         command = re.search(r"pip install [\"']?([\w\[\],.-]+)", str(error))
         return f"pip install '{command[1]}'" if command else str(error)
     return ""
@@ -432,6 +439,7 @@ def _found_key(provider: str) -> str:
     """Return the name of an environment variable that looks like the key of a provider and is set. Return an empty
     string if there is none.
     """
+    # "openai-chat" -> "OPENAI": OPENAI_API_KEY
     begins = provider.partition("-")[0].upper()
     return next((name for name in sorted(os.environ) if name.startswith(begins) and name.endswith(KEY_ENDINGS)), "")
 

@@ -34,6 +34,7 @@ def output_type(declared: Any) -> Any:
         return str if declared is None else declared
     require_schema(declared, "Output")
     try:
+        # Providers accept only objects as arguments of an output tool, so other values are wrapped.
         if declared.get("type") == "object":
             return _validating_type(dict(declared), declared, None)
         return _validating_type(_as_object(declared), declared, ITEM)
@@ -42,12 +43,14 @@ def output_type(declared: Any) -> Any:
 
 
 def _as_object(schema: Mapping[str, Any]) -> dict[str, Any]:
+    # References in a schema start at its root (`#/$defs/...`), so the definitions stay there.
     value_schema = {name: value for name, value in schema.items() if name != "$defs"}
     wrapper = {"type": "object", "properties": {ITEM: value_schema}, "required": [ITEM], "additionalProperties": False}
     return {**wrapper, "$defs": schema["$defs"]} if "$defs" in schema else wrapper
 
 
 def _validating_type(object_schema: dict[str, Any], schema: Mapping[str, Any], item: str | None) -> Any:
+    # `StructuredDict` shows the schema to the model, but does not validate the answer.
     def validate(value: dict[str, Any]) -> Any:
         answer = value if item is None else value.get(item)
         problem = complaint(schema, answer)

@@ -169,8 +169,7 @@ class BackedFiles(FileOperator):
         self._folder = folder
 
     async def inside(self, path: str, *, itself: bool = False) -> str:
-        """Return a path with its links resolved. Raise `PathNotAllowedError` if the result is outside of the working
-        folder.
+        """Return a path with its links resolved, which must be in the working folder.
 
         With `itself`, a link in the last component is not followed.
 
@@ -182,11 +181,13 @@ class BackedFiles(FileOperator):
         text = posixpath.join(self._folder, path)
         if "\0" in text:
             raise PathNotAllowedError(path.replace("\0", "\\0"), "a path cannot hold NUL")
+        # "a/b/" -> "a", "b": the last component is kept, links before it are resolved.
         head, name = posixpath.split(text.rstrip("/"))
         if itself and name in ("", ".", ".."):
             raise PathNotAllowedError(path, "names no entry of a folder")
         # Resolve links first: a link inside the folder may lead out of it.
         real = posixpath.join(await self._remote.realpath(head), name) if itself else await self._remote.realpath(text)
+        # A folder "/" has no second slash before its entries.
         if real != self._folder and not real.startswith(f"{self._folder.rstrip('/')}/"):
             raise PathNotAllowedError(path, allowed=[self._folder])
         return real
@@ -211,6 +212,7 @@ class BackedFiles(FileOperator):
 
     async def append_file(self, path: str, content: str | bytes, *, encoding: str = "utf-8") -> None:
         """Append to a file. The whole file is read and written again, because backends cannot append."""
+        # Not atomic: a change by another process between reading and writing is lost.
         old_content = await self.read_bytes(path) if await self.exists(path) else b""
         await self.write_file(path, old_content + (content.encode(encoding) if isinstance(content, str) else content))
 
@@ -219,6 +221,7 @@ class BackedFiles(FileOperator):
         with _failures("delete", path):
             real = await self.inside(path, itself=True)
             is_link = await self._remote.realpath(real) != real
+            # A link to a folder is removed itself, whatever the folder contains.
             if not is_link and (await self._remote.stat(real)).is_dir and await self._remote.list_dir(real):
                 raise FileOperationError("delete", path, "Directory not empty")
             await self._remote.remove(real)
@@ -242,6 +245,7 @@ class BackedFiles(FileOperator):
         with _failures("move", src, "source"):
             source = await self.inside(src, itself=True)
             target = await self._into(src, dst)
+            # The source would be removed together with its copy.
             if target == source or target.startswith(f"{source}/"):
                 raise FileOperationError("move", src, "a folder cannot be moved into itself")
             await self._copy_tree(source, target)
@@ -251,6 +255,8 @@ class BackedFiles(FileOperator):
         """Copy a file, or copy a folder to a path that does not exist yet."""
         with _failures("copy", src, "source"):
             source = await self.inside(src)
+            # A file may be copied into a folder. A folder needs a new path, so that its content is not mixed with other
+            # files.
             is_folder = (await self._remote.stat(source)).is_dir
             target = await self.inside(dst) if is_folder else await self._into(src, dst)
             if target == source or target.startswith(f"{source}/"):
@@ -270,6 +276,7 @@ class BackedFiles(FileOperator):
         remaining = [(source, target)]
         while remaining:
             source_path, target_path = remaining.pop()
+            # Checked for every entry, because a link inside the tree may lead out of the working folder.
             await self.inside(source_path)
             if (await self._remote.stat(source_path)).is_dir:
                 await self._remote.make_dir(target_path)
@@ -297,6 +304,7 @@ class BackedFiles(FileOperator):
         folder = "/".join(parts[:first_wildcard]) or "/"
         paths = sorted([path async for path in self._below(folder) if matches(full_pattern, path)])
         prefix = f"{self._folder.rstrip('/')}/"
+        # A relative pattern has relative results.
         return paths if pattern.startswith("/") else [path.removeprefix(prefix) for path in paths]
 
     async def _below(self, folder: str) -> AsyncIterator[str]:
@@ -307,6 +315,7 @@ class BackedFiles(FileOperator):
                 if await self.inside(path) != path:  # links are not followed
                     continue
                 entries = await self._remote.list_dir(path)
+            # The folder has disappeared, cannot be read, or lies outside of the working folder: it has no matches.
             except OSError:
                 continue
             for entry in entries:
@@ -345,6 +354,7 @@ class BackedShell(Shell):
             raise ShellExecutionError(shown, f"no command that {feature} can be run by a backend of pydantic-ai's")
         argv = ["/bin/sh", "-c", command.command] if isinstance(command.command, str) else [*command.command]
         if not command.inherit_env:
+            # Without `-i`, the command would inherit the environment of the backend.
             argv = ["env", "-i", *(f"{name}={value}" for name, value in command.environ.items()), *argv]
         cwd = None if command.cwd is None else await self._files.inside(command.cwd)
         result = await self._run_to_end(argv, shown, command, cwd)
@@ -357,6 +367,7 @@ class BackedShell(Shell):
         try:
             result_of_backend = await self._remote.run(argv, env=command.environ, timeout=command.seconds, cwd=cwd)
         except WorkspaceTimeoutError as error:
+            # -9: ended by SIGKILL. Callers decide by `timed_out`.
             result = ShellResult(-9, error.stdout, error.stderr)
             result.timed_out = True
             return result
@@ -409,6 +420,7 @@ _KINDS: Mapping[str, type[LocalWorkspace]] = {
 }
 
 
+# Keys of a reference for which the parameter of the constructor has another name.
 _NAMES = {"folder": "default_path", "virtualenv_path": "venv_path"}
 
 
@@ -445,6 +457,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
+        # Without it, two first operations at once would both enter the workspace.
         self._lock = asyncio.Lock()
         self._is_open = False
         self._entered_here = False
@@ -472,6 +485,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         """Reference that identifies the divebook workspace, also for other processes. None while the container of a
         `DockerWorkspace` does not exist yet.
         """
+        # Before its first entry, a `DockerWorkspace` has no container to refer to.
         exists = self._is_open or not isinstance(self._workspace, DockerWorkspace)
         return self._ref or (_reference(self._workspace) if exists else None)
 
@@ -487,6 +501,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
     async def close(self) -> None:
         """Leave the divebook workspace, if this backend entered it. A later operation enters the workspace again."""
         async with self._lock:
+            # Marked as left before it is left, so that a failed exit is not repeated.
             if self._entered_here:
                 self._is_open = False
                 self._entered_here = False
@@ -510,6 +525,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         raise an error if it no longer exists.
         """
         async with self._lock:
+            # The user has entered the workspace, and leaves it.
             if not self._is_open and self._workspace.is_entered:
                 self._mark_open()
             elif not self._is_open:
@@ -547,6 +563,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
     # --- files -----------------------------------------------------------------------------------------------------
 
     async def _on_disk(self, act: Callable[[Disk], T]) -> T:
+        # In a thread, because access to a disk blocks.
         return await asyncio.to_thread(act, await self._disk())
 
     async def read_bytes(self, path: str) -> bytes:
@@ -559,6 +576,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         def write(disk: Disk) -> None:
             try:
                 disk.make_folder(posixpath.dirname(path), parents=True)
+            # A parent is a file, which pydantic-ai reports with this error.
             except FileExistsError as error:
                 raise NotADirectoryError(*error.args) from error
             disk.write(path, data)
@@ -660,6 +678,7 @@ class InWorkspace(AbstractCapability[Any]):
         another workspace.
         """
         del ctx
+        # Without a reference, the history does not bind the run to a workspace.
         return self._backend if ref is None or ref == self._backend.ref else None
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
@@ -695,6 +714,7 @@ def _entries(disk: Disk, path: str) -> list[FileEntry]:
         try:
             entries.append(_entry(disk, place))
         except OSError:
+            # The target of a link cannot be inspected, but the link is still an entry.
             entries.append(FileEntry(name=name, path=place, is_dir=False, size=None))
     return entries
 
@@ -703,6 +723,7 @@ def _remove(disk: Disk, path: str) -> None:
     """Remove a file, or a folder with its content. Raise ValueError for the working folder and the folders that contain
     it, also if the path leads to them through a link.
     """
+    # Both the written and the resolved path are checked, because a link may lead to a folder above.
     _require_below(disk, posixpath.normpath(path), path)
     head, name = posixpath.split(path.rstrip("/"))
     _require_below(disk, posixpath.normpath(f"{disk.policy.real(head)}/{name}"), path)

@@ -2,9 +2,9 @@
 request did not have.
 
 `RequestRecord` gets the messages that pydantic-ai is about to send, and returns the recorded form.
-`divebook.projections.requests` describes this form and rebuilds the messages (`test_rebuilt_equals_sent`). Example:
-request 2 sends the messages of request 1, the response to request 1, and the results of its tool calls. Because this is
-the usual case, the record of request 2 contains only the request number.
+`divebook.projections.model_requests` describes this form and rebuilds the messages (`test_rebuilt_equals_sent`).
+Example: request 2 sends the messages of request 1, the response to request 1, and the results of its tool calls.
+Because this is the usual case, the record of request 2 contains only the request number.
 
 pydantic-ai passes the same message objects from request to request. The recorded form of each is therefore cached, with
 a copy of the object's content. A new or changed object is dumped again. The copy costs time, but detects an edit in
@@ -102,6 +102,7 @@ class RequestRecord:
         """
         self.requests += 1
         previous_marks = self._marks
+        # The usual case: the request adds messages to those of the previous one.
         if self._dumped and self._extends_previous(messages):
             added = [self._dump(message) for message in messages[len(self._dumped) :]]
             self._dumped += added
@@ -111,6 +112,8 @@ class RequestRecord:
             self._marks = [*previous_marks, *(entry.mark for entry in added)]
             same_count = len(previous_marks)
         else:
+            # The first request of the turn, or one whose history was edited, for example shortened by a hook. In the
+            # first request of a continued conversation, the previous messages are those of its earlier turns.
             cached = {id(entry.message): entry for entry in self._dumped}
             self._dumped = [self._dump(message, cached.get(id(message))) for message in messages]
             self._copied_content = _ContentCopy.of_all(entry.content for entry in self._dumped)
@@ -132,6 +135,7 @@ class RequestRecord:
         """
         first = new_messages[0] if new_messages else None
         calls = first.tool_calls if isinstance(first, ModelResponse) else []
+        # Request 2 after a call of `c1`: {"response": 1}, {"parts": [{"tool": "c1"}], "kind": "request"}.
         result_marks = [{"tool": call.tool_call_id} for call in calls]
         return [{"response": self.requests - 1}, {"parts": result_marks, "kind": "request"}]
 
@@ -145,7 +149,9 @@ class RequestRecord:
         """Remember the result of a tool call, so that later requests can be recorded with a reference to the call's id
         instead of a copy.
         """
+        # A payload with a kind is a message to the model (`tool_failed`, `model_retry`), not a result.
         tool_and_result = (tool, result.get("result")) if "kind" not in result else None
+        # With one id for several calls, a reference would be ambiguous, so their results are recorded as a whole.
         self._results[tool_call_id] = None if tool_call_id in self._results else tool_and_result
 
     def _extends_previous(self, messages: Sequence[ModelMessage]) -> bool:
@@ -153,6 +159,7 @@ class RequestRecord:
         messages must be converted.
         """
         is_longer = len(messages) >= len(self._sent)
+        # The identity of the messages is compared first, then whether one of them was edited in place.
         return is_longer and all(map(operator.is_, self._sent, messages)) and self._copied_content.is_unchanged()
 
     def _dump(self, message: ModelMessage, cached: _DumpedMessage | None = None) -> _DumpedMessage:
@@ -170,6 +177,7 @@ class RequestRecord:
         """
         if isinstance(message, ModelResponse):
             content = _copy_of_content(message)
+            # Most often the latest response is the one that is sent back.
             for number, response_content in reversed(self._answers.items()):
                 if response_content == content:
                     return {"response": number}
@@ -181,6 +189,7 @@ class RequestRecord:
         """Return the recorded form of one part of a message. A tool result that is unchanged since the call becomes a
         reference to the call.
         """
+        # A result with further fields, such as metadata, or with files is recorded as a whole.
         if part["part_kind"] != "tool-return" or part.keys() - _RETURNED or part.get("content_file_digests"):
             return part
         result = self._results.get(part["tool_call_id"])
@@ -224,6 +233,7 @@ async def in_time(request: Awaitable[T], seconds: float) -> T:
     """
     with anyio.move_on_after(seconds):
         return await request
+    # Reached only if the time limit has cancelled the block, which `move_on_after` leaves without an error.
     raise TimeoutError(f"the response was not complete after {seconds:g} seconds; to allow more, raise ResponseTimeout")
 
 
@@ -282,6 +292,7 @@ def plain_response(response: ModelResponse, requested: Model | None = None) -> d
     data: dict[str, Any] = _RESPONSE.dump_python(_with_unique_ids(response), mode="json", exclude_none=True)
     data["parts"] = shared().without_named(data["parts"])
     data["usage"] = {name: value for name, value in data["usage"].items() if value}
+    # A scripted model states its cost itself.
     cost = (response.provider_details or {}).get(COST)
     data[COST] = cost_of(response, requested) if cost is None else cost
     try:
@@ -334,6 +345,7 @@ def concise(recorded: Mapping[str, Any]) -> dict[str, Any]:
     """Return a shorter copy of a recorded response. Fields with default values are removed, and also its time, because
     the event that contains the response has the time.
     """
+    # The time is compared with itself, and is therefore always left out.
     default_values = {"kind": "response", "state": "complete", COST: None, "timestamp": recorded.get("timestamp")}
     return {
         name: value for name, value in recorded.items() if name not in default_values or default_values[name] != value
@@ -354,6 +366,7 @@ def settings_of(definition: AgentDefinition) -> ModelSettings:
     """Convert the model settings in an agent's definition, such as temperature and time limit, to pydantic-ai's
     form.
     """
+    # divebook retries instead of the provider's client, so that the log has each attempt.
     settings = ModelSettings(timeout=definition.response_timeout, max_retries=0)
     definition_settings = definition.model_settings
     if definition_settings is None:
@@ -417,6 +430,7 @@ _TAGS = frozenset({"kind", "part_kind"})
 _SETS = ("revealed_tool_names", "introduced_tool_names", "deferred_capability_ids")
 
 
+# Instructions are recorded beside the parameters, and models do not see the metadata of tools.
 _UNSEEN: Mapping[str, Any] = {
     "instruction_parts": True,
     "function_tools": {"__all__": {"metadata"}},
@@ -499,6 +513,7 @@ class _Settings:
             return None
         setting = _setting(settings, parameters, instructions, model)
         changed = {name: value for name, value in setting.items() if self._recorded.get(name) != value}
+        # A part that the setting no longer has is recorded as None.
         removed = dict.fromkeys(self._recorded.keys() - setting.keys())
         compared = {name: value for name, value in setting.items() if name not in _FREE}
         self._recorded = setting
@@ -528,6 +543,7 @@ def _setting(
         _shortened(tool, dumped_tool)
         for tool, dumped_tool in zip(parameters.function_tools, dumped.pop("function_tools", ()), strict=True)
     ]
+    # Sets have no stable order, and the setting is compared.
     dumped.update({name: sorted(dumped[name]) for name in _SETS if name in dumped})
     plain_settings = _plain_settings(settings)
     setting: dict[str, Any] = {"model": model}
@@ -567,6 +583,7 @@ def whole(message: ModelMessage) -> dict[str, Any]:
     """
     (dumped,) = ModelMessagesTypeAdapter.dump_python([message], mode="json")
     recorded = _shortened(message, dumped)
+    # Instructions belong to the setting of the request (`_setting`), not to its messages.
     recorded.pop("instructions", None)
     recorded["parts"] = [
         _shortened(part, dumped_part) for part, dumped_part in zip(message.parts, recorded["parts"], strict=True)
@@ -596,6 +613,7 @@ def _defaults(cls: Any) -> Mapping[str, Any]:
     """Return the default values of a dataclass by field name, so that they can be left out of the log. Fields that name
     the type of a message are not returned, because they are always recorded.
     """
+    # `field(default_factory=list[str])`: an empty collection is dumped as [].
     empty: dict[str, Any] = {
         entry.name: [] for entry in fields(cls) if get_origin(entry.default_factory) in (list, set)
     }
@@ -635,6 +653,7 @@ class _ContentCopy:
         A container comes before its parts. Values of types in `_UNTOUCHED` are skipped without a call.
         """
         container = _container(value)
+        # All containers are listed flat, and copied without depth: each nested container has a copy of its own.
         if container is not None:
             self.containers.append(container)
             for item in container if type(container) is list else container.values():
@@ -714,6 +733,7 @@ class RequestToSend:
         them.
         """
         params = self._params
+        # Two gateways may serve different models under one name.
         address = getattr(params.run_context.model, "base_url", None)
         headers = (params.model_settings or {}).get("extra_headers")
         setting = complete_setting(params.messages, params.model_settings, params.model_request_parameters, self._model)
@@ -820,6 +840,7 @@ def readable_replies(model: str) -> Iterator[None]:
 
 
 def _is_from_adapter(error: BaseException) -> bool:
+    # The innermost frame is where the error was raised.
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -851,10 +872,12 @@ def _as_raised(error: OperationError) -> Exception:
     fields_of_error: Mapping[str, Any] = vars(error)
     if not isinstance(error, ModelAPIError) or not isinstance(fields_of_error.get("status_code"), int):
         return error
+    # The classes are sorted, so the first match is the most specific category.
     category = next((category for category in CATEGORIES if category in type(error).__mro__), None)
     names = ("status_code", "model_name", "body", "provider_error_code", "provider_error_type", "retry_after")
     arguments: dict[str, Any] = {name: fields_of_error.get(name) for name in names}
     converted = ModelHTTPError.for_category(category, **arguments, in_stream=fields_of_error.get("in_stream") is True)
+    # `for_category` composes a text of its own. The recorded text is the one that was shown.
     converted.message = str(error)
     converted.args = (str(error),)
     return converted

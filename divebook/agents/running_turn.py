@@ -111,6 +111,7 @@ class AgentTurn:
 
         Ids are unique within one response (`divebook.agents.request_record`).
         """
+        # `2-call_7`: the call `call_7` that the response to request 2 asks for.
         name = f"{self.record.requests}-{call_name(tool_call_id)}"
         return CallPlace(self, f"{name}{SECOND}" if name in self.deferred else name)
 
@@ -124,6 +125,7 @@ class AgentTurn:
         """
         from pydantic_ai.exceptions import ToolFailed  # already loaded: only code that reads a log runs without it
 
+        # Counts are not recorded: a resumed turn passes all its calls here again, also those that the log has.
         self._calls[tool] += 1
         if most is not None and self._calls[tool] > most:
             raise ToolFailed(f"{tool} is used up: it may be called {most} times, go on with what you have")
@@ -137,6 +139,8 @@ class AgentTurn:
         if CREDENTIALS in self.policy.allowed:
             return shared().without_named(value)
         cleaned_value = shared().without_certain(value)
+        # Only credentials that were recognized by their form are reported. A secret that the user named is expected
+        # here.
         if what not in self.cleaned and cleaned_value not in (value, shared().without_named(value)):
             self.cleaned.add(what)
             _log.warning(
@@ -161,8 +165,10 @@ class AgentTurn:
         if recorded is not None and not is_again:
             self._shares.setdefault(share_key, recorded)
             return recorded
+        # A single task may use the whole rest, and its budget is limited by the budgets above it anyway.
         if self.budget is None or count == 1:
             return None
+        # Computed once, at the first task, because the rest decreases as soon as that task spends something.
         if share_key not in self._shares:
             self._shares[share_key] = share_of(self.budget.remaining, count).to_dict()
         return self._shares[share_key]
@@ -186,12 +192,14 @@ class AgentTurn:
                 try:
                     yield
                 finally:
+                    # Read from the log, so that attempts of earlier processes count as well.
                     self.budget.spend(self.context.consumed_by_failures(key))
 
     def key(self, name: str) -> str:
         """Return an operation key for a name that is unique in this turn. If the name was used before, a number is
         appended.
         """
+        # A resumed turn runs the same code again, so the n-th use of a name gets the same number.
         self._counts[name] += 1
         number = self._counts[name]
         return name if number == 1 else f"{name}#{number}"
@@ -294,6 +302,7 @@ def watched(deps: Any, turn: AgentTurn, tool: str) -> Iterator[None]:
     """Log a warning if a tool call inside the ``with`` block changes the agent's dependencies ``ctx.deps``, because
     such changes are not recorded. Warn at most once per turn and tool.
     """
+    # A copy is compared instead of the object, because tools change the object in place.
     old_state = None if tool in turn.changing else seen_in(deps)
     yield
     new_state = None if old_state is None else seen_in(deps)
@@ -324,9 +333,11 @@ def seen_in(deps: Any) -> Any:
 
 
 def _copy(value: Any, budget: Iterator[int], depth: int) -> Any:
+    # The iterator is a countdown: each value uses up one item.
     if next(budget, None) is None or depth == 0:
         raise _TooMuchError
     if isinstance(value, _SCALARS):
+        # With the type, because `1 == 1.0 == True`.
         return type(value), value
     inside = _parts(value, is_whole=depth == MOST_DEPTH)
     return id(value) if inside is None else (type(value), [_copy(part, budget, depth - 1) for part in inside])
@@ -340,7 +351,10 @@ def _parts(value: Any, *, is_whole: bool) -> list[Any] | None:
         return list(value)
     if isinstance(value, dict):
         return [part for item in value.items() for part in item]
+    # Only the dependencies object itself is looked into whatever its class is. Inside it, only dataclasses and pydantic
+    # models count as data.
     if not is_whole and not is_dataclass(value) and not hasattr(type(value), "model_fields"):
         return None
+    # Dataclasses with slots have no `__dict__`.
     names = [*getattr(type(value), "__dataclass_fields__", ()), *getattr(value, "__dict__", ())]
     return [getattr(value, name, None) for name in dict.fromkeys(names) if not name.startswith("_")]

@@ -98,9 +98,12 @@ class ScriptedModel:
                 raise SetupError(
                     f"{name} of a scripted model are a list, one for each request, not {value!r}; write [...]"
                 )
+        # A single function answers every request, so it is a script of one reply that repeats.
         self._replies: Sequence[WrittenReply] = (self.replies,) if callable(self.replies) else self.replies
+        # {(turn, place): number of failures so far}; turn is None for requests outside of turns.
         self._failed: Counter[tuple[int | None, int]] = Counter()
         self._numbers: dict[str, int] = {}
+        # [[round of request 1, round of request 2, ...] of turn 1, ...]. A script of texts needs no rounds.
         self._rounds = [] if self.is_texts else [rounds_of(replies) for replies in self.turns or (self._replies,)]
 
     @classmethod
@@ -139,6 +142,7 @@ class ScriptedModel:
         if self.error is not None:
             raise RuntimeError(self.error)
         if self._replies:
+            # Counted before the look-up, so the first request takes reply 0. The last reply repeats.
             return str(self._replies[min(self.calls, len(self._replies)) - 1])
         return _unscripted_reply(prompt)
 
@@ -178,6 +182,7 @@ class ScriptedModel:
         # Without a turn, the number of answered requests of this process is the position in the script.
         if run_id is None:
             turn = None
+            # A failed attempt does not advance the script: its repetition asks for the same reply.
             place = self.calls - self._failed.total()
             rounds = self._single()
         else:
@@ -247,6 +252,7 @@ class ScriptedReply:
             return cls(function=written)
         if isinstance(written, str):
             return cls(say=written)
+        # A text is a sequence as well, and has been handled above.
         if isinstance(written, Sequence):
             return _together([cls.read(reply) for reply in written], written)
         if not written or not isinstance(written, Mapping):
@@ -301,6 +307,7 @@ def _takes_messages(function: ReplyFunction) -> bool:
     parameters = inspect.signature(function).parameters.values()
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     by_position = [parameter for parameter in parameters if parameter.kind in kinds]
+    # `lambda prompt, messages: ...` -> True; `def answer(prompt, retries=2)` -> False
     required = [parameter for parameter in by_position if parameter.default is parameter.empty]
     return len(required) > 1 or any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
 
@@ -319,6 +326,7 @@ def rounds_of(written: Iterable[WrittenReply]) -> list[Round]:
     """Group the replies of a script by request. An error and the next reply belong to the same request, because a
     request is repeated after an error.
     """
+    # [error 1, "a", "b", error 2] -> [Round((error 1,), "a"), Round((), "b"), Round((error 2,), None)]
     rounds: list[Round] = []
     failures: list[ScriptedReply] = []
     for reply in map(ScriptedReply.read, written):
@@ -327,6 +335,7 @@ def rounds_of(written: Iterable[WrittenReply]) -> list[Round]:
         else:
             rounds.append(Round(tuple(failures), reply))
             failures = []
+    # A script that ends with failures has a last request that is never answered.
     return [*rounds, Round(tuple(failures), None)] if failures else rounds
 
 
@@ -348,6 +357,7 @@ def _calls(written: Any) -> Iterable[ScriptedCall]:
         raise SetupError(f"`call` of a script cannot be {written!r}; several calls side by side are a list: {side}")
     if not isinstance(written, Mapping):
         raise SetupError(f"`call` of a script cannot be {written!r}; write {{call: {{tool: {{argument: value}}}}}}")
+    # `call: {search: }` in YAML has None in place of the arguments.
     return [ScriptedCall(str(tool), {} if arguments is None else arguments) for tool, arguments in written.items()]
 
 

@@ -61,11 +61,13 @@ class ScriptedFunction(FunctionModel):
     def __init__(self, script: ScriptedModel) -> None:
         async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
             prompt = _last_prompt(messages)
+            # A script of texts has no turns: each request of the process takes the next text.
             if script.is_texts:
                 return ModelResponse(parts=[TextPart(script.reply(prompt))])
             reply = await made_for(script.answer(prompt, *_position(messages)), prompt, messages)
             if reply.error is not None:
                 raise _failure(reply)
+            # Counted over all messages, so that ids stay unique in a conversation of several turns.
             return ModelResponse(parts=list(_parts(reply, info, len(_responses(messages)) + 1)))
 
         super().__init__(answer, model_name=SCRIPTED)
@@ -80,6 +82,7 @@ class ScriptedFunction(FunctionModel):
         """Return the script's reply to a request."""
         response = await super().request(messages, model_settings, model_request_parameters)
         response.usage = _stated_usage(self.script)
+        # Converted through its text, because a binary fraction is not exact: `Decimal(0.1)` is not 0.1.
         response.provider_details = {COST: int(Decimal(str(self.script.price)) * NANODOLLARS)}
         return response
 
@@ -93,6 +96,7 @@ class ScriptedFunction(FunctionModel):
         """Return the script's reply to a request. Before that, pass its words to `write` one at a time, like a streamed
         response.
         """
+        # The whole reply exists first. Only its display is delayed, by `pace`.
         response = await self.request(messages, model_settings, model_request_parameters)
         for index, (word, part) in enumerate(_pieces(response)):
             if index and self.script.pace is not None:
@@ -133,6 +137,7 @@ def _position(messages: Sequence[ModelMessage]) -> tuple[str | None, int]:
     """Return the run id of the turn that a request belongs to, and the number of responses in the turn so far. Outside
     of a turn, return None and 0.
     """
+    # The messages of earlier turns of a conversation have other run ids.
     run_id = messages[-1].run_id
     return run_id, 0 if run_id is None else sum(message.run_id == run_id for message in _responses(messages))
 
@@ -192,6 +197,7 @@ def _wrapper(tool: ToolDefinition) -> str | None:
     pydantic-ai wraps types that are not objects in this way, and this module wraps JSON schemas that are not objects.
     """
     schema = tool.parameters_json_schema
+    # `_as_object` of `divebook.agents.output_types` makes schemas of this form.
     is_ours = list(schema.get("properties", {})) == [ITEM] and schema.get("additionalProperties") is False
     return tool.outer_typed_dict_key or (ITEM if is_ours else None)
 
@@ -202,6 +208,7 @@ def _failure(reply: ScriptedReply) -> Exception:
     """
     if reply.status is None:
         return RuntimeError(reply.error)
+    # Statuses from 500 on without a category of their own are server errors.
     category = _CATEGORIES.get(reply.status, exceptions.ModelServerError if reply.status >= 500 else None)
     return ModelHTTPError.for_category(
         category,
@@ -220,9 +227,11 @@ def _stated_usage(script: ScriptedModel) -> RequestUsage:
 
 
 def _last_prompt(messages: Sequence[ModelMessage]) -> str:
+    # The last message may hold only tool results, so the prompt is searched from the end.
     for message in reversed(messages):
         for part in reversed(message.parts):
             if isinstance(part, UserPromptPart):
+                # With content blocks, the prompt is the last text.
                 texts = (
                     [part.content] if isinstance(part.content, str) else [c for c in part.content if isinstance(c, str)]
                 )

@@ -72,7 +72,9 @@ async def discover_tools(
     chosen: list[tuple[ToolServer, OfferedTool]] = []
     notes: list[str] = []
     used_names = set(other_names)
+    # Names that only a server can explain: neither tools of divebook nor tools that the agent has already.
     requested_names = set(definition.tools) - used_names - set(TOOLS)
+    # Checked before any server is started.
     for server in servers:
         if server.sampling is not None:
             require_sampler(context, server.sampling, server.name)
@@ -82,6 +84,7 @@ async def discover_tools(
         usable = [tool for tool in discovered.tools if _is_named(tool.name, server, definition)]
         for tool in usable:
             chosen.append((server, tool))
+            # A tool is named alone or with its server: `search`, `files/search`.
             requested_names -= {tool.name, f"{server.name}/{tool.name}"}
         if usable and discovered.instructions:
             notes.append(f"About the tools of {server.name}: {discovered.instructions}")
@@ -118,6 +121,7 @@ async def _discover(context: TurnContext, server: ToolServer) -> Discovered:
     """
 
     async def call() -> Any:
+        # Tool lists are long and the same in all runs. The store keeps each of them once.
         return by_hash(shared().without_certain((await server.discover()).to_dict()), server.name)
 
     recorded = await context.operation(
@@ -131,6 +135,7 @@ def server_tool(server: ToolServer, tool: OfferedTool, *, is_shared: bool = Fals
     agent has the same name.
     """
     hints = ToolHints(**tool.hints)
+    # A server that declares a tool as read-only or idempotent allows its repetition after an unknown outcome.
     repeatable = bool(hints.idempotent or hints.read_only)
 
     async def call(**arguments: Any) -> Any:
@@ -184,6 +189,7 @@ async def sample(turn: AgentTurn, call: str, request: Mapping[str, Any]) -> dict
     agent = context.sampler(request["agent"]).with_settings(
         temperature=request.get("temperature"), max_tokens=request["max_tokens"]
     )
+    # The sampling agent makes a single request, so earlier messages become text before the last one.
     *earlier_messages, last_message = request[MESSAGES]
     texts = [request["system"]] if request.get("system") else []
     texts += [f"{message['role']}: {message['text']}" for message in earlier_messages]
@@ -191,6 +197,7 @@ async def sample(turn: AgentTurn, call: str, request: Mapping[str, Any]) -> dict
     key = turn.key(f"sample-{call}-{short_hash(request)}")
     try:
         text = await agent.respond(last_message["text"], _recorded_request(turn, agent, key), context=content)
+    # The server gets the error as an answer, and decides itself whether its tool fails.
     except OperationError as error:
         return {"error": str(error)}
     return {"text": text, "model": agent.model_name}
@@ -204,6 +211,7 @@ def _recorded_request(turn: AgentTurn, agent: Sampler, key: str) -> Any:
     async def operation(
         kind: str, parameters: Mapping[str, Any], call: Callable[[], Awaitable[Any]], **options: Any
     ) -> Any:
+        # As for the turn's own requests: wait for the budget, reserve, then spend the actual consumption.
         async with turn.spending(key, options["reserved"]):
             recorded = await turn.context.operation(kind, parameters, call, key=key, retry=agent.retry, **options)
         if turn.budget is not None:
@@ -272,6 +280,7 @@ class _CallQuestions:
         self._place = place
         self._remaining = MOST_ASKED
         self._loop = asyncio.get_running_loop()
+        # After the time limit of its call, no answer reaches the server any more.
         self._until = None if tool.timeout is None else self._loop.time() + tool.timeout
         self._keys = (f"elicit-{place.name}-in-{number}" for number in itertools.count(1))
         self._open: str | None = None
@@ -343,6 +352,7 @@ def _result(outcome: CallOutcome) -> Any:
 def _shown(part: Any) -> Any:
     from pydantic_ai.messages import BinaryContent
 
+    # Recorded form of a file, made by `divebook.tools.mcp.calls`.
     if isinstance(part, Mapping) and part.keys() == {"media_type", "base64"}:
         return BinaryContent(base64.b64decode(part["base64"]), media_type=part["media_type"])
     return part
@@ -368,6 +378,7 @@ async def answer_questions(
         answers = {}
         for index, (request, question) in enumerate(outcome.requests.items()):
             # Sampling requests go to a model, all other questions to a person.
+            # First round of call `c1` of request 2: `elicit-2-c1-1`, its second question `elicit-2-c1-1-1`.
             key = f"elicit-{name}-{number}" + (f"-{index}" if index else "")
             if MESSAGES in question:
                 answers[request] = await sample(place.turn, name, question)
@@ -376,6 +387,7 @@ async def answer_questions(
         number += 1
         token = _ROUND.set(_Round(answers, outcome.state))
         try:
+            # The repeated call is an operation of its own, `tool-2-c1#2`, whose parameters include the answers.
             more = {"round": number, "answers": answers, "state": outcome.state}
             payload = await again(f"tool-{name}#{number}", more)
         finally:
@@ -395,11 +407,13 @@ async def elicit(
         Seconds until the waiting call times out. An unanswered question is declined before that.
     """
     answer_schema = {**request["schema"], "type": "object"}
+    # A question without fields asks only for consent, so "accept" is its whole answer.
     accepted_form = embedded(answer_schema, "#/anyOf/0") if request["schema"].get("properties") else {"const": ACCEPT}
     form = {"anyOf": [accepted_form, {"const": DECLINE}]}
     try:
         require_possible_schema(answer_schema)
     except DefinitionError as error:
+        # The server gets the reason. A question that no answer fits would stay open for ever.
         reason = error.problems[0].message
         _log.warning("tool %s of MCP server %s asks what cannot be answered: %s", tool.name, tool.server, reason)
         return {"action": CANCEL, "error": reason}

@@ -63,6 +63,7 @@ def library_tool(tool: ToolFunction, call: Call) -> Tool[Any]:
     _copy_signature(call_tool, tool.function)
     code = getattr(inspect.unwrap(tool.function), "__code__", None)
     shape = _shape(call_tool)
+    # The code object alone is not enough: default values and types may differ between two functions of one code.
     cached_shape, cached_schema = _SCHEMAS.get(code, (None, None)) if code is not None else (None, None)
     schema = replace(cached_schema, function=call_tool) if cached_schema is not None and cached_shape == shape else None
     try:
@@ -313,6 +314,7 @@ _DIGEST = 8
 """Minimum number of digest characters."""
 
 
+# The kind of a stream part that has arguments: "arguments" of "arguments:search:call_7".
 _ARGUMENTS = arguments_part("", "").partition(":")[0]
 
 
@@ -332,6 +334,7 @@ class ToolNames:
         """
         parameters = params.model_request_parameters
         names = {tool.name for tool in (*parameters.function_tools, *parameters.output_tools)}
+        # Earlier messages may contain calls of tools that this request no longer offers.
         names |= {name for message in params.messages for part in message.parts if (name := _tool_of(part))}
         safe = safe_names(names)
         return cls(safe) if safe else None
@@ -347,6 +350,7 @@ class ToolNames:
         )
 
     def _settings(self, settings: ModelSettings | None) -> ModelSettings | None:
+        # A list names the tools of which the model must call one; a string is a mode such as "required".
         choice = (settings or {}).get("tool_choice")
         if not isinstance(choice, list):
             return settings
@@ -375,6 +379,7 @@ class ToolNames:
         """
 
         def renamed(text: str, part: str) -> None:
+            # "arguments:files_read:call_7" -> "arguments", "files_read", "call_7"
             kind, _, name_and_call = part.partition(":")
             name, _, call = name_and_call.partition(":")
             write(text, arguments_part(self._real[name], call) if kind == _ARGUMENTS and name in self._real else part)
@@ -393,10 +398,12 @@ def safe_names(names: Iterable[str]) -> dict[str, str]:
     """
     all_names = set(names)
     accepted = {name for name in all_names if _SAFE.fullmatch(name)}
+    # {"a.b": "a_b", "a/b": "a_b"}: names with the same candidate all get a digest, so that the order does not matter.
     candidates = {name: _cleaned(name) for name in sorted(all_names - accepted)}
     counts = Counter(candidates.values())
     replacements: dict[str, str] = {}
     for name, cleaned in candidates.items():
+        # A long name is cut, and needs a digest to stay unique.
         is_usable = cleaned not in accepted and counts[cleaned] == 1 and len(name) < LONGEST
         replacements[name] = (
             cleaned if is_usable else _with_digest(name, cleaned, accepted | counts.keys() | set(replacements.values()))
@@ -411,6 +418,7 @@ def _cleaned(name: str) -> str:
 
 def _with_digest(name: str, cleaned: str, used_names: set[str]) -> str:
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    # Another tool may have the shorter candidate as its real name.
     for length in range(_DIGEST, LONGEST - 1):
         candidate = f"{cleaned[: LONGEST - 1 - length]}_{digest[:length]}"
         if candidate not in used_names:

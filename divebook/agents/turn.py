@@ -269,6 +269,7 @@ async def side_by_side(context: TurnContext, calls: Sequence[Awaitable[T]]) -> l
 
     Wait until all calls have ended. If calls raised errors, raise the error of the first failed call in that order.
     """
+    # The count of each call begins before the first call runs, and ends together with its call.
     counts = [ExitStack() for _ in calls]
 
     async def await_call(count: ExitStack, call: Awaitable[T]) -> T:
@@ -279,6 +280,7 @@ async def side_by_side(context: TurnContext, calls: Sequence[Awaitable[T]]) -> l
         for count in counts:
             count.enter_context(context.calling())
             open_counts.callback(count.close)
+        # One error must not cancel the other calls, whose outcome would then be unknown.
         results = await asyncio.gather(*map(await_call, counts, calls), return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):

@@ -64,6 +64,7 @@ class TurnCompatibility:
         AgentError
             The setting differs. A hook of the agent may treat this as a failure of its model, so `changes` has it too.
         """
+        # The first request records the whole setting, later ones only its changes, so only the first can be compared.
         if request.number > 1 or request.setting is None:
             return
         recorded_digest = self.context.recorded_digest(request.key)
@@ -73,10 +74,13 @@ class TurnCompatibility:
         current_setting = opened(request.setting.told)
         self.before = recorded_setting
         self.changes = _changes(recorded_setting, current_setting)
+        # To finish with the original setting, each recorded call needs a tool that accepts its arguments, and the
+        # output must be the same. Only the tools of a built agent can be replaced.
         schemas = _schemas(current_setting)
         has_all_tools = all(schemas.get(name) == schema for name, schema in _schemas(recorded_setting).items())
         has_same_output = recorded_setting.get(OUTPUT) == current_setting.get(OUTPUT)
         self.can_finish = has_same_output and (self.can_replace_tools or has_all_tools)
+        # Digests may differ without a change that counts, for example if only the order of the tools is another one.
         if self.changes:
             raise AgentError(self.agent, request.number, "it is not what it was when the turn began")
 
@@ -95,10 +99,13 @@ async def run_or_ask(context: TurnContext, agent: str, begin: Begin, *, can_repl
     """
     place = context
     number = 1
+    # Keys of a turn that was started again after each of two changes: `model-1`, `changed-1`, `anew-1/model-1`,
+    # `anew-1/changed-2`, `anew-2/model-1`.
     while True:
         key = f"changed-{number}"
         recorded_question = place.recorded_question(key)
         compatibility = TurnCompatibility(place, agent, can_replace_tools)
+        # A recorded question means that an earlier process has found the change. Nothing is compared again then.
         if recorded_question is None:
             try:
                 result = await begin(place, compatibility, {})
@@ -106,12 +113,15 @@ async def run_or_ask(context: TurnContext, agent: str, begin: Begin, *, can_repl
             except Exception:
                 if not compatibility.changes:
                     raise
+            # A hook may also have made an answer of the error, which must not end the turn.
             else:
                 if not compatibility.changes:
                     return result
         answer = await _ask(place, key, compatibility, recorded_question)
         if (answer.response or {}).get("choice") == FINISH:
+            # The setting of the first request is the original one.
             return await begin(place, None, opened((await place.recorded_start("model-1"))[1]))
+        # Always below the place of the turn, not below the previous attempt: `anew-2/model-1`.
         place = context.below(f"anew-{number}")
         number = number + 1
         place.response_source = context.response_source  # the new place belongs to the same agent
@@ -194,10 +204,12 @@ def accept_original_calls(tool: Tool[Any], setting: Mapping[str, Any]) -> Tool[A
     Recorded calls are not validated against the current form. New calls must be valid in it.
     """
     original_schema = _schemas(setting).get(tool.name)
+    # A new tool has no original form.
     if original_schema in (None, tool.tool_def.parameters_json_schema):
         return tool
 
     async def call_current_tool(ctx: RunContext[Any], /, **arguments: Any) -> Any:
+        # Reached for new calls only: a recorded call returns its result before the tool is called.
         try:
             valid_arguments = tool.function_schema.validator.validate_python(arguments)
         except ValidationError as error:

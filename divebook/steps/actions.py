@@ -111,7 +111,9 @@ def action(
 def _register(registered: Action) -> Callable[..., Any]:
     if not registered.name:
         raise SetupError("action name is required")
+    # Last wins: running a cell again replaces its action.
     REGISTERED[registered.name] = registered
+    # The source is cached now, because the file of the function may change later.
     source_of(registered.function)
     return registered.function
 
@@ -127,6 +129,7 @@ def action_of(value: Any) -> Action:
     """
     if isinstance(value, Action):
         return value
+    # A function may be registered under several names; the first one counts.
     matches = (candidate for candidate in REGISTERED.values() if candidate.function is value)
     match = next(matches, None)
     if match is None:
@@ -155,6 +158,7 @@ def built_in_actions(
     """
 
     # The parameters are capitalised because definitions spell them so.
+    # Further parameters of a step are ignored (`**_`).
     async def read(Path: Any = None, **_: Any) -> str:  # noqa: N803
         """Return the text of a document."""
         path = _text(Path, "path")
@@ -186,6 +190,7 @@ def built_in_actions(
         "Time.Now": time_now,
         "Print": print_line,
     }
+    # Each of them may be repeated: it reads, writes a document as a whole, or prints a line once more.
     return {
         name: Action(name, function, function.__doc__ or "", idempotent=True) for name, function in functions.items()
     }

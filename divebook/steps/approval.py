@@ -66,6 +66,7 @@ class EnvironmentApprovalPolicy:
         """Store a permanent approval rule, so that it applies to all executions from now on. A rule that was revoked
         stays revoked.
         """
+        # The id of the rule is the key of the entry, so keeping a rule twice has no effect.
         entry = {ADDED: rule._asdict()}
         await self._log.on_loop(lambda: self._log.write(RULES, rule.rule_id, entry, rule.by or NOBODY))
 
@@ -109,6 +110,7 @@ async def approve(
     within
         Id of the operation that waits for the answer; see `StepContext.enclosing`.
     """
+    # A rule that allows a call need not name an argument that has its default value.
     call = replace(call, defaults=_defaults(schema))
     deny = functools.partial(_denied, context, call, f"{key}-denied", within)
     # A recorded denial stands, whatever the rules say now.
@@ -152,7 +154,8 @@ async def _decision_of(
         reason = response.get("text") or ""
         return Denied(f"{BY_PERSON}{_with_reason(reason)}", reason)
     arguments = _arguments(question, response, call)
-    # The person may have edited the arguments, and a rule may have been added while the question was open.
+    # The person may have edited the arguments, and a rule may have been added while the question was open. A call that
+    # is in the log was allowed already, and is not judged again.
     if context.record_of(operation) is None:
         verdict = await context.approving.verdict(replace(call, arguments=arguments))
         if verdict.outcome == DENY:
@@ -187,6 +190,7 @@ def _arguments(question: Question, response: Mapping[str, Any], call: ToolCall) 
 
     The arguments of the question take precedence because the code that asked the question may have changed since.
     """
+    # Edited arguments are complete: they replace all arguments that were shown.
     edits = response.get("data") or {}
     return dict(edits.get("parameters", (question.data or {}).get("parameters", call.arguments)))
 
@@ -236,6 +240,7 @@ async def approved_parameters(
     """
     call = ToolCall(name, normalize(parameters, "parameters"), asks=True, kind=kind)
     decision = await approve(context, call, None, key=key, operation=operation, description=description)
+    # Actions and steps have no model that could react to a denial, so a denial is an error.
     if isinstance(decision, Approved):
         return decision.arguments
     reason = decision.reason or (f"denied by the rule: {decision.rule}" if decision.rule else "")
@@ -267,11 +272,13 @@ def rules_in(entries: Iterable[Entry]) -> list[StandingRule]:
     rules: dict[str, StandingRule] = {}
     revoked_ids: set[str] = set()
     for entry in entries:
+        # Another version of divebook may have written further fields.
         if ADDED in entry.value:
             fields = {name: value for name, value in entry.value[ADDED].items() if name in StandingRule._fields}
             rules[fields["rule_id"]] = StandingRule(**fields)
         elif REVOKED in entry.value:
             revoked_ids.add(entry.value[REVOKED])
+    # A revocation counts wherever it stands in the log.
     return [rule for rule in rules.values() if rule.rule_id not in revoked_ids]
 
 

@@ -79,6 +79,7 @@ async def run_batches(context: StepContext, agent: Agent, frame: Any, services: 
 
 
 def _require_one_request(agent: Agent, services: AgentServices) -> None:
+    # Each of these needs further requests, or a decision before a request is sent.
     definition = agent.definition
     features = {
         "tools": bool(agent.tools or definition.tools or definition.servers or definition.workspace),
@@ -117,16 +118,20 @@ class BatchedRows:
         first = 0
         failed = 0
         try:
-            # All batches are submitted first, because the provider processes them concurrently.
+            # All batches are submitted first, because the provider processes them concurrently. Each begins after the
+            # last row for which the batch before had room.
             while first < len(self._rows):
                 submitted.append((first, await self._submit(first, [batch for _, batch in submitted])))
                 first = submitted[-1][1]["last"] + 1
             while submitted:
+                # Removed only after its results are recorded, so that a batch that is being collected is cancelled as
+                # well.
                 failed += await self._collect_when_ended(*submitted[0])
                 submitted.pop(0)
         except asyncio.CancelledError:
             # Only a cancelled execution gives its batches up. A parked one continues with them later.
             if self._context.is_given_up():
+                # This task is cancelled already, so the requests to the provider need a shield.
                 with anyio.move_on_after(MOST_SECONDS, shield=True):
                     for _, batch in submitted:
                         await self._batches.cancel(batch["batch"])
@@ -169,6 +174,7 @@ class BatchedRows:
 
         `may_exist` is True if an earlier try may have created the batch at the provider.
         """
+        # First try: `batch-submit-0`, its repetition after a pause: `batch-submit-0-1`.
         key = _key("submit", first, tries or None)
         batches = self._batches
         context = self._context
@@ -178,11 +184,13 @@ class BatchedRows:
         prompts: dict[str, str] = {}
         errors: dict[str, str] = {}
         requests: list[Any] = []
+        # A recorded submission needs no prompts: its result comes from the log.
         if not is_recorded:
             prompts, errors = await self._prompts(first)
             requests = await batches.encode(prompts, MOST)
         last = _last_position(requests, first + len(prompts) + len(errors) - 1, len(prompts))
         reserved = batches.reserved(list(prompts.values())[: len(requests)])
+        # "unsaid": {position: error} of rows without a prompt. The positions are text, because JSON has no other keys.
         result = {
             "last": last,
             "unsaid": {at: why for at, why in errors.items() if int(at) <= last},
@@ -193,6 +201,7 @@ class BatchedRows:
         unchecked = [may_exist] if record is None else []
 
         async def submit() -> dict[str, Any]:
+            # All prompts of the batch have failed, so no request is left to send.
             if not requests:
                 return {**result, "batch": None}
             # Always search the provider's list, because a resumed run forgets failed submissions, which may have
@@ -206,10 +215,12 @@ class BatchedRows:
                 return {**result, "batch": outcome}
             return {LATER: outcome.seconds, "why": outcome.reason, "may_exist": outcome.may_exist}
 
+        # A person answers with the id of the batch that the provider shows, or with nothing if it has none.
         def done(batch_id: Any) -> dict[str, Any]:
             is_id = isinstance(batch_id, str) and batch_id
             return {**result, "batch": batches.handle(batch_id, requests, since) if is_id else None}
 
+        # Earlier batches may still be running, so their reservations count as well.
         total_reserved = reserved
         for batch in earlier_batches:
             total_reserved = total_reserved.plus(Reserved(**batch["held"]))
@@ -233,6 +244,7 @@ class BatchedRows:
         errors = dict[str, str]()
         for at, row in enumerate(self._rows[first : first + MOST], first):
             try:
+                # Templates name the row as `row` or, like other variables, as `state.row`.
                 (text,) = await render_texts(
                     [self._context.step.prompt or ""], {**names, "state": {**names["state"], "row": row}, "row": row}
                 )
@@ -259,6 +271,7 @@ class BatchedRows:
             if handle is None or handle["status"] == ENDED:
                 key = _key("results", first, checks)
                 ended_batch = {**batch, "batch": handle}
+                # Each unreadable result costs one attempt. With the last one, the rows fail instead.
                 is_last = unreadable_count >= MOST_UNREAD
                 collect = functools.partial(self._collect, key, first, ended_batch, is_last=is_last)
                 result = await self._context.operation(

@@ -47,6 +47,7 @@ class CallContext:
         """Record an application event in the log of the execution. Callable from the thread of the action. If the call
         is repeated, its events are recorded again.
         """
+        # An action in a thread passes the event to the engine's loop. An async action runs on that loop already.
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -89,12 +90,14 @@ async def call(
     if function.makes_calls:
         return await function.function(context, workspace_of(context, function), arguments, name)
     if function.approval:
+        # The call of an action step has no name, and neither has its approval.
         approval_key = "approval" if key is None else f"{key}-approval"
         arguments = await _approved(context, function, arguments, approval_key, name)
     operation_type, parameters = recorded or _operation_of(function, arguments)
     compute = compute_for(context, function, arguments)
 
     workspace = workspace_of(context, function)
+    # The rollback of the function itself takes precedence over the one that its step names.
     step_function = function if isinstance(function, StepFunction) and function.rollback is not None else None
     rollback_event = None if step_function is None else functools.partial(_rollback_event, step_function, arguments)
     is_of_step = context.step.rollback is not None and context.step.type == "action"
@@ -145,6 +148,7 @@ async def _call_with_own_rollback(function: StepFunction, run_function: Callable
 
 def _rollback_event(function: StepFunction, arguments: Mapping[str, Any], result: Any) -> catalog.RollbackAdded:
     assert function.rollback is not None  # noqa: S101 - callers check this
+    # The arguments of the rollback are recorded with the call, so that any process can undo it.
     parameters = storable(function.undoing(arguments, result), "parameters")
     return catalog.RollbackAdded(function.rollback.name, parameters, "step", place_of(function.rollback))
 
@@ -186,6 +190,7 @@ async def call_in_slot(
             slot.release()  # a later question about this call must not delay other calls
     if convert is None:
         return result
+    # The call took effect. If its result cannot be converted, people still see a description of it.
     try:
         return convert(result)
     except Exception as error:
@@ -194,7 +199,6 @@ async def call_in_slot(
 
 
 def _operation_of(function: UserFunction, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the operation type and the parameters with which the call of a user's function is recorded in the log."""
     if isinstance(function, StepFunction):
         return STEP_EXECUTION, {"step": function.name, "arguments": dict(arguments)}
     return ACTION_EXECUTION, {"action_name": function.name, "params": dict(arguments)}
@@ -206,6 +210,7 @@ async def _approved(
     """Ask a person to approve a call of a user's function. Return the approved arguments, which the person may have
     edited.
     """
+    # People also see the values of parameters that the call leaves out.
     shown = function.with_defaults(arguments) if isinstance(function, StepFunction) else dict(arguments)
     return await approved_parameters(
         context, function.kind, function.name, shown, description=function.description, key=key, operation=operation
@@ -228,6 +233,7 @@ def compute_for(context: StepContext, function: UserFunction, arguments: Mapping
     # Objects of this process, such as a workspace or a context, cannot be sent to another process.
     is_bound = function.stays_here or is_here or (takes.context and CONTEXT not in arguments)
     if executor is None:
+        # Without a named executor, such a function stays in this process instead of the environment's default executor.
         return THREADS if takes.is_async or is_bound else context.executors.default
     compute = context.executors.named(executor)
     if takes.is_async:
@@ -266,9 +272,11 @@ async def invoke(
     Steps that the function calls are ordinary function calls too. `failures` is the number of earlier failures of this
     operation, if that number differs from the failures of the step.
     """
+    # Opened for each attempt, because a failed attempt may have changed its arguments.
     values = opened(dict(arguments))
     takes = function.takes
     if takes.key and IDEMPOTENCY_KEY not in values:
+        # A call without a name has a number as its key. It is the one call of an action step.
         values[IDEMPOTENCY_KEY] = context.idempotency_key("step" if isinstance(key, int) else key)
     if takes.context and function.kind == "action":
         values.setdefault(CONTEXT, CallContext(context))
@@ -280,6 +288,7 @@ async def invoke(
     token = CURRENT.set(None)
     try:
         if takes.is_async:
+            # A decorator may make the function return another awaitable.
             result = await function.function(*args, **kwargs)
             return await result if _is_awaitable(result) else result
         task = Task(

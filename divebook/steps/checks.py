@@ -88,6 +88,7 @@ def agents_with_subordinates(
     (subordinates). Each agent is returned once.
     """
     agents: dict[str, Agent] = {}
+    # Subordinates may have each other as subordinates. The walk ends, because each agent is looked at once.
     remaining = [agent for agent in map(find, names) if agent is not None]
     while remaining:
         agent = remaining.pop()
@@ -103,6 +104,7 @@ def check_declared(
     """Raise `NotFoundError` if an entry under the key ``Tools`` of a definition configures a tool that does not exist.
     Raise no error if there are MCP servers, because their tools are not known yet.
     """
+    # Names of `ABSENT` get a warning of their own (`check_agent`).
     names = {*existing, *OFFERED, *ABSENT, ASSIGN_WORK, *(tool.name for agent in agents for tool in agent.tools)}
     for entry in declared:
         if entry.name not in names and not any(servers):  # the tools of servers are not known yet
@@ -129,6 +131,7 @@ def check_agent(agent: Agent, toolkit: AgentToolkit, environment_tools: OurTools
     for name in definition.tool_config:
         if name not in definition.tools:
             raise SetupError(f"ToolConfig of agent {agent.name} names {name}, which is not among its Tools: add it")
+    # Called only for the errors that they raise.
     toolkit.subordinates_for(definition)
     toolkit.servers_for(definition)
     tools = [toolkit.limited(tool) for tool in (*toolkit.tools_for(definition), *agent.tools)]
@@ -212,6 +215,7 @@ def check_model(model: Any, whose: str, store: EventStore) -> None:
             store.record(name)
         except ExecutionNotFoundError as error:
             raise SetupError(f"{whose}: {model} names a run that is not there: {error}") from error
+    # The table is asked first, because pydantic-ai takes half a second to load.
     elif provider not in DEFAULT_MODELS and not is_known_provider(provider):
         similar = nearest(provider, DEFAULT_MODELS)
         advice = f"did you mean {similar}:{name}?" if similar else f"use one of pydantic-ai's, such as openai:{name}"
@@ -260,6 +264,7 @@ class Naming:
         self._start = workflow.start.name
         self._order = {name: number for number, name in enumerate(self._steps)}
         self._inputs = [entry.name for entry in workflow.inputs]
+        # {step: names that its script sets}; None if only running the code shows them.
         self._scripts = {step.name: _set_by(step) for step in workflow.steps}
         self._is_known = all(names is not None for names in self._scripts.values())
         self._setters = self._all_setters()
@@ -268,6 +273,7 @@ class Naming:
         """Return a dict from the name of each variable to the names of the steps that set it."""
         setters: dict[str, list[str]] = {}
         for step in self._steps.values():
+            # A step sets its `Store`, the variable of its loop, and the variables of its `Catch`.
             stored = {step.store, step.each.as_ if step.each else None, *(policy.store for policy in step.catch)}
             for name in (stored | (self._scripts[step.name] or frozenset())) - {None, ""}:
                 setters.setdefault(str(name), []).append(step.name)
@@ -284,11 +290,13 @@ class Naming:
                 mistake = self._no_input(name) if root == "inputs" else self._no_variable(name, step, code)
                 if mistake is not None:
                     message, hint = mistake
+                    # `state.total`, `state["total"]` and `state['total']`
                     pattern = rf"\b{root}\s*(?:\.\s*|\[\s*[\"'])({re.escape(name)})\b"
                     yield Mistake(message, code.key, hint, pattern)
 
     def _unknown(self, step: Step, code: CodeText, program: Program) -> Iterator[Mistake]:
         names: Mapping[str, Any] = {"inputs": dict.fromkeys(self._inputs), "state": dict.fromkeys(self._setters)}
+        # The loop variable exists only while an item runs.
         if step.each is not None and step.each.as_ and (code.is_of_item or not (code.is_before or code.is_after)):
             names = {**names, step.each.as_: None}
         try:
@@ -317,6 +325,7 @@ class Naming:
                 f"set are {', '.join(sorted(self._setters))}" if self._setters else "write Store in an earlier step"
             )
             return f"no step sets state.{name}", did_you_mean(name, self._setters) or existing
+        # A script may read variables that it sets itself. The order inside of a script is not checked.
         if name in (self._scripts[step.name] or ()) or any(
             self._may_precede(setter, step, code, name) for setter in setters
         ):
@@ -331,12 +340,15 @@ class Naming:
         """
         if setter == step.name:
             is_of_all = code.is_of_item and step.each is not None and step.each.as_ != name  # its items have not ended
+            # Later items, and code after the step, may read the values that the step has stored. Without either, only a
+            # cycle in the graph leads back to it.
             is_there = not is_of_all and (code.is_after or step.each is not None)
             return is_there or step.name in reachable_from(self._steps, step.name)
         # An earlier step may run first. For large workflows, assume so without a search.
         if self._order[setter] < self._order[step.name] or len(self._steps) > MOST_STEPS:
             return True
         # If every path to the setter leads through this step, the setter cannot have run before its first visit.
+        # Example: in `start -> read -> set`, the step `read` comes before `set`, unless an edge leads back to `read`.
         without = {name: value for name, value in self._steps.items() if name != step.name}
         is_behind = self._start == step.name or setter not in reachable_from(without, self._start)
         return not is_behind or step.name in reachable_from(self._steps, setter)
@@ -406,6 +418,7 @@ def _mistakes(
     hint = None
     try:
         for program in code.check(code.text):
+            # The hint belongs to the expression that fails, which is the last one checked.
             hint = code.escape(program)
             program.require({name: {}}, SAFE_NAMES)
     except (ScriptSyntaxError, TemplateError, UndefinedVariableError) as error:

@@ -94,6 +94,7 @@ class DurableLog:
             self._store.post(Message(execution_id, SIGNAL, key, signal_payload(ENTRY, value), by, self._clock.now()))
         except ExecutionNotFoundError as error:
             raise StoreBusyError(f"the book {name!r} is not in the store yet; try again") from error
+        # The store knows the log from now on.
         self._starting.pop(name, None)
 
     async def on_loop(self, work: Callable[[], T]) -> T:
@@ -187,6 +188,7 @@ class Thread:
         turns = self._threads.line(self.id).turns
         if not 0 <= at <= len(turns):
             raise SetupError(f"thread {self.id} has {len(turns)} turns; at is 0 to {len(turns)}, not {at!r}")
+        # "~" marks branches, so it is replaced in the id of a new thread.
         name = id or f"{self.id.replace(_BRANCH, '-')}@{at}"
         chunks = [chunk for _, chunk, _ in turns[:at]]
         key = f"{self.id}@{at}"
@@ -197,6 +199,7 @@ class Thread:
                 f"what goes on after turn {at} of thread {self.id} cannot be called {name!r}, which is another thread: "
                 "give it an id that none has, or none at all"
             )
+        # The copied turns are the first entry of the new thread, which follows no other entry.
         self._threads.write(name, key, {AFTER: None, CHUNKS: chunks}, self._by)
         return Thread(name, self._threads, self._by)
 
@@ -209,6 +212,7 @@ class Thread:
         if keep < 0:
             raise SetupError(f"a thread keeps 0 turns or more, not {keep!r}")
         head = self._threads.line(self.id).head
+        # The same trim at the same place has the same key, and so is written once.
         self._threads.write(self.id, f"trim/{head}/{keep}", {AFTER: head, KEEP: keep}, self._by)
         return self
 
@@ -251,6 +255,7 @@ class ConversationStore:
         """
         name = thread["id"]
 
+        # Written and read again in one piece of work. If it is repeated, the write has no effect.
         def work() -> dict[str, ThreadLine]:
             self.write(name, key, {AFTER: thread["at"], CHUNKS: [chunk]}, by)
             return self.lines(name)
@@ -303,6 +308,7 @@ class ThreadLine(NamedTuple):
         """
         turns = (*self.turns, *((entry.key, chunk, entry.by) for chunk in entry.value.get(CHUNKS, ())))
         keep = entry.value.get(KEEP)
+        # `turns[-keep:]` would be all turns for 0.
         remaining = turns if keep is None else turns[max(0, len(turns) - keep) :]
         return ThreadLine(remaining, entry.key, self.keys | {entry.key})
 
@@ -317,11 +323,14 @@ def lines_of(name: str, entries: Sequence[Entry]) -> dict[str, ThreadLine]:
     the entry with the lowest number continues the thread or branch, and each other entry starts a new branch. Branches
     are numbered in the order of the entries that started them.
     """
+    # {key of the followed entry: [entry, ...]}; None for the first entry of the thread.
     followers: dict[str | None, list[Entry]] = {}
     for entry in entries:
         followers.setdefault(entry.value.get(AFTER), []).append(entry)
     open_lines: list[tuple[int, ThreadLine]] = [(0, ThreadLine())]
     lines: list[tuple[int, ThreadLine]] = []
+    # Each line is followed to its end. At a fork the first entry continues it, and the others wait in `open_lines` as
+    # new lines. Their number is that of the entry at the fork, which determines the order of branches.
     while open_lines:
         number, line = open_lines.pop()
         while next_entries := followers.get(line.head):
@@ -339,5 +348,6 @@ def _book_of(thread: str) -> str:
     """
     if not thread.strip():
         raise SetupError(f"the id of a thread cannot be {thread!r}; write a word, such as support-17")
+    # "support-17~2" -> "support-17"; "a~b" stays "a~b".
     name, mark, number = thread.rpartition(_BRANCH)
     return name if mark and name and number.isdecimal() else thread

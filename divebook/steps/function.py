@@ -121,6 +121,7 @@ class CallTasks:
         if self._has_ended:  # the current task was created, but started after the end
             raise asyncio.CancelledError("the workflow function has ended")
         task = self._present()
+        # The branches of `ctx.gather` are counted by `side_by_side`.
         if task not in self._gathered:
             self._running_calls.begin()
         is_created_task = task not in self._ordered_tasks
@@ -137,6 +138,7 @@ class CallTasks:
         ended. From now on, these tasks cannot make recorded calls.
         """
         self._has_ended = True
+        # A task that has not made a call yet is not in `_created`. `_has_ended` stops it at its first call.
         running = [task for task in self._created if not task.done()]
         for task in running:
             task.cancel()
@@ -238,6 +240,7 @@ class WorkspaceOfContext:
         return result
 
 
+# Bits of a float's fraction: all quotients by 2**53 are exact.
 RANDOM_BITS = 53
 
 
@@ -251,6 +254,7 @@ _MOST_REMEMBERED = 64
 """Number of remembered calls at which the awaited ones are dropped."""
 
 
+# A coroutine that was never awaited has not started.
 def _is_not_started(call: Coroutine[Any, Any, Any]) -> bool:
     return inspect.getcoroutinestate(call) == inspect.CORO_CREATED
 
@@ -331,8 +335,11 @@ class WorkflowContext:
             if await ctx.version("check twice", 1, 2) >= 2:
                 await check(order)
         """
+        # Checked before anything is recorded.
         checked(catalog.VersionDecision(change_id, max_version, min_version, max_version))
         key = f"version-{change_id}"
+        # The log has later operations of this step but no decision: the execution passed here before the call was
+        # added.
         is_past = self._context.record_of(key) is None and self._context.has_history_ahead()
 
         async def decide() -> int:
@@ -446,10 +453,12 @@ class WorkflowContext:
         async def store_result(
             strand: Callable[[], AbstractContextManager[None]], index: int, call: Awaitable[Any]
         ) -> None:
+            # Calls in this branch have keys such as `gather-1.0-call-2`, whatever the other branches do meanwhile.
             STRAND.set(f"{gathering}.{index}-")
             with strand(), self.tasks.gathering():
                 try:
                     results[index] = await call
+                # A branch that waits for an answer does not end the others.
                 except Suspended as suspension:
                     suspensions.append(suspension)
                 except Exception as error:
@@ -466,6 +475,7 @@ class WorkflowContext:
             async with group.running():
                 for index, call in enumerate(calls):
                     group.start(store_result(strand, index, call))
+        # A failure takes precedence over branches that wait.
         if errors and not self._context.has_unknown():
             raise errors[0]
         if suspensions:
@@ -533,6 +543,7 @@ class WorkflowContext:
 
     async def _ask(self, name: str, prompt: str, output: Any, deps: Any, thread: str | None) -> Any:
         self.tasks.require_place("ctx.agent().run()")
+        # All operations of the turn have keys such as `agent-1/model-2`.
         prefix = f"{self._next_key('agent')}/"
         task = AgentTask(prompt, output=output, deps=deps, prefix=prefix, thread=thread)
         with self.tasks:
@@ -576,6 +587,7 @@ class WorkflowContext:
         """Return a coroutine unchanged, and remember it with its label, so that `unawaited` can report that an
         ``await`` is missing.
         """
+        # Only coroutines that have not started are needed later, so the list is cleaned now and then.
         if len(self._remembered_calls) >= _MOST_REMEMBERED:
             self._remembered_calls = [entry for entry in self._remembered_calls if _is_not_started(entry[1])]
         self._remembered_calls.append((label, call))
@@ -612,6 +624,7 @@ class WorkflowContext:
         if any(
             key.startswith(f"{gather_key}.") and self._context.record_of(key) is None for gather_key in self._failing
         ):
+            # The branch counts as waiting until the unknown outcomes are settled. Then the failure is raised.
             raise Suspended
         try:
             with self.tasks as is_created_task:
@@ -619,11 +632,13 @@ class WorkflowContext:
                 if is_created_task:
                     await self.tasks.let_others_start()
                 result = await make()
+        # A function may catch a denial by its class.
         except ApprovalDeniedError:
             raise
         except OperationError as error:
             error.called = name
             raise
+        # Live and from the log, the function gets the same error.
         except Exception as error:
             raise as_recorded(error) from error
         return opened(result)
@@ -680,12 +695,15 @@ class FunctionStep:
         if name not in WORKFLOW_FUNCTIONS:
             raise NotFoundError("workflow function", name, WORKFLOW_FUNCTIONS, missing_function(name))
         workflow_context = WorkflowContext(context, *self._services)
+        # Calls of `@step` functions find the context in this variable.
         token = CURRENT.set(workflow_context)
         try:
             with workflow_code():
                 value = await WORKFLOW_FUNCTIONS[name].function(workflow_context, **opened(dict(context.inputs)))
             if (call := workflow_context.unawaited()) is not None:
                 raise StepError(f"{call} was not awaited, so it was never made; write `await` before the call")
+        # A forgotten `await` shows first in the code that uses the coroutine, for example as "'coroutine' object is not
+        # subscriptable".
         except (TypeError, AttributeError, UnstorableValueError) as error:
             call = workflow_context.unawaited() if "coroutine" in str(error) else None
             if call is None:
@@ -752,6 +770,7 @@ def roots_of(workflow: Workflow, actions: Mapping[str, Action]) -> dict[str, Cal
     """Return the Python functions that a workflow refers to directly, by label: its workflow function, or the actions
     of its steps. Built-in actions of divebook are left out.
     """
+    # A workflow that is a function is its only root. The functions that it calls are found in its code.
     if workflow.start.type == FUNCTION:
         registered = WORKFLOW_FUNCTIONS.get(workflow.name)
         return {} if registered is None else {f"workflow {workflow.name}": registered.function}
@@ -795,6 +814,7 @@ def _changed(label: str, old_digests: Mapping[str, str], parts: Mapping[str, Any
     else:
         change = "new"
     users = sorted(name for name in reaching(parts, label) if name.startswith(CALLED))
+    # Steps and actions are left out, so only paths on which the workflow function itself uses the code remain.
     parts_of_function = {name: part for name, part in parts.items() if not name.startswith(CALLED[1:])}
     uses_it = label in parts_of_function and any(
         name.startswith(CALLED[0]) for name in reaching(parts_of_function, label)

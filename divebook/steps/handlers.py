@@ -51,6 +51,7 @@ async def _seconds(context: StepContext) -> float | None:
     if isinstance(value, str):
         (value,) = await render_texts([value], context.names)
     try:
+        # An empty text means 0 seconds.
         seconds = float(value or 0)
     # NaN fits no range, so that one check reports all invalid values.
     except (ValueError, OverflowError):
@@ -85,6 +86,7 @@ async def interrupt_step(context: StepContext) -> Outcome:
         optional=ask.optional,
     )
     value = value_of(answered_question)
+    # No part of the definition would notice a refusal, so it must stop the path.
     if ask.kind == CONFIRMATION and value is not True and not _looks_itself(context.step):
         raise ApprovalDeniedError(question, (answered_question.response or {}).get("text") or "")
     return Outcome(value_text(value), value)
@@ -109,6 +111,7 @@ class WorkflowStep:
         step = context.step
         (name,) = await render_texts([step.workflow or ""], context.names)
         inputs = context.storable(await filled(step.inputs, context.names), "Inputs")
+        # A step has one child at each visit, so a fixed key is enough.
         child = await context.child(name, inputs, self._drive_child, key="workflow")
         return Outcome(value_text(child["outputs"]), child["outputs"])
 
@@ -148,6 +151,7 @@ class RollbackStep:
         function = self._find(context.step.action or "")
         try:
             result = await call(context, function, context.step.parameters)
+        # A denial keeps its class, because the call itself did not fail.
         except ApprovalDeniedError:
             raise
         except Exception as error:
@@ -170,6 +174,7 @@ def built_in_handlers(
     return {
         "prompt": prompts,
         "action": ActionStep(find_action),
+        # Rollback steps are not written in definitions: the engine creates one for each function that undoes something.
         f"{ROLLBACK} action": RollbackStep(find_action),
         f"{ROLLBACK} step": RollbackStep(find_rollback),
         "script": script,
@@ -206,6 +211,7 @@ class ActionStep:
         keeps_text = context.workflow.manner.keeps_text
         parameters = await filled(parameters, context.names, cache=context.known)
         try:
+            # The frame is evaluated by itself: it is not a parameter of the action.
             if context.step.each is not None and context.step.each.rows is not None:
                 frame = await filled({"rows": context.step.each.rows}, context.names, cache=context.known)
                 return await run_rows(context, action, parameters, frame["rows"])

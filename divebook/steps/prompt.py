@@ -87,6 +87,7 @@ class ContentBuilder:
         """
         blocks: list[Block] = []
         for number, entry in enumerate(entries, 1):
+            # Without a prefix, the operations of the step are numbered.
             blocks.extend(await self._blocks_of(entry, context, agent, f"{prefix}content-{number}" if prefix else None))
         return blocks
 
@@ -96,6 +97,7 @@ class ContentBuilder:
 
     async def _blocks_of(self, entry: ContentEntry, context: StepContext, agent: str, key: str | None) -> list[Block]:
         if entry.blocks is not None:
+            # Copied, because all runs share the definition.
             return [dict(block) for block in entry.blocks]
         if entry.text is not None:
             return [text_block(entry.text.strip())]
@@ -111,6 +113,7 @@ class ContentBuilder:
         )
 
     async def _from_script(self, script: str, context: StepContext, agent: str, key: str | None) -> list[Block]:
+        # A script in the content may also use these three names.
         names = {**context.names, "workflow": context.workflow.name, "step": context.step.name, "agent": agent}
         host = ScriptHost(context, self._documents, self._printer)
 
@@ -133,6 +136,7 @@ class ContentBuilder:
         }
 
         async def call() -> list[Block]:
+            # Checked when the program really runs; a replay takes its output from the log.
             self._policy.program(program)
             return await anyio.to_thread.run_sync(run_program, program, variables)
 
@@ -159,6 +163,7 @@ def run_program(program: str, variables: dict[str, Any]) -> list[Block]:
     """
     if not Path(program).is_file():
         raise StepError(f"script file not found: {program}")
+    # Values that JSON lacks are passed as text.
     environ = {**os.environ, "DIVE_GLOBALS": json.dumps(variables, default=str)}
     try:
         process = subprocess.run(
@@ -226,8 +231,10 @@ def work_tool(agents: Sequence[Agent], above: Iterable[str], delegate: Delegate)
         details = [f"{title}: {text}" for title, text in work.items() if text]
         return await delegate(available[agent], "\n\n".join([description, *details]))
 
+    # The schema for the model then lists the names of the agents.
     assign_work.__annotations__["agent"] = Literal[tuple(available)]
     assign_work.__doc__ = _DESCRIPTION.format("\n".join(map(_list_entry, available.values())))
+    # Delegation itself needs no approval and is not recorded as a call: the other agent's turn and its calls are.
     return ToolFunction(
         ASSIGN_WORK,
         assign_work,
@@ -382,6 +389,7 @@ def _at(context: StepContext, requests: Sequence[RequestView], turn: str) -> lis
     """
     of_same_turn = [request for request in requests if request.span.within == turn]
     place = context.place("", 0)
+    # A single request belongs to the place of the step.
     place_of_step = place.path, place.step, place.visit, place.iteration_index
     without_turn = [request for request in requests if request.span.within is None]
     return of_same_turn or [
@@ -444,6 +452,7 @@ class _RecordedTurn:
         assign_work = work_tool(
             self.services.subordinates_for(definition), chain.agents, functools.partial(self._delegate, chain)
         )
+        # A tool of the user has precedence.
         if assign_work is None or any(tool.name == assign_work.name for tool in (*tools, *self.agent.tools)):
             return tools
         return [*tools, assign_work]
@@ -454,6 +463,7 @@ class _RecordedTurn:
         """
         call = CALL.get()
         assert call is not None  # noqa: S101 - the guard around all tools has set it
+        # For call `c1` that request 2 asks for, the operation keys of the subordinate turn begin with `tool-2-c1/`.
         prefix = f"{call.turn.context.prefix}{call.key}/"
         task = AgentTask(description, context=await self.blocks(subordinate, prefix), prefix=prefix)
         subordinate = agent_for_run(self.context, subordinate, self.services)
@@ -469,6 +479,7 @@ def _consumption_of(context: StepContext, record: OperationRecord | None) -> Ite
     """
     if record is None or record.status not in (COMPLETED, FAILED):
         return
+    # Turns state their own consumption. For a failed one it is added up.
     if record.operation_type == AGENT_TURN and record.status == COMPLETED:
         yield opened(record.result).get(SPENT, {})
     elif record.operation_type == AGENT_TURN:
@@ -536,6 +547,7 @@ def _with_retries(context: StepContext, policy: Retry) -> RunOperation:
         key: str | None = None,
         **options: Any,
     ) -> Any:
+        # All attempts of a call have one key, and differ by their number.
         name = context.next_key() if key is None else key
 
         async def attempt(failures: int) -> Any:
@@ -578,6 +590,7 @@ class PromptStep:
         agent = self._find_agent(step.agent)
         if agent is None:
             raise StepError(f'no agent specified for prompt step "{step.name}"; define one, or name it with Agent')
+        # Rows are sent as batches, items as single requests.
         if step.each is not None and step.each.rows is not None:
             frame = await filled({"rows": step.each.rows}, context.names, cache=context.known)
             return await run_batches(context, agent, frame["rows"], self._services)
@@ -611,6 +624,7 @@ class PromptStep:
 
     async def _answer(self, context: StepContext, agent: Agent, task: AgentTask) -> Answer:
         blocks = functools.partial(self._content.of_agent, context)
+        # The operations of the agent's own `Context` have no prefix, those of subordinates have one.
         own_context = await blocks(agent, "")
         try:
             task_with_context = replace(task, context=own_context) if own_context else task

@@ -127,6 +127,7 @@ def arguments_of(
     # A function of one parameter, which is not a column, takes the whole row.
     if missing and not takes_any and len(needed) == 1:
         names = list(columns)
+        # `zip` of no columns has no rows, although the frame has some.
         all_rows = zip(*columns.values(), strict=True) if columns else [()] * count
         dicts = (dict(zip(names, row, strict=True)) for row in all_rows)
         return [(at, {**fixed, needed[0]: row}) for at, row in enumerate(dicts)]
@@ -137,6 +138,7 @@ def arguments_of(
             f"{action.label} {problem}; the frame has the columns {', '.join(columns) or 'none'}: "
             "name its parameters as they are called there"
         )
+    # A fixed parameter of the step takes precedence over a column.
     names = [name for name in columns if (takes_any or name in names_of_parameters) and name not in fixed]
     if not names:
         return [(at, dict(fixed)) for at in range(count)]
@@ -155,6 +157,7 @@ class RowCalls:
         self._parallel = context.step.each.parallel
         self._compute = compute_for(context, action, {})
         self._loop = asyncio.get_running_loop()
+        # Shared by all workers. `popleft` is atomic, also between threads.
         self._waiting: deque[Row] = deque()
         self._ended: list[RowResult] = []
         self._recorded: dict[int, bool] = {}
@@ -211,7 +214,6 @@ class RowCalls:
         return self._failures(first, last)
 
     def _failures(self, first: int, last: int) -> int:
-        """Return the number of failed rows in a range of rows, according to the log."""
         return sum(self._recorded.get(at, False) for at in range(first, last + 1))
 
     async def _make(self, key: str, first: int, last: int) -> dict[str, int]:
@@ -226,14 +228,17 @@ class RowCalls:
             CURRENT.reset(token)
         write = functools.partial(self._write, key)
         try:
+            # If the step is cancelled, `writing` records the rows that have ended before the step ends.
             with self._context.writing(write):
                 while workers:
                     ended, pending = await self._some_ended(workers)
                     workers = list(pending)
+                    # Results are recorded before the error of a worker is raised.
                     write()
                     for worker in ended:
                         worker.result()
         finally:
+            # Workers in threads cannot be cancelled. They end after their present row.
             self._stopped = True
             for worker in workers:
                 worker.cancel()
@@ -260,6 +265,7 @@ class RowCalls:
 
     def _write(self, key: str) -> None:
         """Record in the log the results of all rows that ended since the last call of this method."""
+        # Workers in threads may add to the new list while the old one is recorded.
         ended = self._ended
         self._ended = []
         if ended:
@@ -274,12 +280,14 @@ class RowCalls:
         try:
             result = storable(frame_of(ended), "rows")
         except Exception as error:
+            # [ok, ok, bad, ok] -> [ok, ok] and [bad, ok] -> [bad] and [ok]
             if len(ended) > 1:
                 half = len(ended) // 2
                 self._note(key, ended[:half])
                 self._note(key, ended[half:])
                 return
             ((at, value, reason),) = ended
+            # The text of an error can always be stored, so this is a fault of another kind.
             if reason is not None:
                 raise
             # The call took effect, so the row is called again only if a person decides so.
@@ -290,6 +298,7 @@ class RowCalls:
             self._note(key, [(at, None, problem)])
             return
         failed = sum(error is not None for *_, error in ended)
+        # Groups are numbered over all ranges of the step.
         number = len(self._context.items)
         operation_id = self._context.place(key).operation_id
         event = catalog.RowsCompleted(number, operation_id, result, len(ended), failed, len(self._rows))
@@ -299,6 +308,7 @@ class RowCalls:
     def _add_result(self, row: RowResult) -> None:
         """Collect the result of a row, which the next `_write` records in the log. Callable from any thread."""
         self._ended.append(row)
+        # Wakes `_some_ended` once, when the group is full.
         if len(self._ended) == MOST_ROWS:
             self._loop.call_soon_threadsafe(self._enough.set)
 
@@ -307,6 +317,7 @@ class RowCalls:
     def _worker(self) -> Coroutine[Any, Any, None]:
         if self._action.takes.is_async:
             return self._call_on_loop()
+        # A thread makes many calls, one after the other. A time limit needs a task for each row.
         if self._compute is THREADS and self._action.timeout is None:
             return in_thread(self._call_in_thread)
         return self._call_elsewhere(self._compute)
@@ -341,6 +352,7 @@ class RowCalls:
         function = self._action.function
         policy = self._policy
         while not self._stopped:
+            # Another worker may take the last row between a check and this line.
             try:
                 at, arguments = self._waiting.popleft()
             except IndexError:
@@ -351,7 +363,6 @@ class RowCalls:
         """Send waiting rows to an executor, such as a process pool, until no row is waiting. Rows are sent in groups;
         if the action has a time limit, one at a time, because the limit applies to a single row.
         """
-        # The time limit is that of a single row.
         size = 1 if self._action.timeout is not None else CHUNK
         while self._waiting and not self._stopped:
             rows = [self._waiting.popleft() for _ in range(min(size, len(self._waiting)))]

@@ -56,6 +56,7 @@ class ScriptStep:
         manner = context.workflow.manner
         names = context.names
         seconds = context.step.timeout
+        # The time limit of the step replaces the default of the sandbox.
         limits = DEFAULT_LIMITS if seconds is None else replace(DEFAULT_LIMITS, seconds=seconds)
 
         async def call() -> Any:
@@ -116,6 +117,7 @@ class ScriptHost:
 
     def now(self) -> float:
         """Return the current time in seconds since 1970, as a recorded operation."""
+        # Called in the thread of the script, like all methods of this class.
         return ask(self._context.now).timestamp()
 
     def entropy(self) -> bytes:
@@ -201,6 +203,7 @@ async def filled(
 
 
 async def _evaluate(evaluate: Callable[[Interpreter], T]) -> T:
+    # Only the time limit of the first try is short. Other errors are final.
     try:
         return evaluate(INLINE)
     except ScriptLimitError:

@@ -70,6 +70,7 @@ class StepTurn:
         self._context = context
         self._turn = turn
         self._services = services
+        # The turn counts as one running task, and each further concurrent call of the turn as one more.
         self._running_calls = CallCounter(context.strands())
         self._suspension: Suspended | None = None
         self._failures: dict[str, int] = {}
@@ -104,6 +105,7 @@ class StepTurn:
         """Return the tokens and costs that all failed attempts of one operation consumed, according to the log. `key`
         is the operation's key.
         """
+        # Attempts are numbered from 0. The first one that did not fail, or does not exist, ends the sum.
         consumed = Counter[str]()
         attempt = 0
         while (record := self._context.record_of(self.prefix + key, attempt)) is not None and record.status == FAILED:
@@ -174,6 +176,7 @@ class StepTurn:
         """Return an object that normalizes the file paths in a tool's arguments, so that approval rules recognize the
         same file in each spelling. Return None if no argument is a path.
         """
+        # Without a workspace, the tool itself knows how its paths are written.
         if not tool.paths or (name := workspace_of(self._context, tool)) is None:
             return tool.files
         place = self._context.workspaces.place_of(name)
@@ -183,6 +186,7 @@ class StepTurn:
         """Return the context for a turn of another agent that runs inside a tool call of this turn. The operation keys
         of that turn begin with `key`, the key of the tool call.
         """
+        # Without a response source, because another agent may run there. `run_or_ask` passes on that of the same agent.
         turn = StepTurn(self._context, f"{self.prefix}{key}/", self._turn, self._services)
         self._below.append(turn)
         return turn
@@ -249,6 +253,7 @@ class StepTurn:
         name = self.prefix + key
         compute = self._compute(tool, arguments)
         workspace = workspace_of(self._context, tool)
+        # A call with a time limit waits for a slot first, so that waiting does not use up the time.
         is_limited = tool.timeout is not None or self._context.is_limited
 
         def attempt(failures: int) -> Awaitable[Any]:
@@ -274,6 +279,7 @@ class StepTurn:
 
     async def invoke(self, tool: ToolFunction, arguments: Mapping[str, Any], *, key: str) -> Any:
         """Call the function of a tool in its executor, without recording the call as an operation."""
+        # An inline tool runs on the engine's loop, where the turn that it starts makes its calls.
         if tool.inline:
             return await tool.function(**arguments)
         compute = self._compute(tool, arguments)
@@ -293,6 +299,7 @@ class StepTurn:
         """Repeat a failed call as the retry policy of the step allows; if the step has no policy, as `policy`
         allows.
         """
+        # A policy of the step holds for each call of the turn, in place of that of the tool or agent.
         return self._context.retried(name, self._context.step.retry or policy, attempt, self._turn)
 
     async def _note_suspension(self, call: Awaitable[T]) -> T:
@@ -301,6 +308,7 @@ class StepTurn:
         """
         try:
             return await call
+        # Code of users between here and the step, such as a hook, may catch this exception.
         except Suspended as suspension:
             self._suspension = suspension
             raise
@@ -364,6 +372,7 @@ def run_id_of(context: StepContext, key: str) -> str:
     """Return the id of an agent turn. The id stays the same when the turn runs again, and differs between
     executions.
     """
+    # Execution id and a hash of the place of the turn: short, and the same whenever the turn runs.
     return f"{context.execution_id}/{context.place(key, 0).idempotency_key[:12]}"
 
 
@@ -383,6 +392,7 @@ def _slot(tool: ToolFunction, compute: Compute, *, limited: bool) -> Slot | None
     executor_slot = compute.slot(repeatable=tool.is_repeatable, limited=limited)
     slots = [] if executor_slot is None else [executor_slot]
     if tool.concurrency is not None:
+        # The limit is part of the key, because a tool may be defined again with another one.
         limit_key = tool.name, tool.concurrency
         limiter = _LIMITERS.get(limit_key) or _LIMITERS.setdefault(limit_key, anyio.CapacityLimiter(tool.concurrency))
         slots.append(LimitedSlot(limiter))

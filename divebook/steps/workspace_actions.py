@@ -71,6 +71,7 @@ async def apply_changes(
         paths, tree = await _ask_for_paths(context, workspace, paths, f"{key}-files")
 
     async def carry_out() -> dict[str, Any]:
+        # A snapshot of the workspace as the person saw it (`tree`), or as it is now.
         changes = await context.workspaces.own_changes(workspace, context.place(f"{key}-now"), tree)
         changed_paths = [diff.path for diff in changes.diffs()]
         protected = changes.protected()
@@ -89,6 +90,7 @@ async def apply_changes(
 
     recorded_parameters = {**({} if paths is None else {_PATHS: list(paths)}), "workspace": workspace}
     operation_parameters = {"action_name": APPLY, "params": recorded_parameters}
+    # Repeatable: a file that was written before is found in the folder, and is reported as `there`.
     result: dict[str, Any] = await context.operation(
         ACTION_EXECUTION, operation_parameters, carry_out, key=key, repeatable=True
     )
@@ -117,6 +119,7 @@ async def _ask_for_paths(
 
     The tree is identified by its digest: the workspace may have changed while the person decided.
     """
+    # The recorded question is shown again, although the workspace may have changed.
     question_before = context.question_of(key)
     if question_before is not None:
         options: dict[str, Any] = {
@@ -128,6 +131,7 @@ async def _ask_for_paths(
     else:
         changes = await context.workspaces.own_changes(workspace, context.place(key))
         diffs = [diff for diff in changes.diffs() if paths is None or diff.path in paths]
+        # Nothing has changed, so no question is needed.
         if not diffs:
             return paths, changes.tree
         question, options = _question(workspace, changes, diffs, paths or ())
@@ -139,11 +143,14 @@ def _question(
     workspace: str, changes: OwnChanges, diffs: Sequence[FileDiff], by_name: Sequence[str]
 ) -> tuple[str, dict[str, Any]]:
     names = [diff.path for diff in diffs]
+    # A path that the definition names needs no selection by a person.
     protected = changes.protected() - set(by_name)
+    # None for a binary file, which has no lines.
     added, removed = (sum(getattr(diff, field) or 0 for diff in diffs) for field in ("added", "removed"))
     message = f"{plural(len(diffs), 'file')} changed in workspace {workspace} (+{added} -{removed})"
     if unselected := [name for name in names if name in protected]:
         message += f". {left_out_text(unselected, 'select {}')}"
+    # All visible files are preselected. Protected ones must be selected by hand.
     choice = {
         "type": "array",
         "title": "Files",
@@ -159,6 +166,7 @@ def _rows_of_diffs(diffs: Sequence[FileDiff]) -> list[dict[str, Any]]:
     """Convert the diffs of files to rows for a question to a person: with secrets hidden, and without the text of diffs
     that exceed the size limit.
     """
+    # The diffs share one limit. A smaller one after a diff that is too long may still fit.
     remaining = MOST_SHOWN
     rows = []
     for diff in diffs:
@@ -176,6 +184,7 @@ async def _shell(Command: str, Timeout: float | None = None, Cwd: str | None = N
     """Run a command; return its exit code and output. A failed command fails the step, unless Check is false."""
     result = await present_workspace().shell.execute(Command, timeout=Timeout, cwd=Cwd)
     if Check and result.exit_code:
+        # The end of the output explains a failure best.
         output = (result.stderr or result.stdout).strip()[-2000:]
         raise StepError(f"the command ended with exit code {result.exit_code}{f': {output}' if output else ''}")
     return {"exit_code": result.exit_code, "stdout": result.stdout, "stderr": result.stderr}

@@ -38,6 +38,7 @@ from divebook.workflow.tools import ToolFunction
 # Text of web pages: headings, lists and links are kept, all other markup is removed.
 
 
+# Elements whose content is not text for a reader.
 _SILENT = ("script", "style", "noscript", "template", "svg", "head", "iframe")
 
 
@@ -47,6 +48,7 @@ _BLOCKS = (
 )
 
 
+# Elements that begin a line of their own; all other blocks begin a paragraph.
 _LINES = ("li", "tr", "dt", "dd")
 
 
@@ -76,12 +78,14 @@ def _harmless(markup: str) -> str:
     """
     parts = []
     done = 0
+    # Comments are removed. One without an end takes the rest of the page with it.
     while (start := markup.find("<!--", done)) >= 0:
         parts.append(markup[done:start])
         end = markup.find("-->", start + 4)
         done = len(markup) if end < 0 else end + 3
     # A declaration such as `<![CDATA[` without an end would hold the parser up, too.
     text = "".join([*parts, markup[done:]]).replace("<![", "<! ")
+    # Behind the last `>`, a `<` cannot begin a whole tag, but would make the parser wait for the end of one.
     last = text.rfind(">") + 1
     return text[:last] + text[last:].replace("<", " ")
 
@@ -92,8 +96,11 @@ class _Reader(HTMLParser):
         self._address = address
         self._parts: list[str] = []
         self._title: list[str] = []
+        # Name of the silent element that the parser is in, and how many elements of this name are open; "" and 0
+        # outside.
         self._silent = ""
         self._depth = 0
+        # Targets of the links that are open; "" for a link that is not shown as one.
         self._links: list[str] = []
         self._in_title = self._is_verbatim = False
 
@@ -120,6 +127,7 @@ class _Reader(HTMLParser):
             self._parts.append(("\n" if tag in _LINES else "\n\n") + _MARKS.get(tag, ""))
         elif tag == "br":
             self._parts.append("\n")
+        # Cells of a row are separated by spaces.
         elif tag in ("td", "th") and self._parts[-1:] != ["\n"]:
             self._parts.append(" ")
         # Links are a stack: HTML does not allow nested links, but pages contain them.
@@ -135,6 +143,7 @@ class _Reader(HTMLParser):
             target = urljoin(self._address, reference.strip())
         except ValueError:
             return ""
+        # A reference such as "#top" leads to a place on the same page.
         return target if reference.strip()[:1] not in ("", "#") and target.startswith(("http://", "https://")) else ""
 
     def handle_endtag(self, tag: str) -> None:
@@ -195,6 +204,7 @@ def document_reader(reach: ToolReach, *, max_size: int = 10_000_000) -> ToolFunc
         lines
             Number of lines to read; by default all.
         """
+        # `first_line` counts from 1, and a model may also write 0.
         text = _text(reach, path, max_size)
         if first_line <= 1 and lines is None:
             return text
@@ -243,6 +253,7 @@ def document_searcher(reach: ToolReach, *, max_matches: int = 50) -> ToolFunctio
         matches: list[dict[str, Any]] = []
         for path in _paths(reach, folder, recursive=True):
             matches += _lines_with(needles, path, reach)
+            # The search ends as soon as it has more matches than it may return.
             if len(matches) > max_matches:
                 return {"matches": matches[:max_matches], "note": f"limited to {max_matches}: use more words"}
         return {"matches": matches}
@@ -338,12 +349,14 @@ def fetcher(reach: ToolReach, *, max_size: int = 512_000, max_retries: int = 0, 
             text = page.text(url, max_size)
         except SetupError as error:
             raise tool_failure(str(error)) from error
+        # Other types, such as JSON or plain text, are returned unchanged.
         return readable(text, page.address) if page.media_type in ("text/html", "application/xhtml+xml") else text
 
     return builtin_tool(fetch, replace(READS, open_world=True))
 
 
 def _fetch_page(url: str, reach: ToolReach, limits: PageLimits, retries: int) -> Page:
+    # The last attempt is made after the loop, so that its error reaches the caller.
     for attempt in range(retries):
         try:
             return fetching.fetch(url, reach.policy, limits)
@@ -391,6 +404,7 @@ def offered(name: str, reach: ToolReach, options: Mapping[str, Any]) -> ToolFunc
     """
     make = OFFERED[name]
     kinds = get_type_hints(make)
+    # The first parameter is the `ToolReach`; all others are options of the tool.
     options_by_name = {option_named(parameter): parameter for parameter in list(inspect.signature(make).parameters)[1:]}
     arguments: dict[str, Any] = {}
     for option_name, value in options.items():
@@ -403,6 +417,7 @@ def offered(name: str, reach: ToolReach, options: Mapping[str, Any]) -> ToolFunc
             raise SetupError(f"tool {name} has no option {option_name!r}: {hint}")
         arguments[parameter] = _checked_option(name, option_name, value, kinds[parameter])
     tool = make(reach, **arguments)
+    # An option may rename the tool for the model (`text_editor`). Approval rules keep its usual name.
     return tool if tool.name == name else replace(tool, rule_name=name)
 
 
@@ -438,6 +453,7 @@ def declared(
         return with_arguments(function, options, reach)
     if name in OFFERED:
         return offered(name, reach, options)
+    # The tools of `ABSENT` have error messages of their own, which the caller raises.
     if options and name not in ABSENT:
         raise SetupError(f"tool {name} is not one that takes options here: {', '.join(options)} would have no effect")
     return None
@@ -450,6 +466,7 @@ def limited(tool: ToolFunction, declaration: ToolDefinition | None) -> ToolFunct
     if declaration is None:
         return tool
     limits = {key: getattr(declaration, key) for key in _LIMITS if getattr(declaration, key) is not None}
+    # A definition can only add the need for an approval, not remove it.
     return replace(tool, **limits, approval=tool.approval or declaration.approval)
 
 
@@ -490,6 +507,7 @@ def _merged(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> dict[st
 
     Names that differ only in case or underscores are the same option.
     """
+    # {"MaxSize": 5} and {"max_size": 7} -> {"max_size": 7}
     written = {option_named(name): name for name in (*parameters, *config)}
     values = {option_named(name): value for source in (parameters, config) for name, value in source.items()}
     return {written[folded]: value for folded, value in values.items()}
@@ -513,6 +531,7 @@ def with_arguments(tool: ToolFunction, arguments: Mapping[str, Any], reach: Tool
             raise SetupError(f"{tool.label} has no parameter {name!r} (it takes: {takes})")
     remaining = [parameter for name, parameter in signature.parameters.items() if name not in arguments]
 
+    # Called for each call of the tool, so that a changed variable or file counts.
     def fixed_arguments() -> dict[str, Any]:
         values: dict[str, Any] = resolved(dict(arguments), reach.policy, reach.folder)
         return values

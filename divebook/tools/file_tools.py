@@ -91,6 +91,7 @@ class Folder:
         self._base = reach.folder
         self.root = reach.policy.file(root, reach.folder) if root else reach.folder.resolve()
         self._allow = [self._absolute_pattern(pattern) for pattern in allow]
+        # Denied paths are compared without case, allowed paths exactly: in case of doubt, access is denied.
         self._deny = [self._absolute_pattern(pattern).casefold() for pattern in deny]
 
     def _absolute_pattern(self, pattern: str) -> str:
@@ -102,6 +103,7 @@ class Folder:
         # Such a pattern matches at any depth, so there is no fixed beginning whose links could be resolved.
         if pattern.startswith("**"):
             return f"/{pattern}"
+        # "src/*/x.py" -> "/project/src" without links, then "*/x.py"
         parts = Path(pattern).parts
         plain = next((at for at, part in enumerate(parts) if has_wildcards(part)), len(parts))
         begin = self.root.joinpath(*parts[:plain]).resolve().as_posix().rstrip("/")
@@ -118,6 +120,7 @@ class Folder:
         or the patterns deny access to the file.
         """
         try:
+            # The policy resolves links, so patterns are compared with the real path.
             real_path = self._policy.file(path, self.root)
         except SetupError as error:
             raise tool_failure(f"Access denied: {error}") from error
@@ -145,6 +148,7 @@ class Folder:
         policy: PathPolicy | None = None
         allowed = self._policy.allowed
         # A policy that allows all files opens "/" as well. Then the guard alone protects hidden files.
+        # Inside of `try`, because opening the folders may already fail.
         try:
             other_roots = [Root("/")] if FILES in allowed else []
             policy = PathPolicy(Root(self.root), other_roots, None if HIDDEN in allowed else self._policy.why_protected)
@@ -159,6 +163,7 @@ class Folder:
             raise tool_failure(f"File {shown} cannot be {action}: it holds half of a character") from error
         except OSError as error:
             raise tool_failure(f"{shown[:_SHOWN]!r} cannot be {action}: {error.strerror}") from error
+        # A policy holds open folders, which are closed here.
         finally:
             if policy is not None:
                 policy.close()
@@ -169,6 +174,7 @@ class Folder:
         """
         with self._open_files(path.name, "looked at") as disk:
             try:
+                # "nothing" is a valid state, not an error of the tool.
                 status = disk.status(str(path))
             except (FileNotFoundError, NotADirectoryError):
                 return "nothing"
@@ -183,6 +189,7 @@ class Folder:
         with self._open_files(shown, "read") as disk:
             if (size := disk.status(str(path)).size) > most:
                 raise tool_failure(f"File {shown} is too large ({size} bytes): at most {most} bytes can be read")
+            # Limited again, because the file may have grown since. "utf-8-sig" leaves out a byte order mark.
             return disk.read(str(path), length=most).decode("utf-8-sig")
 
     def write(self, path: Path, text: str, shown: str) -> None:
@@ -206,6 +213,7 @@ class Folder:
         """Return the result of `os.stat` for a path, without following a link. Return None if the path does not exist
         any more.
         """
+        # The entry is looked up in its open folder, so a link that is swapped in meanwhile is not followed.
         with self._open_files(shown, "looked at") as disk, disk.policy.parent(str(path)) as (folder, name):
             try:
                 return os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -282,6 +290,7 @@ def directory_lister(
         if folder.kind(real_path) != "folder":
             raise tool_failure(f"Directory not found: {path}")
         visible = [real_path / name for name in folder.names(real_path, path) if not folder.is_denied(real_path / name)]
+        # Only the entries that are shown are looked at, because a folder may have very many.
         statuses = [(entry, folder.look(entry, path)) for entry in visible[:max_entries]]
         entries = [_entry(folder, entry, status) for entry, status in statuses if status is not None]
         result: dict[str, Any] = {"entries": entries}
@@ -307,6 +316,7 @@ def _entry(folder: Folder, path: Path, status: os.stat_result) -> dict[str, Any]
         "name": in_utf8(path.name),
         "path": folder.shown(path),
         "size": status.st_size,
+        # `status` describes a link itself, but a link to an allowed folder is a folder for the model.
         "is_dir": folder.is_folder(path),
         "mode": stat.filemode(status.st_mode),
         "mod_time": _time(status.st_mtime),
@@ -360,6 +370,7 @@ def text_editor(reach: ToolReach, *, name: str = "text_editor") -> ToolFunction:
             For `view`: numbers of the first and the last line; -1 is the last line of the file.
         """
         real_path = folder.find(path)
+        # `create` needs a path that does not exist. All other commands need one that does.
         if command != "create" and folder.kind(real_path) == "nothing":
             raise tool_failure(f"The path {path} does not exist. Please provide a valid path")
         edit = _Edit(folder, real_path, path, file_text, old_str, new_str, insert_line, view_range)
@@ -401,6 +412,7 @@ def _view(edit: _Edit) -> str:
         if edit.view_range is not None:
             raise tool_failure("`view_range` is for files: leave it out for a folder")
         return _folder_tree(edit)
+    # Only line feeds separate lines: other separators stay in their line, so that an edit keeps them.
     lines = edit.text().split("\n")
     first, last = _range(edit.view_range, len(lines))
     return _numbered(lines, first, last)
@@ -409,6 +421,7 @@ def _view(edit: _Edit) -> str:
 def _range(view_range: list[int] | None, count: int) -> tuple[int, int]:
     if view_range is None:
         return 1, count
+    # A range of another length becomes (0, 0), which the check below refuses.
     first, last = view_range if len(view_range) == 2 else (0, 0)
     # -1 is the end of the file, as in the text editor tools of providers.
     last = count if last == -1 else last
@@ -453,7 +466,9 @@ def _replace(edit: _Edit) -> str:
     at = text.index(old)
     new_text = text[:at] + new + text[at + len(old) :]
     edit.folder.write(edit.real_path, new_text, edit.path)
+    # Number of the line in which the replaced text begins.
     line = text.count("\n", 0, at) + 1
+    # `chr(10)` is a line feed: an f-string of Python 3.11 cannot contain a backslash in its expressions.
     return f"The file {edit.path} has been edited. {_around(new_text, line, line + new.count(chr(10)))}"
 
 

@@ -19,6 +19,7 @@ from divebook.workspace.workspace import present_workspace
 SHELL = "shell"
 
 
+# The docstrings of the following functions are the descriptions of the tools, which models read.
 async def view(file_path: str, line_offset: int = 0, line_limit: int = agent_tools.LINES) -> Any:
     """Read a text file, or some lines of it.
 
@@ -296,7 +297,8 @@ def workspace_tool(name: str, definition: WorkspaceDefinition | None) -> ToolFun
 
     Changes in a copy can be reverted, and a fenced workspace contains its commands: neither needs approval.
     """
-    # The hints decide which calls a person must approve: those of destructive tools.
+    # The hints decide which calls a person must approve: those of destructive tools. A tool without a definition is
+    # treated as one in the folder itself, where nothing can be reverted.
     is_copy = definition is not None and not definition.in_place
     is_contained = definition is not None and definition.kind in CONTAINED
     function = {**_READS, **_CHANGES, **_RUNS, **_WATCHES}[name]
@@ -304,10 +306,13 @@ def workspace_tool(name: str, definition: WorkspaceDefinition | None) -> ToolFun
         hints = ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False)
     elif name in _WATCHES:  # what is read is read once, and what is ended was started by the agent
         hints = ToolHints(read_only=False, destructive=False, idempotent=False, open_world=False)
+    # Commands can reach more than the copy, for example the network or other folders, unless the workspace contains
+    # them.
     elif name in _RUNS:
         hints = ToolHints(read_only=False, destructive=not (is_copy and is_contained), idempotent=False)
     else:
         hints = ToolHints(read_only=False, destructive=not is_copy, idempotent=True, open_world=False)
+    # The empty name stands for the workspace of the agent or step that calls the tool.
     return ToolFunction(
         name,
         function,

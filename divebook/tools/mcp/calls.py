@@ -107,7 +107,8 @@ def outcome_of(result: CallToolResult | InputRequiredResult, sampler: str | None
 
 def _questions_of(result: InputRequiredResult, sampler: str | None) -> CallOutcome:
     requests: dict[str, Mapping[str, Any]] = {}
-    # One request that is not allowed makes the whole tool call fail.
+    # One request that is not allowed makes the whole tool call fail. Requests of other types, such as one for the
+    # folders of the client, are not supported.
     for name, request in (result.input_requests or {}).items():
         if isinstance(request, ElicitRequest):
             requests[name] = request_of(request.params)
@@ -123,6 +124,7 @@ def is_plain(params: CreateMessageRequestParams) -> bool:
     if it has images, or tools that the model may call.
     """
     texts = all(isinstance(message.content, TextContent) for message in params.messages)
+    # A request without messages has nothing that a model could answer.
     return bool(params.messages) and texts and not params.tools
 
 
@@ -142,6 +144,7 @@ def request_of(params: Any) -> dict[str, Any]:
     """Return an elicitation request of a server (a question to a person) as plain data. A web address in it is shown to
     the person and never opened.
     """
+    # Besides forms, the protocol has questions that lead a person to a web address.
     if isinstance(params, ElicitRequestFormParams):
         return {"message": params.message, "schema": dict(params.requested_schema)}
     return {"message": f"{params.message}\n{params.url}", "schema": {}}
@@ -167,6 +170,7 @@ def message_of(answer: Mapping[str, Any]) -> CreateMessageResult:
 
 def response_of(answer: Mapping[str, Any]) -> ElicitResult:
     """Convert a person's answer to an elicitation request to the type of the MCP protocol."""
+    # Declined and cancelled questions have no content.
     content = answer.get("content")
     return ElicitResult(action=answer["action"], content=None if content is None else dict(content))
 
@@ -177,14 +181,18 @@ def responses_of(answers: Answers | None) -> InputResponses | None:
     """
     if answers is None:
         return None
+    # An elicitation has an action (accept, decline, cancel). An answer without one belongs to a sampling request.
     return {name: response_of(answer) if "action" in answer else message_of(answer) for name, answer in answers.items()}
 
 
 def _content(result: CallToolResult) -> Any:
     structured = result.structured_content
+    # Structured content cannot hold images and audio, so a result with such parts is read part by part.
     if structured is not None and not result.is_error and not any(_is_binary(part) for part in result.content):
+        # {"result": 5} -> 5
         return structured["result"] if isinstance(structured, dict) and structured.keys() == _WRAPPED else structured
     parts = [part_of(part) for part in result.content]
+    # A single part is not wrapped in a list.
     return parts[0] if len(parts) == 1 else parts
 
 
@@ -212,6 +220,7 @@ def text_of(resource: TextResourceContents | BlobResourceContents) -> str:
     """Return the text of a resource. For a binary resource, return a line of text with its URI, media type and size."""
     if isinstance(resource, TextResourceContents):
         return resource.text
+    # Base64 has 4 characters for 3 bytes.
     return f"[Binary resource {resource.uri}: {resource.mime_type or 'no type'}, {len(resource.blob) * 3 // 4} bytes]"
 
 
@@ -233,6 +242,7 @@ async def discover_tools(client: Client, definition: MCPServerDefinition) -> Dis
     could not use are left out.
     """
     tools = [tool async for tool in list_all(client.list_tools, "tools") if definition.allows(tool.name)]
+    # Servers may offer tools that the MCP SDK accepts but that no model could be shown.
     offered = (_offered_tool(tool, definition) for tool in tools)
     by_name = {tool.name: tool for tool in offered if tool is not None}  # a server may list a name twice
     return Discovered(tuple(by_name.values()), as_unicode((client.instructions or "").strip())[:LARGEST])
@@ -270,6 +280,7 @@ async def list_all(ask: Callable[..., Awaitable[Any]], field: str) -> AsyncItera
 def _offered_tool(tool: Tool, definition: MCPServerDefinition) -> OfferedTool | None:
     offered = OfferedTool(
         tool.name,
+        # The description is optional in the protocol, and some servers have only a title.
         (tool.description or tool.title or "").strip(),
         tool.input_schema,
         _hints(tool, definition),
@@ -289,6 +300,7 @@ def _problem_of(tool: OfferedTool) -> str:
     # The limits protect every later request to a model, which contains the name, description and schemas.
     if not tool.name.strip() or not tool.name.isprintable() or len(tool.name) > LONGEST:
         return f"its name must have 1 to {LONGEST} characters, all of which can be printed"
+    # Measured in the form in which the log has the tool.
     try:
         length = len(tool.description) + len(json.dumps(storable(tool.to_dict(), "tool")))
     except RecursionError:
@@ -300,6 +312,7 @@ def _problem_of(tool: OfferedTool) -> str:
     try:
         for key, schema in (("inputSchema", tool.input_schema), ("outputSchema", tool.output_schema)):
             if schema is not None:
+                # Patterns of a server may have a syntax other than that of Python, so they need not be valid here.
                 require_schema(schema, key, has_patterns=False)
     except DefinitionError as error:
         return f"{error.problems[0].key}: {error.problems[0].message}"
@@ -328,6 +341,7 @@ def _hints(tool: Tool, definition: MCPServerDefinition) -> dict[str, bool]:
 
 
 def _warns(name: str, *, value: bool) -> bool:
+    # Claims that make an approval rule stricter, never looser.
     return (name, value) in (("destructive", True), ("read_only", False), ("idempotent", False), ("open_world", True))
 
 

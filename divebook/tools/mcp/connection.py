@@ -123,9 +123,12 @@ class Connection:
         self._sample = sample
         self._mode = mode
         self._patience = patience
+        # `_fault` is the exception that ended the connection, `_complaint` the reason that this class has found. The
+        # complaint is shown first.
         self._status = TransportStatus()
         self._fault: BaseException | None = None
         self._complaint = ""
+        # `_ending` is set before the connection is closed, `_ready` gets the client after the handshake.
         self._ending = asyncio.Event()
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
@@ -141,6 +144,7 @@ class Connection:
         """
         context = contextvars.Context()  # the connection is of no turn
         self._task = asyncio.create_task(self._hold(), context=context)
+        # The task ends first if the server cannot be started or refuses the handshake.
         tasks: set[asyncio.Future[Any]] = {self._ready, self._task}
         try:
             await asyncio.wait(tasks, timeout=self._patience, return_when=asyncio.FIRST_COMPLETED)
@@ -162,8 +166,11 @@ class Connection:
                 elicitation_callback=self._elicit,
                 sampling_callback=self._sample,
             ) as client:
+                # Before the first request can use the session.
                 check_results_of(client.session)
                 self._ready.set_result(client)
+                # This task must leave the contexts that it has entered, so it waits here for the whole life of the
+                # connection.
                 await self._ending.wait()
         except Exception as error:  # noqa: BLE001 - whatever ends a connection is said by the calls that need it
             self._fault = error
@@ -179,6 +186,7 @@ class Connection:
         return transport()
 
     def _end(self, complaint: str) -> None:
+        # The first complaint is the cause, later ones are its consequences.
         self._complaint = self._complaint or complaint
         self._ending.set()
 
@@ -192,6 +200,7 @@ class Connection:
         """
         self._ending.set()
         if self._task is not None:
+            # `asyncio.wait` leaves the task running at the time limit, so a slow server is cancelled only below.
             _, unfinished = await asyncio.wait({self._task}, timeout=CLOSE_TIMEOUT)
             if unfinished:  # a server over HTTP need not answer that we go
                 self._task.cancel()
@@ -222,6 +231,7 @@ class Connection:
         tasks: set[asyncio.Future[Any]] = {request_task, end_task}
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            # The connection has ended first: the request will never be answered.
             if not request_task.done():
                 raise await self._broken_error("the connection ended")
             return request_task.result()
@@ -241,8 +251,10 @@ class Connection:
         if error.message == _SESSION_TERMINATED:  # the server has forgotten us, so it has done nothing
             await self.close()
             return BrokenError("the server has ended the session", was_sent=False)
+        # The server, or a proxy before it, has failed with the request in hand: the call may have taken effect.
         if self._status.status >= 500 or (error.message == _ERROR_RESPONSE and not self._status.status):
             return BrokenError(self._status.text or "HTTP error", was_sent=True)  # what came of it is not known
+        # The server has refused the request before it did anything: no valid sign-in, no permission, too many requests.
         if self._status.status in (401, 403, 429):
             return RefusedError(self._status.text)
         cause = "not supported" if error.code == METHOD_NOT_FOUND else shared().text(error.message)[:_LONGEST]
@@ -250,7 +262,7 @@ class Connection:
 
     async def _broken_error(self, reason: str) -> BrokenError:
         await self.close()
-        # Only a failed connect proves that the request did not reach the server.
+        # Only a failed connect proves that the request did not reach the server. The SDK wraps it in exception groups.
         was_sent = not isinstance(_innermost(self._fault), httpx2.ConnectError | httpx2.ConnectTimeout)
         return BrokenError(self._cause(reason), was_sent=was_sent)
 
@@ -309,6 +321,7 @@ def addresses_of(policy: Policy, host: str) -> list[str]:
     addresses = [
         str(socket_address[0]) for *_, socket_address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     ]
+    # One forbidden address is enough to refuse the name, because each address may be connected to.
     for address in addresses:
         policy.address(address, host)
     return list(dict.fromkeys(addresses))
@@ -319,6 +332,7 @@ def checked_transport(policy: Policy) -> httpx2.AsyncBaseTransport | None:
 
     Return None if the policy allows all addresses, or if a proxy resolves the names.
     """
+    # With a proxy, this process does not see the addresses to which requests go.
     return None if ADDRESSES in policy.allowed or getproxies() else _CheckedAddresses(policy)
 
 
@@ -339,11 +353,13 @@ class _CheckedAddresses(httpx2.AsyncHTTPTransport):
 
         The name of the host stays in the request and in the verification of the certificate.
         """
+        # Resolved in a thread, because the look-up of a name blocks.
         host = request.url.host
         *first_addresses, last = await anyio.to_thread.run_sync(addresses_of, self._policy, host)
         for address in first_addresses:
             try:
                 return await super().handle_async_request(_at(address, request))
+            # No connection means that nothing was sent, so the next address may be tried.
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
                 continue
         return await super().handle_async_request(_at(last, request))
@@ -352,6 +368,7 @@ class _CheckedAddresses(httpx2.AsyncHTTPTransport):
 def _at(address: str, request: httpx2.Request) -> httpx2.Request:
     return httpx2.Request(
         request.method,
+        # "fe80::1%eth0" -> "fe80::1": a URL cannot hold the zone of an address.
         request.url.copy_with(host=address.partition("%")[0]),
         headers=request.headers,
         stream=request.stream,
@@ -394,6 +411,7 @@ def readable(item: Any, server: str) -> Any:
         return item
     if isinstance(message.result.get(_TOOLS), list):
         message.result[_TOOLS] = list(_valid_tools(message.result[_TOOLS], server))
+    # Deep tools have been removed by now. Any other answer that is too deep becomes an error of its request.
     if was_refused and _is_deep(message.result):  # the SDK would end the connection
         error = ErrorData(code=INTERNAL_ERROR, message=f"its answer is {_TOO_DEEP}")
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=error))
@@ -405,6 +423,7 @@ def _parse_again(error: ValidationError) -> SessionMessage | ValidationError:
     the SDK's error if this parser fails too.
     """
     (first, *_) = error.errors(include_url=False)
+    # Other errors concern a message that is valid JSON and breaks the protocol.
     if first["type"] != "json_invalid" or not isinstance(first["input"], str | bytes):
         return error
     try:
@@ -417,6 +436,7 @@ def _is_deep(value: Any) -> bool:
     """Return True if a value has more than `DEEPEST` levels of lists and objects."""
     level = [value]
     depth = 0
+    # Level by level instead of recursively, so that the depth of a message cannot exceed the recursion limit.
     while level and depth <= DEEPEST:
         inside = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list)]
         level = [part for parts in inside for part in parts]
@@ -443,6 +463,7 @@ def _fault(tool: Any) -> str | None:
     # Validation of a deep value could exceed the recursion limit.
     if _is_deep(tool):
         return _TOO_DEEP
+    # Checked with the model of the SDK and with the strictest version of the protocol.
     try:
         Tool.model_validate(tool, by_name=False)
         validate_server_result(_LISTED, _STRICTEST, {_TOOLS: [tool]})
@@ -498,6 +519,7 @@ class _ServerMessages:
         except StopAsyncIteration:
             self._end("")
             raise
+        # The item is the error of the SDK's parser, which still has the text of the message.
         if _is_too_deep(item):
             item = _without_deep_parts(item)
             if isinstance(item, Exception):
@@ -585,6 +607,7 @@ def opener(definition: MCPServerDefinition, policy: Policy, auth: httpx2.Auth | 
     if definition.type == "stdio":
         command = _required(definition.command, "command", definition)
         policy.program(command, "Command")
+        # The values are resolved at each start of the server, so that changed variables count.
         return lambda status: _over_pipes(
             [command, *map(resolve_text, definition.args)],
             _environ(definition, resolve_text),
@@ -611,6 +634,7 @@ def _required(value: str | None, key: str, definition: MCPServerDefinition) -> s
 
 
 def _environ(definition: MCPServerDefinition, resolve_text: Callable[[str], str]) -> dict[str, str]:
+    # Known from now on as secrets, which are redacted in errors and logs.
     environ = {name: resolve_text(value) for name, value in definition.env.items()}
     shared().know_all(environ)
     return environ
@@ -621,6 +645,7 @@ def _headers(definition: MCPServerDefinition, resolve_text: Callable[[str], str]
     if definition.authorization_token:
         token = resolve_text(definition.authorization_token)
         shared().know(token)
+        # The token may be written with its "Bearer " or without.
         headers["Authorization"] = f"Bearer {token.removeprefix('Bearer ')}"
     shared().know_all(headers)
     return headers
@@ -631,13 +656,16 @@ async def _over_pipes(
     command: list[str], environ: Mapping[str, str], status: TransportStatus
 ) -> AsyncIterator[tuple[Any, Any]]:
     if sys.platform != "win32":  # there the SDK keeps a server and its children in a job object
+        # -I and -S leave out the environment and the site packages, which makes the guard start faster.
         command = [sys.executable, "-I", "-S", guard.__file__, str(LARGEST), *command]
     parameters = StdioServerParameters(command=command[0], args=command[1:], env=dict(environ))
+    # The SDK needs a real file for the error output. It is read once, after the server has ended.
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
         try:
             async with stdio_client(parameters, errlog=errors) as streams:
                 yield streams
         finally:
+            # The error output may contain secrets, so it is redacted before anything shows it.
             errors.seek(0)
             status.text = shared().text(" ".join(errors.read().split()))
 
@@ -670,8 +698,10 @@ async def _over_http(
 
     async with (
         httpx2.AsyncClient(
+            # Compressed answers are not requested, because their real size is not known before they are unpacked.
             headers={**headers, "Accept-Encoding": "identity"},
             auth=auth,
+            # Longer than a call may take: the time limit of the call ends it first, with a clearer error.
             timeout=httpx2.Timeout(HANDSHAKE, read=limit + HANDSHAKE),
             transport=checked_transport(policy),
             event_hooks={"request": [admit], "response": [note]},

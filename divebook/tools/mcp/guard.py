@@ -55,11 +55,13 @@ class _Server:
 
     @staticmethod
     def _execute(command: list[str], out: int, err: int) -> None:
+        # If the guard dies, no process is left that could end the server.
         if _IS_LINUX:
             ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and the server would inherit that
         os.dup2(out, _OUT)
         os.dup2(err, _ERR)
+        # `execvp` returns only with an error. 127 is the exit code of shells for a command that cannot be run.
         try:
             os.execvp(command[0], command)  # noqa: S606 - it is what we were asked to run
         except OSError as error:
@@ -109,6 +111,7 @@ def _watch(server: _Server, most: int, child_ended: int) -> str:
     watched.register(_IN, 0)  # detects the end only; the data belong to the server
     for source in (server.out, server.err, child_ended):
         watched.register(source, select.POLLIN)
+    # Bytes of the message that is not complete yet.
     line = 0
     until = float("inf")
     # Output has priority over the end of the server, so that its last messages are not lost.
@@ -127,6 +130,7 @@ def _watch(server: _Server, most: int, child_ended: int) -> str:
             _write(data)
         elif ready.get(child_ended):
             os.read(child_ended, _CHUNK)
+            # Also reaps descendants that were re-parented to the guard. Only the end of the server itself counts.
             server.all_ended()
             if server.code is not None:
                 return ""
@@ -157,6 +161,7 @@ def _end(server: _Server) -> None:
     """End the server process and its descendants. They get time to end by themselves, then SIGTERM, and at last
     SIGKILL.
     """
+    # Most servers end by themselves as soon as their input ends.
     if _wait_until(server.all_ended):
         return
     # The group includes the guard. Descendants that left the group are found below on Linux.
@@ -183,6 +188,7 @@ def main(most: str, *command: str) -> None:
     # A group of its own: signals to the group reach the server, but not divebook.
     if os.getpgrp() != os.getpid():
         os.setsid()
+    # Orphaned descendants become children of the guard instead of process 1, so that it can find them.
     if _IS_LINUX:
         ctypes.CDLL(None).prctl(_SUBREAPER, 1)
     # SIGCHLD writes into this pipe, so that one poll waits for output, input and the end of the server.
@@ -200,6 +206,7 @@ def main(most: str, *command: str) -> None:
         pass
     finally:
         _end(server)
+        # Not blocking: a descendant may keep the pipe open without ever writing to it.
         os.set_blocking(server.err, False)
         try:
             while server.note():

@@ -74,12 +74,15 @@ class Consent:
         """
         page = urlsplit(address)
         redirect_url = self._redirect
+        # A page without encryption is safe only on this machine.
         if page.scheme != "https" and not (page.scheme == "http" and page.hostname in _LOOPBACK):
             raise OAuthFlowError(f"the page on which it asks for leave is not https: {address[:_SHOWN]}")
+        # The browser must be redirected to this process, so the address must be local and name the port.
         if redirect_url.scheme != "http" or redirect_url.hostname not in _LOOPBACK or redirect_url.port is None:
             raise OAuthFlowError(NO_LOCAL_REDIRECT.format(redirect_url.geturl()))
         redirect: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
         handler = partial(self._handle, parse_qs(page.query)["state"][-1], redirect)
+        # Listened on before the page opens, because the browser may be redirected at once.
         try:
             listener = await asyncio.start_server(handler, redirect_url.hostname, redirect_url.port)
         except OSError as error:
@@ -89,6 +92,7 @@ class Consent:
             ) from error
         async with listener:
             _log.warning("MCP server %s asks for your leave; if no browser opens, open %s", self._server, address)
+            # In a thread, because starting a browser may block. A cancelled sign-in does not wait for it.
             await anyio.to_thread.run_sync(webbrowser.open, address, abandon_on_cancel=True)
             self._parameters = await _in_time(redirect)
 
@@ -117,7 +121,9 @@ class Consent:
         """
         try:
             async with asyncio.timeout(_HEADERS):
+                # The head of an HTTP request ends with an empty line.
                 parameters = self._matching_parameters((await reader.readuntil(b"\r\n\r\n")).decode("latin-1"), state)
+                # Only the first redirect counts: a reloaded page sends the same request again.
                 if parameters is not None and not redirect.done():
                     redirect.set_result(parameters)
                 status, text = _REPLIES[parameters is not None]
@@ -126,6 +132,7 @@ class Consent:
                     f"connection: close\r\n\r\n{text}".encode()
                 )
                 await writer.drain()
+        # Any program on this machine may connect and send anything. The sign-in continues to wait.
         except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             _log.debug("what came was no request of a browser: %s", error)
         finally:
@@ -177,6 +184,7 @@ class Tokens:
         """Store new OAuth tokens. From now on they are redacted in logs and output."""
         plain = tokens.model_dump(mode="json", exclude_none=True)
         shared().know_all(plain)
+        # The registered client in the same file must stay.
         self._write({**self._read(), _TOKENS: plain})
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
@@ -185,6 +193,7 @@ class Tokens:
         """
         registered = self._read().get(_CLIENT)
         shared().know_all(registered)
+        # The client of the definition takes precedence over one that an earlier sign-in has registered.
         return self._client or (None if registered is None else OAuthClientInformationFull.model_validate(registered))
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
@@ -217,6 +226,7 @@ class FileTokens(Tokens):
     def _read(self) -> dict[str, Any]:
         try:
             values = json.loads(self._sealing.open(self._path.read_bytes()))
+        # Before the first sign-in.
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, StoreError) as error:
@@ -246,6 +256,7 @@ def provider_of(definition: MCPServerDefinition, policy: Policy, sealing: Sealin
     )
 
     token_store = oauth.token_store or TokenStoreDefinition()
+    # Without a client id, the SDK registers divebook at the server, and the storage keeps the registered client.
     client = _client(oauth, redirect, policy)
     storage = Tokens(client)
     if token_store.type == FILE and token_store.path is not None:

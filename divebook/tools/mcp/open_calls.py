@@ -1,7 +1,7 @@
 """Permission checks and routing of requests for calls of MCP tools. This module does not load the MCP SDK.
 
 Three parts: the permission check of server definitions, the routing of requests that a server sends during a call, and
-the validation of tool results. The module imports no heavy library.
+the validation of tool results.
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ class OpenCalls:
 
     def _pass(self, request: _Request) -> None:
         if self._calls:
+            # Of calls with equally few open requests, `min` takes the first in the list, which is the oldest.
             min(self._calls, key=lambda call: call.open).put(request)
         else:
             request.refuse()
@@ -107,6 +108,7 @@ class OpenCalls:
                     return call.result()
                 current = request.result()
                 request = asyncio.ensure_future(open_call.requests.get())
+                # Answered one after the other: a person sees one question of a call at a time.
                 await _answer(current, call, elicit)
                 open_call.open -= 1
         finally:
@@ -128,6 +130,8 @@ async def _answer(request: _Request, call: asyncio.Future[Any], elicit: Elicit) 
     try:
         await _first_of(call, answer_task)
         if not answer_task.done():
+            # The withdrawn question ends `answer_task` with the default answer, which does not reach the server any
+            # more.
             await elicit.withdraw()
             await asyncio.wait({answer_task})
         elif not request.answer.done():  # done already if the connection has ended
@@ -159,6 +163,7 @@ async def require_fitting(session: ClientSession, name: str, result: CallToolRes
     declares. Do nothing for a tool without an output schema.
     """
     schemas = session._tool_output_schemas  # noqa: SLF001 - known to nobody else, and filled by each list of tools
+    # The server was called without a list of its tools before, for example in a resumed turn.
     if name not in schemas:
         await session.list_tools()
     schema = schemas.get(name)

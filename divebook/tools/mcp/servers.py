@@ -170,6 +170,7 @@ class Server:
         if the server cannot be reached.
         """
         configuration = self.definition.tool_configuration
+        # A server without usable tools is not even started.
         if configuration is not None and not configuration.enabled:
             return Discovered()
         await _load()
@@ -190,6 +191,7 @@ class Server:
         repeatable: bool = False,
     ) -> CallOutcome:
         """Call a tool of the server and return its outcome. Parameters and errors are those of `ToolServer.call`."""
+        # The name comes from a model or a log, and the definition may have changed since the tools were listed.
         if not self.definition.allows(tool):
             raise self._error("call_tool", f"tool {tool} may not be used; its ToolConfiguration says which may")
         await _load()
@@ -201,6 +203,7 @@ class Server:
 
         try:
             calling = self._ask_with_retry("call_tool", request, repeatable=repeatable)
+            # A call without a handler is not registered, so no request of the server is passed to it.
             if elicit is not None:
                 calling = self._open_calls.answering(calling, elicit)
             return with_advice(await calling, self.name)
@@ -221,6 +224,7 @@ class Server:
         """Answer a sampling request (a request for a model's answer) that the server sends during a tool call."""
         from divebook.tools.mcp.calls import NOT_ALLOWED, is_plain, sampled_of, sampling_of
 
+        # Outside of a call, neither a turn nor a budget exists to which the request could belong.
         if not (self._open_calls and self.sampling and is_plain(params)):
             return sampled_of({"error": NOT_ALLOWED.format("sampling outside a call, of more than texts, or of tools")})
         return sampled_of(await self._open_calls.ask(sampling_of(params, self.sampling)))
@@ -233,6 +237,7 @@ class Server:
         from divebook.tools.mcp.connection import HANDSHAKE, RefusedError
 
         try:
+            # Tool calls have a time limit of their own, which the engine applies.
             return await self._ask_with_retry(operation, request, limit=HANDSHAKE)
         except RefusedError as error:
             raise self._error(operation, str(error)) from error
@@ -259,6 +264,7 @@ class Server:
                 # The server may have executed the request. Only a repeatable one can be sent again without harm.
                 if error.was_sent and not repeatable:
                     raise OutcomeUnknownError(str(self._error(operation, error.cause))) from error
+            # The second and last attempt, on a new connection.
             try:
                 return await self._ask_once(operation, request, limit)
             except BrokenError as error:
@@ -285,6 +291,7 @@ class Server:
             yield
         finally:
             self._open_requests -= 1
+            # The last request starts the idle time.
             if not self._open_requests:
                 self._stop_timer = asyncio.get_running_loop().call_later(self._idle_after, self._stop)
 
@@ -307,6 +314,7 @@ class Server:
         from divebook.tools.mcp.oauth import PATIENCE
 
         try:
+            # In a thread, because it looks up host names and may read files.
             open_transport = await anyio.to_thread.run_sync(opener, self.definition, self.policy, self._credentials)
             mode = LEGACY if self.definition.asks_within_calls else AUTO
             # With OAuth, opening includes the time in which a person signs in.
@@ -333,6 +341,7 @@ class Server:
                 await self._connection.close()
 
 
+# A list instead of a flag: it keeps the modules, and is filled only after the import has succeeded.
 _LOADED: list[object] = []
 
 
@@ -404,6 +413,7 @@ class Servers(Mapping[str, Server]):
         """
         tasks = [asyncio.ensure_future(server.close()) for server in (*self._servers.values(), *self._replaced)]
         if tasks:
+            # A server that does not end in time is not waited for: its guard process ends it.
             await asyncio.wait(tasks, timeout=CLOSING)
 
 
@@ -415,6 +425,7 @@ class ServedDocuments:
 
     def get(self, path: str) -> Document:
         """Return the resource of a server with the id ``mcp://server/address``, as a document."""
+        # "mcp://files/notes.txt" -> "files", "notes.txt"
         server, _, address = path.removeprefix(SCHEME).partition("/")
         return self._servers[server].read(address)
 
@@ -423,6 +434,7 @@ class ServedDocuments:
         all servers are listed.
         """
         name, slash, _ = prefix.removeprefix(SCHEME).partition("/")
+        # A prefix without a slash may be the beginning of several names: "mcp://fi".
         servers = [self._servers[name]] if name and (slash or name in self._servers) else list(self._servers.values())
         ids = [resource["id"] for server in servers for resource in server.resources()]
         return sorted(path for path in ids if path.startswith(prefix))
