@@ -30,9 +30,9 @@ from divebook.engine.operations import (
 )
 from divebook.engine.retries import retry_delay
 from divebook.engine.state import NO_FAILURE, OpenStep, OperationRecord, Usage, unknown
-from divebook.errors import TimedOutError
+from divebook.errors import TimedOutError, UnstorableValueError
 from divebook.events import catalog
-from divebook.events.codec import storable
+from divebook.events.codec import short_hash, storable
 from divebook.events.event import to_datetime
 from divebook.questions import Question, checked_answer
 from divebook.questions.question import KINDS
@@ -396,13 +396,22 @@ class StepContext:
         number = self._calls[strand] = self._calls.get(strand, 0) + 1
         return f"{strand}{number}" if strand else number
 
-    def idempotency_key(self, key: str = "step") -> str:
+    def idempotency_key(self, key: str = "step", arguments: Mapping[str, Any] | None = None) -> str:
         """Return a string that is equal for all retries of this step, item or call, and different for any other.
 
         It is the same in a copy of the log, so a call that was running when the log was copied is not made twice.
+
+        With the `arguments` of a call, the string is different for other arguments. The call of a changed fork, which
+        has the seed and the place of its source, then is another call for the service that gets the key.
         """
         place = Place(self.path, self.step.name, self.visit, self.iteration_index, key)
-        return f"{self.seed}-{place.idempotency_key}"
+        start = f"{self.seed}-{place.idempotency_key}"
+        if not arguments:
+            return start
+        try:
+            return f"{start}-{short_hash(arguments)}"
+        except UnstorableValueError:  # objects of this process, such as the envelope of a stage
+            return start
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for some seconds. The end is recorded: after a restart, only the remaining time is waited for."""

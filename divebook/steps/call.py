@@ -277,7 +277,7 @@ async def invoke(
     takes = function.takes
     if takes.key and IDEMPOTENCY_KEY not in values:
         # A call without a name has a number as its key. It is the one call of an action step.
-        values[IDEMPOTENCY_KEY] = context.idempotency_key("step" if isinstance(key, int) else key)
+        values[IDEMPOTENCY_KEY] = context.idempotency_key("step" if isinstance(key, int) else key, arguments)
     if takes.context and function.kind == "action":
         values.setdefault(CONTEXT, CallContext(context))
     try:

@@ -108,3 +108,22 @@ def test_two_forks_with_one_key_are_one(world):
     MADE.clear()
     ids = {world.fork(old.id, until, key="once").wait(20).id for _ in range(2)}
     assert (len(ids), MADE) == (1, [4])
+
+
+def test_a_changed_fork_passes_another_idempotency_key_with_other_arguments(world):
+    """A service that has answered a key before would return the answer to the source's call."""
+    keys = {}
+
+    @step
+    def pay(amount, idempotency_key):
+        keys.setdefault(idempotency_key, []).append(amount)
+        return amount
+
+    @workflow
+    async def paying(ctx, amount: int):
+        return [await pay(amount), await pay(10)]
+
+    source = world.start(paying, {"amount": 1}).wait(20)
+    assert world.fork(source.id, 1, {"inputs": {"amount": 2}}).wait(20).outputs == {"result": [2, 10]}
+    assert world.fork(source.id, 1).wait(20).outputs == {"result": [1, 10]}
+    assert list(keys.values()) == [[1, 1], [10, 10, 10], [2]]
