@@ -426,10 +426,6 @@ class AgentBatches:
 # (`test_each_model_behind_another_one_is_limited_by_what_its_own_provider_says`).
 
 
-if TYPE_CHECKING:
-    pass
-
-
 def reporting_model(model: Model, limiters: RequestLimiters = REQUEST_LIMITERS) -> Model:
     """Wrap each model that a fallback model tries, so that each one reports success or failure to its own request
     limiter. A model that is not a fallback model is returned unchanged.

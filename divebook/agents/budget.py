@@ -250,10 +250,6 @@ class TurnBudget:
 # Streamed model requests, and the consumption of failed requests.
 
 
-if TYPE_CHECKING:
-    pass
-
-
 # --- consumption of failed requests --------------------------------------------------------------------------------
 # A request that fails after its provider has begun to reply is billed, so it counts. A stream that breaks off, takes
 # too long or ends early has often stated its usage already, and so has a complete reply that is refused. Without this

@@ -761,9 +761,6 @@ class ResponseSource(Protocol):
 # cases rebuild the error from them (`tests/agents/test_errors_alike.py`).
 
 
-if TYPE_CHECKING:
-    pass
-
 CATEGORIES = (
     exceptions.ModelRateLimitError,
     exceptions.ModelQuotaExceededError,

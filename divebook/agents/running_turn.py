@@ -283,9 +283,6 @@ def count_spent(spent: Mapping[str, int]) -> None:
 # state that is meant to change.
 
 
-if TYPE_CHECKING:
-    pass
-
 MOST_VALUES = 1_000
 MOST_DEPTH = 8
 """Limits of the comparison.

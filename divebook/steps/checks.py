@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from divebook.agents import Agent
 from divebook.agents.models import DEFAULT_MODELS, RECORDED, is_known_provider
@@ -49,9 +49,6 @@ from divebook.workflow.resources import ToolDefinition
 from divebook.workflow.step import STAGE, Step
 from divebook.workflow.table import nearest_position
 from divebook.workflow.tools import ToolFunction
-
-if TYPE_CHECKING:
-    pass
 
 N = TypeVar("N", str, str | None)
 

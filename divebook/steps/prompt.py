@@ -59,10 +59,6 @@ if TYPE_CHECKING:
 # Content blocks of prompt steps. Dynamic blocks are evaluated as recorded operations.
 
 
-if TYPE_CHECKING:
-    pass
-
-
 PROGRAM_SECONDS = 60.0
 
 
@@ -185,10 +181,6 @@ def run_program(program: str, variables: dict[str, Any]) -> list[Block]:
 #
 # The turn is recorded in the same log, under the key of the call, with its own questions and its own lane. The budget
 # of the execution applies to it like to every other turn.
-
-
-if TYPE_CHECKING:
-    pass
 
 
 ASSIGN_WORK = "assign_work"
@@ -556,10 +548,6 @@ def _with_retries(context: StepContext, policy: Retry) -> RunOperation:
         return await context.retried(name, policy, attempt)
 
     return operation
-
-
-if TYPE_CHECKING:
-    pass
 
 
 class PromptStep:

@@ -343,25 +343,22 @@ class Server:
 
 # A list instead of a flag: it keeps the modules, and is filled only after the import has succeeded.
 _LOADED: list[object] = []
+"""Modules that use the MCP SDK, once they are loaded."""
 
 
 async def _load() -> None:
     """Load the MCP SDK in a thread, so that the event loop stays free for other executions."""
     if not _LOADED:
-        _LOADED.append(await anyio.to_thread.run_sync(_modules))
+        _LOADED.extend(await anyio.to_thread.run_sync(_modules))
 
 
-def _modules() -> object:
-    from divebook.tools.mcp import calls as calling
-    from divebook.tools.mcp import calls as discovery
-    from divebook.tools.mcp import calls as resources
-    from divebook.tools.mcp import connection as connecting
-    from divebook.tools.mcp import oauth as credentials
+def _modules() -> tuple[object, ...]:
+    from divebook.tools.mcp import calls, connection, oauth
 
     json_schemas.load()
     clean_libraries("mcp", "client", "httpx2", "httpcore2")  # "client" is how the SDK calls its session
 
-    return calling, connecting, credentials, discovery, resources
+    return calls, connection, oauth
 
 
 class Servers(Mapping[str, Server]):
