@@ -73,10 +73,12 @@ class QueueLine:
         self.key = record.key
         self.due = record.wake_at if record.status == ENQUEUED else None
         self.attempts = attempts_made(environment.store, queued.execution_id)
+        # A worker is listed with the reason why it cannot take the execution; None means that it can.
         reasons = {worker.id: worker.why_not(queued) for worker in workers}
         self.workers = [name for name, reason in reasons.items() if reason is None]
         self.reasons = {name: reason for name, reason in reasons.items() if reason is not None}
         self.withheld = withheld
+        # The state is only read for executions that workers skip: the reason of a pause is in the log.
         self._paused = environment.execution(queued.execution_id).state.paused if withheld else None
         self._queued = queued
 
@@ -290,6 +292,7 @@ def rows_frame(log_and_step: tuple[Iterable[Event], str | None]) -> pd.DataFrame
     """
     from divebook.events.arrow.rows import outcome_of
 
+    # One argument, since all functions that make frames take one.
     events, step = log_and_step
     facts = [(event.step, event.data) for event in events if isinstance(event.data, catalog.RowsCompleted)]
     steps = dict.fromkeys(step for step, _ in facts)
@@ -302,6 +305,7 @@ def rows_frame(log_and_step: tuple[Iterable[Event], str | None]) -> pd.DataFrame
     if not parts:
         raise NotFoundError("step with rows that have ended", name, steps)
     total = max(part.total for part in parts)
+    # Positions are those of the whole frame, so that all parts are one round. The latest result of a row counts.
     outcome = outcome_of(total, [(total, [part.result for part in parts])])
     outcome.index.name = "position"
     return outcome
@@ -402,6 +406,7 @@ def runs_frame(records: Iterable[ExecutionRecord], store: EventStore) -> pd.Data
 
 def _run_row(record: ExecutionRecord, store: EventStore) -> _RunRow:
     try:
+        # A damaged log has a row as well, with what the store knows of it.
         state = folded(store, record.execution_id)
         damage = None
     except StoreError as error:
@@ -435,6 +440,7 @@ class _Asking(NamedTuple):
 
     @property
     def waited(self) -> timedelta | None:
+        # An open question waits until now.
         until = self.settled or moment(self.now_us)
         return None if until is None else until - self.question.raised_at
 
@@ -513,15 +519,18 @@ class RunsTable(pd.DataFrame):
         informative) that contain a value.
         """
         table = pd.DataFrame(self)
+        # A frame from which the user removed columns is shown as pandas shows it.
         if not {*SHOWN_FIRST} <= {*table}:
             return table._repr_html_()  # type: ignore[operator,no-any-return]  # pandas' own, which it does not declare
         informative = [name for name in TELLING if name in table and any(map(_says_something, table[name]))]
         brief = table[[*SHOWN_FIRST, *informative]].copy()
+        # Microseconds make the column wide and tell nothing in a list.
         brief["started"] = brief["started"].dt.floor("s")
         return brief._repr_html_()  # type: ignore[operator,no-any-return]
 
 
 def _says_something(value: Any) -> bool:
+    # `pd.notna` of a list returns an array, so that containers are tested first.
     return bool(value) if isinstance(value, list | dict | str) else bool(pd.notna(value))
 
 
@@ -538,6 +547,7 @@ class ShownFrame(pd.DataFrame):
         usual table.
         """
         shown = cls(frame)
+        # A frame treats unknown attributes as columns; this one is declared in the class.
         shown._display = display
         return shown
 
@@ -603,6 +613,7 @@ def _opened(name: str) -> Callable[[OperationTree], Any]:
 
 
 def _of_both(name: str, dtype: str, meaning: str, value: Callable[[OperationTree], Any]) -> Columns:
+    # Column names `status_a` and `status_b` from one definition.
     return {f"{name}_{side}": Column(dtype, f"{meaning}, in {side.upper()}", _of(side, value)) for side in ("a", "b")}
 
 

@@ -72,6 +72,7 @@ def rules(
     from divebook.cli.project import existing_environment
     from divebook.steps.approval import rule_in_words
 
+    # The only form with words is `revoke ID`.
     if words and (len(words) != 2 or words[0] != REVOKE):
         raise InputError(f"unexpected {' '.join(words)!r}; {USAGE}")
     environment = existing_environment(store)
@@ -80,6 +81,7 @@ def rules(
         note(f"{words[1]} is revoked")
         return
     valid_rules = environment.rules()
+    # JSON is written even if there are no rules: an empty list.
     if json:
         write(as_json([{"execution": name, **rule._asdict()} for name, rule in valid_rules], indent=2))
         return
@@ -124,6 +126,7 @@ def mcp(
     """
     import asyncio
 
+    # A token is part of HTTP requests. On standard streams, the parent process is the client.
     if token is not None and http is None:
         raise typer.BadParameter("a token is asked of HTTP clients: give --http HOST:PORT as well")
 
@@ -132,6 +135,7 @@ def mcp(
     from divebook.serve import serve_stdio
     from divebook.serve.server import serve_http
 
+    # The environment is closed at the end of the server, which ends its executions in order.
     with open_environment(store, actions or (), note) as environment:
         add_definitions(environment, file, dialect, code=code)
         token_value = resolved(token, Policy(*KINDS))  # the command line names it, and no definition
@@ -173,14 +177,17 @@ def convert(
     from divebook.steps.checks import syntax_problems
     from divebook.workflow.reader import definitions_to_text, read_definitions
 
+    # Checked before the definitions are loaded, and never overwritten.
     if output is not None and output.exists():
         raise InputError(f"{output} exists; name a file that does not, or remove it first")
+    # All files of a folder become one text.
     load = load_folder if file.is_dir() else load_file
     definitions = load(file, dialect=dialect)
     for warning in definitions.warnings:
         note(warning.describe(str(file)), "yellow")
     text = definitions_to_text(definitions, format)
     if output is None:
+        # The text goes to stdout, and warnings and differences to stderr.
         write(text)
     else:
         output.write_text(text, encoding="utf-8")
@@ -188,6 +195,7 @@ def convert(
         note("the converted workflows differ from those of the dialect dive:")
         for difference in DIFFERENCES:
             note(f"  {difference}")
+    # The result is read again in the new dialect: scripts that could not be translated are found there.
     try:
         converted = read_definitions(text, source_name=str(output or "<converted>"), format=format)
         problems = syntax_problems(converted)
@@ -208,6 +216,7 @@ app = typer.Typer(
     help="Run workflows of agents, actions and scripts; look at what they did, and resume them.",
     epilog="Exit codes: 0 completed, 1 failed, 2 bad input or usage, 3 waiting, 130 cancelled.",
 )
+# The order is that of `divebook --help`: from running to looking, answering and maintaining.
 app.command("run", epilog="Example: divebook run audit.yaml -v limit=20")(run.run)
 app.command("resume", epilog="Example: divebook resume exec_01k8 audit.yaml")(run.resume)
 app.command("fork", epilog="Example: divebook fork exec_01k8 --at 12 --set city=Bonn")(run.fork)
@@ -285,6 +294,7 @@ def options(
 
 def main() -> None:
     """Run the command ``divebook`` and exit."""
+    # Python would print a traceback with secrets and control characters.
     sys.excepthook = _print_traceback
     run_with_streams(lambda: app(prog_name="divebook"))
 

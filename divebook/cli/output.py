@@ -49,6 +49,7 @@ class Secrets:
         secrets are replaced in its output.
         """
         self._are_shown = shown
+        # Tests run several commands in one process; secrets of one must not be looked for in the output of the next.
         shared.cache_clear()
 
     def learn(self, *values: Any) -> None:
@@ -73,6 +74,7 @@ secrets = Secrets()
 
 def one_line(text: str, width: int | None = None) -> str:
     """Return a text as one line: secrets replaced, control characters escaped, cut to `width` characters."""
+    # Redaction comes before the cut, because a secret that is cut off in its middle would not be recognised.
     text = secrets.text(text)
     if width is not None and len(text) > width:
         text = f"{text[: width - 3]}..."
@@ -85,6 +87,7 @@ def as_json(data: Any, *, indent: int | None = None) -> str:
 
     Frames and similar values are described in a few words; ``divebook export`` writes them in full.
     """
+    # Through JSON first: the redaction works on plain data.
     plain = secrets.value(json.loads(encode_shown(data, tagged=True)))
     return json_escaped(json.dumps(plain, ensure_ascii=False, indent=indent))
 
@@ -103,6 +106,7 @@ def shown(value: Any, name: str = "") -> str:
     clean = secrets.value(value, name)
     if isinstance(clean, str):
         return visible(secrets.text(clean))
+    # The JSON text is searched once more, since a secret may be part of a string.
     return secrets.text(json_escaped(readable(clean)))
 
 
@@ -124,6 +128,7 @@ STATUS_STYLES = {
     "continued_as_new": "magenta",
     "picture": "magenta",
 }
+# Rich cuts lines of a file or pipe to a width of 80 if it is not given one.
 _UNLIMITED = 100_000
 DAMAGED = 1
 """Exit code for a damaged log or store."""
@@ -135,6 +140,7 @@ def console(*, error: bool = False) -> Console:
 
     stream = sys.stderr if error else sys.stdout
     width = None if stream.isatty() else _UNLIMITED
+    # `highlight`, `markup` and `emoji` would interpret text of others.
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
@@ -188,6 +194,7 @@ def section(title: str, rows: Sequence[tuple[str, str]]) -> None:
     out = console()
     say(styled(title, "bold"))
     for name, whole in rows:
+        # Several lines keep their line ends; each is indented by four spaces.
         value = secrets.text(whole)
         if "\n" in value:
             say(styled(f"  {name}:", "cyan"))
@@ -203,6 +210,7 @@ def columns(titles: Iterable[str], rows: Iterable[Sequence[Text | str]], *, whol
     never_cut = set(whole)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for title in titles:
+        # "ignore" lets the line become wider than the terminal.
         table.add_column(title, no_wrap=True, overflow="ignore" if title in never_cut else "ellipsis")
     for row in rows:
         table.add_row(*map(_clean, row))
@@ -233,14 +241,17 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Move the global options before the subcommand, where click expects them, and parse the arguments."""
+        # Options after `--` belong to a program, and are not moved.
         before, separator, after = _partition(args)
         parsed: list[str] = super().parse_args(ctx, [*_global_options_first(before), *separator, *after])
         return parsed
 
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen subcommand, and report its errors without traceback."""
+        # Each command starts without the secrets of the one before.
         secrets.begin(shown=bool(ctx.params.get("show_secrets")))
         try:
+            # The variable is also inherited by processes that the command starts.
             with _allowing(ctx.params.get("allow") or ()):
                 return super().invoke(ctx)
         except typer.BadParameter as error:  # its message repeats typed text, which may contain secrets
@@ -249,6 +260,7 @@ class Commands(TyperGroup):
         except BrokenPipeError:  # the reader of the output has ended; `run_with_streams` handles it
             raise
         except DivebookError as error:
+            # --debug shows the traceback of every error.
             if ctx.params.get("debug"):
                 raise
             report(error)
@@ -268,6 +280,7 @@ def _global_options_first(args: list[str]) -> list[str]:
     other_arguments: list[str] = []
     for argument in args:
         is_option = argument in (DEBUG, SHOW_SECRETS, ALLOW) or argument.startswith(f"{ALLOW}=")
+        # `--allow KIND`: the word after the option is its value.
         is_value = global_options[-1:] == [ALLOW]
         if is_option or is_value:
             global_options.append(argument)
@@ -288,6 +301,7 @@ def _allowing(kinds: Iterable[str]) -> Iterator[None]:
         yield
     finally:
         del os.environ[VARIABLE]
+        # The variable may not have existed.
         if before is not None:
             os.environ[VARIABLE] = before
 
@@ -298,6 +312,7 @@ def _partition(args: list[str]) -> tuple[list[str], list[str], list[str]]:
     """
     if "--" not in args:
         return args, [], []
+    # Only the first `--` separates.
     place = args.index("--")
     return args[:place], ["--"], args[place + 1 :]
 
@@ -321,12 +336,15 @@ def report(error: DivebookError) -> None:
 
 
 def _is_file(name: str) -> bool:
+    # A name longer than a file name may be raises an error in `exists`.
     return len(name) <= _MAX_FILE_NAME and Path(name).exists()
 
 
 def _lines(error: DivebookError) -> list[str]:
     if isinstance(error, DefinitionError):
+        # One line for each problem of a definition.
         return str(error).splitlines()
+    # A likely mistake: the file in place of the id.
     if isinstance(error, ExecutionNotFoundError) and _is_file(error.name):
         usage = "`divebook resume ID FILE`, `divebook recover ID --definitions FILE`"
         return [f"{error.name} is a file, and an id is expected: {usage}; `divebook runs` lists the ids"]
@@ -350,20 +368,25 @@ def run_with_streams(command: Callable[[], object]) -> NoReturn:
     """
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
+        # pytest replaces the streams by objects without `reconfigure`.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # do not fail in a terminal with an ASCII encoding
     code: str | int | None = None
     try:
+        # typer ends every command with SystemExit.
         command()
     except SystemExit as end:
         code = end.code
     except BrokenPipeError:
         code = _BROKEN_PIPE
     for stream in (sys.stdout, sys.stderr):
+        # Flushed here, because an error at the end of the process would be a traceback and the wrong code.
         try:
             stream.flush()
         except OSError as error:
+            # What is still in the buffer is written to the null device at exit.
             _redirect_to_null(stream)
+            # A closed pipe is no news to its reader; a full disk is.
             if not isinstance(error, BrokenPipeError) and stream is sys.stdout:
                 sys.stderr.write(f"error: the output cannot be written: {error}\n")
                 code = code or _NOT_WRITTEN
@@ -380,7 +403,9 @@ def _open_closed_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
+            # The lowest free number would be used for the next file, so that it is taken here.
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
+        # Python sets the object of a closed stream to None.
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process
 

@@ -35,6 +35,7 @@ def open_environment(store: str | None, actions: Sequence[str], printer: Callabl
     """Import the actions (Python modules and files) that the command line names, and return an environment over a
     store.
     """
+    # Imported first: definitions refer to actions by name.
     for source in actions:
         import_actions(source)
     return Environment(store=store, printer=printer)
@@ -47,6 +48,7 @@ def read(path: Path, dialect: Dialect) -> Definitions:
     return _resolved(load(path, dialect=dialect), path)
 
 
+# Paths of documents are relative to the file that names them.
 def _resolved(definitions: Definitions, path: Path) -> Definitions:
     for warning in definitions.warnings:
         note(warning.describe(str(path)), "yellow")
@@ -62,11 +64,13 @@ def add_definitions(environment: Environment, path: Path, dialect: Dialect = OWN
     code
         Whether to run the code cells of a notebook with definitions in Python.
     """
+    # Without this error, --code would silently do nothing.
     if code and path.suffix.lower() != NOTEBOOK:
         raise SetupError(f"--code runs code cells of a notebook, and {path} is not one; leave --code out")
     if code:
         _add_notebook(environment, path)
     elif path.suffix == ".py":
+        # The module name "definitions" is only used for a file of this kind.
         add_values(environment, vars(import_actions(str(path), "definitions")).values())
     else:
         environment.define(read(path, dialect))
@@ -84,6 +88,7 @@ def environment_for(
     """Return the environment in which the command can resume an execution: over its store, with the actions and the
     definitions of `file`. The file is read in the dialect of the execution's workflow.
     """
+    # The store is needed first, since it has the dialect.
     environment = open_environment(store, actions or (), printer)
     if file is not None:
         add_definitions(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
@@ -94,9 +99,11 @@ def schedules_of(environment: Environment, path: Path, *, code: bool = False) ->
     """Return the definitions in a file or folder, from which the caller takes the schedules. For a Python file, return
     the schedules of the environment, because importing the file has already added them.
     """
+    # Importing the file has added its schedules to the environment.
     if path.suffix.lower() == ".py":
         return Definitions(schedules=environment.schedules)
     definitions = read(path, OWN)
+    # Cells that ran may have defined schedules too.
     return replace(definitions, schedules=environment.schedules) if code else definitions
 
 
@@ -106,6 +113,7 @@ def _add_notebook(environment: Environment, path: Path) -> None:
     """
     text = text_of(path)
     cells = python_of_notebook(text, str(path))
+    # YAML cells first: Python cells may use the agents that they define.
     environment.define(_resolved(definitions_of_notebook(text, str(path), code_runs=True), path))
     if cells:
         from divebook.notebook.cells import run_cells
@@ -118,6 +126,7 @@ def choose_workflow(environment: Environment, name: str | None, file: Path) -> s
     """Return the name of the workflow to run: the given name, else the default workflow, else the only workflow."""
     names = list(environment.workflows)
     chosen = name or environment.config.default_workflow
+    # The name is checked by `workflow`, which raises an error with similar names.
     if chosen:
         return environment.workflow(chosen).name
     if len(names) == 1:
@@ -131,9 +140,11 @@ def inputs_from(assignments: Iterable[str]) -> dict[str, Any]:
     """Parse inputs of the forms ``key=text`` and ``key:=json``; raises `InputError`."""
     inputs: dict[str, Any] = {}
     for assignment in assignments:
+        # "n=3" -> ("n", text "3"); "n:=3" -> ("n", number 3).
         key, equals, value = assignment.partition("=")
         name = key.removesuffix(":")
         if not (equals and name):
+            # A second value would silently replace the first.
             raise InputError(f"-v {assignment!r} is not an input; write -v name=value, or -v name:=JSON")
         if name in inputs:
             raise InputError(f"input {name!r} is given twice; keep one -v {name}=...", name)
@@ -145,6 +156,7 @@ def existing_store(location: str | None) -> EventStore:
     """Open an existing store; raise `StoreError` if there is none. Commands that only read use this, because they must
     not create a store.
     """
+    # Stores on a server are opened by URL; `open_store` reports that they are missing.
     place = location or os.environ.get(VARIABLE) or str(DEFAULT)
     return open_store(place if path_of(place) is None else existing_path(location))
 
@@ -159,6 +171,7 @@ def existing_path(location: str | None) -> Path:
     if the store is not a file.
     """
     place = location or os.environ.get(VARIABLE) or str(DEFAULT)
+    # A password in the URL is not printed.
     path = path_of(place)
     if path is None:
         copying = in_shell("copy", [for_command(place), "FILE"])

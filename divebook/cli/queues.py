@@ -63,12 +63,14 @@ def enqueue(
     from divebook.cli.project import add_definitions, choose_workflow, inputs_from, open_environment
     from divebook.environment.starts import time_named
 
+    # Wrong arguments are reported before a store is opened or created.
     values = inputs_from(inputs or ())
     when = time_named(at)
     secrets.learn(values)
     environment = open_environment(store, actions or (), say)
     add_definitions(environment, file, code=code)
     chosen = choose_workflow(environment, workflow, file)
+    # Values of the command line are texts, which the types of the workflow convert.
     options: StartOptions = {"coerce_text": True, "key": key, "on_conflict": on_conflict, "tags": tag, "note": note}
     execution = environment.enqueue(chosen, values, queue=queue, priority=priority, at=when, **options)
     if json:
@@ -88,6 +90,7 @@ def queue(store: Store = None, *, json: Json = False) -> None:
     environment = existing_environment(store)
     workers = environment.workers()
     lines = [*queue_lines(environment, workers)]
+    # Withheld executions are paused, or were interrupted too often: workers leave them alone.
     waiting = [line for line in lines if not line.withheld]
     withheld_lines = [line for line in lines if line.withheld]
     if json:
@@ -105,6 +108,7 @@ def queue(store: Store = None, *, json: Json = False) -> None:
         columns(("queue", "priority", "id", "workflow", "status", "due", "key", "workers"), map(_shown, waiting))
     else:
         say("no queue has anything")
+    # Reasons only for executions that no worker can run.
     for line in waiting:
         if line.workers:
             continue
@@ -122,6 +126,7 @@ def queue(store: Store = None, *, json: Json = False) -> None:
 
 
 def _shown(line: QueueLine) -> tuple[str, ...]:
+    # Attempts without progress, so that a person sees why an execution may be withheld soon.
     from divebook.analysis.lists import NOBODY
 
     attempts = f", {plural(line.attempts, 'attempt')}" if line.attempts else ""
@@ -175,12 +180,15 @@ def worker(
 
     environment = open_environment(store, actions or (), say)
     add_definitions(environment, file, code=code)
+    # Only a worker that was asked to starts what is due; several workers may do so, and the start key prevents a second
+    # start.
     definitions = schedules_of(environment, file, code=code) if schedules else None
     if definitions is not None and not definitions.schedules:
         note(f"--schedules finds no Schedules in {file}", "yellow")
     instance = Worker(environment, queues or ["default"], parallel=parallel, schedules=definitions)
     try:
         _work(instance, patience_of(patience), until_idle=until_idle)
+    # The error gets the name of the file, which `Worker` does not know.
     except DefinitionError as error:
         raise DefinitionError(error.problems, str(file)) from error
 
@@ -189,21 +197,26 @@ def _work(worker: Worker, patience: float, *, until_idle: bool) -> None:
     stop = threading.Event()
 
     def end(*_: object) -> None:
+        # The handler runs again at the second signal.
         if stop.is_set():
             # The leases of the driven executions expire, and other workers resume them.
             os._exit(INTERRUPTED)
         stop.set()
 
+    # Before the start, so that no execution is taken without a way to drain.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     worker.start()
     note(f"worker {worker.name} takes from {', '.join(worker.queues)}; SIGTERM or Ctrl-C drains it")
+    # `stop.wait` returns at once in the second mode, in which `wait_until_idle` waits.
     while not stop.wait(0 if until_idle else 0.2) and worker.is_running:
         if until_idle and worker.wait_until_idle(0.2):
             break
+    # Read before `drain`, which ends the worker as well.
     is_lost = not worker.is_running
     worker.drain(patience)
     note(f"worker {worker.name} has ended; it took up {plural(worker.taken, 'execution')}")
+    # The worker ended by itself: its store or its lease was lost.
     if is_lost:
         raise StoreError(
             f"worker {worker.name} cannot take anything any more; what it logged says why. Begin another one"
@@ -230,10 +243,12 @@ def schedule(
     another process. If several due times were missed while the machine was off, only the latest one is started. Times
     are in the Zone of each schedule, by default that of this machine.
     """
+    # `schedule FILE` or `schedule run FILE`.
     is_run = len(words) == 2 and words[0] == RUN
     if len(words) != 1 + is_run:
         raise InputError(f"unexpected {' '.join(words)!r}; {USAGE}")
     file = Path(words[-1])
+    # With the zone of this machine, the default of schedules.
     now = datetime.now().astimezone()
     if is_run:
         _start(file, now, actions or (), store)
@@ -245,6 +260,7 @@ def _list(file: Path, now: datetime, actions: list[str] | tuple[()], *, json: bo
     from divebook.cli.project import add_definitions, open_environment, schedules_of
     from divebook.config.schedules import coming
 
+    # A list needs no store.
     environment = open_environment("memory:", actions, say)
     add_definitions(environment, file)
     due = coming(schedules_of(environment, file), now)
@@ -258,6 +274,7 @@ def _list(file: Path, now: datetime, actions: list[str] | tuple[()], *, json: bo
         say("no schedule is active; add Schedules: [{Name: ..., Cron: ..., Workflow: ...}]")
         return
     columns(("schedule", "workflow", "due"), ([row["schedule"], row["workflow"], row["due"]] for row in rows))
+    # The same Python and the absolute path, because cron has another PATH and working directory.
     command = shlex.join([sys.executable, "-m", "divebook", "schedule", RUN, str(file.absolute())])
     place = shlex.quote(str(Path.cwd()))
     section(
@@ -279,6 +296,7 @@ def _start(file: Path, now: datetime, actions: list[str] | tuple[()], store: str
     for due in latest(definitions, now):  # before anything is started
         environment.workflow(due.workflow)
     codes = [_begin(environment, due) for due in latest(definitions, now)]
+    # 1 if any run failed.
     raise typer.Exit(max(codes, default=0))
 
 
@@ -286,9 +304,11 @@ def _begin(environment: Environment, due: Due) -> int:
     """Start the run of a schedule that is due, wait for its end, and return the exit code: 1 if the run failed, else 0.
     Do nothing if a run was already started for this due time.
     """
+    # A due time that this store has seen already was started by an earlier call.
     if not due.is_new(environment.store, due.at):
         return 0
     if environment.store.records(key=due.key):  # by another process, at this moment
+        # Noted here too, so that the next call does not look again.
         due.see_to(environment.store)
         return 0
     execution = environment.start(due.workflow, due.inputs, key=due.key, note=f"due {local_time(due.at)}")

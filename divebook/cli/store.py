@@ -60,6 +60,7 @@ def export(
     """
     from divebook.store.embedded import may_embed_log
 
+    # The ending of the file selects the format.
     if may_embed_log(file):
         _export_shown(execution_id, file, store, overwrite=force, move=move)
         return
@@ -77,6 +78,8 @@ def export(
             note(f"wrote {count} events of {whole_id} to {file}")
             _note_unended(events.record(whole_id).status)
         else:
+            # The log is collected first, because stdout is text and needs control characters escaped. They are all
+            # inside JSON strings.
             buffer = io.BytesIO()
             count, damage = jsonl.export_sound(events, whole_id, buffer)
             sys.stdout.write(json_escaped(buffer.getvalue().decode()))
@@ -90,6 +93,7 @@ def _export_shown(execution_id: str, file: str, store: str | None, *, overwrite:
     from divebook.store.embedded import NOTEBOOK
 
     if move:
+        # A moved execution ends here, so that its log must be complete, with secrets: pages and notebooks have none.
         raise SetupError("--move needs a file of JSON lines (NAME.jsonl): a page or a notebook is to be looked at")
     execution = existing_environment(store).execution(execution_id)
     if file.lower().endswith(NOTEBOOK):
@@ -104,6 +108,7 @@ def _export_moving(execution_id: str, file: str, store: str | None, *, overwrite
     from divebook.cli.project import existing_environment
 
     if file == STREAM:
+        # The log must be on disk before the execution ends here: no process could continue a lost one.
         raise SetupError("--move needs a FILE: the log must be on disk before the execution ends here")
     environment = existing_environment(store)
     moved = environment.store.resolve(execution_id)
@@ -144,6 +149,7 @@ def import_(
     from divebook.store import transfer as jsonl
 
     log = imported.read(sys.stdin.buffer if file == STREAM else file)
+    # The store is opened, and created if necessary, only after the file was read without an error.
     write(jsonl.import_(log, lambda: open_store(store), rename=rename, as_fork=as_fork))
     for caveat in jsonl.caveats(log, as_fork=as_fork):
         note(caveat, "yellow")
@@ -161,6 +167,7 @@ def check(store: Store = None, *, json: Json = False) -> None:
     from divebook.engine.evolve import fold
     from divebook.store.maintenance import check as check_store
 
+    # Each log is also folded, since events that are sound by themselves may contradict each other.
     report = check_store(existing_store(store), fold=lambda events: fold(events[0].execution_id, events))
     damages = report.all_damages()
     if json:
@@ -173,6 +180,7 @@ def check(store: Store = None, *, json: Json = False) -> None:
             f"{plural(report.orphan_blobs, 'unused large value')}"
         )
         for damage in damages:
+            # Damage of the store itself belongs to no execution.
             place = " ".join(str(part) for part in (damage.execution_id, damage.sequence) if part is not None)
             note(visible(f"{place or 'store'}: {damage.text}"), "bold red")
         for entry in report.executions:
@@ -192,6 +200,7 @@ def backup(
     The copy has every event that was acknowledged before the copy began. Copying the file itself is safe only while no
     process writes.
     """
+    # The path only: `back_up` reads the file with SQLite, while others write to it.
     from divebook.cli.project import existing_path
     from divebook.store.sqlite import back_up
 
@@ -248,8 +257,10 @@ def gc(
 
     age = None if older_than is None else _age(older_than)
     event_store = existing_store(store)
+    # Executions first: values and folders that only they used are then unused.
     report = collect(event_store, older_than=age, keep_last=keep_last, dry_run=dry_run)
     folders = drop_folders(event_store, dry_run=dry_run)
+    # `prune` has no dry run.
     cached = 0 if dry_run else cache_of(event_store).prune()
     verb = "would delete" if dry_run else "deleted"
     text = (
@@ -276,6 +287,7 @@ def _age(text: str) -> timedelta:
 
 FAILED = 1
 WAITING = 3
+# Rows of one page of the list.
 PAGE = 50
 
 
@@ -302,17 +314,20 @@ def recover(
     from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.config.answers import interrupted
 
+    # Not created by this command, which only continues what is there.
     existing_store(store)
     environment = open_environment(store, actions or (), note)
     if definitions is not None:
         add_definitions(environment, definitions, code=code)
     records = interrupted(environment, execution_id)
     if every or execution_id is not None:
+        # One failure does not keep the others from being resumed.
         raise typer.Exit(_worst([_take_up(environment, record) for record in records]))
     _list(records, page, json=json)
 
 
 def _worst(codes: Sequence[int]) -> int:
+    # 3 (waits) only if nothing is worse.
     if set(codes) <= {0, WAITING}:
         return max(codes, default=0)
     return FAILED
@@ -330,10 +345,13 @@ def _list(records: Sequence[ExecutionRecord], page: int, *, json: bool) -> None:
                 status_text(record.status),
                 local_time(record.started_at),
             )
+            # Page 1 has the rows 0 to 49.
             for record in records[(page - 1) * PAGE : page * PAGE]
         ]
         columns(("id", "workflow", "status", "started"), rows, whole=("id",))
         if len(records) > PAGE:
+            # `-(-n
+            # PAGE)` rounds up.
             note(f"page {page} of {-(-len(records) // PAGE)}, {len(records):,} executions: divebook recover --page N")
         note("to continue: divebook recover ID, or divebook recover --all, or divebook resume ID FILE", "yellow")
     else:
@@ -347,6 +365,7 @@ def _take_up(environment: Environment, record: ExecutionRecord) -> int:
     from divebook.cli.result import EXIT_CODES
 
     try:
+        # Each execution has its own handling of Ctrl-C, which cancels only this one.
         with Interrupts(note) as interrupts:
             execution = environment.resume(record.execution_id)
             interrupts.guard(execution)
@@ -355,6 +374,7 @@ def _take_up(environment: Environment, record: ExecutionRecord) -> int:
         note(f"{record.execution_id} was not resumed: {one_line(str(error))}", "bold red")
         return FAILED
     say(status_text(execution.status), one_line(execution.workflow.name), execution.id)
+    # After Ctrl-C the remaining executions are not resumed.
     if interrupts.count:
         raise typer.Exit(INTERRUPTED)
     return EXIT_CODES.get(execution.status, FAILED)
@@ -391,6 +411,7 @@ def doctor(
     problems = _problems(environment, store)
     rows = []
     for model, agents in _models(environment, has_file=file is not None).items():
+        # A model is usable only if its agents are.
         problems_of_agents = [problems[name] for name in agents if name in problems]
         rows.append(_row(model, agents, examine(model), problems_of_agents, ping=ping))
     if json:
@@ -401,6 +422,7 @@ def doctor(
         titles = ["model", "agents", "library", "key", "price"]
         if ping:
             titles.append("answer")
+        # Texts of definitions are cleaned; names of libraries and keys are never cut, so that they can be copied.
         columns(titles, ([one_line(str(row[title])) for title in titles] for row in rows), whole=("library", "key"))
     for row in rows:
         if row["hint"]:
@@ -415,6 +437,7 @@ def _environment(file: Path | None, *, code: bool) -> Environment:
     from divebook.cli.project import add_definitions
     from divebook.environment.environment import Environment
 
+    # Nothing is run, so that no store is needed.
     environment = Environment(store="memory:")
     if file is not None:
         add_definitions(environment, file, code=code)
@@ -446,6 +469,7 @@ def _problems(environment: Environment, store: str | None) -> dict[str, str]:
     for agent in environment.agents.values():
         try:
             environment.check_agent(agent)
+            # A recorded model plays runs of the real store.
             runs = existing_store(store) if agent.model_name.startswith(RECORDED) else environment.store
             check_model(agent.model, f"agent {agent.name}", runs)
         except DivebookError as error:
@@ -455,6 +479,7 @@ def _problems(environment: Environment, store: str | None) -> dict[str, str]:
 
 def _row(model: str, agents: list[str], examined: Examined, problems: list[str], *, ping: bool) -> dict[str, Any]:
     key = examined.key
+    # The name of the variable that contains the key, and never its value.
     if not key and examined.found_key:
         key = f"{examined.found_key} is set"
     elif not key and not examined.library:
@@ -471,6 +496,7 @@ def _row(model: str, agents: list[str], examined: Examined, problems: list[str],
     }
     if ping:
         row["answer"], can_answer = _answer(examined)
+        # The answer of the model decides, whatever the checks have said.
         row["usable"] = can_answer and not problems
     return row
 
@@ -484,6 +510,7 @@ def _answer(examined: Examined) -> tuple[str, bool]:
     from divebook.agents.models import ping
     from divebook.agents.scripted import SCRIPTED
 
+    # The scripted model answers without a request.
     if examined.model == SCRIPTED:
         return "answers offline", True
     if not examined.is_usable:
