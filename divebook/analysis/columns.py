@@ -59,7 +59,6 @@ def frame(columns: Columns, rows: Iterable[Any]) -> pd.DataFrame:
     values = [
         column.value if callable(column.value) else attrgetter(column.value or name) for name, column in columns.items()
     ]
-    # Cells are computed row by row, so that `rows` may be an iterator over objects that are not kept.
     cells = [[value(row) for value in values] for row in rows]
     # Without rows, `zip` would yield no columns at all.
     columns_of_values = zip(*cells, strict=True) if cells else ((),) * len(columns)
@@ -156,8 +155,8 @@ def moment(microseconds: int | None) -> datetime | None:
 ALL = "*"
 Part: TypeAlias = Attribute | Item | str
 _PART = re.compile(r"\.?(?:(?P<all>\*)|\[(?P<index>-?\d+)\]|\[\"(?P<key>[^\"]*)\"\]|(?P<name>[^.\[\]*]+))")
-# The order matters: a column of integers would also fit `float`, and True is not an integer here (`type(value) in
-# kinds`).
+# The first type that fits all values counts, so that integers come before floats. `type(value) in kinds` keeps True
+# from being an integer.
 _TYPES: Sequence[tuple[tuple[type, ...], str]] = (
     ((bool,), "boolean"),
     ((int,), "Int64"),
@@ -245,7 +244,6 @@ def inferred_column(values: Sequence[Any]) -> pd.Series:
     have that type, else object.
     """
     present = [value for value in values if value is not None]
-    # bool before int, int before float, text last; None is a missing value in all of them.
     for kinds, dtype in _TYPES:
         if present and all(type(value) in kinds and _fits(value) for value in present):
             return pd.Series(list(values), dtype=dtype)
@@ -327,7 +325,7 @@ def since(groups: Numbers, flags: Numbers, starts: Numbers) -> Numbers:
 
 def _begins(groups: Numbers) -> Numbers:
     """Return a boolean array that is True at the first row of each group. The rows must be sorted by group."""
-    # The empty array has no first row: `min` makes its part of the result empty too.
+    # Without rows, `min` makes the first part empty as well.
     return np.concatenate([np.ones(min(len(groups), 1), dtype=bool), groups[1:] != groups[:-1]])
 
 

@@ -73,7 +73,6 @@ class QueueLine:
         self.key = record.key
         self.due = record.wake_at if record.status == ENQUEUED else None
         self.attempts = attempts_made(environment.store, queued.execution_id)
-        # A worker is listed with the reason why it cannot take the execution; None means that it can.
         reasons = {worker.id: worker.why_not(queued) for worker in workers}
         self.workers = [name for name, reason in reasons.items() if reason is None]
         self.reasons = {name: reason for name, reason in reasons.items() if reason is not None}
@@ -406,9 +405,9 @@ def runs_frame(records: Iterable[ExecutionRecord], store: EventStore) -> pd.Data
 
 def _run_row(record: ExecutionRecord, store: EventStore) -> _RunRow:
     try:
-        # A damaged log has a row as well, with what the store knows of it.
         state = folded(store, record.execution_id)
         damage = None
+    # A damaged log has a row as well, with what the store knows of it.
     except StoreError as error:
         state = None
         damage = str(error)
@@ -440,7 +439,6 @@ class _Asking(NamedTuple):
 
     @property
     def waited(self) -> timedelta | None:
-        # An open question waits until now.
         until = self.settled or moment(self.now_us)
         return None if until is None else until - self.question.raised_at
 
@@ -547,7 +545,6 @@ class ShownFrame(pd.DataFrame):
         usual table.
         """
         shown = cls(frame)
-        # A frame treats unknown attributes as columns; this one is declared in the class.
         shown._display = display
         return shown
 
@@ -613,7 +610,6 @@ def _opened(name: str) -> Callable[[OperationTree], Any]:
 
 
 def _of_both(name: str, dtype: str, meaning: str, value: Callable[[OperationTree], Any]) -> Columns:
-    # Column names `status_a` and `status_b` from one definition.
     return {f"{name}_{side}": Column(dtype, f"{meaning}, in {side.upper()}", _of(side, value)) for side in ("a", "b")}
 
 

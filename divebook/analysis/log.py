@@ -113,7 +113,6 @@ class EventTable:
 
     def _text_column(self, texts: Any) -> Any:
         """Convert an Arrow array of strings to a pandas string column."""
-        # A column without any value shares one array: see `_nothing`.
         if texts.null_count == len(texts):
             texts = self._nothing
         elif isinstance(texts, pa.DictionaryArray):
@@ -141,7 +140,6 @@ class EventTable:
         """Integers, one for each event, that stand for operations: events of the same operation have equal integers.
         The value is `NONE` for an event without an operation.
         """
-        # A log without operations needs no dictionary of ids.
         if self._texts["operation_id"].null_count == len(self):
             return none(len(self))
         coded = self._texts["operation_id"].dictionary_encode()
@@ -336,7 +334,7 @@ class EventTable:
         path by item, or by key of the call.
         """
         failed = np.zeros(len(self), dtype=np.int64)
-        # `_retries_before_calls` decodes payloads, so it skips the paths that have no retry: usually all.
+        # This loop decodes payloads, so that paths without a retry are skipped: usually all.
         concerned = np.isin(self._path, self._path[retried])
         relevant = concerned & (starts | retried | self._are("step_started"))
         open_: dict[int, dict[Any, int]] = {}
@@ -397,7 +395,6 @@ class EventTable:
         """Return the column of durations: for an event that ends an operation, item, step or path, the time since the
         start of that.
         """
-        # NaT is the missing value.
         durations_us = np.full(len(self), np.timedelta64("NaT", "us"))
         # An operation records its own duration, in nanoseconds.
         ends = self._are("operation_completed", "operation_failed")
@@ -557,11 +554,8 @@ def _read(page: EventPage, kinds: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _declared(page: EventPage, name: str, values: Any) -> Any:
-    """Remove the values of a payload field from events whose type does not declare the field. For other events without
-    a value, insert the default of the event type.
-
-    Values of events whose type does not declare the field are removed, because they have another meaning there.
-    Defaults are filled in for each type separately.
+    """Remove the values of a payload field from events whose type does not declare the field, because they have another
+    meaning there. For other events without a value, insert the default of their own type.
     """
     # The same name has another meaning in another type: `name` of an operation, and of an event of a user.
     kinds = [PAYLOADS[kind] for kind in page.types.dictionary.to_pylist()]
@@ -913,7 +907,6 @@ def _with_fields(pages: Iterable[EventPage]) -> Iterator[tuple[EventPage, dict[s
     reads the next page.
     """
     pages = iter(pages)
-    # Two pages decide whether a thread is worth it.
     first = [*islice(pages, 2)]
     if len(first) < 2:  # most logs: a thread for one page takes longer than it spares
         yield from ((page, fields_of(page)) for page in first)
@@ -921,7 +914,6 @@ def _with_fields(pages: Iterable[EventPage]) -> Iterator[tuple[EventPage, dict[s
     latest: tuple[EventPage, Future[dict[str, Any]]] | None = None
     with ThreadPoolExecutor(1, "divebook-fields") as reader:
         for page in chain(first, pages):
-            # The fields of a page are parsed while the store reads the next one, which the loop does in this thread.
             if latest is not None:
                 yield latest[0], latest[1].result()
             latest = page, reader.submit(fields_of, page)
@@ -1139,7 +1131,6 @@ def with_execution_id(execution_id: str, table: Any) -> Any:
 
 def _column(values: Any, kind: Any) -> Any:
     """Convert an array or a Series to an Arrow array of the given type."""
-    # An array of objects may be one of NumPy or a Series; both are converted value by value.
     if values.dtype == "object":
         return _json(values)
     if isinstance(values, pd.Series) and isinstance(values.array, Payloads):

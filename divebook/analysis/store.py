@@ -151,7 +151,7 @@ class Frames(Framed):
 
         if kind not in ALL_KINDS:
             raise NotFoundError("frame", kind, ALL_KINDS)
-        # These frames have columns that only their data determines.
+        # The data determines the columns of these frames, so that the frame is needed as a whole.
         if kind not in KINDS or self._user_columns(kind):
             fixed_columns = {EXECUTIONS: lists.RUN_COLUMNS, VARIABLES: VARIABLE_COLUMNS}.get(kind)
             columns = {**ID, **KINDS[kind].columns} if fixed_columns is None else fixed_columns
@@ -191,7 +191,6 @@ class Frames(Framed):
     def _build(self, kind: str) -> pd.DataFrame:
         if kind == EXECUTIONS:
             runs = lists.runs_frame(self.records, self.store)
-            # A run of a damaged log has a row, and its damage is noted here as well.
             for execution_id, damage in zip(runs["execution_id"], runs["damage"], strict=True):
                 if not pd.isna(damage):
                     self.damaged[execution_id] = damage
@@ -200,7 +199,7 @@ class Frames(Framed):
             return variables_frame(row for logged in self._logs(kind) for row in self._variables_then(logged))
         if kind in KINDS:
             return self._with_user_columns(kind, self._together(kind, KINDS[kind].make))
-        # `costs by agent` has the columns of `costs_frame` for each choice.
+        # "costs by agent" -> "agent".
         by = next(by for by in get_args(agents.By) if kind == f"costs by {by}")
         return self._together(kind, lambda one: _costs(one.events, by))
 
@@ -230,11 +229,9 @@ class Frames(Framed):
         for logged in self._logs(kind):
             one = self._read(logged, make)
             if one is not None and len(one):
-                # A Series with a dtype, since a list of texts would become a column of objects.
                 one.insert(0, "execution_id", pd.Series([logged.record.execution_id] * len(one), dtype=TEXT))
                 frames.append(one)
         if not frames:
-            # An empty frame has the columns of a full one.
             empty = KINDS[kind].columns if kind in KINDS else agents.COST_COLUMNS
             return pd.DataFrame({name: pd.Series([], dtype=column.dtype) for name, column in {**ID, **empty}.items()})
         together: pd.DataFrame = pd.concat(frames, ignore_index=True)
@@ -370,7 +367,7 @@ class Selection:
         ids = _values("ids", self.ids)
         parts = ("status", "workflow", "tag", "origin", "parent", "notebook", "cell")
         criteria = {name: values for name in parts if (values := _values(name, getattr(self, name))) is not None}
-        # The store takes one value per field.
+        # The store filters by one value per field; `_fits` applies the rest.
         single: dict[str, Any] = {name: values[0] for name, values in criteria.items() if len(values) == 1}
         if self.chain is not None:
             chain = chain_of(store, store.resolve(self.chain))
@@ -408,7 +405,6 @@ def _values(name: str, value: Any) -> tuple[str, ...] | None:
         return None if value is None else (value,)
     values = tuple(value) if isinstance(value, Collection) else (value,)
     for text in values:
-        # A list with one wrong entry is reported as a whole.
         if not isinstance(text, str):
             raise SetupError(f"where: {name} must be a text or a list of texts, not {value!r}")
     return values
@@ -421,7 +417,6 @@ def _moment(name: str, value: Any) -> datetime | None:
         except ValueError:
             raise SetupError(f"where: {name} must be a time such as '2026-01-31T12:00', not {value!r}") from None
     if isinstance(value, date) and not isinstance(value, datetime):
-        # A day begins at midnight of the local time zone.
         value = datetime(value.year, value.month, value.day)  # noqa: DTZ001 - on this machine's clock
     if value is not None and not isinstance(value, datetime):
         raise SetupError(f"where: {name} must be a time such as '2026-01-31T12:00', not {value!r}")
@@ -522,7 +517,6 @@ def usage_frame(logs: Iterable[tuple[ExecutionRecord, Sequence[Event]]]) -> pd.D
 
     A fork does not include the consumption of its source.
     """
-    # A fork shares the events before the fork with its source, where their consumption counts.
     rows = [
         _Consumption(record, total) for record, events in logs for total in sums_by_model(events, forked_at(events))
     ]

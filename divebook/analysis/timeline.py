@@ -99,7 +99,7 @@ def layout(
         for lane, name in names.items()
         if lane in shown
     )
-    # Bars in lanes that are left out are not counted again.
+    # Bars are counted as hidden only in lanes that are shown.
     in_shown = sum(place(span) in shown for span in drawn)
     return Timeline(lanes, started, ended, in_shown - len(drawn_spans), len(names) - len(shown))
 
@@ -112,7 +112,6 @@ def _without_doubles(spans: Sequence[Span]) -> list[Span]:
     for span in spans:
         if span.kind == "operation":
             operations[_place(span)] = operations.get(_place(span), 0) + 1
-    # An item with one operation is represented by the bar of the operation.
     return [span for span in spans if span.kind != "item" or operations.get(_place(span), 0) != 1]
 
 
@@ -149,8 +148,8 @@ def _lanes(spans: Sequence[Span]) -> dict[_LaneKey, str]:
     lane of the agent that delegated it.
     """
     place = _lane_of(spans)
-    below = dict[_LaneKey, list[_LaneKey]]()
     # {lane above: lanes below it, in the order of their first span}; "" stands for the top.
+    below = dict[_LaneKey, list[_LaneKey]]()
     names: dict[_LaneKey, str] = {}
     by_index = {span.index: span for span in spans}
     for span in spans:
@@ -284,7 +283,6 @@ class _Scale:
 
 _SECOND = 1_000_000
 _MINUTE = 60_000_000
-# Round numbers on a clock: 10 s, 15 s, 30 s, 1 min, 2 min ... 1 day.
 _CLOCK = [_SECOND * part for part in (10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400)]
 _MOST_TICKS = 8
 """Ticks that fit beside each other if their labels are numbers with a unit."""

@@ -43,7 +43,6 @@ from divebook.workspace.shell import ShellResult
 T = TypeVar("T")
 PASSTHROUGH_OFFSET = 120
 """Number added to the exit codes of dev_env's own errors if the exit code of the executed command is passed through."""
-# Settings of the environment can set it for all commands of a script.
 PASSTHROUGH = "DEV_ENV_PASSTHROUGH"
 # As shells report it: 128 and the number of the signal.
 _BY_SIGNAL = 128
@@ -130,7 +129,6 @@ class DevEnvRequest:
             return await work
 
         try:
-            # Cancelling the task runs its `finally` blocks, which end the processes of the command.
             return asyncio.run(ended_by_signal())
         except asyncio.CancelledError:
             raise typer.Exit(_BY_SIGNAL + signal.SIGTERM) from None
@@ -171,7 +169,6 @@ def print_lines(lines: Callable[[], Iterable[str]], *, follow: bool) -> None:
     """Print the lines of a log; with `follow`, print new lines as well until a keyboard interrupt (Ctrl-C)."""
     shown = 0
     while True:
-        # The whole log is read again, because rotation replaces the file.
         all_lines = list(lines())
         if shown > len(all_lines):  # the log was rotated: print the new one from its beginning
             shown = 0
@@ -324,7 +321,7 @@ def show_profile(context: typer.Context, name: Annotated[str, typer.Argument(met
 # The commands of ``dev_env`` that run something in an environment: its streams are those of the terminal or pipe.
 
 
-# 64 KiB, the capacity of a pipe.
+# 64 KiB, the capacity of a pipe on Linux.
 _CHUNK_SIZE = 1 << 16
 # Exit code of a process that SIGKILL has ended.
 _KILLED = -9
@@ -426,7 +423,6 @@ def _run_connected(
     """Run a command in an environment, connected to the standard streams of this process, and return the command's
     result.
     """
-    # The size of this terminal when the command begins.
     size = shutil.get_terminal_size()
     with _raw_terminal(in_terminal):
         return request.run(
@@ -456,11 +452,9 @@ def _raw_terminal(in_terminal: bool) -> Iterator[None]:  # noqa: FBT001 - its on
     """Set this terminal to raw mode during a ``with`` block: keys such as Ctrl-C are passed unchanged to the command,
     whose own terminal handles them.
     """
-    # Input from a pipe has no modes to set.
     if not in_terminal or not sys.stdin.isatty():
         yield
         return
-    # File descriptor 0 is standard input.
     before = termios.tcgetattr(0)
     try:
         setraw(0, termios.TCSADRAIN)  # what was typed already stays
@@ -487,7 +481,6 @@ async def _stdin_chunks() -> AsyncIterator[bytes]:
     except (io.UnsupportedOperation, AttributeError, ValueError):  # it is closed, or belongs to a notebook or test
         yield b"" if sys.stdin is None else sys.stdin.buffer.read()
         return
-    # Reading from the terminal in the background stops a process (SIGTTIN).
     if _is_in_background(descriptor):  # where a look at the terminal would stop us
         return
     while chunk := await _next_chunk(descriptor):
@@ -524,7 +517,6 @@ def cp(
     """Copy a file or folder into an environment or out of it, and print the target path."""
     request = request_of(context)
     source_environment, source_path = _split_place(source)
-    # Exactly one of both must name an environment.
     target_environment, target_path = _split_place(target)
     if (source_environment is None) == (target_environment is None):
         raise DevEnvError(f"cp {source} {target}: one of both must be ENVIRONMENT:PATH, and the other of this machine")
@@ -796,7 +788,6 @@ def destroy(
     request = request_of(context)
     if every == (environment is not None):
         raise DevEnvError("destroy takes the name of one environment, or --all")
-    # The list is read once; environments that are created meanwhile are not removed.
     names = (
         [environment] if environment is not None else [state["name"] for state in request.run(request.manager.list())]
     )
@@ -809,7 +800,7 @@ def destroy(
             failures.append(error)  # the others go all the same
         else:
             messages.append(f"Environment '{name}' destroyed")
-    # Several messages are one JSON value.
+    # With --all and --json, all messages together are one JSON value.
     if request.as_json and every:
         print_json([{"message": message} for message in messages])
     else:

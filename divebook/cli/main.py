@@ -72,7 +72,6 @@ def rules(
     from divebook.cli.project import existing_environment
     from divebook.steps.approval import rule_in_words
 
-    # The only form with words is `revoke ID`.
     if words and (len(words) != 2 or words[0] != REVOKE):
         raise InputError(f"unexpected {' '.join(words)!r}; {USAGE}")
     environment = existing_environment(store)
@@ -81,7 +80,6 @@ def rules(
         note(f"{words[1]} is revoked")
         return
     valid_rules = environment.rules()
-    # JSON is written even if there are no rules: an empty list.
     if json:
         write(as_json([{"execution": name, **rule._asdict()} for name, rule in valid_rules], indent=2))
         return
@@ -126,7 +124,6 @@ def mcp(
     """
     import asyncio
 
-    # A token is part of HTTP requests. On standard streams, the parent process is the client.
     if token is not None and http is None:
         raise typer.BadParameter("a token is asked of HTTP clients: give --http HOST:PORT as well")
 
@@ -135,7 +132,6 @@ def mcp(
     from divebook.serve import serve_stdio
     from divebook.serve.server import serve_http
 
-    # The environment is closed at the end of the server, which ends its executions in order.
     with open_environment(store, actions or (), note) as environment:
         add_definitions(environment, file, dialect, code=code)
         token_value = resolved(token, Policy(*KINDS))  # the command line names it, and no definition
@@ -216,7 +212,7 @@ app = typer.Typer(
     help="Run workflows of agents, actions and scripts; look at what they did, and resume them.",
     epilog="Exit codes: 0 completed, 1 failed, 2 bad input or usage, 3 waiting, 130 cancelled.",
 )
-# The order is that of `divebook --help`: from running to looking, answering and maintaining.
+# `divebook --help` lists the commands in this order.
 app.command("run", epilog="Example: divebook run audit.yaml -v limit=20")(run.run)
 app.command("resume", epilog="Example: divebook resume exec_01k8 audit.yaml")(run.resume)
 app.command("fork", epilog="Example: divebook fork exec_01k8 --at 12 --set city=Bonn")(run.fork)

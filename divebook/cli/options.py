@@ -33,7 +33,6 @@ def number_option(*names: str, allowed: NumberRange, help: str, metavar: str = "
             raise typer.BadParameter(f"it must be {allowed}, not {shown_number(value)}")
         return value
 
-    # Only lower limits are shown; few ranges have an upper one.
     if allowed.least is not None:
         sign = ">" if allowed.excludes_least else ">="
         help = f"{help}  [{metavar}{sign}{allowed.least:g}]"  # noqa: A001 - as in `typer.Option`
@@ -149,7 +148,6 @@ def inbox(store: Store = None, *, json: Json = False) -> None:
     from divebook.projections.summary import badge_of
 
     environment = existing_environment(store)
-    # A list, since the executions are visited twice.
     waiting = list(_readable(environment))
     # The secrets of all executions must be known before anything is printed.
     for execution in waiting:
@@ -162,7 +160,7 @@ def inbox(store: Store = None, *, json: Json = False) -> None:
     again = [] if store is None else ["--store", store]
     has_commands = False
     for execution in waiting:
-        # A what-if or trial is named as such, so that nobody takes it for the run.
+        # The label names a what-if or a trial as such.
         run = f"{badge_of(environment.store.record(execution.id))} {execution.id}".lstrip()
         for question in execution.interrupts:
             for line in _description(run, question):
@@ -182,7 +180,6 @@ def _file_of(execution: Execution, environment: Environment) -> list[str]:
     list. The file is needed if steps call actions that `environment` does not have, because a log contains the
     workflow, but not its agents and functions. ``FILE`` is a placeholder that the person replaces.
     """
-    # Steps of these types call nothing that a log lacks.
     outside = [step for step in execution.workflow.steps if step.type not in _SELF_CONTAINED]
     return ["FILE"] if any(step.action not in environment.actions for step in outside) else []
 
@@ -263,5 +260,4 @@ def command(verb: str, words: Sequence[str], again: Sequence[str]) -> str:
     # The file is the first entry, if there is one; options begin with a dash.
     files = [] if not again or again[0].startswith("-") else [again[0]]
     payload = ["null"] if verb == "signal" and files else []  # the file comes after it
-    # The file is an argument, and the other entries are options.
     return in_shell(verb, [*words, *payload, *files], again[len(files) :])

@@ -194,7 +194,6 @@ def section(title: str, rows: Sequence[tuple[str, str]]) -> None:
     out = console()
     say(styled(title, "bold"))
     for name, whole in rows:
-        # Several lines keep their line ends; each is indented by four spaces.
         value = secrets.text(whole)
         if "\n" in value:
             say(styled(f"  {name}:", "cyan"))
@@ -248,7 +247,6 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen subcommand, and report its errors without traceback."""
-        # Each command starts without the secrets of the one before.
         secrets.begin(shown=bool(ctx.params.get("show_secrets")))
         try:
             # The variable is also inherited by processes that the command starts.
@@ -260,7 +258,6 @@ class Commands(TyperGroup):
         except BrokenPipeError:  # the reader of the output has ended; `run_with_streams` handles it
             raise
         except DivebookError as error:
-            # --debug shows the traceback of every error.
             if ctx.params.get("debug"):
                 raise
             report(error)
@@ -301,7 +298,6 @@ def _allowing(kinds: Iterable[str]) -> Iterator[None]:
         yield
     finally:
         del os.environ[VARIABLE]
-        # The variable may not have existed.
         if before is not None:
             os.environ[VARIABLE] = before
 
@@ -312,7 +308,6 @@ def _partition(args: list[str]) -> tuple[list[str], list[str], list[str]]:
     """
     if "--" not in args:
         return args, [], []
-    # Only the first `--` separates.
     place = args.index("--")
     return args[:place], ["--"], args[place + 1 :]
 
@@ -336,15 +331,12 @@ def report(error: DivebookError) -> None:
 
 
 def _is_file(name: str) -> bool:
-    # A name longer than a file name may be raises an error in `exists`.
     return len(name) <= _MAX_FILE_NAME and Path(name).exists()
 
 
 def _lines(error: DivebookError) -> list[str]:
     if isinstance(error, DefinitionError):
-        # One line for each problem of a definition.
         return str(error).splitlines()
-    # A likely mistake: the file in place of the id.
     if isinstance(error, ExecutionNotFoundError) and _is_file(error.name):
         usage = "`divebook resume ID FILE`, `divebook recover ID --definitions FILE`"
         return [f"{error.name} is a file, and an id is expected: {usage}; `divebook runs` lists the ids"]
@@ -380,13 +372,11 @@ def run_with_streams(command: Callable[[], object]) -> NoReturn:
     except BrokenPipeError:
         code = _BROKEN_PIPE
     for stream in (sys.stdout, sys.stderr):
-        # Flushed here, because an error at the end of the process would be a traceback and the wrong code.
         try:
             stream.flush()
         except OSError as error:
-            # What is still in the buffer is written to the null device at exit.
             _redirect_to_null(stream)
-            # A closed pipe is no news to its reader; a full disk is.
+            # The reader of a closed pipe knows that it has closed it. A full disk is reported.
             if not isinstance(error, BrokenPipeError) and stream is sys.stdout:
                 sys.stderr.write(f"error: the output cannot be written: {error}\n")
                 code = code or _NOT_WRITTEN
@@ -403,7 +393,6 @@ def _open_closed_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            # The lowest free number would be used for the next file, so that it is taken here.
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
         # Python sets the object of a closed stream to None.
         if getattr(sys, name) is None:

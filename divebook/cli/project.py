@@ -48,10 +48,10 @@ def read(path: Path, dialect: Dialect) -> Definitions:
     return _resolved(load(path, dialect=dialect), path)
 
 
-# Paths of documents are relative to the file that names them.
 def _resolved(definitions: Definitions, path: Path) -> Definitions:
     for warning in definitions.warnings:
         note(warning.describe(str(path)), "yellow")
+    # Paths of documents are relative to the file that names them.
     return with_documents(definitions, path if path.is_dir() else path.parent, FileDocuments())
 
 
@@ -70,7 +70,6 @@ def add_definitions(environment: Environment, path: Path, dialect: Dialect = OWN
     if code:
         _add_notebook(environment, path)
     elif path.suffix == ".py":
-        # The module name "definitions" is only used for a file of this kind.
         add_values(environment, vars(import_actions(str(path), "definitions")).values())
     else:
         environment.define(read(path, dialect))
@@ -99,7 +98,6 @@ def schedules_of(environment: Environment, path: Path, *, code: bool = False) ->
     """Return the definitions in a file or folder, from which the caller takes the schedules. For a Python file, return
     the schedules of the environment, because importing the file has already added them.
     """
-    # Importing the file has added its schedules to the environment.
     if path.suffix.lower() == ".py":
         return Definitions(schedules=environment.schedules)
     definitions = read(path, OWN)
@@ -113,7 +111,6 @@ def _add_notebook(environment: Environment, path: Path) -> None:
     """
     text = text_of(path)
     cells = python_of_notebook(text, str(path))
-    # YAML cells first: Python cells may use the agents that they define.
     environment.define(_resolved(definitions_of_notebook(text, str(path), code_runs=True), path))
     if cells:
         from divebook.notebook.cells import run_cells
@@ -126,7 +123,6 @@ def choose_workflow(environment: Environment, name: str | None, file: Path) -> s
     """Return the name of the workflow to run: the given name, else the default workflow, else the only workflow."""
     names = list(environment.workflows)
     chosen = name or environment.config.default_workflow
-    # The name is checked by `workflow`, which raises an error with similar names.
     if chosen:
         return environment.workflow(chosen).name
     if len(names) == 1:
@@ -144,7 +140,6 @@ def inputs_from(assignments: Iterable[str]) -> dict[str, Any]:
         key, equals, value = assignment.partition("=")
         name = key.removesuffix(":")
         if not (equals and name):
-            # A second value would silently replace the first.
             raise InputError(f"-v {assignment!r} is not an input; write -v name=value, or -v name:=JSON")
         if name in inputs:
             raise InputError(f"input {name!r} is given twice; keep one -v {name}=...", name)
@@ -156,7 +151,7 @@ def existing_store(location: str | None) -> EventStore:
     """Open an existing store; raise `StoreError` if there is none. Commands that only read use this, because they must
     not create a store.
     """
-    # Stores on a server are opened by URL; `open_store` reports that they are missing.
+    # A store on a server has no path that could be checked here.
     place = location or os.environ.get(VARIABLE) or str(DEFAULT)
     return open_store(place if path_of(place) is None else existing_path(location))
 
@@ -171,7 +166,6 @@ def existing_path(location: str | None) -> Path:
     if the store is not a file.
     """
     place = location or os.environ.get(VARIABLE) or str(DEFAULT)
-    # A password in the URL is not printed.
     path = path_of(place)
     if path is None:
         copying = in_shell("copy", [for_command(place), "FILE"])

@@ -126,7 +126,6 @@ def queue(store: Store = None, *, json: Json = False) -> None:
 
 
 def _shown(line: QueueLine) -> tuple[str, ...]:
-    # Attempts without progress, so that a person sees why an execution may be withheld soon.
     from divebook.analysis.lists import NOBODY
 
     attempts = f", {plural(line.attempts, 'attempt')}" if line.attempts else ""
@@ -197,7 +196,6 @@ def _work(worker: Worker, patience: float, *, until_idle: bool) -> None:
     stop = threading.Event()
 
     def end(*_: object) -> None:
-        # The handler runs again at the second signal.
         if stop.is_set():
             # The leases of the driven executions expire, and other workers resume them.
             os._exit(INTERRUPTED)
@@ -208,7 +206,7 @@ def _work(worker: Worker, patience: float, *, until_idle: bool) -> None:
         signal.signal(number, end)
     worker.start()
     note(f"worker {worker.name} takes from {', '.join(worker.queues)}; SIGTERM or Ctrl-C drains it")
-    # `stop.wait` returns at once in the second mode, in which `wait_until_idle` waits.
+    # With --until-idle, `wait_until_idle` waits in place of `stop.wait`.
     while not stop.wait(0 if until_idle else 0.2) and worker.is_running:
         if until_idle and worker.wait_until_idle(0.2):
             break
@@ -216,7 +214,6 @@ def _work(worker: Worker, patience: float, *, until_idle: bool) -> None:
     is_lost = not worker.is_running
     worker.drain(patience)
     note(f"worker {worker.name} has ended; it took up {plural(worker.taken, 'execution')}")
-    # The worker ended by itself: its store or its lease was lost.
     if is_lost:
         raise StoreError(
             f"worker {worker.name} cannot take anything any more; what it logged says why. Begin another one"
@@ -243,7 +240,6 @@ def schedule(
     another process. If several due times were missed while the machine was off, only the latest one is started. Times
     are in the Zone of each schedule, by default that of this machine.
     """
-    # `schedule FILE` or `schedule run FILE`.
     is_run = len(words) == 2 and words[0] == RUN
     if len(words) != 1 + is_run:
         raise InputError(f"unexpected {' '.join(words)!r}; {USAGE}")
@@ -296,7 +292,6 @@ def _start(file: Path, now: datetime, actions: list[str] | tuple[()], store: str
     for due in latest(definitions, now):  # before anything is started
         environment.workflow(due.workflow)
     codes = [_begin(environment, due) for due in latest(definitions, now)]
-    # 1 if any run failed.
     raise typer.Exit(max(codes, default=0))
 
 
@@ -304,7 +299,7 @@ def _begin(environment: Environment, due: Due) -> int:
     """Start the run of a schedule that is due, wait for its end, and return the exit code: 1 if the run failed, else 0.
     Do nothing if a run was already started for this due time.
     """
-    # A due time that this store has seen already was started by an earlier call.
+    # For a schedule that is new to this store, `due.at` itself counts as new.
     if not due.is_new(environment.store, due.at):
         return 0
     if environment.store.records(key=due.key):  # by another process, at this moment
@@ -312,6 +307,7 @@ def _begin(environment: Environment, due: Due) -> int:
         due.see_to(environment.store)
         return 0
     execution = environment.start(due.workflow, due.inputs, key=due.key, note=f"due {local_time(due.at)}")
+    # Noted after the start: if the process dies between both, the start key prevents a second start.
     due.see_to(environment.store)
     execution.wait()
     say(f"{due.key}  {execution.status}  {execution.id}")

@@ -59,7 +59,7 @@ from divebook.text.format import (
 )
 from divebook.workflow.definition import hidden_in
 
-# Of the other statuses, such as "moved", the code is 1.
+# A status without an entry, such as "moved", has the code 1.
 EXIT_CODES = {catalog.COMPLETED: 0, catalog.FAILED: 1, catalog.WAITING: 3, catalog.CANCELLED: 130}
 _CELL = 120
 
@@ -131,7 +131,6 @@ def _usage(usage: Usage) -> list[tuple[str, str]]:
 
 def _path_cells(path: PathState, hidden: Container[str]) -> tuple[Text | str, ...]:
     took = between(path.started_at, path.ended_at)
-    # A path may be in an internal step.
     step = "" if path.current_step in hidden else path.current_step
     return branch_name(path.id) or path.id, status_text(path.status), one_line(step), took
 

@@ -81,10 +81,6 @@ INTERRUPTED = 130
 class Interrupts:
     """Context manager that handles keyboard interrupts (Ctrl-C): the first one cancels the execution, the second one
     ends the process.
-
-    A thread reads the signals from a socket. The main thread cannot handle them: it waits for a lock, and would notice
-    a signal from just before only afterwards. Also, a KeyboardInterrupt could be raised when an execution has started
-    and its id is not known yet (`tests/cli/test_process.py` interrupts real processes).
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -101,7 +97,10 @@ class Interrupts:
         return self
 
     def _take_over(self) -> None:
-        # Python writes the number of each signal to one end of the socket pair; the thread reads the other end.
+        # A thread reads the signals from a socket pair, to whose other end Python writes the number of each signal. The
+        # main thread cannot handle them: it waits for a lock, and would notice a signal from just before only
+        # afterwards. Also, a KeyboardInterrupt could be raised when an execution has started and its id is not known
+        # yet (`tests/cli/test_process.py` interrupts real processes).
         ours, signals = socket.socketpair()
         signals.settimeout(0)  # required by set_wakeup_fd: a full buffer must not block
         listener = threading.Thread(target=self._listen, args=(ours,), name="divebook-interrupts", daemon=True)
@@ -210,7 +209,7 @@ def finish(
                 execution = _as_recorded(environment, execution)  # another process cancelled it
             if _continues_alone(execution, waits=waits):
                 _wait_for_news(execution)
-                # An expired question, or the end of a child, may have changed its status.
+                # The news may have changed the status, so that the loop begins again.
                 continue
             successor = execution.successor
             if successor is None:
@@ -253,7 +252,7 @@ def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
         for question in family_member.interrupts:
             if question.expires_us is not None and question.default is not None:
                 return True
-    # A child that another process drives still works.
+    # An execution is not idle if it sleeps, pauses before a retry, has an unread message, or if a child works.
     return not is_idle(execution.refresh().state, execution.store)
 
 
@@ -267,7 +266,6 @@ def _wait_for_news(execution: Execution) -> None:
     before = _last_sequences(execution)
     try:
         while _last_sequences(execution) == before:
-            # The time limit covers a store that does not report the events of other processes at once.
             interruptible_wait(news, MAX_WAIT)
             news.clear()
     finally:
@@ -281,9 +279,9 @@ def _last_sequences(execution: Execution) -> dict[str, int]:
 
 
 def _as_recorded(environment: Environment, execution: Execution) -> Execution:
-    # A new environment reads the log from the beginning: the present execution has a state that the store refused.
     from divebook.environment.environment import Environment
 
+    # The present object has the state that this process could not append to. A new environment reads the log.
     return Environment(store=environment.store).execution(execution.id)
 
 
@@ -653,7 +651,6 @@ def resume(
         return
     with progress:
         resumed = partial(environment.resume, execution_id, limits, definition=definition)
-        # Strategies are for failed executions, and `retry` also starts the fork of `skip_failed`.
         begin = resumed if strategy is None else partial(environment.retry, execution_id, strategy)
         ended = finish(
             partial(hint_to_name_file, begin, "resume", file), environment, progress, prepared_answers, waits=wait
@@ -675,7 +672,7 @@ def _show(resume_plan: ResumePlan, *, print_line: Callable[[str], None], asks: b
     """
     for line in resume_plan.lines:
         print_line(line)
-    # Without a terminal, nobody could confirm; the option --definition is then the confirmation.
+    # Without a terminal, no person can confirm; the option --definition is then the confirmation.
     if asks and sys.stdin.isatty():
         typer.confirm("Continue?", abort=True, err=True)
 

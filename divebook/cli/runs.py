@@ -290,7 +290,6 @@ def _chosen(
     """Return the records of the executions that match the filters of the command line. If the command line names
     executions instead, return an empty list. Raise `BadParameter` if it contains both or neither.
     """
-    # Both given or both missing.
     if bool(execution_ids) == bool(status or workflow or tagged):
         raise typer.BadParameter(f"name executions, or select them with --status, --workflow or {tag_option}")
     return [] if execution_ids else environment.store.records(status, workflow, 0, tag=tagged)
@@ -414,7 +413,6 @@ def _facts(line: RunLine) -> dict[str, str | float | list[str] | None]:
 
 def _cells(line: RunLine) -> tuple[Text | str, ...]:
     record = line.record
-    # Working time until now, if the execution runs.
     worked = _worked(line)
     name = line.named(40)
     about = ", ".join(filter(None, [line.stand, line.about]))
@@ -675,8 +673,8 @@ def to_test(
     environment = open_environment(store, actions or (), note)
     if file is not None:
         add_definitions(environment, file)
-    # A test reads YAML and notebooks again. The definitions of a Python file are part of its module, and come from the
-    # log.
+    # The test reads YAML files and notebooks again. Instead of a Python file, it reads the copy of the definition in
+    # the log.
     read_from = None if file is None or file.suffix == ".py" else file
     execution = environment.execution(execution_id)
     test = write_test(environment, execution, to, definitions=read_from, overwrite=force)
@@ -729,7 +727,7 @@ def what_if(
     from divebook.cli.project import environment_for, existing_store
     from divebook.config.answers import bounds_from, change_from
 
-    # An error about the store comes before the import of actions and definitions.
+    # The store must exist already: `environment_for` would create it.
     existing_store(store)
     change = change_from(variables or (), inputs or (), answer or (), result or (), prompts=prompt or (), model=model)
     # Secrets are learned before anything is run that could print them.
@@ -882,6 +880,5 @@ def try_step(
 def _trial_facts(trial: StepTrial) -> dict[str, Any]:
     """Return the result of a trial as the dictionary that ``--json`` prints."""
     entry = trial.entry._asdict()
-    # The recorded result first, as in the table.
     recorded, *tries = (asdict(tried) for tried in (trial.recorded, *trial.tries))
     return {"source": trial.source, **entry, "cost": trial.cost, "recorded": recorded, "tries": tries}

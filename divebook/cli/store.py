@@ -60,7 +60,6 @@ def export(
     """
     from divebook.store.embedded import may_embed_log
 
-    # The ending of the file selects the format.
     if may_embed_log(file):
         _export_shown(execution_id, file, store, overwrite=force, move=move)
         return
@@ -108,7 +107,6 @@ def _export_moving(execution_id: str, file: str, store: str | None, *, overwrite
     from divebook.cli.project import existing_environment
 
     if file == STREAM:
-        # The log must be on disk before the execution ends here: no process could continue a lost one.
         raise SetupError("--move needs a FILE: the log must be on disk before the execution ends here")
     environment = existing_environment(store)
     moved = environment.store.resolve(execution_id)
@@ -200,10 +198,10 @@ def backup(
     The copy has every event that was acknowledged before the copy began. Copying the file itself is safe only while no
     process writes.
     """
-    # The path only: `back_up` reads the file with SQLite, while others write to it.
     from divebook.cli.project import existing_path
     from divebook.store.sqlite import back_up
 
+    # `back_up` copies the file through SQLite, while other processes may write to it.
     path = back_up(existing_path(store), destination.expanduser())
     say(f"{path}: {size(path.stat().st_size)}")
     note(f"to verify it: divebook check --store {shlex.quote(str(path))}")
@@ -314,7 +312,7 @@ def recover(
     from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.config.answers import interrupted
 
-    # Not created by this command, which only continues what is there.
+    # The store must exist already: `open_environment` would create it.
     existing_store(store)
     environment = open_environment(store, actions or (), note)
     if definitions is not None:
@@ -350,8 +348,6 @@ def _list(records: Sequence[ExecutionRecord], page: int, *, json: bool) -> None:
         ]
         columns(("id", "workflow", "status", "started"), rows, whole=("id",))
         if len(records) > PAGE:
-            # `-(-n
-            # PAGE)` rounds up.
             note(f"page {page} of {-(-len(records) // PAGE)}, {len(records):,} executions: divebook recover --page N")
         note("to continue: divebook recover ID, or divebook recover --all, or divebook resume ID FILE", "yellow")
     else:
@@ -411,7 +407,6 @@ def doctor(
     problems = _problems(environment, store)
     rows = []
     for model, agents in _models(environment, has_file=file is not None).items():
-        # A model is usable only if its agents are.
         problems_of_agents = [problems[name] for name in agents if name in problems]
         rows.append(_row(model, agents, examine(model), problems_of_agents, ping=ping))
     if json:
@@ -510,7 +505,6 @@ def _answer(examined: Examined) -> tuple[str, bool]:
     from divebook.agents.models import ping
     from divebook.agents.scripted import SCRIPTED
 
-    # The scripted model answers without a request.
     if examined.model == SCRIPTED:
         return "answers offline", True
     if not examined.is_usable:

@@ -303,7 +303,7 @@ def _table(pair: Pair) -> str:
 
 def _folded(rows: Iterable[Row]) -> Iterator[tuple[Difference, int, Row | None]]:
     """Yield the entries of the table of differences, in order. Each difference is an entry, with the number of
-    comparison rows that it covers. Consecutive equal rows are one entry together.
+    comparison rows that it covers.
 
     If one run lacks a place as a whole, the places inside it are counted and not yielded. Consecutive equal rows
     become one entry ``("same", count, None)``. For the rows same, same, added a, added a / b, same the function yields

@@ -81,7 +81,7 @@ class Steps:
             was_open = place in self.open
             self.open[place] = span
             return not was_open
-        # The end of a step that was not open is no news: it was reported before.
+        # The end of a step that was not open has been reported before.
         return self.open.pop(place, None) is not None
 
 

@@ -81,6 +81,7 @@ class Framed(ABC):
         return items[items["status"] == "failed"].reset_index(drop=True)
 
 
+# A protocol, because the classes that have this method are in other packages, which do not import this one.
 @runtime_checkable
 class ReadAtOnce(Protocol):
     """Protocol (interface) of logs that can read all their events from the store at once."""

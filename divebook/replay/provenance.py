@@ -346,8 +346,6 @@ def cell_of(tree: ProvenanceTree, origins: Sequence[ValueOrigin], row: int, colu
     """Return the origin of one row or cell of a list or table whose rows the items of `Each` produced. Those of its
     causes that are not in `origins` come before it in the result.
 
-    The last entry is the requested origin; entries before it are causes that are not in `origins` yet.
-
     Raises
     ------
     NotFoundError

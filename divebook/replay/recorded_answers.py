@@ -1,8 +1,7 @@
 """Policies for a what-if, or an execution with a changed definition, that forked from another execution (the source).
 They answer its operations with results from the log of the source.
 
-The source is the execution from which the what-if was forked. An operation that is not in the log of the what-if is
-answered in this order:
+An operation that is not in the log of the what-if is answered in this order:
 
 1. with the recorded end of an equal call in the source (same type, name and arguments), first of a call at the same
    place;
@@ -728,9 +727,7 @@ class ReusedAnswers(RecordedAnswers):
 
     def child_like(self, request: OperationRequest) -> WhatIfSource | None:
         """Return the recorded child execution that was started at the place of a request. A new child execution at this
-        place reuses its results. Return None if there is none.
-
-        The new child reuses the results of the old child (`tests/replay/test_gone_on.py`).
+        place reuses its results (`tests/replay/test_gone_on.py`). Return None if there is none.
         """
         # Without a child at the same place, the new child runs as a normal execution.
         child = self._children.get(request.parameters["workflow"], {}).get(request.operation_id)

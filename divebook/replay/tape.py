@@ -117,9 +117,7 @@ class ReplayDifference(NamedTuple):
 
 def key_of(path: str, data: Payload) -> Key:
     """Return the key by which the event that corresponds to a fact is found in the log. It contains the id of the
-    operation, item or question; for other facts, it contains the path.
-
-    The key of a path stands for the next event of the path.
+    operation, item or question; for other facts, it contains the path, and stands for the next event of the path.
 
     Events with an id may be recorded in another order than they are replayed. The other events of a path have a fixed
     order, so that the path is enough.
@@ -211,10 +209,8 @@ class Tape:
             self._unclaimed[event.path].append(number)
 
     def _follows_from_others(self, event: Event) -> bool:
-        """Return True for a question about a bound (budget) inside a step. Such a question has no fixed position among
-        the events of its path.
-
-        Such a question depends on the consumption of all paths, so that its place in its own path is not fixed.
+        """Return True for a question about a bound (budget) inside a step. Such a question depends on the consumption
+        of all paths, so that it has no fixed position among the events of its path.
         """
         data = event.data
         if not isinstance(data, catalog.InterruptRaised | catalog.InterruptJoined):

@@ -279,8 +279,6 @@ class CallOfAgent(NamedTuple):
 def is_call(workflow: Workflow, name: str) -> bool:
     """Return True if a trial of the step `name` is a trial of an agent's call. In a workflow function, each name other
     than that of its only step stands for an agent that the function calls.
-
-    The workflow is a Python function then, and its only step has another name.
     """
     return workflow.start.type == FUNCTION and name != workflow.start.name
 

@@ -342,7 +342,7 @@ def verified(
     ExecutionError
         The caller is on the engine's thread.
     """
-    # Must not block the engine's thread, which drives the execution.
+    # The engine's thread runs the verification, and would wait for itself.
     if ENGINE.is_current():
         raise ExecutionError(f"execution {execution.id} cannot be verified on the engine's thread; use another thread")
     # Only the readable beginning of a damaged log is compared, and the verification then never counts as equal.

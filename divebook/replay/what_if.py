@@ -472,7 +472,6 @@ PARTLY = "partly"
 
 
 def _as_text(what_if: WhatIf) -> str:
-    """Format the result of a what-if as lines of text."""
     return "\n".join([*_head(what_if), *_calls(what_if.calls), repr(what_if.comparison)])
 
 
