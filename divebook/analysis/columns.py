@@ -110,8 +110,8 @@ def documented(columns: Columns) -> Callable[[MakerT], MakerT]:
 # --- columns that several frames have ---------------------------------------------------------------------------------
 
 
-# An empty consumption stands for no model call, and its tokens are missing instead of 0.
 def _consumed(name: str) -> Callable[[Any], int | None]:
+    # An empty consumption stands for no model call, and its tokens are missing instead of 0.
     return lambda row: row.usage.get(name, 0) if row.usage else None
 
 

@@ -299,8 +299,8 @@ class Progress:
         """
 
     def print(self, text: str) -> None:
-        # Text of a workflow may contain markup of rich and control characters.
         """Print text of a workflow on stderr. Any thread may call this."""
+        # Text of a workflow may contain markup of rich and control characters.
         self.screen.print(Text(visible(secrets.text(text))), soft_wrap=True)
 
     def __enter__(self) -> Self:

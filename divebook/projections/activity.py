@@ -253,7 +253,6 @@ class Activity:
         if self._halted is None and self.doing == WORKED:
             self._turn_to(STOPPED, self.last_us)
         self._halted = None
-        # Open sleeps and questions remain open; calls of the process before have ended with it.
         self._calls = _Open()
 
     def _execution_paused(self, _event: Event, _data: catalog.Payload) -> None:
@@ -265,7 +264,7 @@ class Activity:
             _stop(visit)
 
     def _operation_started(self, event: Event, data: catalog.OperationStarted) -> None:
-        # A turn of an agent is as long as everything in it, and says nothing about work.
+        # A turn of an agent lasts as long as its calls, which are counted themselves.
         if data.operation_type in ENCLOSING:
             return
         # A child execution works for its parent, so that it counts as a call here.
@@ -288,7 +287,6 @@ class Activity:
         """Remove the open operations and questions of a path that leaves a step, because no event in the log will
         record their end.
         """
-        # A path that has failed or was stopped leaves calls without an end.
         for open_calls in (self._calls, self._sleeps, self._questions):
             open_calls.drop(event.path)
         visit = self._visits.get((event.path, event.step))
@@ -315,7 +313,7 @@ class Activity:
         # A step that continues after a resumption has the visit of before, which was stopped.
         if visit is None or not visit.is_running:
             visit = self._begun(event, visit)
-        # Only the first start of an item has the total. `MOST_ITEMS` limits what a foreign log may claim.
+        # Only the first item of a visit that starts has the total. `MOST_ITEMS` limits what a foreign log may claim.
         if data.total and not visit.total:
             visit.total = min(max(0, data.total), MOST_ITEMS)
             visit.progress.total += visit.total
@@ -418,13 +416,13 @@ def activity_of(events: Iterable[Event]) -> Activity:
     return activity
 
 
-# The remaining time is None once no visit runs.
 def _stop(visit: _Visit) -> None:
     """Mark a visit to a step as no longer running, and update the estimated remaining time of the step."""
     if visit.is_running:
         visit.is_running = False
         progress = visit.progress
         progress.running -= 1
+        # The estimate is None once no visit of the step runs.
         progress.left_us = _left_us(progress)
 
 
@@ -571,7 +569,7 @@ class Spreads:
                 _count_rows(result, columns)
             else:
                 cells = items.setdefault(id(columns), (columns, {}))[1]
-                # A result that is not a mapping has one column without a name of its own.
+                # A result that is not a mapping is counted in the column `result`.
                 row = result if isinstance(result, Mapping) else {RESULT: result}
                 for name, cell in row.items():
                     cells.setdefault(name, []).append(cell)
@@ -682,7 +680,8 @@ def _spread(name: str, tally: ColumnTally) -> Distribution | None:
 
 def _of_values(name: str, counts: list[tuple[str, int]], tally: ColumnTally) -> Distribution | None:
     total = sum(count for _, count in counts)
-    # Free text: with more than `MOST_VALUES` different values, most of them occur once. With fewer, each occurs once.
+    # Free text: more than `MOST_VALUES` different values that occur less than twice on average, or fewer values that
+    # each occur once.
     is_free = len(counts) > total / 2 if len(counts) > MOST_VALUES else len(counts) == total
     if not total or is_free or tally.other == total:
         return None

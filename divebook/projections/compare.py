@@ -146,7 +146,8 @@ class OperationTree:
                 key = self.span.item_key if self.span is not None else None
                 return encode(self.asked) if key is None else key
             case "operation":
-                # The key without its count, and the request: a call is found again if others were inserted before it.
+                # Type, name and request, without key and count: a call is matched although others were inserted before
+                # it.
                 return self.key[:-2], encode(self.asked)
             case "step":
                 return self.step

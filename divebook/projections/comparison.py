@@ -74,7 +74,8 @@ class Comparison:
     """
 
     def __init__(self, logs: Sequence[Iterable[Event]]) -> None:
-        # The trees have a node per event; the collector would visit all of them again and again.
+        # The trees have at least one node for each event, and would make Python scan all objects of the kernel several
+        # times.
         with garbage_collection_paused():
             first, *other_sides = map(Side.of, logs)
             if not other_sides:
@@ -124,7 +125,6 @@ def summary_of(pair: Pair) -> str:
     """Return one line about two compared runs: the number of differences, and the tokens, cost and time of both
     runs.
     """
-    # `SIGNS` has the order in which the counts are shown.
     counts = pair.counts
     figures = [f"{counts[name]:,} {name}" for name in SIGNS if counts[name]]
     one, other = pair.totals
@@ -239,7 +239,6 @@ def _figures(pair: Pair) -> str:
 
 
 def _percent(before: float | None, after: float | None) -> str:
-    # Without a value before, a percentage has no meaning.
     if not before or after is None or before == after:
         return ""
     return f" ({(after - before) / before:+.0%})".replace("-", MINUS)

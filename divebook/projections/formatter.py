@@ -69,7 +69,7 @@ class Steps:
         spans = self._spans.setdefault(event.execution_id, Spans(for_people=True))
         spans.take(event)
         changed = spans.changed.values()
-        # The spans are taken once; `Spans` does not keep its own list.
+        # `changed` is emptied, so that it has only the spans of one event.
         spans.changed = {}
         return next((span for span in changed if span.kind == "step" and self._has_moved(event, span)), None)
 

@@ -166,7 +166,6 @@ def _block(item: Any) -> Block | None:
         return text_block(item)
     if not isinstance(item, Mapping):
         return None
-    # A file that is a text document is shown as text.
     if isinstance(item.get("content"), str):
         return text_block(item["content"])
     media = str(item.get("media_type", ""))

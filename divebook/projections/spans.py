@@ -161,8 +161,8 @@ class Spans:
         span.sequences.append(event.sequence)
         self.changed[span.index] = span
 
-    # A span that starts again is opened again under its old index.
     def _mark_open(self, span: Span) -> None:
+        # A span that starts again is opened again under its old index.
         self._open.setdefault(span.path, {})[span.index] = span
 
     def _end(self, span: Span | None, event: Event, status: str, error: str | None = None) -> None:
@@ -181,8 +181,8 @@ class Spans:
 
     def _stop_open(self, event: Event, path: str, reason: str | None = None) -> None:
         """Mark the running spans of a path as cancelled, because no later event will record their end."""
+        # The list is a copy, because `_end` removes the spans from the dict.
         for span in list(self._open.get(path, {}).values()):
-            # The list is a copy, because `_end` removes the spans from the dict.
             self._end(span, event, catalog.CANCELLED, reason if span.kind == "step" else None)
 
     def _fail_items(self, event: Event) -> None:

@@ -261,8 +261,8 @@ class Summing:
         activity = self._activity
         at = next((progress for progress in activity.progress if progress.step == self._step), None)
         return Summary(
-            # 0 is a known cost: a model that costs nothing, or an answer from the cache.
             inputs=self._inputs_text,
+            # 0 is a known cost: a model that costs nothing, or an answer from the cache.
             cost=self._usage.cost if self._asked_models else None,
             worked_us=activity.before(WORKED),
             waited_us=activity.before("waited"),
@@ -437,7 +437,7 @@ class Overview:
 
     def _is_known(self, record: ExecutionRecord) -> bool:
         entry = self._known.get(record.execution_id)
-        # The log may have grown since the records were read.
+        # The log may have grown since the records were read, so that the entry may be newer.
         return entry is not None and entry[0] >= record.last_sequence
 
     def _recall(self, records: Sequence[ExecutionRecord]) -> None:

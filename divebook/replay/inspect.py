@@ -85,12 +85,12 @@ class Inspected(FramedLog):
                 data.iteration_index,
                 data.key,
                 data.attempt,
-                # Only attempts that were followed by another one have this event. The last, final failure is that of
-                # the step.
                 data.error,
                 data.delay,
             )
             for event in self.log
+            # Only attempts that were followed by another one have this event. The last, final failure is that of the
+            # step.
             if isinstance(data := event.data, catalog.StepRetried)
         ]
 
@@ -273,8 +273,8 @@ class Inspection(Inspected):
         """One row per failed attempt that was followed by another attempt: `divebook.analysis.lists.retries_frame`."""
         return self._frame_of_result("retries")
 
-    # The analysis is a higher layer and imports pandas, so that it is loaded when it is first used.
     def _frame_of_result(self, kind: str) -> pd.DataFrame:
+        # The analysis is a higher layer and imports pandas, so that it is loaded when it is first used.
         from divebook.analysis.lists import frame_of
 
         return frame_of(kind, self)

@@ -139,9 +139,9 @@ class Origins:
             self._present = self._present.delete(name)
 
     def _is_set(self, name: str) -> bool:
+        """Return True if a variable has a value at the event that is being read: it was set, and not deleted since."""
         # A variable that was kept is as its origin before: the chain of `kept` leads to the event that set or deleted
         # it.
-        """Return True if a variable has a value at the event that is being read: it was set, and not deleted since."""
         number = self._present.get(name)
         while number is not None and self.all[number].kind == "kept":
             number = next(iter(self.all[number].reads), None)
@@ -205,8 +205,7 @@ class Origins:
         visit = self._line(event).visit
         if visit is None:
             return
-        # Dynamic content of a prompt is a script in the definition of the agent, and not of the step. A program may
-        # read everything.
+        # Dynamic content may be defined by the agent, which the step does not show. A program may read everything.
         if data.operation_type == DYNAMIC_CONTENT:
             parameters = data.parameters or {}
             reads = reads_of_script(str(parameters["script"])) if "script" in parameters else EVERYTHING
@@ -251,7 +250,7 @@ class Origins:
     def _interrupt_raised(self, event: Event, data: catalog.InterruptRaised) -> None:
         visit = self._line(event).visit
         if visit is not None:
-            # A question has no index of its own item; it belongs to the item that started last.
+            # The event of a question does not name its item, so that the item that started last is taken.
             call = StepCall("question", data.kind, event.sequence, item=visit.item)
             self._note_call(visit, data.interrupt_id, call)
 
@@ -444,7 +443,6 @@ class Origins:
         """
         # `names` is None if the ways not followed may set any variable. A variable that was set since the choice has an
         # origin of its own already.
-        # Variables on ways that were not followed could have been set there, and were not.
         not_taken = [target for target in step.targets if target not in targets]
         names = self.choices.may_set(choice.step, not_taken)
         # A failure would have stored its error (`policy.store`), and a success its result (`step.store`): the one that
@@ -675,8 +673,8 @@ class Choices:
         return self._settable[key]
 
     def _candidates(self, name: str) -> Iterator[str]:
-        # Breadth-first search. `previous` leads from the end back to the start: {step: the step before it}.
         """Yield the steps on a shortest route from a step to an end of the workflow, in the order of the route."""
+        # Breadth-first search. `previous` leads from the end back to the start: {step: the step before it}.
         previous: dict[str, str] = {}
         waiting = deque([name])
         while waiting:

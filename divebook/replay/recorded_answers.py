@@ -207,8 +207,8 @@ class RecordedAnswers:
     def _may_run(self, request: OperationRequest) -> bool:
         """Return True if a call without a recorded result may run in this what-if. Otherwise it is blocked."""
         kind = request.operation_type
-        # The order matters: a child workflow is not a live call, even with ``tools="live"``.
         parameters = request.parameters
+        # The order matters: a child workflow is not a live call, even with ``tools="live"``.
         if kind == CHILD_WORKFLOW:
             return self.child_like(request) is not None  # else it would be a plain run, whose calls nobody answers
         if self._tools == LIVE or kind in REQUESTS or kind in (SIGNAL_WAIT, DOCUMENT_READ, VERSION_DECISION):
@@ -266,10 +266,10 @@ class RecordedAnswers:
         A call that works in a workspace is equal only if the recorded call ran with the same files.
         """
         content = content_of(request.operation_type, request.parameters)
-        # The order of preference: same turn of the source and same files, then any turn and same files.
         turn = options.within
         within = None if turn is None else self._turns.get(turn)
         fits = None if options.workspace is None else self._files.fitting(options.workspace)
+        # The order of preference: same turn of the source and same files, then any turn and same files.
         end = None if within is None else self.pool.take(request.operation_id, content, within, fits)
         end = end or self.pool.take(request.operation_id, content, fits=fits)
         # Only requests and tool calls add messages to the conversation. Other calls inside the turn do not determine
@@ -305,9 +305,9 @@ class RecordedAnswers:
             self._moment = self._moment + max(0, now - self._since)
             self._since = now
             return PolicyAnswer(_end(request, self._moment))
+        count = request.parameters["count"]
         # The digest depends on the place, so that parallel paths get the same values in any order. It has more bits
         # than needed, and the modulo removes the excess.
-        count = request.parameters["count"]
         digest = hashlib.shake_256(f"{self._seed}/{request.operation_id}".encode()).digest(count // 8 + 1)
         return PolicyAnswer(_end(request, int.from_bytes(digest) % 2**count))
 

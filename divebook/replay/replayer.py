@@ -288,9 +288,9 @@ def _calls(event: Event, name: str) -> bool:
 
 def _sets(event: Event, variable: str) -> bool:
     match event.data:
-        # A fork changes variables without a `state_mutated` event.
         case StateMutated(mutations=mutations):
             return any(mutation.key == variable for mutation in mutations)
+        # A fork changes variables without a `state_mutated` event.
         case ExecutionForked(change={"variables": Mapping() as variables}):
             return variable in variables
     return False
@@ -382,10 +382,11 @@ def request_at(positions: Positions, position: int) -> RequestView | None:
     visit_events: list[Event] = []
     request_event: Event | None = None
     for event in positions.backwards(position + 1):
-        # From the request on, only events of its path and step count; those that were read before are filtered here.
         visit_events.append(event)
         if request_event is None and asks_model(event):
             request_event = event
+            # From the request on, only events of its path and step count; those that were read before are filtered
+            # here.
             visit_events = [later for later in visit_events if (later.path, later.step) == (event.path, event.step)]
         elif request_event is not None and (event.path, event.step) != (request_event.path, request_event.step):
             # The event was added above, and belongs to another path or step.

@@ -169,7 +169,7 @@ def _uncovered(before: Any, now: Any) -> Any:
     """Return a recorded value in which the hidden secrets are replaced by the corresponding parts of a new value. An
     export hides secrets; without this, the two values could not be compared.
     """
-    # A secret may be a part of a text: `key=[hidden]&n=1` fits `key=abc&n=1`, and no text with another end.
+    # A secret may be a part of a text: `key=[redacted]&n=1` fits `key=abc&n=1`, and no text with another end.
     if isinstance(before, str) and isinstance(now, str) and HIDDEN in before:
         around = ".*".join(re.escape(part) for part in before.split(HIDDEN))
         return now if re.fullmatch(around, now, re.DOTALL) else before

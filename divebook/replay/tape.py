@@ -774,9 +774,9 @@ class TapeOperationLog(OperationLog):
         error; mark all its events as reproduced.
         """
         place = request.place
+        operation_id = request.operation_id
         # Example: a call was started, its process died, a person allowed a second attempt, and that one completed. Its
         # events are begin, unknown, begin, end.
-        operation_id = request.operation_id
         while (recorded := self.tape.next_of(operation_id)) is not None:
             kind, sequence = recorded
             if kind == BEGIN:
@@ -913,9 +913,9 @@ class TapeRecorder(Recorder):
         tape.computing += 1
         try:
             return await make()
-        # The counter is lowered before the wait below, or two scripts would wait for each other: `in_turn` has no limit
-        # while it is above 0.
         finally:
+            # The counter is lowered before the wait below, or two scripts would wait for each other: `in_turn` has no
+            # limit while it is above 0.
             tape.computing -= 1
             end = tape.peek((END, request.operation_id))
             if end is not None:
