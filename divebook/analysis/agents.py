@@ -38,6 +38,7 @@ def _of_span(columns: Columns) -> Columns:
     """
 
     def value(name: str, column: Column) -> Callable[[Any], Any]:
+        # A function of the span, or the name of an attribute of the span.
         if callable(column.value):
             value_of = column.value
             return lambda row: value_of(row.span)
@@ -96,6 +97,7 @@ def _response_field(name: str) -> Callable[[RequestView], Any]:
 
 
 def _text(view: RequestView) -> str | None:
+    # The last message of the assistant is the response, if there is one; earlier ones are part of the request.
     answers = [message.text for message in view.said if message.role == "assistant"]
     return answers[-1] if answers and view.response is not None else None
 
@@ -110,6 +112,7 @@ def _of_request(column: Column) -> Column:
     """
     value_of = cast("Callable[[Any], Any]", column.value)
     return column._replace(
+        # Columns of spans read `row.usage`, so that the row of a request only needs this attribute.
         value=lambda view: value_of(_UsageRow(FREE if view.cached and not view.usage else view.usage))
     )
 
@@ -150,6 +153,7 @@ def _of_call(columns: Columns) -> Columns:
 
     def value(column: Column) -> Callable[[Any], Any]:
         value_of = cast("Callable[[Any], Any]", column.value)
+        # `_Row` has the attribute `span`, which `_of_span` expects.
         return lambda call: None if call.under_way is None else value_of(_Row(call.under_way))
 
     return {name: column._replace(value=value(column)) for name, column in _of_span(columns).items()}
@@ -160,6 +164,7 @@ class _Row(NamedTuple):
 
 
 def _spent(name: str, column: Column) -> Column:
+    # "tokens that model calls read" -> "tokens that agents that it gave work read".
     meaning = column.meaning.replace("model calls", "agents that it gave work")
     return column._replace(meaning=meaning if name != "cost" else f"{column.meaning}, of agents that it gave work")
 
@@ -247,12 +252,16 @@ def costs_frame(events: Iterable[Event], by: By = "agent", after: int = 0) -> pd
     def of(name: str | None) -> _UsageSum:
         return sums.setdefault(name or "", _UsageSum(name or ""))
 
+    # A tool makes no requests, and a model calls no tools.
     for view in _began_after(after, requests_in(spans)) if by != "tool" else ():
+        # Any other choice than an agent or a step is the model.
         _count(of({"agent": view.agent, "step": view.span.step}.get(by, view.model)), view)
+    # The request that asked for a call decides whether the call is of the fork or of its source.
     calls = [call for call in tool_calls_in(spans) if call.view.span.sequences[0] > after] if by != "model" else ()
     for call in calls:
         name = {"agent": call.agent, "step": call.view.span.step}.get(by, call.tool)
         _count_call(of(name), call, is_tool=by == "tool")
+    # The sort is stable: rows with equal cost stay in the order of their first request.
     return frame(COST_COLUMNS, sorted(sums.values(), key=lambda one: -one.amounts.get("cost", 0)))
 
 
@@ -275,6 +284,7 @@ def sums_by_model(events: Iterable[Event], after: int = 0) -> list[ModelSum]:
     """
     sums: dict[tuple[str, str], ModelSum] = {}
     for view in _began_after(after, requests_of(events)):
+        # Empty texts stand for an unknown agent or model, so that all rows have a key.
         agent = view.agent or ""
         model = view.model or ""
         _count(sums.setdefault((agent, model), ModelSum(agent, model=model)), view)
@@ -293,5 +303,6 @@ def _count(total: _UsageSum, view: RequestView) -> None:
 
 def _count_call(total: _UsageSum, call: ToolCallView, *, is_tool: bool) -> None:
     total.calls += 1
+    # The cost of other rows is that of their requests; adding the calls would count it twice.
     if is_tool:
         total.add(call.usage)

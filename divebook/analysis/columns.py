@@ -60,6 +60,7 @@ def frame(columns: Columns, rows: Iterable[Any]) -> pd.DataFrame:
         column.value if callable(column.value) else attrgetter(column.value or name) for name, column in columns.items()
     ]
     cells = [[value(row) for value in values] for row in rows]
+    # Without rows, `zip` would yield no columns at all.
     columns_of_values = zip(*cells, strict=True) if cells else ((),) * len(columns)
     return pd.DataFrame(
         {
@@ -96,6 +97,7 @@ def documented(columns: Columns) -> Callable[[MakerT], MakerT]:
 
     def add(make: MakerT) -> MakerT:
         rows = [("column", "dtype", "content"), *((name, each.dtype, each.meaning) for name, each in columns.items())]
+        # The widths of a reStructuredText table must hold for its widest cell.
         widths = [max(len(row[place]) for row in rows) for place in range(3)]
         rule = "  ".join("=" * width for width in widths)
         head, *lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
@@ -109,6 +111,7 @@ def documented(columns: Columns) -> Callable[[MakerT], MakerT]:
 
 
 def _consumed(name: str) -> Callable[[Any], int | None]:
+    # An empty consumption stands for no model call, and its tokens are missing instead of 0.
     return lambda row: row.usage.get(name, 0) if row.usage else None
 
 
@@ -152,12 +155,15 @@ def moment(microseconds: int | None) -> datetime | None:
 ALL = "*"
 Part: TypeAlias = Attribute | Item | str
 _PART = re.compile(r"\.?(?:(?P<all>\*)|\[(?P<index>-?\d+)\]|\[\"(?P<key>[^\"]*)\"\]|(?P<name>[^.\[\]*]+))")
+# The first type that fits all values counts, so that integers come before floats. `type(value) in kinds` keeps True
+# from being an integer.
 _TYPES: Sequence[tuple[tuple[type, ...], str]] = (
     ((bool,), "boolean"),
     ((int,), "Int64"),
     ((int, float), "Float64"),
     ((str,), "str"),
 )
+# pandas' integers have 64 bits; a column with a larger one becomes a column of objects.
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -188,9 +194,11 @@ class UserColumn(NamedTuple):
         parts: list[Part] = []
         place = 0
         text = str(path)
+        # Each match begins where the last one ended, so that text that is not a part of a path stops the loop.
         while match := _PART.match(text, place):
             parts.append(_part(match))
             place = match.end()
+        # The first part is the root, and must be a name.
         if not parts or place < len(text) or not isinstance(parts[0], Attribute):
             raise SetupError(
                 f"columns: {name} must be a path such as 'outputs.label' or 'variables.rows.*.score', not {path!r}"
@@ -205,8 +213,10 @@ class UserColumn(NamedTuple):
         """
         values = [value]
         for part in self.parts:
+            # `*` turns one value into many; all other parts keep the number of values.
             values = [below for each in values for below in _below(each, part)]
         shown = [None if each is NOTHING else opened(each, lenient=True) for each in values]
+        # Without `*` there is exactly one value.
         return shown if ALL in self.parts else shown[0]
 
 
@@ -221,6 +231,7 @@ def _part(match: re.Match[str]) -> Part:
 def _below(value: Any, part: Part) -> Iterable[Any]:
     if isinstance(part, Attribute | Item):
         return [part.of(value)]
+    # An instance of a user's class has its fields as plain data, without the class.
     if isinstance(value, Instance):
         value = value.plain()
     if isinstance(value, Mapping):
@@ -265,6 +276,7 @@ def none(length: int) -> Numbers:
     """Return an array of `length` elements that are all `NONE` (no row). It is a view of a single element, so that it
     needs no memory.
     """
+    # `broadcast_to` repeats one element, with a stride of 0.
     return np.broadcast_to(ROW(NONE), length)
 
 
@@ -274,8 +286,12 @@ def latest(groups: Numbers, flags: Numbers) -> Numbers:
     """
     if not flags.any():
         return none(len(groups))
+    # A stable sort by group: each group becomes a run of consecutive places, in which the rows keep their order. In the
+    # example above: order = 0 2 3 1 4.
     order = np.argsort(groups, kind="stable")
     place = np.arange(len(order), dtype=ROW)
+    # For each place, the place where its group begins, and the last flagged place up to it. If that place lies before
+    # the beginning, it belongs to another group.
     start = np.maximum.accumulate(np.where(_begins(groups[order]), place, ROW(0)))
     flagged = np.maximum.accumulate(np.where(flags[order], place, ROW(NONE)))
     rows = np.empty(len(order), dtype=ROW)
@@ -289,6 +305,7 @@ def running_count(groups: Numbers, flags: Numbers) -> Numbers:
     """
     order = np.argsort(groups, kind="stable")
     counts = np.empty(len(order), dtype=np.int64)
+    # Sums over all groups. The sum at the beginning of the group is subtracted from each row of the group.
     sums = np.cumsum(flags[order])
     begins = _begins(groups[order])
     before = np.where(begins, sums - flags[order], 0)
@@ -308,6 +325,7 @@ def since(groups: Numbers, flags: Numbers, starts: Numbers) -> Numbers:
 
 def _begins(groups: Numbers) -> Numbers:
     """Return a boolean array that is True at the first row of each group. The rows must be sorted by group."""
+    # Without rows, `min` makes the first part empty as well.
     return np.concatenate([np.ones(min(len(groups), 1), dtype=bool), groups[1:] != groups[:-1]])
 
 
@@ -322,6 +340,7 @@ def joined(parts: list[Numbers]) -> Numbers:
 def coded(parts: list[Any]) -> Any:
     """Join Arrow dictionary arrays of strings to one array with one common dictionary."""
     kind = pa.dictionary(pa.int32(), pa.string())
+    # A page without a value of this column has no dictionary that could be joined.
     if parts and pa.types.is_null(parts[0].type):
         return pa.nulls(len(parts[0]), kind)
     return pa.chunked_array(parts, kind).unify_dictionaries().combine_chunks() if parts else pa.array([], kind)
@@ -359,6 +378,7 @@ def coded_are(coded: Any, test: Callable[[str], bool]) -> Numbers:
     """Return a boolean array that is True for each string of an Arrow dictionary array for which `test` returns True.
     Missing strings give False.
     """
+    # The last element stands for missing strings: their index is replaced by its place.
     passes = np.array([*(test(name) for name in coded.dictionary.to_pylist()), False], dtype=bool)
     matches: Numbers = passes[coded.indices.fill_null(len(passes) - 1).to_numpy()]
     return matches
@@ -366,6 +386,7 @@ def coded_are(coded: Any, test: Callable[[str], bool]) -> Numbers:
 
 def or_missing(coded: Any) -> Any:
     """Replace the empty strings in an Arrow dictionary array by missing values."""
+    # Only the entries of the dictionary change, and not the rows, which are many more.
     names = pa.array([name or None for name in coded.dictionary.to_pylist()], pa.string())
     return pa.DictionaryArray.from_arrays(coded.indices, names)
 
@@ -374,6 +395,7 @@ def taken_rows(coded: Any, rows: Numbers) -> Any:
     """Return the strings in some rows of an Arrow dictionary array, in the order of the row numbers `rows`. The result
     is missing where the row number is `NONE`.
     """
+    # A masked row number gives a missing value.
     return coded.take(pa.array(rows, mask=rows == NONE))
 
 

@@ -77,6 +77,7 @@ class QueueLine:
         self.workers = [name for name, reason in reasons.items() if reason is None]
         self.reasons = {name: reason for name, reason in reasons.items() if reason is not None}
         self.withheld = withheld
+        # The state is only read for executions that workers skip: the reason of a pause is in the log.
         self._paused = environment.execution(queued.execution_id).state.paused if withheld else None
         self._queued = queued
 
@@ -290,6 +291,7 @@ def rows_frame(log_and_step: tuple[Iterable[Event], str | None]) -> pd.DataFrame
     """
     from divebook.events.arrow.rows import outcome_of
 
+    # One argument, since all functions that make frames take one.
     events, step = log_and_step
     facts = [(event.step, event.data) for event in events if isinstance(event.data, catalog.RowsCompleted)]
     steps = dict.fromkeys(step for step, _ in facts)
@@ -302,6 +304,7 @@ def rows_frame(log_and_step: tuple[Iterable[Event], str | None]) -> pd.DataFrame
     if not parts:
         raise NotFoundError("step with rows that have ended", name, steps)
     total = max(part.total for part in parts)
+    # Positions are those of the whole frame, so that all parts are one round. The latest result of a row counts.
     outcome = outcome_of(total, [(total, [part.result for part in parts])])
     outcome.index.name = "position"
     return outcome
@@ -404,6 +407,7 @@ def _run_row(record: ExecutionRecord, store: EventStore) -> _RunRow:
     try:
         state = folded(store, record.execution_id)
         damage = None
+    # A damaged log has a row as well, with what the store knows of it.
     except StoreError as error:
         state = None
         damage = str(error)
@@ -513,15 +517,18 @@ class RunsTable(pd.DataFrame):
         informative) that contain a value.
         """
         table = pd.DataFrame(self)
+        # A frame from which the user removed columns is shown as pandas shows it.
         if not {*SHOWN_FIRST} <= {*table}:
             return table._repr_html_()  # type: ignore[operator,no-any-return]  # pandas' own, which it does not declare
         informative = [name for name in TELLING if name in table and any(map(_says_something, table[name]))]
         brief = table[[*SHOWN_FIRST, *informative]].copy()
+        # Microseconds make the column wide and tell nothing in a list.
         brief["started"] = brief["started"].dt.floor("s")
         return brief._repr_html_()  # type: ignore[operator,no-any-return]
 
 
 def _says_something(value: Any) -> bool:
+    # `pd.notna` of a list returns an array, so that containers are tested first.
     return bool(value) if isinstance(value, list | dict | str) else bool(pd.notna(value))
 
 

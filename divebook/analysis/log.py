@@ -76,6 +76,8 @@ class EventTable:
         heads: dict[str, list[Any]] = {name: [] for name in ("sequences", "recorded_at", "types", "paths", "steps")}
         field_parts: dict[str, list[Any]] = {name: [] for name in KINDS}
         packed = []
+        # One list of parts per column is filled page by page, so that only the needed columns of a page stay in memory,
+        # and its payloads compressed.
         for page, fields_of_page in _with_fields(pages):
             for name, column in heads.items():
                 column.append(getattr(page, name))
@@ -91,8 +93,10 @@ class EventTable:
         self._names = {name: coded(columns.pop(name).chunks) for name in (*NAMES, ERROR_TYPE, *GIVEN_NAMES)}
         self._numbers = {name: known_numbers(columns.pop(name)) for name in NUMBERS}
         self._spent = flags(columns.pop(SPENT))
+        # Arrow keeps freed memory for later use; the parts of the columns are not needed any more.
         pa.default_memory_pool().release_unused()
         self._rows = np.arange(len(self), dtype=ROW)
+        # Types and paths are few, so that each event has the index of its text only. Comparisons then compare integers.
         self._kinds: list[str] = self._types.dictionary.to_pylist()
         self._kind = self._types.indices.to_numpy()
         self._path = self._paths.indices.to_numpy()
@@ -125,6 +129,7 @@ class EventTable:
 
     def _are(self, *kinds: str) -> Numbers:
         """Return a boolean array with one element per event: True if the type of the event is one of `kinds`."""
+        # Each of the few types is compared once; the index of each event selects the result.
         matches: Numbers = np.array([kind in kinds for kind in self._kinds], dtype=bool)[self._kind]
         return matches
 
@@ -148,11 +153,14 @@ class EventTable:
         """Row numbers, one for each event: the row in which the operation of the event first started. The value is
         `NONE` for an event without an operation, or before that start.
         """
+        # Backwards, so that of several starts of an operation the first one is written last, and stays.
         starts = np.flatnonzero(self._are("operation_started"))[::-1]
         first = np.full(self._operation.max(initial=NONE) + 2, len(self), dtype=ROW)  # the last stands for NONE
         first[self._operation[starts]] = starts
+        # Events without an operation have the index NONE (-1), which is the last element.
         first[NONE] = len(self)
         row = first[self._operation]
+        # An event before the start of its operation (a question, in a log that was cut) does not belong to it.
         return np.where(row <= self._rows, row, NONE)
 
     @cached_property
@@ -160,6 +168,8 @@ class EventTable:
         """Row numbers, one for each event: the row in which the current step of the event's path started. The value is
         `NONE` if the path has not started a step by then.
         """
+        # A caught failure ends the step of its path: later events of the path belong to no step until the next one
+        # starts.
         row = latest(self._path, self._are("step_started", "step_caught"))
         return np.where((row >= 0) & self._are("step_started")[row], row, NONE)
 
@@ -172,6 +182,7 @@ class EventTable:
         if not has_index.any():
             return none(len(self))
         keys = np.full(len(self), NONE, dtype=ROW)
+        # Pairs of path and item index become numbers: (0, 4), (0, 5), (1, 4) -> 0, 1, 2.
         places = np.stack([self._path[has_index], index[has_index]])
         keys[has_index] = np.unique(places, axis=1, return_inverse=True)[1].reshape(-1)
         return keys
@@ -194,13 +205,16 @@ class EventTable:
         if not self._has_items:
             return none(len(self)), none(len(self))
         starts = np.flatnonzero(self._are("iteration_started"))
+        # The sort is stable, so that the starts of one item stay in their order.
         starts = starts[np.argsort(self._item_key[starts], kind="stable")]
         visits, has_visit = self._numbers["visit"]
         visit = np.where((self._step >= 0) & has_visit[self._step], visits[self._step], 1)
+        # `same[i]`: start i + 1 belongs to the same item as start i.
         same = np.ones(len(starts) - 1, dtype=bool)
         for column in (self._item_key, self._steps.indices.to_numpy(), visit):
             same &= column[starts[1:]] == column[starts[:-1]]
         place = np.arange(len(starts))
+        # For each start, the place of the first start of its item. Example: same = [T, F, T] gives head = 0 0 2 2.
         head = np.maximum.accumulate(np.where(np.concatenate([[True], ~same]), place, 0))
         first = np.full(len(self), NONE)
         time = np.zeros(len(self), dtype=np.int64)
@@ -214,12 +228,14 @@ class EventTable:
         """
         if not self._has_items:
             return none(len(rows))
+        # From the latest start of the item to its first one, which identifies it.
         starts = np.where(rows == NONE, NONE, self._item_start[rows])
         return np.where(starts == NONE, NONE, self._item_times[0][starts])
 
     @cached_property
     def _is_of_item(self) -> Numbers:
         has_index = self._numbers["iteration_index"][1]
+        # The event of an operation inside an item is about the operation, and a `step_failed` about the step.
         matches: Numbers = has_index & ~self._are("step_failed") & (self._call == NONE)
         return matches
 
@@ -268,20 +284,24 @@ class EventTable:
         """
         names = self._names["name"]
         has_name = coded_are(names, bool)
+        # An event of a user has a name of its own; the events of an operation have the name with which it started.
         return self._text_column(taken_rows(names, np.where(has_name, self._rows, self._call)))
 
     def iterations(self) -> Any:
         """Return the column with the index of the item of `Each` to which each event belongs."""
         index, has_index = self._numbers["iteration_index"]
         of_call = self._call != NONE
+        # The index is in the event that started the operation, and not in its later events.
         place = np.where(of_call, self._call, self._rows)
         return whole(index[place], has_index[place] & (of_call | (self._visit == NONE)))
 
     def items(self) -> Any:
         """Return the column with the item of `Each` to which each event belongs. Each item is decoded only once."""
+        # An operation belongs to the item in which it started.
         of_call = np.where(self._call == NONE, NONE, self._item_of(self._call))
         starts = np.where(self._item == NONE, of_call, self._item)
         values = np.full(len(self), None, dtype=object)
+        # Many events share few items, so that each item is decoded once and then distributed.
         rows, place = np.unique(starts[starts >= 0], return_inverse=True)
         items = np.empty(len(rows), dtype=object)
         for number, row in enumerate(rows.tolist()):
@@ -296,9 +316,13 @@ class EventTable:
         starts = self._are("operation_started")
         retried = self._are("step_retried")
         index = self._numbers["iteration_index"][1]
+        # Starts of the operation so far, and the attempts with other ids before it.
         of_calls = running_count(self._operation, starts) + self._retries_before_calls(starts, retried)[self._call]
+        # Starts of the item so far, and its retries since then.
         of_items = self._item_times[1][self._item_start] + since(self._item_key, retried & index, self._item)
+        # Retries of the step itself (without an item index), and its starts after resumptions.
         of_steps = 1 + since(self._path, retried & ~index, self._step) + self._resumptions()
+        # The first subject that an event has counts, as in `Spans.subject`.
         subjects = [self._call != NONE, self._item != NONE, self._visit != NONE]
         return whole(np.select(subjects, [of_calls, of_items, of_steps], 0), np.logical_or.reduce(subjects))
 
@@ -310,6 +334,7 @@ class EventTable:
         path by item, or by key of the call.
         """
         failed = np.zeros(len(self), dtype=np.int64)
+        # This loop decodes payloads, so that paths without a retry are skipped: usually all.
         concerned = np.isin(self._path, self._path[retried])
         relevant = concerned & (starts | retried | self._are("step_started"))
         open_: dict[int, dict[Any, int]] = {}
@@ -327,6 +352,7 @@ class EventTable:
                 key = data.get("key")
                 index = data.get("iteration_index")
                 attempts = open_[path]
+                # The same rule as in `Spans._operation_started`: "fetch@2" -> "fetch".
                 slot = key.partition("@")[0] if isinstance(key, str) else index
                 failed[row] = attempts.get(slot, attempts.get(index, 0))
         return failed
@@ -342,6 +368,7 @@ class EventTable:
         if "execution_resumed" not in self._kinds:
             return times
         current: dict[int, _Step] = {}
+        # Only these few events are visited one by one.
         for row in np.flatnonzero(self._are(*_CHANGING, *_STOPPING, "execution_resumed")).tolist():
             path = int(self._path[row])
             kind = self._kinds[self._kind[row]]
@@ -350,10 +377,13 @@ class EventTable:
             elif kind == "step_caught":
                 current.pop(path, None)
             elif kind == "execution_resumed":
+                # A resumption continues all paths, and has no path of its own.
                 for step in current.values():
                     if step.resume():
+                        # All later rows of this visit have one attempt more.
                         times[row:][self._step[row:] == step.row] += 1
             else:
+                # The end of the execution stops the steps of all paths.
                 affected = list(current.values())
                 if kind not in _STOPPING:
                     affected = [current[path]] if path in current else []
@@ -366,16 +396,21 @@ class EventTable:
         start of that.
         """
         durations_us = np.full(len(self), np.timedelta64("NaT", "us"))
+        # An operation records its own duration, in nanoseconds.
         ends = self._are("operation_completed", "operation_failed")
         durations_us[ends] = np.rint(self._numbers["duration"][0][ends] / 1000).astype("m8[us]")
         spans = [kind.rpartition("_") for kind in self._kinds]
         outer = np.array([subject in ("execution", "path") for subject, _, _ in spans], dtype=bool)[self._kind]
         ended = np.array([change in _ENDS for _, _, change in spans], dtype=bool)[self._kind]
+        # Other events end an item or a visit, whose start has the time.
         starts = np.where(self._item == NONE, self._visit, self._item)
         inner = ended & ~outer & ~ends & (starts != NONE)
         durations_us[inner] = (self.recorded_at[inner] - self.recorded_at[starts[inner]]).astype("m8[us]")
+        # The duration of a path or an execution reaches from its start event to its end event. Events of the execution
+        # have an empty path, which has a number like all others.
         bounds = outer & (ended | np.array([change == "started" for _, _, change in spans], dtype=bool)[self._kind])
         first = np.full(len(self._paths.dictionary) + 1, NONE)
+        # Backwards, so that the first event of each path remains.
         rows = np.flatnonzero(bounds)[::-1]
         first[self._path[rows]] = rows
         whole = outer & ended
@@ -390,8 +425,10 @@ class EventTable:
         completed = latest(self._operation, self._are("operation_completed"))
         usages: dict[int, Mapping[str, Any]] = {}
         ends = self._are("operation_completed", "operation_failed") & self._spent & (self._call != NONE)
+        # `SPENT` only says that a payload has a usage; these few payloads are decoded.
         for row in np.flatnonzero(ends).tolist():
             usage = self.payloads[row]["usage"]
+            # The price is part of the response and not of the usage.
             result = self.payloads[int(completed[row])].get("result") if completed[row] != NONE else None
             price = result.get("cost_nanodollars") if isinstance(result, dict) else None
             if usage:
@@ -407,6 +444,7 @@ class EventTable:
         has_usage = np.zeros(len(self), dtype=bool)
         has_usage[list(self._usages)] = True
         ends = self._are("operation_completed", "operation_failed") & (self._call != NONE)
+        # An end without a usage has the consumption that an earlier end of the same operation recorded.
         rows = latest(self._operation, has_usage) if self._usages else np.full(len(self), NONE)
         return ends & (rows != NONE), rows
 
@@ -472,6 +510,7 @@ def fields_of(page: EventPage) -> dict[str, Any]:
         A payload cannot be read.
     """
     kinds = [PAYLOADS[kind] for kind in page.types.dictionary.to_pylist()]
+    # A page without a type that has one of these fields is not parsed at all.
     fields_of_page = {name: kind for name, kind in _READ.items() if any(name in each.field_names for each in kinds)}
     if not fields_of_page:
         return {}
@@ -494,10 +533,12 @@ def _read(page: EventPage, kinds: Mapping[str, Any]) -> dict[str, Any] | None:
         explicit_schema=pa.schema([*kinds.items(), (FORM, pa.int64())]), unexpected_field_behavior="ignore"
     )
     try:
+        # One block, because a payload must not be split between two blocks, and therefore no threads.
         options = json.ReadOptions(block_size=lines.size + 1, use_threads=False)
         table = json.read_json(pa.BufferReader(lines), options, parse)
     except pa.ArrowInvalid:
         return None
+    # A line could hold several values, and a payload with `FORM` has an older form: both are read by `_decoded`.
     if len(table) != len(page.types) or table[FORM].null_count < len(table):
         return None
     columns = {name: _declared(page, name, table[name].combine_chunks()) for name in kinds}
@@ -507,23 +548,23 @@ def _read(page: EventPage, kinds: Mapping[str, Any]) -> dict[str, Any] | None:
         parameters = columns.pop(GIVEN)
         columns |= {name: pc.struct_field(parameters, name) for name in GIVEN_NAMES}
     if SPENT in columns:
+        # An empty struct type: only whether the field is there matters.
         columns[SPENT] = columns[SPENT].is_valid()
     return columns
 
 
 def _declared(page: EventPage, name: str, values: Any) -> Any:
-    """Remove the values of a payload field from events whose type does not declare the field. For other events without
-    a value, insert the default of the event type.
-
-    Values of events whose type does not declare the field are removed, because they have another meaning there.
-    Defaults are filled in for each type separately.
+    """Remove the values of a payload field from events whose type does not declare the field, because they have another
+    meaning there. For other events without a value, insert the default of their own type.
     """
+    # The same name has another meaning in another type: `name` of an operation, and of an event of a user.
     kinds = [PAYLOADS[kind] for kind in page.types.dictionary.to_pylist()]
     has = np.array([name in kind.field_names for kind in kinds], dtype=bool)[page.types.indices]
     if values.null_count < len(values) and not has.all():
         foreign = values.is_valid().to_numpy(zero_copy_only=False) & ~has
         if foreign.any():
             values = pc.if_else(pa.array(~foreign), values, pa.scalar(None, values.type))
+    # Fields with their default are not in the payload.
     for number, kind in enumerate(kinds):
         default = next((entry.default for entry in fields(kind) if entry.name == name), None)
         if default is not None and default is not MISSING:
@@ -538,6 +579,7 @@ def _first(lists: Any) -> Any:
     lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
     if not lengths.any():
         return pa.nulls(len(lists), pa.string())
+    # In the flattened array, the first element of each list is at the sum of the lengths before it.
     begins = np.cumsum(lengths) - lengths
     return lists.flatten().take(pa.array(begins, mask=lengths == 0))
 
@@ -601,6 +643,7 @@ class PackedPayloads:
     def of(cls, page: EventPage) -> PackedPayloads:
         """Return the event payloads of one page in compressed form."""
         begins = places_of(page.payloads)
+        # Positions count from the beginning of the page, whose content may be a slice of a larger buffer.
         return cls(page.types, begins - begins[0], pa.compress(content_of(page.payloads), codec=_CODEC, asbytes=True))
 
     @property
@@ -612,9 +655,11 @@ class PackedPayloads:
         """Return the payloads as an Arrow array of JSON texts, as they are stored. A payload in an outdated format is
         decoded and converted to JSON again.
         """
+        # Arrow arrays of variable length are an array of offsets and one of bytes, so that no text is copied.
         places = pa.py_buffer(self.begins.astype(np.int64))
         content = self._content()
         texts = pa.LargeBinaryArray.from_buffers(pa.large_binary(), self.count, [None, places, pa.py_buffer(content)])
+        # Most pages have no such payload, and a search in the bytes of the page is quicker than one in each text.
         if any(mark in content for mark in _MARKS):
             has_other_form = pc.or_(*[pc.match_substring(texts, mark) for mark in _MARKS])
             decoded = self.opened()
@@ -664,6 +709,8 @@ class PayloadSource:
     def __init__(self, parts: Sequence[PackedPayloads | _Values]) -> None:
         self.parts = tuple(parts)
         self._ends = np.cumsum([part.count for part in parts], dtype=np.int64)
+        # The part that was read last, decompressed. Rows are usually read in order, so that each part is decompressed
+        # once.
         self._open: tuple[int, Callable[[int], Any]] | None = None
 
     def __len__(self) -> int:
@@ -674,9 +721,11 @@ class PayloadSource:
         opened_part = self._open
         if opened_part is None or opened_part[0] != number:
             self._open = opened_part = number, self.parts[number].opened()
+        # `_ends[number] - count` is the place where the part begins.
         return opened_part[1](place - int(self._ends[number]) + self.parts[number].count)
 
     def __reduce__(self) -> Any:
+        # An open part is a function, which cannot be pickled; it is opened again when needed.
         return PayloadSource, (self.parts,)
 
 
@@ -716,6 +765,7 @@ class Payloads(ExtensionArray):
         places = []
         length = 0
         for each in to_concat:
+            # Sources are put one behind the other, so that places of later ones move up.
             places.append(np.where(each.places == _MISSING, _MISSING, each.places + length))
             parts += each.source.parts
             length += len(each.source)
@@ -724,6 +774,7 @@ class Payloads(ExtensionArray):
     def texts(self) -> Any:
         """Return the payloads as an Arrow array of JSON texts, without creating a dict for each payload."""
         whole = [part for part in self.source.parts if isinstance(part, PackedPayloads)]
+        # The whole column in its original order: texts are taken as they are stored.
         if len(whole) == len(self.source.parts) and np.array_equal(self.places, np.arange(len(self.source))):
             return pa.chunked_array([part.texts() for part in whole], pa.large_string())
         return pa.array([None if each is None else encode_shown(each).decode() for each in self], pa.large_string())
@@ -747,9 +798,11 @@ class Payloads(ExtensionArray):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         places = self.places[check_array_indexer(self, key)]
+        # One payload for all selected rows, or one for each.
         alone = isinstance(value, dict) or value is None or np.ndim(places) == 0
         values = [value] if alone else list(value)
         begins = len(self.source)
+        # New payloads are added to a new source, because other columns may share the present one.
         self.source = PayloadSource([*self.source.parts, _Values(values)])
         self.places[check_array_indexer(self, key)] = begins if alone else begins + np.arange(len(values))
 
@@ -777,6 +830,7 @@ class Payloads(ExtensionArray):
             raise ValueError(f"places must not be below -1, got {rows.min()}")
         if not pd.isna(fill_value):
             raise ValueError(f"what is missing in a column of payloads is None, and cannot be {fill_value!r}")
+        # The index -1 would take the last element; 0 is taken in its place and replaced below.
         places = self.places.take(np.maximum(rows, 0)) if len(self) else np.full(len(rows), _MISSING)
         return Payloads(self.source, np.where(rows == _MISSING, _MISSING, places))
 
@@ -1070,6 +1124,7 @@ def with_execution_id(execution_id: str, table: Any) -> Any:
     """Return a copy of an Arrow table with an additional first column `execution_id`, which has the same id in all
     rows.
     """
+    # One text and a repeated index, so that the id is stored once until the cast.
     ids = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int8()), len(table)), pa.array([execution_id]))
     return table.add_column(0, ID, ids.cast(ID.type))
 

@@ -151,10 +151,13 @@ class Frames(Framed):
 
         if kind not in ALL_KINDS:
             raise NotFoundError("frame", kind, ALL_KINDS)
+        # The data determines the columns of these frames, so that the frame is needed as a whole.
         if kind not in KINDS or self._user_columns(kind):
             fixed_columns = {EXECUTIONS: lists.RUN_COLUMNS, VARIABLES: VARIABLE_COLUMNS}.get(kind)
             columns = {**ID, **KINDS[kind].columns} if fixed_columns is None else fixed_columns
             whole = self._frame(kind)
+            # The types of user columns are those that the values have; fixed columns keep their declared type even if
+            # they are empty.
             types = table_of(whole.drop(columns=[*columns])).schema
             return table_of(whole, pa.schema([*schema_of(columns), *types])).to_reader(BATCH)
         schema = pa.schema([ID_FIELD, *schema_of(KINDS[kind].columns)])
@@ -163,10 +166,12 @@ class Frames(Framed):
     def _batches(self, kind: str, schema: Any) -> Iterator[Any]:
         from divebook.analysis.log import events_table, table_of, with_execution_id
 
+        # The id is added to each table later, so the inner schema lacks it.
         inner = schema.remove(0)
         for logged in self._logs(kind):
             table = self._read(
                 logged,
+                # Events become a table without a frame in between; the other kinds are frames first.
                 lambda one: (
                     events_table(log.EVENT_COLUMNS, EventTable(one.events.pages()), inner)
                     if kind == EVENTS
@@ -194,6 +199,7 @@ class Frames(Framed):
             return variables_frame(row for logged in self._logs(kind) for row in self._variables_then(logged))
         if kind in KINDS:
             return self._with_user_columns(kind, self._together(kind, KINDS[kind].make))
+        # "costs by agent" -> "agent".
         by = next(by for by in get_args(agents.By) if kind == f"costs by {by}")
         return self._together(kind, lambda one: _costs(one.events, by))
 
@@ -202,6 +208,7 @@ class Frames(Framed):
         return self._read(logged, lambda one: [*variables_by_event(name, one.events)]) or []
 
     def _logs(self, kind: str) -> Iterator[Logged]:
+        # What-ifs and trials are experiments, whose cost would be counted together with that of the runs they examine.
         leaves_out = (kind == USAGE or kind.startswith("costs")) and not self.with_trials
         for record in self.records:
             if not (leaves_out and record.origin in UNCOUNTED):
@@ -241,6 +248,7 @@ class Frames(Framed):
         columns = []
         for name, path in self.columns.items():
             column = UserColumn.of(name, path)
+            # The default: paths such as ``outputs.label`` belong to `executions`.
             of = EXECUTIONS
             roots = tuple(OF_STATE)
             if column.root not in OF_STATE:
@@ -251,6 +259,8 @@ class Frames(Framed):
                         f"columns: {path!r} must begin with inputs, outputs or variables, or with a frame and one of "
                         f"its columns, such as 'operations.result': frames are {', '.join(KINDS)}"
                     )
+                # ``operations.parameters.query``: the frame is `operations`, the column `parameters`, and the path
+                # inside it `query`.
                 first, *rest = column.parts
                 column = UserColumn(name, getattr(first, "name", "*"), tuple(rest))
             if column.root not in roots:
@@ -263,6 +273,7 @@ class Frames(Framed):
         for column in self._user_columns(kind):
             if column.name in table:
                 raise SetupError(f"columns: {kind} has a column {column.name!r} already; choose another name")
+            # For executions the values are in the states, for other frames in the column of the frame.
             values = (
                 self._values(column) if kind == EXECUTIONS else [column.value_in(value) for value in table[column.root]]
             )
@@ -356,9 +367,11 @@ class Selection:
         ids = _values("ids", self.ids)
         parts = ("status", "workflow", "tag", "origin", "parent", "notebook", "cell")
         criteria = {name: values for name in parts if (values := _values(name, getattr(self, name))) is not None}
+        # The store filters by one value per field; `_fits` applies the rest.
         single: dict[str, Any] = {name: values[0] for name, values in criteria.items() if len(values) == 1}
         if self.chain is not None:
             chain = chain_of(store, store.resolve(self.chain))
+            # Ids and a chain together: the ids that are in the chain.
             ids = tuple(chain) if ids is None else tuple(name for name in map(store.resolve, ids) if name in chain)
         if ids is not None:
             records = [store.record(name) for name in dict.fromkeys(map(store.resolve, ids))]
@@ -368,11 +381,13 @@ class Selection:
         return fitting[:limit] if limit else fitting
 
     def _fits(self, record: ExecutionRecord, criteria: Mapping[str, tuple[str, ...]]) -> bool:
+        # Tags and the workflow have other names in a record.
         fields_of_record = criteria.keys() - {"tag", "workflow"}
         values_of_record: dict[str, tuple[str, ...]] = {name: (getattr(record, name),) for name in fields_of_record}
         values_of_record |= {"tag": record.tags, "workflow": (record.workflow_name,)}
         if any(set(values).isdisjoint(values_of_record[name]) for name, values in criteria.items()):
             return False
+        # An execution in a queue has not started; its creation counts then.
         began = record.started_at or record.created_at
         if isinstance(self.since, datetime) and began < self.since:
             return False
@@ -405,6 +420,7 @@ def _moment(name: str, value: Any) -> datetime | None:
         value = datetime(value.year, value.month, value.day)  # noqa: DTZ001 - on this machine's clock
     if value is not None and not isinstance(value, datetime):
         raise SetupError(f"where: {name} must be a time such as '2026-01-31T12:00', not {value!r}")
+    # A time without a zone is local time.
     return None if value is None else value.astimezone(UTC)
 
 
@@ -434,6 +450,7 @@ def variables_by_event(execution_id: str, events: Iterable[Event]) -> Iterator[V
     state = ExecutionState(execution_id)
     for event in events:
         before = state.variables
+        # The fold of one event after the other shares unchanged parts, so that identity shows a change.
         state = fold(execution_id, (event,), state)
         if state.variables is not before:
             yield VariablesThen(execution_id, event, state.variables)
@@ -560,6 +577,7 @@ def _questions(logged: Logged) -> pd.DataFrame:
     return lists.questions_frame([(name, question) for question in questions]).drop(columns="execution_id")
 
 
+# The frame of all executions has the id as its own first column.
 _QUESTIONS = {name: column for name, column in lists.QUESTION_COLUMNS.items() if name != "execution_id"}
 _USAGE = {name: column for name, column in USAGE_COLUMNS.items() if name != "execution_id"}
 KINDS: Mapping[str, TableKind] = {

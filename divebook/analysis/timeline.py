@@ -90,6 +90,7 @@ def layout(
     place = _lane_of(drawn)
     shown = _most_telling_lanes(names, drawn, place, max_lanes)
     drawn_spans = _most_telling([span for span in drawn if place(span) in shown], max_bars)
+    # All spans determine the time axis, also those that are not drawn, so that the axis does not depend on limits.
     moments = [moment for span in drawn for moment in (span.started_us, span.ended_us or span.started_us)]
     started = min(moments, default=0)
     ended = max([*moments, now_us or 0])
@@ -98,6 +99,7 @@ def layout(
         for lane, name in names.items()
         if lane in shown
     )
+    # Bars are counted as hidden only in lanes that are shown.
     in_shown = sum(place(span) in shown for span in drawn)
     return Timeline(lanes, started, ended, in_shown - len(drawn_spans), len(names) - len(shown))
 
@@ -130,6 +132,8 @@ def _lane_of(spans: Iterable[Span]) -> Callable[[Span], _LaneKey]:
     def place(span: Span) -> _LaneKey:
         if _is_delegated(span):
             return span.index
+        # A span belongs to the lane of the delegated turn that contains it, else to that of its path. Turns that are
+        # not delegated have no lane of their own.
         return span.holder if span.holder in delegated_turns else span.path
 
     return place
@@ -144,6 +148,7 @@ def _lanes(spans: Sequence[Span]) -> dict[_LaneKey, str]:
     lane of the agent that delegated it.
     """
     place = _lane_of(spans)
+    # {lane above: lanes below it, in the order of their first span}; "" stands for the top.
     below = dict[_LaneKey, list[_LaneKey]]()
     names: dict[_LaneKey, str] = {}
     by_index = {span.index: span for span in spans}
@@ -154,6 +159,7 @@ def _lanes(spans: Sequence[Span]) -> dict[_LaneKey, str]:
             above = by_index.get(span.holder)
             below.setdefault("" if above is None else place(above), []).append(lane)
     ordered: dict[_LaneKey, str] = {}
+    # Depth first: the lane of a delegated turn follows the lane that delegated it, before the next path.
     waiting = [*reversed(below.get("", []))]
     while waiting:
         lane = waiting.pop()
@@ -166,6 +172,7 @@ def _most_telling_lanes(
     lanes: Iterable[_LaneKey], spans: Iterable[Span], place: Callable[[Span], _LaneKey], limit: int
 ) -> set[_LaneKey]:
     failed = {place(span) for span in spans if span.status == FAILED}
+    # The sort is stable, so that lanes without a failure keep their order.
     return set(sorted(lanes, key=lambda lane: lane not in failed)[:limit])
 
 
@@ -178,6 +185,7 @@ def _most_telling(spans: Sequence[Span], limit: int) -> list[Span]:
         span = spans[index]
         return span.status not in (FAILED, RUNNING), span.kind != "step", -(span.duration_us or 0)
 
+    # The inner sort selects the spans, the outer one restores their order.
     places = sorted(sorted(range(len(spans)), key=rank)[:limit])
     return [spans[index] for index in places]
 
@@ -187,11 +195,13 @@ def _rows(spans: Iterable[Span], end: int) -> tuple[Bar, ...]:
     free when it starts.
     """
     bars = []
+    # By row: the time from which it is free.
     free = [0] * MAX_ROWS
     for span in spans:
         if span.kind == "step" or _is_delegated(span):
             bars.append(Bar(span, 0))
             continue
+        # More concurrent spans than rows share the last row.
         row = next((index for index, moment in enumerate(free) if moment <= span.started_us), MAX_ROWS - 1)
         free[row] = end if span.ended_us is None else span.ended_us
         bars.append(Bar(span, row + 1))
@@ -256,6 +266,7 @@ class _Scale:
 
     def __init__(self, timeline: Timeline) -> None:
         self.started = timeline.started_us
+        # At least one microsecond, since the length is a divisor.
         self.ended = max(timeline.ended_us, timeline.started_us + 1)
         self._factor = (WIDTH - LEFT - RIGHT) / (self.ended - self.started)
 
@@ -284,8 +295,10 @@ def _distance(extent: int) -> int:
     a round number as on a clock.
     """
     if extent >= _MINUTE:
+        # Beyond a day, ticks are at whole days: the number of days is rounded up.
         days = _CLOCK[-1] * -(-extent // (_CLOCK[-1] * _MOST_WIDE_TICKS))
         return next((part for part in _CLOCK if extent <= part * _MOST_WIDE_TICKS), days)
+    # 3200 -> 1000, whose tenths and multiples are tried: 100, 200, 500, 1000, 2000.
     unit: int = 10 ** (len(str(extent)) - 1)
     parts = (unit * part // 10 for part in (1, 2, 5, 10, 20))
     return max(1, next(part for part in parts if extent <= part * _MOST_TICKS))
@@ -305,6 +318,7 @@ def tick_label(moment: int, distance: int, extent: int) -> str:
         size, unit = _SECOND, "s"
     elif extent >= 1000:
         size, unit = 1000, "ms"
+    # As many decimals as the distance between ticks needs: 500 µs in ms -> 1.
     decimals = next(count for count in range(7) if distance * 10**count % size == 0)
     return f"{moment / size:.{decimals}f} {unit}"
 
@@ -325,6 +339,7 @@ def _axis(scale: _Scale, bottom: int) -> list[str]:
     parts = []
     for tick, label in scale.ticks():
         x = scale.x(scale.started + tick)
+        # The first label begins at its tick and the last one ends there, so that they stay inside the picture.
         anchor = "start" if tick == 0 else "middle" if x < WIDTH - RIGHT - 20 else "end"
         parts.append(f'<path d="M{x:.1f} {TOP - 6}V{bottom}" stroke="{LINE}" stroke-width="1"/>')
         parts.append(
@@ -336,6 +351,7 @@ def _axis(scale: _Scale, bottom: int) -> list[str]:
 def _lane(lane: Lane, top: int, scale: _Scale) -> list[str]:
     parts = [f'<text x="12" y="{top + 14}" fill="{INK}">{_text(branch_name(lane.path) or lane.path, 15)}</text>']
     steps = [bar for bar in lane.bars if bar.row == 0]
+    # A label beside a bar may extend to the next step, at most to the edge of the picture.
     ends = [scale.x(bar.span.started_us) for bar in steps[1:]]
     for bar, room in zip(steps, [*ends, float(WIDTH - 4)], strict=True):
         parts.append(_bar(bar.span, top, STEP_HEIGHT - 2, _colour(bar.span), scale))
@@ -362,6 +378,7 @@ def _colour(span: Span) -> str:
 
 def _bar(span: Span, y: int, height: int, colour: str, scale: _Scale) -> str:
     x = scale.x(span.started_us)
+    # 1.5 pixels, so that a very short span can be seen.
     width = max(scale.x(span.ended_us) - x, 1.5)
     outline = _OUTLINES.get(span.status, "")
     return (
@@ -386,6 +403,7 @@ def _label(span: Span, y: int, room: float, scale: _Scale) -> str:
     name = SIGNS.get(span.status, "") + one_line(span.step if span.kind == "step" else span.called or "", 40)
     needed = len(name) * CHARACTER + 8
     if needed <= right - x:
+        # The text colour for a bar of this colour, or that of the paper.
         colour = LIGHT.get(f"{_colour(span)}-text", PAPER)
         return f'<text x="{x + 5:.1f}" y="{y}" fill="{colour}">{escape(name)}</text>'
     if needed <= room - right:
@@ -404,6 +422,7 @@ def _legend(timeline: Timeline, y: int) -> list[str]:
         for status, colour in STATUS_COLOURS.items()
         if any(span.status == status for span in spans)
     ]
+    # Statuses other than "completed" have their own colour, whatever the type.
     types = dict.fromkeys(span.type for span in spans if span.kind != "step" and span.status == COMPLETED)
     entries += [(TYPE_COLOURS.get(type_, OTHER_COLOUR), operation_kind(type_)) for type_ in types]
     parts = []
@@ -411,6 +430,7 @@ def _legend(timeline: Timeline, y: int) -> list[str]:
     for colour, name in entries:
         parts.append(f'<rect x="{x:.1f}" y="{y - 8}" width="9" height="9" rx="2" fill="{LIGHT[colour]}"/>')
         parts.append(f'<text x="{x + 13:.1f}" y="{y}" fill="{INK}">{_text(name, 30)}</text>')
+        # Approximate widths, because an SVG picture cannot measure text.
         x += 13 + len(name) * CHARACTER + 16
     left_out = _left_out(timeline)
     if left_out:

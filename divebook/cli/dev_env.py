@@ -44,8 +44,11 @@ T = TypeVar("T")
 PASSTHROUGH_OFFSET = 120
 """Number added to the exit codes of dev_env's own errors if the exit code of the executed command is passed through."""
 PASSTHROUGH = "DEV_ENV_PASSTHROUGH"
+# As shells report it: 128 and the number of the signal.
 _BY_SIGNAL = 128
+# The base class of all errors about arguments in click, which typer does not export.
 _USAGE: type[Any] = typer.BadParameter.__bases__[0]
+# Key in click's `meta`, which is shared by the contexts of one command line.
 _SEPARATED = "dev_env.separated"
 _FAILURE = "red"
 _FOLLOW_INTERVAL = 0.3
@@ -63,6 +66,7 @@ class DevEnvCommands(TyperGroup):
         """Record whether the arguments contain ``--``, and parse them. After ``--``, a command is a program and its
         arguments.
         """
+        # click removes `--` while it parses, so that a command could not see it later.
         ctx.meta[_SEPARATED] = "--" in args
         parsed: list[str] = super().parse_args(ctx, args)
         return parsed
@@ -72,9 +76,12 @@ class DevEnvCommands(TyperGroup):
         environment" here.
         """
         arguments = list(sys.argv[1:] if args is None else args)
+        # Otherwise click handles errors and exits itself, with its own codes.
         options["standalone_mode"] = False
         try:
+            # click returns the code of `typer.Exit` in this mode, and None after a command without one.
             code = super().main(arguments, *rest, **options) or 0
+        # click converts Ctrl-C to `Abort`.
         except typer.Abort:
             code = _BY_SIGNAL + signal.SIGINT
         except DivebookError as error:
@@ -97,6 +104,7 @@ def print_error(error: DivebookError) -> None:
 
 
 def _exit_code_offset(arguments: Sequence[str]) -> int:
+    # The raw arguments, because an error may come before they are parsed.
     passes = "--passthrough" in arguments or os.environ.get(PASSTHROUGH) == "1"
     return PASSTHROUGH_OFFSET if passes and "execute" in arguments else 0
 
@@ -115,6 +123,7 @@ class DevEnvRequest:
 
         async def ended_by_signal() -> T:
             task = asyncio.current_task()
+            # Only the main thread can handle signals; tests run commands in other threads.
             if task is not None and threading.current_thread() is threading.main_thread():
                 asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
             return await work
@@ -252,6 +261,7 @@ def create_template(
 ) -> None:
     """Add your own template from a JSON file."""
     request = request_of(context)
+    # The name in the file is only a hint: the argument decides.
     other = request.manager.templates.create(name, _text_of(file), force=force, allow_secrets=allow_plain_secrets)
     if other is not None:
         request.manager.warn(f"the file says the name {other!r}: the template is {name!r}")
@@ -311,9 +321,13 @@ def show_profile(context: typer.Context, name: Annotated[str, typer.Argument(met
 # The commands of ``dev_env`` that run something in an environment: its streams are those of the terminal or pipe.
 
 
+# 64 KiB, the capacity of a pipe on Linux.
 _CHUNK_SIZE = 1 << 16
+# Exit code of a process that SIGKILL has ended.
 _KILLED = -9
+# 141: the code of a program that is ended by SIGPIPE.
 _UNREAD = 128 + signal.SIGPIPE
+# `exec` replaces the shell that looks for bash, so that only one shell runs.
 _SHELL = "if command -v bash >/dev/null; then exec bash -i; else exec sh -i; fi"
 jobs = typer.Typer(no_args_is_help=True, help="Work with background commands (execute --detach).")
 Job = Annotated[str, typer.Argument(metavar="JOB")]
@@ -347,8 +361,10 @@ def execute(
     """Run a command in an environment; it reads the standard input of this command."""
     request = request_of(context)
     variables = parse_pairs(env or [])
+    # `execute dev ls -l` would take `-l` for an option of dev_env.
     if not has_separator(context) and len(command) > 1:
         raise DevEnvError(f"{len(command)} words are not a command: quote them as one, or write -- before them")
+    # A text is run by a shell; behind `--`, the words are started as they are.
     command_line = command if has_separator(context) else command[0]
     seconds = math.inf if timeout is None else timeout
     if detach:
@@ -363,6 +379,7 @@ def execute(
     is_json = as_json or request.as_json
     options = {"timeout": seconds, "cwd": cwd, "environ": variables, "user": user, "start": not no_start}
     try:
+        # With --json, output is collected and not shown as it arrives.
         result = _run_connected(request, environment, command_line, options, in_terminal=tty, is_shown=not is_json)
     except ShellTimeoutError as error:
         if is_json:
@@ -414,6 +431,7 @@ def _run_connected(
                 command,
                 stdin=_stdin_chunks(),
                 listen=_write_through if is_shown else None,
+                # Bytes that are not UTF-8 survive as surrogates, and are written as the same bytes.
                 undecodable="surrogateescape",
                 terminal=(size.lines, size.columns) if in_terminal else None,
                 **options,
@@ -424,6 +442,7 @@ def _run_connected(
 def _exit(result: ShellResult, *, passthrough: bool) -> None:
     if result.exit_code:
         note(f"dev_env: command exited with status {result.exit_code}")
+        # -15 -> 143, as shells report a process that a signal has ended.
         status = result.exit_code if result.exit_code > 0 else 128 - result.exit_code
         raise typer.Exit(status if passthrough else FAILED)
 
@@ -445,6 +464,7 @@ def _raw_terminal(in_terminal: bool) -> Iterator[None]:  # noqa: FBT001 - its on
 
 
 def _write_through(stream: str, text: str) -> None:
+    # The text layer would replace or refuse surrogates, so that bytes are written.
     out = (sys.stderr if stream == "stderr" else sys.stdout).buffer
     try:
         out.write(text.encode(errors="surrogateescape"))
@@ -511,6 +531,7 @@ def cp(
 def _split_place(text: str) -> tuple[str | None, str]:
     """Split ``[ENVIRONMENT:]PATH`` into environment and path. The environment is None for a path on this machine."""
     name, colon, path = text.partition(":")
+    # "dev:src/a.py" -> ("dev", "src/a.py"); "dev:" -> ("dev", "."); "./a:b" -> (None, "./a:b").
     return (name, path or ".") if colon and "/" not in name else (None, text)
 
 
@@ -523,6 +544,7 @@ def list_jobs(context: typer.Context, environment: Environment) -> None:
 @jobs.command("output")
 def show_job(context: typer.Context, environment: Environment, job: Job) -> None:
     """Print the output of a job so far, its stdout on stdout and its stderr on stderr."""
+    # As bytes, because output need not be text.
     out, err = request_of(context).manager.jobs(environment).output(job)
     for path, stream in ((out, sys.stdout), (err, sys.stderr)):
         with path.open("rb") as file:
@@ -697,6 +719,7 @@ def create(
         raise DevEnvError(f"--pull {pull}: use {NEVER}, {MISSING} or {ALWAYS}")
     request = request_of(context)
     values = parse_pairs(settings or [])
+    # A variable in --env replaces the one in the file.
     variables = parse_pairs([*_lines(env_file), *(env or [])])
     if dry_run:
         print_json(request.manager.configured(environment, template, profile, settings=values, environ=variables))
@@ -777,11 +800,13 @@ def destroy(
             failures.append(error)  # the others go all the same
         else:
             messages.append(f"Environment '{name}' destroyed")
+    # With --all and --json, all messages together are one JSON value.
     if request.as_json and every:
         print_json([{"message": message} for message in messages])
     else:
         for message in messages:
             request.print_result("message", message)
+    # The first error is raised, and determines the exit code. The others are only printed.
     for failure in failures[1:]:
         print_error(failure)
     if failures:

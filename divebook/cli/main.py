@@ -173,14 +173,17 @@ def convert(
     from divebook.steps.checks import syntax_problems
     from divebook.workflow.reader import definitions_to_text, read_definitions
 
+    # Checked before the definitions are loaded, and never overwritten.
     if output is not None and output.exists():
         raise InputError(f"{output} exists; name a file that does not, or remove it first")
+    # All files of a folder become one text.
     load = load_folder if file.is_dir() else load_file
     definitions = load(file, dialect=dialect)
     for warning in definitions.warnings:
         note(warning.describe(str(file)), "yellow")
     text = definitions_to_text(definitions, format)
     if output is None:
+        # The text goes to stdout, and warnings and differences to stderr.
         write(text)
     else:
         output.write_text(text, encoding="utf-8")
@@ -188,6 +191,7 @@ def convert(
         note("the converted workflows differ from those of the dialect dive:")
         for difference in DIFFERENCES:
             note(f"  {difference}")
+    # The result is read again in the new dialect: scripts that could not be translated are found there.
     try:
         converted = read_definitions(text, source_name=str(output or "<converted>"), format=format)
         problems = syntax_problems(converted)
@@ -208,6 +212,7 @@ app = typer.Typer(
     help="Run workflows of agents, actions and scripts; look at what they did, and resume them.",
     epilog="Exit codes: 0 completed, 1 failed, 2 bad input or usage, 3 waiting, 130 cancelled.",
 )
+# `divebook --help` lists the commands in this order.
 app.command("run", epilog="Example: divebook run audit.yaml -v limit=20")(run.run)
 app.command("resume", epilog="Example: divebook resume exec_01k8 audit.yaml")(run.resume)
 app.command("fork", epilog="Example: divebook fork exec_01k8 --at 12 --set city=Bonn")(run.fork)
@@ -285,6 +290,7 @@ def options(
 
 def main() -> None:
     """Run the command ``divebook`` and exit."""
+    # Python would print a traceback with secrets and control characters.
     sys.excepthook = _print_traceback
     run_with_streams(lambda: app(prog_name="divebook"))
 

@@ -156,15 +156,18 @@ def inbox(store: Store = None, *, json: Json = False) -> None:
         questions = [_facts(execution.id, question) for execution in waiting for question in execution.interrupts]
         write(as_json(questions, indent=2))
         return
+    # The printed commands repeat the store.
     again = [] if store is None else ["--store", store]
     has_commands = False
     for execution in waiting:
+        # The label names a what-if or a trial as such.
         run = f"{badge_of(environment.store.record(execution.id))} {execution.id}".lstrip()
         for question in execution.interrupts:
             for line in _description(run, question):
                 say(line)
         for awaited in awaited_signals_of(execution):
             say(f"{awaited}  {execution.id}, step {awaited.step}")
+        # A file is only named where the log alone is not enough.
         for line in ways_on(execution, [*_file_of(execution, environment), *again]):
             has_commands = True
             note(line, "yellow")
@@ -185,10 +188,12 @@ def _readable(environment: Environment) -> Iterator[Execution]:
     """Yield the executions of a store that have not ended. If the log of an execution is damaged, report it on stderr
     and skip the execution.
     """
+    # One damaged log must not hide the questions of the others.
     for record in environment.store.unended():
         try:
             execution = environment.execution(record.execution_id)
             damage = execution.damage
+        # The first read of a log may raise, or only note the damage.
         except StoreError as error:
             damage = error
             execution = None
@@ -252,6 +257,7 @@ def command(verb: str, words: Sequence[str], again: Sequence[str]) -> str:
     ``resume``. `again` contains the file and the options of the command that is running now, which the next command
     must repeat.
     """
+    # The file is the first entry, if there is one; options begin with a dash.
     files = [] if not again or again[0].startswith("-") else [again[0]]
     payload = ["null"] if verb == "signal" and files else []  # the file comes after it
     return in_shell(verb, [*words, *payload, *files], again[len(files) :])

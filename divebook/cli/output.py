@@ -49,6 +49,7 @@ class Secrets:
         secrets are replaced in its output.
         """
         self._are_shown = shown
+        # Tests run several commands in one process; secrets of one must not be looked for in the output of the next.
         shared.cache_clear()
 
     def learn(self, *values: Any) -> None:
@@ -73,6 +74,7 @@ secrets = Secrets()
 
 def one_line(text: str, width: int | None = None) -> str:
     """Return a text as one line: secrets replaced, control characters escaped, cut to `width` characters."""
+    # Redaction comes before the cut, because a secret that is cut off in its middle would not be recognised.
     text = secrets.text(text)
     if width is not None and len(text) > width:
         text = f"{text[: width - 3]}..."
@@ -85,6 +87,7 @@ def as_json(data: Any, *, indent: int | None = None) -> str:
 
     Frames and similar values are described in a few words; ``divebook export`` writes them in full.
     """
+    # Through JSON first: the redaction works on plain data.
     plain = secrets.value(json.loads(encode_shown(data, tagged=True)))
     return json_escaped(json.dumps(plain, ensure_ascii=False, indent=indent))
 
@@ -103,6 +106,7 @@ def shown(value: Any, name: str = "") -> str:
     clean = secrets.value(value, name)
     if isinstance(clean, str):
         return visible(secrets.text(clean))
+    # The JSON text is searched once more, since a secret may be part of a string.
     return secrets.text(json_escaped(readable(clean)))
 
 
@@ -124,6 +128,7 @@ STATUS_STYLES = {
     "continued_as_new": "magenta",
     "picture": "magenta",
 }
+# Rich cuts lines of a file or pipe to a width of 80 if it is not given one.
 _UNLIMITED = 100_000
 DAMAGED = 1
 """Exit code for a damaged log or store."""
@@ -135,6 +140,7 @@ def console(*, error: bool = False) -> Console:
 
     stream = sys.stderr if error else sys.stdout
     width = None if stream.isatty() else _UNLIMITED
+    # `highlight`, `markup` and `emoji` would interpret text of others.
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
@@ -203,6 +209,7 @@ def columns(titles: Iterable[str], rows: Iterable[Sequence[Text | str]], *, whol
     never_cut = set(whole)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for title in titles:
+        # "ignore" lets the line become wider than the terminal.
         table.add_column(title, no_wrap=True, overflow="ignore" if title in never_cut else "ellipsis")
     for row in rows:
         table.add_row(*map(_clean, row))
@@ -233,6 +240,7 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Move the global options before the subcommand, where click expects them, and parse the arguments."""
+        # Options after `--` belong to a program, and are not moved.
         before, separator, after = _partition(args)
         parsed: list[str] = super().parse_args(ctx, [*_global_options_first(before), *separator, *after])
         return parsed
@@ -241,6 +249,7 @@ class Commands(TyperGroup):
         """Run the chosen subcommand, and report its errors without traceback."""
         secrets.begin(shown=bool(ctx.params.get("show_secrets")))
         try:
+            # The variable is also inherited by processes that the command starts.
             with _allowing(ctx.params.get("allow") or ()):
                 return super().invoke(ctx)
         except typer.BadParameter as error:  # its message repeats typed text, which may contain secrets
@@ -268,6 +277,7 @@ def _global_options_first(args: list[str]) -> list[str]:
     other_arguments: list[str] = []
     for argument in args:
         is_option = argument in (DEBUG, SHOW_SECRETS, ALLOW) or argument.startswith(f"{ALLOW}=")
+        # `--allow KIND`: the word after the option is its value.
         is_value = global_options[-1:] == [ALLOW]
         if is_option or is_value:
             global_options.append(argument)
@@ -350,10 +360,12 @@ def run_with_streams(command: Callable[[], object]) -> NoReturn:
     """
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
+        # pytest replaces the streams by objects without `reconfigure`.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # do not fail in a terminal with an ASCII encoding
     code: str | int | None = None
     try:
+        # typer ends every command with SystemExit.
         command()
     except SystemExit as end:
         code = end.code
@@ -364,6 +376,7 @@ def run_with_streams(command: Callable[[], object]) -> NoReturn:
             stream.flush()
         except OSError as error:
             _redirect_to_null(stream)
+            # The reader of a closed pipe knows that it has closed it. A full disk is reported.
             if not isinstance(error, BrokenPipeError) and stream is sys.stdout:
                 sys.stderr.write(f"error: the output cannot be written: {error}\n")
                 code = code or _NOT_WRITTEN
@@ -381,6 +394,7 @@ def _open_closed_streams() -> None:
             os.fstat(number)
         except OSError:
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
+        # Python sets the object of a closed stream to None.
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process
 

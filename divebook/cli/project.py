@@ -35,6 +35,7 @@ def open_environment(store: str | None, actions: Sequence[str], printer: Callabl
     """Import the actions (Python modules and files) that the command line names, and return an environment over a
     store.
     """
+    # Imported first: definitions refer to actions by name.
     for source in actions:
         import_actions(source)
     return Environment(store=store, printer=printer)
@@ -50,6 +51,7 @@ def read(path: Path, dialect: Dialect) -> Definitions:
 def _resolved(definitions: Definitions, path: Path) -> Definitions:
     for warning in definitions.warnings:
         note(warning.describe(str(path)), "yellow")
+    # Paths of documents are relative to the file that names them.
     return with_documents(definitions, path if path.is_dir() else path.parent, FileDocuments())
 
 
@@ -62,6 +64,7 @@ def add_definitions(environment: Environment, path: Path, dialect: Dialect = OWN
     code
         Whether to run the code cells of a notebook with definitions in Python.
     """
+    # Without this error, --code would silently do nothing.
     if code and path.suffix.lower() != NOTEBOOK:
         raise SetupError(f"--code runs code cells of a notebook, and {path} is not one; leave --code out")
     if code:
@@ -84,6 +87,7 @@ def environment_for(
     """Return the environment in which the command can resume an execution: over its store, with the actions and the
     definitions of `file`. The file is read in the dialect of the execution's workflow.
     """
+    # The store is needed first, since it has the dialect.
     environment = open_environment(store, actions or (), printer)
     if file is not None:
         add_definitions(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
@@ -97,6 +101,7 @@ def schedules_of(environment: Environment, path: Path, *, code: bool = False) ->
     if path.suffix.lower() == ".py":
         return Definitions(schedules=environment.schedules)
     definitions = read(path, OWN)
+    # Cells that ran may have defined schedules too.
     return replace(definitions, schedules=environment.schedules) if code else definitions
 
 
@@ -131,6 +136,7 @@ def inputs_from(assignments: Iterable[str]) -> dict[str, Any]:
     """Parse inputs of the forms ``key=text`` and ``key:=json``; raises `InputError`."""
     inputs: dict[str, Any] = {}
     for assignment in assignments:
+        # "n=3" -> ("n", text "3"); "n:=3" -> ("n", number 3).
         key, equals, value = assignment.partition("=")
         name = key.removesuffix(":")
         if not (equals and name):
@@ -145,6 +151,7 @@ def existing_store(location: str | None) -> EventStore:
     """Open an existing store; raise `StoreError` if there is none. Commands that only read use this, because they must
     not create a store.
     """
+    # A store on a server has no path that could be checked here.
     place = location or os.environ.get(VARIABLE) or str(DEFAULT)
     return open_store(place if path_of(place) is None else existing_path(location))
 

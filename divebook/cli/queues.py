@@ -63,12 +63,14 @@ def enqueue(
     from divebook.cli.project import add_definitions, choose_workflow, inputs_from, open_environment
     from divebook.environment.starts import time_named
 
+    # Wrong arguments are reported before a store is opened or created.
     values = inputs_from(inputs or ())
     when = time_named(at)
     secrets.learn(values)
     environment = open_environment(store, actions or (), say)
     add_definitions(environment, file, code=code)
     chosen = choose_workflow(environment, workflow, file)
+    # Values of the command line are texts, which the types of the workflow convert.
     options: StartOptions = {"coerce_text": True, "key": key, "on_conflict": on_conflict, "tags": tag, "note": note}
     execution = environment.enqueue(chosen, values, queue=queue, priority=priority, at=when, **options)
     if json:
@@ -88,6 +90,7 @@ def queue(store: Store = None, *, json: Json = False) -> None:
     environment = existing_environment(store)
     workers = environment.workers()
     lines = [*queue_lines(environment, workers)]
+    # Withheld executions are paused, or were interrupted too often: workers leave them alone.
     waiting = [line for line in lines if not line.withheld]
     withheld_lines = [line for line in lines if line.withheld]
     if json:
@@ -105,6 +108,7 @@ def queue(store: Store = None, *, json: Json = False) -> None:
         columns(("queue", "priority", "id", "workflow", "status", "due", "key", "workers"), map(_shown, waiting))
     else:
         say("no queue has anything")
+    # Reasons only for executions that no worker can run.
     for line in waiting:
         if line.workers:
             continue
@@ -175,12 +179,15 @@ def worker(
 
     environment = open_environment(store, actions or (), say)
     add_definitions(environment, file, code=code)
+    # Only a worker that was asked to starts what is due; several workers may do so, and the start key prevents a second
+    # start.
     definitions = schedules_of(environment, file, code=code) if schedules else None
     if definitions is not None and not definitions.schedules:
         note(f"--schedules finds no Schedules in {file}", "yellow")
     instance = Worker(environment, queues or ["default"], parallel=parallel, schedules=definitions)
     try:
         _work(instance, patience_of(patience), until_idle=until_idle)
+    # The error gets the name of the file, which `Worker` does not know.
     except DefinitionError as error:
         raise DefinitionError(error.problems, str(file)) from error
 
@@ -194,13 +201,16 @@ def _work(worker: Worker, patience: float, *, until_idle: bool) -> None:
             os._exit(INTERRUPTED)
         stop.set()
 
+    # Before the start, so that no execution is taken without a way to drain.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     worker.start()
     note(f"worker {worker.name} takes from {', '.join(worker.queues)}; SIGTERM or Ctrl-C drains it")
+    # With --until-idle, `wait_until_idle` waits in place of `stop.wait`.
     while not stop.wait(0 if until_idle else 0.2) and worker.is_running:
         if until_idle and worker.wait_until_idle(0.2):
             break
+    # Read before `drain`, which ends the worker as well.
     is_lost = not worker.is_running
     worker.drain(patience)
     note(f"worker {worker.name} has ended; it took up {plural(worker.taken, 'execution')}")
@@ -234,6 +244,7 @@ def schedule(
     if len(words) != 1 + is_run:
         raise InputError(f"unexpected {' '.join(words)!r}; {USAGE}")
     file = Path(words[-1])
+    # With the zone of this machine, the default of schedules.
     now = datetime.now().astimezone()
     if is_run:
         _start(file, now, actions or (), store)
@@ -245,6 +256,7 @@ def _list(file: Path, now: datetime, actions: list[str] | tuple[()], *, json: bo
     from divebook.cli.project import add_definitions, open_environment, schedules_of
     from divebook.config.schedules import coming
 
+    # A list needs no store.
     environment = open_environment("memory:", actions, say)
     add_definitions(environment, file)
     due = coming(schedules_of(environment, file), now)
@@ -258,6 +270,7 @@ def _list(file: Path, now: datetime, actions: list[str] | tuple[()], *, json: bo
         say("no schedule is active; add Schedules: [{Name: ..., Cron: ..., Workflow: ...}]")
         return
     columns(("schedule", "workflow", "due"), ([row["schedule"], row["workflow"], row["due"]] for row in rows))
+    # The same Python and the absolute path, because cron has another PATH and working directory.
     command = shlex.join([sys.executable, "-m", "divebook", "schedule", RUN, str(file.absolute())])
     place = shlex.quote(str(Path.cwd()))
     section(
@@ -286,12 +299,15 @@ def _begin(environment: Environment, due: Due) -> int:
     """Start the run of a schedule that is due, wait for its end, and return the exit code: 1 if the run failed, else 0.
     Do nothing if a run was already started for this due time.
     """
+    # For a schedule that is new to this store, `due.at` itself counts as new.
     if not due.is_new(environment.store, due.at):
         return 0
     if environment.store.records(key=due.key):  # by another process, at this moment
+        # Noted here too, so that the next call does not look again.
         due.see_to(environment.store)
         return 0
     execution = environment.start(due.workflow, due.inputs, key=due.key, note=f"due {local_time(due.at)}")
+    # Noted after the start: if the process dies between both, the start key prevents a second start.
     due.see_to(environment.store)
     execution.wait()
     say(f"{due.key}  {execution.status}  {execution.id}")

@@ -59,18 +59,21 @@ from divebook.text.format import (
 )
 from divebook.workflow.definition import hidden_in
 
+# A status without an entry, such as "moved", has the code 1.
 EXIT_CODES = {catalog.COMPLETED: 0, catalog.FAILED: 1, catalog.WAITING: 3, catalog.CANCELLED: 130}
 _CELL = 120
 
 
 def print_result(execution: Execution, *, json: bool) -> int:
     """Print the result of a run on stdout as text or JSON, and return the exit code for the run's status."""
+    # Before anything is printed: an error may repeat an input.
     secrets.learn(execution.state.inputs, execution.state.variables)
     if json:
         write(as_json(facts(execution), indent=2))
     else:
         _print_heading(execution)
         section("outputs", pairs(execution.state.outputs))
+        # A workflow without outputs has its results in variables, or only in the text of its last step.
         if not execution.workflow.outputs:
             section("variables", pairs(_variables(execution)))
             section("output of the last step", pairs(last_outputs(execution)))
@@ -94,6 +97,7 @@ def print_details(execution: Execution, *, json: bool, events: bool, damage: Exc
     if json:
         history = {"events": [event_to_dict(event) for event in execution.history()]} if events else {}
         paths = [path.to_dict() for path in execution.paths.values()]
+        # Only a damaged log has the key "damage".
         fault = {"damage": str(damage)} if damage is not None else {}
         write(as_json({**facts(execution), "paths": paths, **history, **fault}, indent=2))
         return
@@ -104,6 +108,7 @@ def print_details(execution: Execution, *, json: bool, events: bool, damage: Exc
     section("usage", _usage(execution.usage))
     say(Text("branches", "bold"))
     columns(
+        # The internal steps of a pipeline are not shown.
         ("branch", "status", "step", "took"),
         [_path_cells(path, hidden_in(execution.workflow)) for path in execution.paths.values()],
     )
@@ -173,6 +178,7 @@ def _times(execution: Execution) -> str:
     """Return the duration of an execution as text. If the execution was paused, working and waiting time are shown
     separately, for which the log is read.
     """
+    # The log is only read if the state says that there was a pause.
     if execution.started_at is not None and execution.state.paused_us and execution.damage is None:
         return ", ".join(activity_of(execution.history()).times)
     return between(execution.started_at, execution.ended_at)
@@ -188,6 +194,7 @@ def _print_error(execution: Execution) -> None:
         with suppress(StoreError):  # a damaged log: the sound part was printed before
             failure = execution.failure
             failures = execution.failures
+            # The headline of the failure is part of the error above.
             lines = [] if failure is None else failure.details.splitlines()
             if len(failures) > 1:
                 lines.append(summary(failures))
@@ -201,6 +208,7 @@ def last_outputs(execution: Execution) -> dict[str, str]:
     """
     storing_steps = {step.name for step in execution.workflow.steps if step.store}
     outputs = {}
+    # The output of a path that has split belongs to its children.
     for path in execution.paths.values():
         if path.status != catalog.COMPLETED or path.children or path.last_step is None:
             continue
@@ -222,6 +230,7 @@ def _print_events(execution: Execution) -> None:
     say(Text("events", "bold"))
     events = execution.history()
     rows = [_event_cells(event) for event in events]
+    # The zone of the first event, in the title once.
     time = f"time ({local_zone(events[0].timestamp)})" if events else "time"
     columns(("#", time, "path", "step", "type", "data"), rows, whole=("#", time, "type"))
 
@@ -250,11 +259,13 @@ class Board:
         self.finished: deque[Span] = deque(maxlen=MAX_FINISHED)
         self.count = 0
         """Number of all finished steps."""
+        # A step that starts again is another span with the same name, so that names are no keys.
         self.running: dict[int, Span] = {}
         """Running steps by ``id()`` of their span, oldest first."""
 
     def update(self, span: Span) -> None:
         """Add a step that has started to the running steps, or move a step that has ended to the finished steps."""
+        # An ended step may have started before this command watched.
         if span.ended_us is None:
             self.running[id(span)] = span
             return
@@ -266,8 +277,10 @@ class Board:
         """Return at most `limit` steps for display, ordered by start time: the running steps, and the latest finished
         steps if there is room.
         """
+        # Running steps have priority over finished ones.
         running = list(self.running.values())[:limit]
         free_rows = limit - len(running)
+        # `[-0:]` would be the whole list.
         finished = list(self.finished)[-free_rows:] if free_rows else []
         return sorted((*finished, *running), key=lambda span: span.started_us)
 
@@ -287,6 +300,7 @@ class Progress:
 
     def print(self, text: str) -> None:
         """Print text of a workflow on stderr. Any thread may call this."""
+        # Text of a workflow may contain markup of rich and control characters.
         self.screen.print(Text(visible(secrets.text(text))), soft_wrap=True)
 
     def __enter__(self) -> Self:
@@ -304,8 +318,10 @@ class LiveProgress(Progress):
     def __init__(self, screen: Console) -> None:
         super().__init__(screen)
         self.board = Board()
+        # The engine's thread puts steps into the queue, and the thread that draws takes them out.
         self._changed_steps: SimpleQueue[Span] = SimpleQueue()
         self._unsubscribe: Callable[[], None] = lambda: None
+        # Replaced by `watch`; drawing may begin before.
         self._blocked_reason: Callable[[], str | None] = lambda: None
 
     def watch(self, store: EventStore) -> None:
@@ -313,6 +329,7 @@ class LiveProgress(Progress):
         show the reason.
         """
         self._blocked_reason = lambda: ENGINE.held_up(store)
+        # A listener is called on the engine's thread, which must not wait for the terminal.
         self._unsubscribe = store.subscribe(StepListener(self._changed_steps.put))
 
     def __enter__(self) -> Self:
@@ -320,6 +337,7 @@ class LiveProgress(Progress):
             console=self.screen,
             get_renderable=self._draw,
             refresh_per_second=_REDRAWS_PER_SECOND,
+            # stdout is for results, and is often a pipe.
             redirect_stdout=False,
         )
         self._live.start()
@@ -328,17 +346,20 @@ class LiveProgress(Progress):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # In this order: a step that was recorded before is still drawn by the last refresh of `stop`.
         self._unsubscribe()
         self._live.stop()
 
     def _draw(self) -> RenderableType:
         self._update_board()
         now = time.time_ns() // 1000
+        # Three lines are left for notes and the prompt of the shell.
         rows = self.board.latest(max(3, min(_MAX_ROWS, self.screen.height - 3)))
         table = Table.grid(padding=(0, 2, 0, 0))
         for row in rows:
             table.add_row(*_cells(row, now))
         notes = []
+        # Finished steps that are not on the board any more are only counted.
         hidden_rows = self.board.count + len(self.board.running) - len(rows)
         if hidden_rows > 0:
             notes.append(f"and {hidden_rows} more steps")
@@ -382,6 +403,7 @@ class LineProgress(Progress):
 
     def __init__(self, screen: Console) -> None:
         super().__init__(screen)
+        # None ends the thread.
         self._lines: SimpleQueue[Text | None] = SimpleQueue()
         self._unsubscribe: Callable[[], None] = lambda: None
 
@@ -401,6 +423,7 @@ class LineProgress(Progress):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._unsubscribe()
+        # The end mark comes after all lines of recorded steps, which are therefore printed.
         self._lines.put(None)
         self._thread.join()
 
@@ -411,6 +434,7 @@ class LineProgress(Progress):
 
 def make_progress(*, quiet: bool) -> Progress:
     """Return the progress output: a live list in a terminal, plain lines otherwise, no steps with `quiet`."""
+    # Progress is on stderr, so that stdout has the result only.
     screen = console(error=True)
     if quiet:
         return Progress(screen)
@@ -428,6 +452,7 @@ def _cells(row: Span, now: int) -> tuple[Text, ...]:
 
 
 def _took(row: Span, now: int) -> Text:
+    # The clock may have been set back since the start.
     return Text(seconds(max(0, (row.ended_us or now) - row.started_us) / 1_000_000), "dim")
 
 
@@ -443,4 +468,5 @@ def _detail(row: Span) -> str:
 def _line(row: Span) -> Text:
     parts = (status_text(row.shown_status), Text(row.path), Text(one_line(row.step)), Text(_detail(row)))
     ended = () if row.ended_us is None else (_took(row, row.ended_us),)
+    # An empty part would leave two gaps.
     return Text("  ").join(part for part in (*parts, *ended) if part.plain)

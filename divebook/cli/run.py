@@ -74,16 +74,13 @@ if TYPE_CHECKING:
 # Ctrl-C while an execution runs: the first cancels it durably, the second leaves at once.
 
 
+# 128 + SIGINT, as shells report it.
 INTERRUPTED = 130
 
 
 class Interrupts:
     """Context manager that handles keyboard interrupts (Ctrl-C): the first one cancels the execution, the second one
     ends the process.
-
-    A thread reads the signals from a socket. The main thread cannot handle them: it waits for a lock, and would notice
-    a signal from just before only afterwards. Also, a KeyboardInterrupt could be raised when an execution has started
-    and its id is not known yet (`tests/cli/test_process.py` interrupts real processes).
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -94,16 +91,24 @@ class Interrupts:
         self._restore: list[Callable[[], Any]] = []
 
     def __enter__(self) -> Self:
+        # Only the main thread can set signal handlers.
         if threading.current_thread() is threading.main_thread():
             self._take_over()
         return self
 
     def _take_over(self) -> None:
+        # A thread reads the signals from a socket pair, to whose other end Python writes the number of each signal. The
+        # main thread cannot handle them: it waits for a lock, and would notice a signal from just before only
+        # afterwards. Also, a KeyboardInterrupt could be raised when an execution has started and its id is not known
+        # yet (`tests/cli/test_process.py` interrupts real processes).
         ours, signals = socket.socketpair()
         signals.settimeout(0)  # required by set_wakeup_fd: a full buffer must not block
         listener = threading.Thread(target=self._listen, args=(ours,), name="divebook-interrupts", daemon=True)
+        # The handler does nothing: it only prevents KeyboardInterrupt.
         handler = signal_signal.signal(signal_signal.SIGINT, lambda *_: None)
         wakeup = signal_signal.set_wakeup_fd(signals.fileno(), warn_on_full_buffer=False)
+        # The order matters: no signal is written any more, the old handler is back, then the closed socket ends `recv`
+        # in the thread, and the thread ends before its own socket is closed.
         self._restore = [
             lambda: signal_signal.set_wakeup_fd(wakeup),
             lambda: signal_signal.signal(signal_signal.SIGINT, handler),
@@ -123,12 +128,14 @@ class Interrupts:
         """Set the execution that a keyboard interrupt (Ctrl-C) cancels. If Ctrl-C was already pressed, cancel the
         execution at once.
         """
+        # Ctrl-C may be pressed before the execution has an id. The lock orders both: whichever comes second cancels.
         with self._lock:
             self._execution = execution
             if self.count:
                 self._cancel(execution)
 
     def _listen(self, signals: socket.socket) -> None:
+        # An empty result means that the other end was closed.
         while number := signals.recv(1):
             if number[0] == signal_signal.SIGINT:
                 self._interrupted()
@@ -181,21 +188,28 @@ def finish(
     tuple
         The last execution, and whether Ctrl-C was pressed.
     """
+    # Before the start, so that no step is missed.
     progress.watch(environment.store)
     with Interrupts(progress.print) as interrupts:
         execution = start()
+        # One pass for each execution of a chain, and for each wait for news.
         while True:
+            # Ctrl-C cancels the execution that runs now, and not its predecessor.
             interrupts.guard(execution)
+            # Inputs and variables of a successor may contain other secrets.
             secrets.learn(execution.state.inputs, execution.state.variables)
             try:
                 if execution.was_driven or execution.state.is_over:  # otherwise another process drives it
                     execution = execution.wait() if answers is None else answers.settle(execution)
             except (ConcurrentAppendError, FencedError):
+                # The append or the lease was lost to another process. If the execution has ended since, that process
+                # cancelled it; otherwise the error is real.
                 if environment.store.record(execution.id).ended_at is None:
                     raise
                 execution = _as_recorded(environment, execution)  # another process cancelled it
             if _continues_alone(execution, waits=waits):
                 _wait_for_news(execution)
+                # The news may have changed the status, so that the loop begins again.
                 continue
             successor = execution.successor
             if successor is None:
@@ -225,16 +239,20 @@ def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
     """
     from divebook.runtime.manager import is_idle
 
+    # At a terminal the command returns, so that a person can answer.
     if waits is False or (waits is None and has_terminal()):
         return False
+    # A paused execution continues only when a person resumes it.
     if execution.status != WAITING or execution.state.paused is not None or not execution.was_driven:
         return False
     for family_member in with_children(execution):
+        # A call is held open in this process while it asks, and is not left waiting by default.
         if family_member.is_blocked and not waits:
             continue
         for question in family_member.interrupts:
             if question.expires_us is not None and question.default is not None:
                 return True
+    # An execution is not idle if it sleeps, pauses before a retry, has an unread message, or if a child works.
     return not is_idle(execution.refresh().state, execution.store)
 
 
@@ -242,7 +260,9 @@ def _wait_for_news(execution: Execution) -> None:
     """Wait until the log of an execution, or of one of its descendants, has a new event."""
     news = threading.Event()
     store = execution.store
+    # Events of this process, and those of others, of which the store learns later.
     unsubscribe_functions = [store.on_news(news.set), store.subscribe(lambda _name, _events: news.set())]
+    # After subscribing, so that an event between both is not missed.
     before = _last_sequences(execution)
     try:
         while _last_sequences(execution) == before:
@@ -261,6 +281,7 @@ def _last_sequences(execution: Execution) -> dict[str, int]:
 def _as_recorded(environment: Environment, execution: Execution) -> Execution:
     from divebook.environment.environment import Environment
 
+    # The present object has the state that this process could not append to. A new environment reads the log.
     return Environment(store=environment.store).execution(execution.id)
 
 
@@ -310,6 +331,7 @@ def run(
     from divebook.cli.result import make_progress
     from divebook.config.answers import answers_from, bounds_from
 
+    # Wrong arguments are reported before a store is opened or created.
     values = inputs_from(inputs or ())
     limits = bounds_from(bounds)
     secrets.learn(values)
@@ -319,6 +341,7 @@ def run(
         add_definitions(environment, file, dialect, code=code)
         chosen = choose_workflow(environment, workflow, file)
         options: StartOptions = {
+            # Values of the command line are texts, which the types of the workflow convert.
             "coerce_text": True,
             "durability": durability,
             "bounds": limits,
@@ -371,9 +394,11 @@ def fork(
     secrets.learn(change.variables, change.inputs)
     with make_progress(quiet=quiet) as progress:
         environment = environment_for(execution_id, file, actions, store, progress.print, code=code)
+        # `partial`, because the execution is started inside `finish`, where Ctrl-C is already handled.
         begin = partial(environment.fork, execution_id, at, change, model=model)
         forked = partial(hint_to_name_file, begin, "fork", file)
         ended = finish(forked, environment, progress)
+    # The commands that are printed at the end repeat the file and the options of this one.
     names = [] if file is None else [str(file)]
     conclude(*ended, [*names, *repeated_options(actions, store, code=code)], json=json, strict=strict)
 
@@ -416,6 +441,7 @@ def answer(
         if not alike:
             return environment.answer(question, value, by=by)
         first, *other_runs = environment.answer_alike(question, value, by)
+        # The first execution is waited for by `finish`, with its progress.
         for other in other_runs:
             other.wait()
         if other_runs:
@@ -447,6 +473,7 @@ def signal(
     value = None if payload is None else value_typed(payload)
 
     def send(environment: Environment) -> Execution:
+        # The text says that no step waits for this signal yet, which is kept until one does.
         if (text := kept_until_taken(environment.execution(execution_id).state, name)) is not None:
             note(text)
         return environment.signal(execution_id, name, value, by)
@@ -471,6 +498,7 @@ def _carry_on(
     from divebook.cli.result import make_progress
 
     existing_store(store)
+    # Computed before the call, because the error needs it as well.
     again = [*([] if file is None else [str(file)]), *repeated_options(actions, store, code=code)]
     try:
         with make_progress(quiet=quiet) as progress:
@@ -478,6 +506,7 @@ def _carry_on(
             if file is not None:
                 add_definitions(environment, file, code=code)
             ended = finish(lambda: send(environment), environment, progress)
+    # The answer is stored, and the execution continues when its agents and actions are there.
     except AnswerKeptError as error:
         note(str(error), "yellow")
         needed = again if file is not None else ["FILE", *again]
@@ -492,6 +521,7 @@ def hint_to_name_file(begin: Callable[[], Execution], command_name: str, file: P
     """
     try:
         return begin()
+    # A subclass of `NotFoundError`, about which a file of agents says nothing.
     except ExecutionNotFoundError:
         raise
     except (DefinitionError, NotFoundError) as error:
@@ -533,15 +563,18 @@ def conclude(
     # Without ways to continue: point to `show` if another process drives the execution, else to `resume` if it failed.
     # The code of --strict replaces others, and that of an interrupt replaces every code but 0.
     is_elsewhere = not (execution.was_driven or execution.state.is_over)
+    # A store in memory ends with the process, so that no command could continue.
     ways = [line for each in with_children(execution) for line in ways_on(each, again)] if is_kept else []
     for line in ways:
         note(line, "yellow")
     for each in with_children(execution):
+        # The call cannot wait in another process. It is made again, and then finds the answer.
         if each.is_blocked:
             note("the tool call that asks is cut off when this command ends; the answer is used when it is made again")
             each.leave()
     if is_elsewhere:
         code = WAITS
+        # `--store` and its value are the last two options.
         look = command("show", [execution.id], again[-2:] if "--store" in again else ())
         note(
             f"it is stored; another process drives the execution and continues it. To see its status: {look}",
@@ -599,16 +632,19 @@ def resume(
     existing_store(store)
     limits = bounds_from(bounds)
     prepared_answers = answers_from(answer or (), answers)
+    # Not entered yet: a live list would overwrite the question of the plan.
     progress = make_progress(quiet=quiet)
     environment = open_environment(store, actions or (), progress.print)
     if strategy is None and environment.execution(execution_id).status == COMPLETED:
         raise ExecutionError(f"execution {execution_id} has completed; start a new one to run the workflow again")
     if file is not None:
+        # The file is read in the dialect of the workflow that is resumed.
         recorded = environment.execution(execution_id).workflow
         add_definitions(environment, file, recorded.dialect, code=code)
         if definition is None:
             _print_changes(environment, recorded, progress)
     if definition is not None:
+        # The plan makes no calls and changes nothing.
         resume_plan = environment.resume(execution_id, limits, definition=definition, plan=True)
         _show(resume_plan, print_line=say if plan else note, asks=not (plan or yes))
     if plan:
@@ -636,6 +672,7 @@ def _show(resume_plan: ResumePlan, *, print_line: Callable[[str], None], asks: b
     """
     for line in resume_plan.lines:
         print_line(line)
+    # Without a terminal, no person can confirm; the option --definition is then the confirmation.
     if asks and sys.stdin.isatty():
         typer.confirm("Continue?", abort=True, err=True)
 

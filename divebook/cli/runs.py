@@ -101,8 +101,10 @@ def runs(
     from divebook.cli.project import existing_store
     from divebook.projections.summary import Overview
 
+    # Not `open_environment`: a command that only reads must not create a store.
     logs = existing_store(store)
     records = logs.records(status, workflow, limit, tag=tag, origin=origin, notebook=notebook)
+    # Of a list, only errors can repeat an input. Logs of the other executions are not read for their secrets.
     for record in records:
         if record.error:
             _learn_inputs(logs, record.execution_id)
@@ -142,6 +144,7 @@ def show(
     from divebook.cli.project import existing_environment
     from divebook.cli.result import print_details
 
+    # An id never ends like a file name, so the ending decides.
     is_file = _is_file(execution_id)
     whole_id = execution_id
     fault = None
@@ -151,9 +154,11 @@ def show(
         environment = existing_environment(store)
     with ending_damaged():
         execution = environment.execution(whole_id)
+        # The damage of a file was found while it was read; that of a stored log is found by the execution.
         damage = fault or execution.damage
         print_details(execution, json=json, events=events, damage=damage)
         if damage is not None:
+            # A damaged file does not say how many events it had.
             last = None if is_file else execution.store.record(execution.id).last_sequence
             note_damage(execution.state.last_sequence, last, damage)
             raise typer.Exit(DAMAGED)
@@ -193,6 +198,7 @@ def _in_file(file: str) -> tuple[str, Environment, Exception | None]:
         raise damage or StoreError(f"{file} holds no events")
     environment = Environment(store=MemoryStore())
     execution_id = log.events[0].execution_id
+    # Only the sound events are in the new store, so that they can be folded and shown.
     environment.store.append(execution_id, log.events, 0)
     return execution_id, environment, damage
 
@@ -261,7 +267,10 @@ def cancel(
 
     environment = existing_environment(store)
     records = _chosen(environment, execution_ids, status, workflow, tagged, tag_option="--tag")
+    # Executions that are named are all tried, so that one which has ended is reported. The options select only those
+    # that can be cancelled.
     chosen = execution_ids or [record.execution_id for record in records if record.status not in TERMINAL]
+    # The error of a single execution is that of the command, with exit code 2.
     if len(chosen) == 1 and execution_ids and not dry_run:
         execution = _cancelled(environment, chosen[0])
         say(status_text(execution.status), execution.id)
@@ -300,6 +309,7 @@ def _cancelled(environment: Environment, execution_id: str) -> Execution:
     """Cancel an execution, wait for its end, and return it. Retry a few times if the process that drives the execution
     appends an event at the same moment.
     """
+    # The last attempt is outside of the loop, and raises its error.
     for _ in range(_ATTEMPTS - 1):
         try:
             return environment.cancel(execution_id).wait()
@@ -510,6 +520,7 @@ def apply(
     report = files.apply(to, paths or None, since=since, until=at)
     for path in report.written:
         write(one_line(path))
+    # Files that already have the content after the change are not written.
     unchanged = f", {len(report.there)} were so already" if report.there else ""
     note(f"{len(report.written)} taken over into {to or files.source}{unchanged}")
     if report.left_out:
@@ -611,8 +622,10 @@ def verify(
 
     if not every and execution_id is None:
         raise SetupError("name one execution, or --all for every one of the store: divebook verify exec_01k8")
+    # The store must exist already: `open_environment` would create it.
     records = existing_store(store).records()
     environment = open_environment(store, actions or (), note)
+    # In `divebook verify --all FILE` there is no id, and the first argument is the file.
     definitions = Path(execution_id) if every and execution_id is not None else file
     if definitions is not None:
         add_definitions(environment, definitions, code=code)
@@ -621,8 +634,10 @@ def verify(
     for name in names:
         try:
             execution = environment.execution(name)
+            # The definition with the same name, if a file was read; None stands for the definition in the log.
             result = environment.verify(execution.id, environment.workflows.get(execution.workflow.name))
         except DivebookError as error:
+            # With --all, one execution that cannot be checked does not end the command, and counts as a difference.
             if not every:
                 raise
             text = f"{name}: not checked: {error}"
@@ -658,6 +673,8 @@ def to_test(
     environment = open_environment(store, actions or (), note)
     if file is not None:
         add_definitions(environment, file)
+    # The test reads YAML files and notebooks again. Instead of a Python file, it reads the copy of the definition in
+    # the log.
     read_from = None if file is None or file.suffix == ".py" else file
     execution = environment.execution(execution_id)
     test = write_test(environment, execution, to, definitions=read_from, overwrite=force)
@@ -710,8 +727,10 @@ def what_if(
     from divebook.cli.project import environment_for, existing_store
     from divebook.config.answers import bounds_from, change_from
 
+    # The store must exist already: `environment_for` would create it.
     existing_store(store)
     change = change_from(variables or (), inputs or (), answer or (), result or (), prompts=prompt or (), model=model)
+    # Secrets are learned before anything is run that could print them.
     secrets.learn(change.variables, change.inputs)
     environment = environment_for(execution_id, file, actions, store, note, code=code)
     options: WhatIfOptions = {"tools": tools, "bounds": bounds_from(bounds)}
@@ -723,12 +742,14 @@ def what_if(
         variants = environment.what_if(execution_id, change, at, repeat=repeat, **options)
     from divebook.cli.result import EXIT_CODES
 
+    # Answers of models may have added secrets to the variables.
     secrets.learn(*(each.execution.state.variables for each in variants))
     if json:
         facts = [_variant_facts(each) for each in variants]
         write(as_json(facts if repeat > 1 else facts[0], indent=2))
     else:
         write(secrets.text(str(variants if repeat > 1 else variants[0])))
+    # A status without a code, such as "moved", counts as a failure. The first failure determines the exit code.
     codes = [EXIT_CODES.get(each.execution.status, 1) for each in variants]
     failures = [code for code in codes if code != 0]
     raise typer.Exit(failures[0] if failures else 0)
@@ -831,11 +852,13 @@ def try_step(
     from divebook.workflow.reader import with_keys
 
     existing_store(store)
+    # Checked before the tries, which may cost money.
     if keep is not None and keep.exists():
         raise SetupError(f"{keep} exists already; name another file for --keep")
     change = change_from(variables or (), inputs or ())
     limits = bounds_from(bounds)
     secrets.learn(change.variables, change.inputs)
+    # The same for the file of keys: an error must not come after the first calls.
     keys_text = None if keys is None else keys.read_text(encoding="utf-8")
     environment = environment_for(execution_id, file, actions, store, note, code=code)
 
@@ -844,6 +867,7 @@ def try_step(
 
     options: TrialOptions = {"variables": change.variables, "inputs": change.inputs, "visit": visit, "item": item}
     options |= {"tools": tools, "model": model, "bounds": limits}
+    # An error about a missing name may be caused by the keys, and then a file of agents does not help.
     with _advising_file("divebook try ID STEP FILE", has_file=file is not None or keys is not None):
         trial = environment.try_step(execution_id, step, changed, times=times, **options)
     write(as_json(_trial_facts(trial), indent=2) if json else secrets.text(str(trial)))

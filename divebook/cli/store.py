@@ -77,6 +77,8 @@ def export(
             note(f"wrote {count} events of {whole_id} to {file}")
             _note_unended(events.record(whole_id).status)
         else:
+            # The log is collected first, because stdout is text and needs control characters escaped. They are all
+            # inside JSON strings.
             buffer = io.BytesIO()
             count, damage = jsonl.export_sound(events, whole_id, buffer)
             sys.stdout.write(json_escaped(buffer.getvalue().decode()))
@@ -90,6 +92,7 @@ def _export_shown(execution_id: str, file: str, store: str | None, *, overwrite:
     from divebook.store.embedded import NOTEBOOK
 
     if move:
+        # A moved execution ends here, so that its log must be complete, with secrets: pages and notebooks have none.
         raise SetupError("--move needs a file of JSON lines (NAME.jsonl): a page or a notebook is to be looked at")
     execution = existing_environment(store).execution(execution_id)
     if file.lower().endswith(NOTEBOOK):
@@ -144,6 +147,7 @@ def import_(
     from divebook.store import transfer as jsonl
 
     log = imported.read(sys.stdin.buffer if file == STREAM else file)
+    # The store is opened, and created if necessary, only after the file was read without an error.
     write(jsonl.import_(log, lambda: open_store(store), rename=rename, as_fork=as_fork))
     for caveat in jsonl.caveats(log, as_fork=as_fork):
         note(caveat, "yellow")
@@ -161,6 +165,7 @@ def check(store: Store = None, *, json: Json = False) -> None:
     from divebook.engine.evolve import fold
     from divebook.store.maintenance import check as check_store
 
+    # Each log is also folded, since events that are sound by themselves may contradict each other.
     report = check_store(existing_store(store), fold=lambda events: fold(events[0].execution_id, events))
     damages = report.all_damages()
     if json:
@@ -173,6 +178,7 @@ def check(store: Store = None, *, json: Json = False) -> None:
             f"{plural(report.orphan_blobs, 'unused large value')}"
         )
         for damage in damages:
+            # Damage of the store itself belongs to no execution.
             place = " ".join(str(part) for part in (damage.execution_id, damage.sequence) if part is not None)
             note(visible(f"{place or 'store'}: {damage.text}"), "bold red")
         for entry in report.executions:
@@ -195,6 +201,7 @@ def backup(
     from divebook.cli.project import existing_path
     from divebook.store.sqlite import back_up
 
+    # `back_up` copies the file through SQLite, while other processes may write to it.
     path = back_up(existing_path(store), destination.expanduser())
     say(f"{path}: {size(path.stat().st_size)}")
     note(f"to verify it: divebook check --store {shlex.quote(str(path))}")
@@ -248,8 +255,10 @@ def gc(
 
     age = None if older_than is None else _age(older_than)
     event_store = existing_store(store)
+    # Executions first: values and folders that only they used are then unused.
     report = collect(event_store, older_than=age, keep_last=keep_last, dry_run=dry_run)
     folders = drop_folders(event_store, dry_run=dry_run)
+    # `prune` has no dry run.
     cached = 0 if dry_run else cache_of(event_store).prune()
     verb = "would delete" if dry_run else "deleted"
     text = (
@@ -276,6 +285,7 @@ def _age(text: str) -> timedelta:
 
 FAILED = 1
 WAITING = 3
+# Rows of one page of the list.
 PAGE = 50
 
 
@@ -302,17 +312,20 @@ def recover(
     from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.config.answers import interrupted
 
+    # The store must exist already: `open_environment` would create it.
     existing_store(store)
     environment = open_environment(store, actions or (), note)
     if definitions is not None:
         add_definitions(environment, definitions, code=code)
     records = interrupted(environment, execution_id)
     if every or execution_id is not None:
+        # One failure does not keep the others from being resumed.
         raise typer.Exit(_worst([_take_up(environment, record) for record in records]))
     _list(records, page, json=json)
 
 
 def _worst(codes: Sequence[int]) -> int:
+    # 3 (waits) only if nothing is worse.
     if set(codes) <= {0, WAITING}:
         return max(codes, default=0)
     return FAILED
@@ -330,6 +343,7 @@ def _list(records: Sequence[ExecutionRecord], page: int, *, json: bool) -> None:
                 status_text(record.status),
                 local_time(record.started_at),
             )
+            # Page 1 has the rows 0 to 49.
             for record in records[(page - 1) * PAGE : page * PAGE]
         ]
         columns(("id", "workflow", "status", "started"), rows, whole=("id",))
@@ -347,6 +361,7 @@ def _take_up(environment: Environment, record: ExecutionRecord) -> int:
     from divebook.cli.result import EXIT_CODES
 
     try:
+        # Each execution has its own handling of Ctrl-C, which cancels only this one.
         with Interrupts(note) as interrupts:
             execution = environment.resume(record.execution_id)
             interrupts.guard(execution)
@@ -355,6 +370,7 @@ def _take_up(environment: Environment, record: ExecutionRecord) -> int:
         note(f"{record.execution_id} was not resumed: {one_line(str(error))}", "bold red")
         return FAILED
     say(status_text(execution.status), one_line(execution.workflow.name), execution.id)
+    # After Ctrl-C the remaining executions are not resumed.
     if interrupts.count:
         raise typer.Exit(INTERRUPTED)
     return EXIT_CODES.get(execution.status, FAILED)
@@ -401,6 +417,7 @@ def doctor(
         titles = ["model", "agents", "library", "key", "price"]
         if ping:
             titles.append("answer")
+        # Texts of definitions are cleaned; names of libraries and keys are never cut, so that they can be copied.
         columns(titles, ([one_line(str(row[title])) for title in titles] for row in rows), whole=("library", "key"))
     for row in rows:
         if row["hint"]:
@@ -415,6 +432,7 @@ def _environment(file: Path | None, *, code: bool) -> Environment:
     from divebook.cli.project import add_definitions
     from divebook.environment.environment import Environment
 
+    # Nothing is run, so that no store is needed.
     environment = Environment(store="memory:")
     if file is not None:
         add_definitions(environment, file, code=code)
@@ -446,6 +464,7 @@ def _problems(environment: Environment, store: str | None) -> dict[str, str]:
     for agent in environment.agents.values():
         try:
             environment.check_agent(agent)
+            # A recorded model plays runs of the real store.
             runs = existing_store(store) if agent.model_name.startswith(RECORDED) else environment.store
             check_model(agent.model, f"agent {agent.name}", runs)
         except DivebookError as error:
@@ -455,6 +474,7 @@ def _problems(environment: Environment, store: str | None) -> dict[str, str]:
 
 def _row(model: str, agents: list[str], examined: Examined, problems: list[str], *, ping: bool) -> dict[str, Any]:
     key = examined.key
+    # The name of the variable that contains the key, and never its value.
     if not key and examined.found_key:
         key = f"{examined.found_key} is set"
     elif not key and not examined.library:
@@ -471,6 +491,7 @@ def _row(model: str, agents: list[str], examined: Examined, problems: list[str],
     }
     if ping:
         row["answer"], can_answer = _answer(examined)
+        # The answer of the model decides, whatever the checks have said.
         row["usable"] = can_answer and not problems
     return row
 

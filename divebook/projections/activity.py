@@ -137,6 +137,8 @@ class Activity:
         1970.
         """
         self._started_us = 0
+        # Working time is not counted. It is the whole time without the idle phases, so that the times between calls
+        # count as work.
         self._idle: dict[Doing, int] = {}
         """Sum of the ended phases by activity, in microseconds."""
         self._halted: Doing | None = None
@@ -151,9 +153,11 @@ class Activity:
     def take(self, event: Event) -> None:
         """Update the activity with the next event of the log."""
         change = self._CHANGES.get(type(event.data))
+        # The clock of a machine may be set back, or another machine may continue the run; times never decrease here.
         moment = max(event.recorded_at, self.last_us)
         if change is not None:
             change(self, event, event.data)
+            # After each event the activity is determined anew, from what is open then.
             self._turn_to(self._present_doing(), moment)
         self.last_us = moment
 
@@ -176,6 +180,7 @@ class Activity:
         """Return the total time of an activity in microseconds, up to the end of the run. For a run that has not ended:
         up to `now_us` or the last event, whichever is later.
         """
+        # A run that has ended does not grow: `since_us` is its end.
         until = self.since_us if self.is_over else max(now_us, self.last_us)
         return self.before(doing) + (until - self.since_us if doing == self.doing else 0)
 
@@ -197,17 +202,20 @@ class Activity:
     # --- what goes on ----------------------------------------------------------------------------------------------
 
     def _present_doing(self) -> Doing:
+        # The order is a priority: a call that runs counts as work although a question is open at the same time.
         if self._halted is not None:
             return self._halted
         if self._calls:
             return WORKED
         if self._questions:
             return WAITED
+        # Nothing is open between two calls: code of the workflow or the engine runs.
         return ASLEEP if self._sleeps else WORKED
 
     def _turn_to(self, doing: Doing, moment: int) -> None:
         if doing == self.doing:
             return
+        # A shorter phase is dropped, and its time counts as work (`before`).
         if self.doing != WORKED and moment - self.since_us >= SHORTEST_US:
             self._note(Phase(self.doing, self.since_us, moment))
         self.doing = doing
@@ -225,6 +233,8 @@ class Activity:
         """Reset all times and open operations at a fork, since the earlier events belong to the execution that was
         forked.
         """
+        # The source ended at its last event as far as this fork is concerned. The fork starts at its own event, with
+        # all times at 0.
         self._turn_to(STOPPED, self.last_us)
         self._turn_to(WORKED, max(event.recorded_at, self.last_us))
         self._halted = None
@@ -238,6 +248,8 @@ class Activity:
         """Update the activity for a resumption. Calls of the ended process no longer run; timers, signals and child
         executions are still awaited.
         """
+        # The process died while it worked, and nothing says how long it still lived. The time since the last event
+        # counts as stopped (test_the_time_after_a_process_ended_until_the_next_took_over_is_nobodys).
         if self._halted is None and self.doing == WORKED:
             self._turn_to(STOPPED, self.last_us)
         self._halted = None
@@ -252,8 +264,10 @@ class Activity:
             _stop(visit)
 
     def _operation_started(self, event: Event, data: catalog.OperationStarted) -> None:
+        # A turn of an agent lasts as long as its calls, which are counted themselves.
         if data.operation_type in ENCLOSING:
             return
+        # A child execution works for its parent, so that it counts as a call here.
         is_sleep = data.operation_type in SLEEPS and data.operation_type != CHILD_WORKFLOW
         (self._sleeps if is_sleep else self._calls).add(event.path, data.operation_id)
 
@@ -263,6 +277,7 @@ class Activity:
 
     def _interrupt_raised(self, event: Event, data: catalog.InterruptRaised) -> None:
         self._questions.add(event.path, data.interrupt_id)
+        # A call of unknown outcome does not run while a person is asked about it.
         self._calls.discard(event.path, data.operation_id or "")
 
     def _interrupt_settled(self, event: Event, data: catalog.InterruptResolved | catalog.InterruptExpired) -> None:
@@ -284,6 +299,7 @@ class Activity:
         """Remove the items of an earlier visit from the progress of a step, because the path has entered the step
         again.
         """
+        # The number of items belongs to the latest visit of each path. `progress` is that of the step over all paths.
         before = self._visits.pop((event.path, event.step), None)
         if before is not None:
             _stop(before)
@@ -294,11 +310,14 @@ class Activity:
 
     def _item_started(self, event: Event, data: catalog.IterationStarted) -> None:
         visit = self._visits.get((event.path, event.step))
+        # A step that continues after a resumption has the visit of before, which was stopped.
         if visit is None or not visit.is_running:
             visit = self._begun(event, visit)
+        # Only the first item of a visit that starts has the total. `MOST_ITEMS` limits what a foreign log may claim.
         if data.total and not visit.total:
             visit.total = min(max(0, data.total), MOST_ITEMS)
             visit.progress.total += visit.total
+        # The item runs again after its failure.
         if data.iteration_index in visit.failed:
             visit.failed.remove(data.iteration_index)
             visit.progress.failed -= 1
@@ -309,9 +328,12 @@ class Activity:
         """
         if visit is None:
             progress = self._steps.setdefault(event.step, ItemProgress(event.step))
+            # The event may be that of rows which have already completed: the visit began before it, when the current
+            # activity did.
             visit = self._visits[event.path, event.step] = _Visit(progress, self.since_us or event.recorded_at)
         progress = visit.progress
         visit.is_running = True
+        # The pace is measured from now on, because the time without running visits is not time per item.
         if not progress.running:
             progress.ends = deque([self.spent(WORKED, event.recorded_at)], maxlen=LATEST_ENDS + 1)
         progress.running += 1
@@ -325,6 +347,7 @@ class Activity:
         if visit is not None:
             visit.failed.add(data.iteration_index)
             visit.progress.failed += 1
+        # A result of None ends the step, and the item runs again when the run is resumed. Otherwise it is done.
         if data.result is not None:
             self._item_done(event, visit)
 
@@ -335,6 +358,7 @@ class Activity:
         visit.done = visit.done + 1
         progress.done += 1
         progress.at_us = event.recorded_at
+        # Working time instead of time of day: a pause for a person does not make items look slow.
         progress.ends.append(self.spent(WORKED, event.recorded_at))
         progress.left_us = _left_us(progress)
 
@@ -343,13 +367,17 @@ class Activity:
         if visit is None or not visit.is_running:
             visit = self._begun(event, visit)
         progress = visit.progress
+        # The total of this visit replaces the one from its earlier events; other visits of the step are added.
         progress.total = progress.total - visit.total + data.total
         visit.total = data.total
         progress.done = progress.done + data.rows
         visit.done = visit.done + data.rows
         progress.failed += data.failed
+        # The event does not name the rows. Any numbers serve, since only their count matters.
         visit.failed.update(range(len(visit.failed), len(visit.failed) + data.failed))
         progress.at_us = event.recorded_at
+        # Rows end in large groups, too few for a mean of the latest ends. The mean since the visit started is used
+        # instead.
         progress.left_us = (
             (progress.total - progress.done) * (event.recorded_at - visit.begun_us) // max(1, progress.done)
         )
@@ -394,6 +422,7 @@ def _stop(visit: _Visit) -> None:
         visit.is_running = False
         progress = visit.progress
         progress.running -= 1
+        # The estimate is None once no visit of the step runs.
         progress.left_us = _left_us(progress)
 
 
@@ -405,6 +434,7 @@ def _left_us(progress: ItemProgress) -> int | None:
     ends = progress.ends
     if not progress.running or remaining < 0 or len(ends) < 2:
         return None
+    # 51 ends are 50 intervals: with ends at 0, 4 and 10 s and 3 remaining items, the estimate is 3 * 10 / 2 = 15 s.
     return remaining * (ends[-1] - ends[0]) // (len(ends) - 1)
 
 
@@ -502,6 +532,7 @@ class Spreads:
     def __init__(self) -> None:
         self._visits: dict[str, dict[str, Columns]] = {}
         """Counts of values by step, path and column."""
+        # The event itself is not kept: a result may be large, and an entry is removed when it was counted.
         self._waiting: deque[tuple[Columns, str, Any, int]] = deque()
         """Results that are not counted yet: target columns, step, result, and number of rows in it."""
         self._results: dict[str, tuple[Distribution, ...]] = {}
@@ -527,6 +558,8 @@ class Spreads:
 
     def count(self, most: float = math.inf) -> None:
         """Count the values in the queued results, but stop after about `most` rows."""
+        # Values of items are collected by column first, so that each tally gets one list. Frames of rows are counted as
+        # a whole.
         items: dict[int, tuple[Columns, dict[str, list[Any]]]] = {}
         while self._waiting and most > 0:
             columns, step, result, rows = self._waiting.popleft()
@@ -536,6 +569,7 @@ class Spreads:
                 _count_rows(result, columns)
             else:
                 cells = items.setdefault(id(columns), (columns, {}))[1]
+                # A result that is not a mapping is counted in the column `result`.
                 row = result if isinstance(result, Mapping) else {RESULT: result}
                 for name, cell in row.items():
                     cells.setdefault(name, []).append(cell)
@@ -577,6 +611,7 @@ def result_of(result: Any) -> Any:
     value.
     """
     value = result.get("value", result.get("text")) if isinstance(result, Mapping) else result
+    # A workflow function returns `{"result": x}`; other results are values themselves.
     return value["result"] if isinstance(value, dict) and [*value] == ["result"] else value
 
 
@@ -589,11 +624,13 @@ def _count_rows(recorded: Recorded, columns: Columns) -> None:
 
 def _count_cells(cells: Mapping[str, Sequence[Any]], columns: Columns) -> None:
     for name, values in cells.items():
+        # The number of counted columns is limited, because each row may have other columns.
         if name in columns or len(columns) < MOST_COUNTED:
             columns.setdefault(name, ColumnTally()).add(values)
 
 
 def _together(visits: Iterable[Columns]) -> Columns:
+    # Usually a step has been visited on one path only, and its tallies are used as they are.
     first, *more_visits = [*visits] or [{}]
     if not more_visits:
         return first
@@ -623,9 +660,11 @@ def _spread(name: str, tally: ColumnTally) -> Distribution | None:
     mixed column form one entry.
     """
     has_words = bool(tally.text_count or any(tally.truths))
+    # `whole` counts each integer; it is None if there were too many different ones, or a number that is not an integer.
     many = tally.whole is None and tally.bins.count
     if many and not has_words and not tally.other and tally.bins.least < tally.bins.greatest:
         return _of_numbers(name, tally)
+    # More different texts than can be counted: free text.
     if tally.texts is None:
         return None
     counts = [(_named(text), count) for text, count in tally.texts.items()]
@@ -641,12 +680,15 @@ def _spread(name: str, tally: ColumnTally) -> Distribution | None:
 
 def _of_values(name: str, counts: list[tuple[str, int]], tally: ColumnTally) -> Distribution | None:
     total = sum(count for _, count in counts)
+    # Free text: more than `MOST_VALUES` different values that occur less than twice on average, or fewer values that
+    # each occur once.
     is_free = len(counts) > total / 2 if len(counts) > MOST_VALUES else len(counts) == total
     if not total or is_free or tally.other == total:
         return None
     ranked = sorted(counts, key=lambda one: (-one[1], one[0]))
     first = ranked[:MOST_VALUES]
     rest = ranked[MOST_VALUES:]
+    # The values after the first ones are added up as `3 others`.
     label = "other" if len(rest) == 1 else "others"
     remainder = Counted(f"{len(rest):,} {label}", sum(count for _, count in rest))
     return Distribution(one_line(name, NAME), "values", tuple(Counted(*one) for one in first), remainder, tally.empty)
@@ -656,11 +698,13 @@ def _of_numbers(name: str, tally: ColumnTally) -> Distribution | None:
     bins = tally.bins
     if bins.count < LEAST_NUMBERS:
         return None
+    # Bins of whole numbers have a width of at least 1, so that their limits are whole numbers.
     exponent = max(0, bins.exponent) if tally.are_whole else bins.exponent
     listed = bins.listed(exponent)
     width = math.ldexp(1.0, exponent)
     step = 1.0 if tally.are_whole else 0.0  # from the greatest number of a bin to the least one of the next
     parts = tuple(Counted(_range(begin, begin + width - step), count) for begin, count in listed)
+    # The middle of the bin that contains the median.
     middle = _about(_middle(listed, bins.count) + (width - step) / 2, width)
     ends = _number(bins.least), _number(bins.greatest)
     return Distribution(
@@ -677,6 +721,7 @@ def _middle(listed: list[tuple[float, int]], count: int) -> float:
     median.
     """
     reached = accumulate(inside for _, inside in listed)
+    # The first bin up to whose end at least half of the numbers have been counted.
     return next(begin for (begin, _), so_far in zip(listed, reached, strict=True) if 2 * so_far >= count)
 
 
@@ -695,5 +740,6 @@ def _number(value: float) -> str:
 
 def _about(value: float, width: float) -> str:
     """Format a number as the limit of a bin, rounded to a precision that fits the width of the bin."""
+    # width 0.25 -> 1 digit, width 10 -> 0 digits. Beyond 12 digits, rounding changes nothing that is shown.
     digits = max(0, -math.floor(math.log10(width)))
     return _number(round(value, digits)) if digits < 12 else _number(value)

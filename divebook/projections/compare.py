@@ -104,6 +104,8 @@ OF_THE_MOMENT = frozenset(
 SCRIPT = "script"
 """Setting of a scripted model: the number of the turn, which selects the scripted response."""
 _MODEL_CALLS = frozenset({AGENT_RESPONSE, CACHED_RESPONSE, AGENT_TURN})
+# "tool-2-call_7#1/turn": the id that the model chose for the call differs in every run, and is replaced by the name of
+# the tool.
 _TOOL_KEY = re.compile(r"(tool-\d+)-.*?(#\d+)?(/turn)?")
 
 
@@ -140,9 +142,12 @@ class OperationTree:
         """
         match self.kind:
             case "item":
+                # An item of a mapping has a key. An item of a list is identified by its value.
                 key = self.span.item_key if self.span is not None else None
                 return encode(self.asked) if key is None else key
             case "operation":
+                # Type, name and request, without key and count: a call is matched although others were inserted before
+                # it.
                 return self.key[:-2], encode(self.asked)
             case "step":
                 return self.step
@@ -201,12 +206,16 @@ class _Placing:
         """Visits to steps by the sequence number of their first event."""
         self._variables: dict[str, OperationTree] = {}
         self._questions: dict[str, OperationTree] = {}
+        # {(node, kind or place): number of nodes so far}: equal siblings are told apart by their number.
         self._counts: Counter[Any] = Counter()
         self._ends: dict[int, OperationTree] = {}
         """Operations by the sequence number of their last event."""
         self._is_answered = False
         """True if the current events belong to a what-if, or to a run that reuses the results of another execution."""
+        # Spans first: they are the steps, items and operations of the tree. The events after them add what takes no
+        # time.
         self._place_spans(log.spans)
+        # The second pass over the log follows the visits again, from the beginning.
         self._steps = {}
         for event in log:
             change = self._CHANGES.get(type(event.data))
@@ -214,9 +223,11 @@ class _Placing:
                 change(self, event, event.data)
         self.root.inside += self._variables.values()
         for visit in self._begun.values():
+            # Both passes appended to the same lists.
             visit.inside.sort(key=lambda inner: inner.began)
         waits = any(question.status == catalog.WAITING for question in self._questions.values())
         self.root.status = catalog.WAITING if waits else catalog.RUNNING
+        # Inputs come first, variables, outputs and the end last; all others in the order of the log.
         order = {"input": 0, "variable": 2, "output": 3, "end": 4}
         self.root.inside.sort(key=lambda inner: (order.get(inner.kind, 1), inner.began))
 
@@ -233,11 +244,13 @@ class _Placing:
                 node = _step(span)
                 self._steps[span.path] = self._begun[node.began] = node
                 self.root.inside.append(node)
+                # The items of the visit before do not contain the operations of this one.
                 item_nodes = {place: item for place, item in item_nodes.items() if place[0] != span.path}
             elif span.kind == "item":
                 node = item_nodes[span.path, span.iteration] = _item(span)
                 visit.inside.append(node)
             else:
+                # The innermost node that contains the operation: a turn, an item, or the visit to a step.
                 around = nodes.get(span.holder) or item_nodes.get((span.path, span.iteration)) or visit
                 node = self._call(span, around)
                 around.inside.append(node)
@@ -259,6 +272,7 @@ class _Placing:
         else:
             node.asked = _asked(span)
             node.answered = _answered(span)
+            # The event that ends the operation says where its result came from: see `_operated`.
             self._ends[span.sequences[-1]] = node
         return _timed(node, span)
 
@@ -270,6 +284,7 @@ class _Placing:
         """
         around = self._steps.get(event.path, self.root) if event.path else self.root
         self._counts[id(around), kind, name] += 1
+        # Below the run, the path distinguishes nodes; below a step, the step has it already.
         key = kind, name, event.path if around is self.root else "", self._counts[id(around), kind, name]
         node = OperationTree(kind, name, key, request, answered, began=event.sequence, ended=event.sequence)
         node.path = event.path
@@ -308,6 +323,7 @@ class _Placing:
     def _mutated(self, event: Event, data: catalog.StateMutated) -> None:
         for change in data.mutations:
             if change.type == "delete":
+                # A deleted variable is compared as one that does not exist.
                 self._variables.pop(change.key, None)
             else:
                 self._variables[change.key] = _variable(event, change.key, change.value)
@@ -317,6 +333,7 @@ class _Placing:
         the fork asks them again.
         """
         change = data.change or {}
+        # `tools` is set for forks that reuse results: what-ifs, trials and continuations with a changed definition.
         self._is_answered = data.tools is not None
         for name, value in change.get("variables", {}).items():
             self._variables[name] = _variable(event, name, value)
@@ -325,6 +342,8 @@ class _Placing:
                 child.answered = change["inputs"][child.name]
                 child.began = event.sequence
                 child.ended = event.sequence
+        # The numbers of the removed questions become free, so that the questions of the fork have the keys of the
+        # source.
         for around in (self.root, *self._begun.values()):
             settled = [inner for inner in around.inside if not _is_open_question(inner)]
             self._counts[id(around), "question", ""] -= len(around.inside) - len(settled)
@@ -334,6 +353,7 @@ class _Placing:
         }
 
     def _failed(self, _: Event, data: catalog.StepFailed | catalog.IterationFailed) -> None:
+        # Locations are collected before the end of the run, whose error text repeats them.
         self._places[place_label(data)] = None
 
     def _operated(self, event: Event, data: catalog.OperationCompleted | catalog.OperationFailed) -> None:
@@ -437,6 +457,7 @@ def without_volatile(message: Any) -> Any:
     {'parts': [{'content': 'hi', 'part_kind': 'text'}]}
     """
     if isinstance(message, Mapping):
+        # The result of a tool call: `{"tool": id}`, whose id differs in every run.
         if message.keys() == {"tool"}:
             return {"tool": None}
         return dict(_stable_parts(message))
@@ -446,6 +467,7 @@ def without_volatile(message: Any) -> Any:
 def _stable_parts(message: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in message.items():
         if name not in OF_THE_MOMENT:
+            # Arguments and contents are texts of the model or of users: a field `id` in them is compared.
             yield name, value if name in ("args", "content") else without_volatile(value)
 
 
@@ -551,6 +573,7 @@ class Side(NamedTuple):
         began = read[0]
         start = read[0].data
         forks = [(event.sequence, event.data) for event in read if isinstance(event.data, catalog.ExecutionForked)]
+        # The fork event is recorded when the fork starts, perhaps days after the last event of its source.
         between = sum(read[place - 1].recorded_at - read[place - 2].recorded_at for place, _ in forks)
         shared().learn(start.inputs)
         root = placed(read)
@@ -560,6 +583,7 @@ class Side(NamedTuple):
             start.workflow_name,
             start.fingerprint or "",
             start.parent or "",
+            # The origin of a fork is in its last fork event.
             forks[-1][1].came_from if forks else start.came_from,
             end.status if end else root.status,
             began.recorded_at,
@@ -602,6 +626,8 @@ class Pair:
         them differs.
         """
         rows: list[Row] = []
+        # Backwards, the nodes inside a node come directly before it: the last row that was kept tells whether one of
+        # them differs.
         for row in reversed(self.differences):
             inside = f"{row.place} / "
             if row.facet != "answered" or not any(inner.place.startswith(inside) for inner in rows[-1:]):
@@ -620,7 +646,9 @@ class Pair:
             return None
         reached = 0.0
         at = dict[int, float]()
+        # Rows that only the first run has (b is None) get their own event, whatever their place in this order.
         for row in sorted(self.rows, key=lambda row: row.b.began if row.b is not None else 0):
+            # 0.5 places the row between two events of the first run.
             at[id(row)] = reached + 0.5 if row.a is None else row.event_of(row.a) or 0
             if row.a is not None and row.b is not None:  # what lies inside comes before the end of what holds it
                 reached = max(reached, row.a.began if row.a.inside else at[id(row)])
@@ -660,8 +688,10 @@ def _rows(a: OperationTree, b: OperationTree, above: str) -> Iterator[Row]:
 
     A child that only the other node has follows the row of its neighbour, the matched child that precedes it.
     """
+    # {id of a node of B: its partner in A}, and the reverse for the loop over A.
     partner = _partners(a.inside, b.inside)
     partner_in_b: dict[int, OperationTree] = {}
+    # {id of a node of A: nodes that only B has and that follow it}.
     after: dict[int, list[OperationTree]] = defaultdict(list)
     neighbour = 0  # stands for the beginning
     for inner in b.inside:
@@ -712,6 +742,7 @@ def _partners(ours: Sequence[OperationTree], theirs: Sequence[OperationTree]) ->
     if [inner.key for inner in ours] == [inner.key for inner in theirs] and _are_settled(ours, theirs):
         return {id(its): mine for mine, its in zip(ours, theirs, strict=True)}
     partners: dict[int, OperationTree] = {}
+    # Kinds are matched separately, because keys and values of different kinds have nothing in common.
     for kind in dict.fromkeys(inner.kind for inner in theirs):
         ours_left = [inner for inner in ours if inner.kind == kind]
         theirs_left = [inner for inner in theirs if inner.kind == kind]
@@ -719,6 +750,7 @@ def _partners(ours: Sequence[OperationTree], theirs: Sequence[OperationTree]) ->
             if not ours_left or not theirs_left:
                 break
             _match(ours_left, theirs_left, criterion, partners)
+            # Pairs are found by `id`, since nodes with equal values are different nodes.
             matched = {id(mine) for mine in partners.values()}
             ours_left = [inner for inner in ours_left if id(inner) not in matched]
             theirs_left = [inner for inner in theirs_left if id(inner) not in partners]
@@ -740,10 +772,12 @@ def _criteria(
     values for both. The most specific function is first. `kind` is the kind of all nodes.
     """
     if kind == "step":
+        # The names of paths may differ between two runs; the order of the visits to a step may not.
         return _by_key, _by_telling
     are_alike = [inner.key for inner in ours] == [inner.key for inner in theirs] and _are_settled(ours, theirs)
     if are_alike or kind not in ("item", "operation"):
         return (_by_key,)
+    # For the calls and items of a list that changed: equal in both, then equal in value, then at the same position.
     return _by_both, _by_telling, _by_key
 
 
@@ -768,6 +802,7 @@ def _match(
     """Add to `partners` the pairs of nodes for which `criterion` returns equal values. Nodes are paired in order, each
     at most once.
     """
+    # Nodes with equal criteria are paired in the order in which they occur.
     waiting: dict[Hashable, deque[OperationTree]] = defaultdict(deque)
     for inner in ours:
         waiting[criterion(inner)].append(inner)
@@ -802,10 +837,12 @@ def _in_words(place: str) -> str:
     >>> _in_words("new[0].parts[1].content"), _in_words("parts[0].args.city"), _in_words("arguments.n")
     ('message', 'arguments.city', 'arguments.n')
     """
+    # The first pattern that fits, since the more specific ones come first.
     return next((pattern.sub(word, place) for pattern, word in _MESSAGE_PARTS if pattern.match(place)), place)
 
 
 _MESSAGE_PARTS = [
+    # The path of a field of a message in pydantic-ai's JSON form: "new[0].parts[1].content".
     (re.compile(rf"{before}parts\[\d+\]\.{name}\b"), word)
     for before, name, word in (
         (r"new\[\d+\]\.", "content", "message"),
@@ -840,8 +877,11 @@ def took(totals: Totals) -> str:
 
 def _totals(side: Side, rows: Sequence[OperationTree], other: Side, its: Sequence[OperationTree]) -> Totals:
     calls = [each for each in rows if each.kind == "operation"]
+    # A replayed call costs nothing in this run. Its cost is that of the recorded call in the other run, so that both
+    # runs are comparable.
     served = {each.served["sequence"] for each in calls if each.served and each.served.get("execution") == other.id}
     calls += [each for each in its if each.kind == "operation" and each.ended in served]
     costs = [each.cost for each in calls if each.cost is not None]
+    # Replayed calls take no time, and the time of the run means nothing then.
     took = None if any(each.way == SERVED for each in calls) else side.took_us / 1e6
     return Totals(sum(each.tokens or 0 for each in calls), sum(costs) if costs else None, took)

@@ -74,6 +74,8 @@ class Comparison:
     """
 
     def __init__(self, logs: Sequence[Iterable[Event]]) -> None:
+        # The trees have at least one node for each event, and would make Python scan all objects of the kernel several
+        # times.
         with garbage_collection_paused():
             first, *other_sides = map(Side.of, logs)
             if not other_sides:
@@ -143,6 +145,7 @@ def _lines(pair: Pair) -> Iterator[str]:
         return
     event = "" if pair.first.event is None else f"event {pair.first.event}, "
     yield f"first difference: {event}{pair.first.text}"
+    # The first difference has a line of its own above the list.
     more_rows = [row for row in pair.telling if row is not pair.first.row]
     for row in more_rows[:SHOWN]:
         yield f"  {SIGNS[row.difference]} {describe(row)}"
@@ -275,14 +278,17 @@ def _table(pair: Pair) -> str:
     lines = []
     remaining = len(telling)
     alone = 0
+    # Rows that differ only because something inside them differs are left out.
     for kind, count, row in _folded(row for row in pair.rows if row.difference == "same" or id(row) in telling):
         if row is None:
             line = f'<td colspan="4" style="{CELL};opacity:.75">{SIGNS[kind]} {_count(count)} the same</td>'
             lines.append(f'<tr class="divebook-same">{line}</tr>')
+        # `lines` contains the folded lines too, about one for each difference.
         elif len(lines) < 2 * MOST:
             lines.append(_line(row))
             remaining = remaining - count
             alone = alone + 1
+    # Differences that are neither shown nor counted as remaining lie inside or around the shown ones.
     within = len(pair.differences) - remaining - alone
     notes = [f"… and {plural(remaining, 'more difference')}"] if remaining else []
     notes += [f"not shown: {plural(within, 'difference')} inside of these or around them"] if within else []
@@ -296,7 +302,7 @@ def _table(pair: Pair) -> str:
 
 def _folded(rows: Iterable[Row]) -> Iterator[tuple[Difference, int, Row | None]]:
     """Yield the entries of the table of differences, in order. Each difference is an entry, with the number of
-    comparison rows that it covers. Consecutive equal rows are one entry together.
+    comparison rows that it covers.
 
     If one run lacks a place as a whole, the places inside it are counted and not yielded. Consecutive equal rows
     become one entry ``("same", count, None)``. For the rows same, same, added a, added a / b, same the function yields
@@ -307,6 +313,7 @@ def _folded(rows: Iterable[Row]) -> Iterator[tuple[Difference, int, Row | None]]
     pending = None
     count = 0
     for row in rows:
+        # A place that one run lacks contains only such places.
         if pending is not None and row.difference in ("added", "removed") and row.place.startswith(alone):
             count += 1
             continue
@@ -321,6 +328,7 @@ def _folded(rows: Iterable[Row]) -> Iterator[tuple[Difference, int, Row | None]]
             same = 0
         pending = row
         count = 1
+        # "\0" is in no place, so that nothing counts as inside of a changed row.
         alone = f"{row.place} / " if row.difference != "changed" else "\0"
     if pending is not None:
         yield pending.difference, count, pending
@@ -400,6 +408,7 @@ def _alone(side: OperationTree) -> str:
     value = side.asked if side.answered is None else side.answered
     if value is None:
         return ""
+    # The end of a run is its error, which is shown in full.
     width = LONGEST if side.kind == "end" else 400
     return safe(cut(shared().text(as_text(value)), width))
 
@@ -413,6 +422,7 @@ def _marked(before: object, after: object, *, whole: bool) -> tuple[str, str]:
         if value is NOTHING:
             lanes.append(styled(FAINT, "nothing"))
             continue
+        # Each lane shows its own words and the common ones, without those of the other lane.
         shown = [piece for piece in marked_pieces if piece.sign != lacks]
         texts = []
         for place, piece in enumerate(shown):
@@ -426,6 +436,7 @@ def _short(text: str, place: int, count: int) -> str:
     """Return a shortened piece of text, which two compared texts have in common, with its middle cut out. At the
     beginning or end of a text, only the side next to a difference is kept.
     """
+    # The first piece has no difference before it, the last one none behind it.
     head = text[:CONTEXT] if place else ""
     tail = text[-CONTEXT:] if place < count - 1 else ""
     return text if len(text) <= len(head) + len(tail) + CONTEXT else f"{head} … {tail}"

@@ -146,6 +146,7 @@ class ItemNames(NamedTuple):
     """Labels for the items of steps with ``Each``, taken from the definition of the workflow."""
 
     place_of: PlaceOf
+    # {"parse": "row"}: the name under which an item is shown among the arguments.
     variables: Mapping[str, str]
     """Name of the variable with the current item, by step."""
 
@@ -154,10 +155,12 @@ class ItemNames(NamedTuple):
         """Return the item labels from the newest definition that a log contains. If it contains none, items are
         labelled with the names of their spans.
         """
+        # A fork may have changed the definition, so that the newest one counts.
         for event in reversed(events):
             definition = getattr(event.data, "definition", None) if isinstance(event.data, OPENINGS) else None
             if definition:
                 return cls.of_workflow(Workflow.from_dict(definition))
+        # A log without a definition was cut, or is that of another system.
         return cls(lambda span: span.name, {})
 
     @classmethod
@@ -171,6 +174,7 @@ def leaf_of(span: Span, spans: Sequence[Span]) -> Span:
     """Return the innermost failed call that caused the failure of a span (a step, item or call in the log). If no call
     caused it, return the span itself.
     """
+    # 0 is a valid index, and -1 means that no call caused the failure.
     while 0 <= span.cause < len(spans):
         span = spans[span.cause]
     return span
@@ -187,6 +191,7 @@ def failure_of(span: Span, leaf: Span, names: ItemNames) -> Failure:
     lines = place.get("lines", ())
     return Failure(
         error_type=leaf.error_type or span.error_type or "",
+        # The message of the innermost call has no text of the steps around it.
         message=shared().text(leaf.error or span.error or ""),
         step=span.step,
         path=span.path,
@@ -202,6 +207,7 @@ def failure_of(span: Span, leaf: Span, names: ItemNames) -> Failure:
         traceback=leaf.trace or "",
         sequence=span.sequences[-1],
         failed_us=span.ended_us or 0,
+        # The arguments and lines are those of this span.
         span=leaf.index,
         handled=span.handled,
         child=str(signal) if leaf.type == CHILD_WORKFLOW and signal else "",
@@ -214,6 +220,7 @@ def arguments_of(leaf: Span, names: ItemNames) -> dict[str, str] | None:
     """
     parameters = leaf.parameters or {}
     arguments: Any = operation_arguments(parameters)
+    # An agent is shown with its prompt, which is its only argument.
     if arguments is None and leaf.type == AGENT_TURN:
         arguments = {name: parameters[name] for name in ("agent", "prompt") if name in parameters}
     if arguments is None and leaf.item is not None:
@@ -226,13 +233,16 @@ def arguments_of(leaf: Span, names: ItemNames) -> dict[str, str] | None:
 
 def _text(name: str, value: Any) -> str:
     """Return a value as Python source text. If the value has no such form, return a short description of it."""
+    # Redaction by name as well: an argument `password` is hidden whatever its value is.
     clean = shared().under(name, value)
     is_plain = isinstance(clean, str | int | float | bool | list | dict | type(None))
+    # The width is that of the text behind the name; at least 20 characters for a long name.
     room = max(20, WIDTH - len(name))
     return cut(pprint.pformat(clean, width=room, sort_dicts=False) if is_plain else readable(clean), MOST_ARGUMENT)
 
 
 def _indented(text: str) -> str:
+    # Six spaces: continuation lines are indented below the value.
     return text.replace("\n", "\n      ")
 
 
@@ -290,6 +300,7 @@ def place_label(data: Payload) -> str:
     contains none.
     """
     match data:
+        # An operation has the location in the data from which its error is raised again.
         case catalog.OperationFailed():
             place = (data.raised or {}).get("place")
         case catalog.StepFailed() | catalog.IterationFailed():
@@ -307,6 +318,7 @@ def without_places(error: str, labels: Iterable[str]) -> str:
     'ZeroDivisionError: division by zero (step a)'
     """
     for label in labels:
+        # The last occurrence: the location stands at the end, and the message may contain the same text.
         head, mark, advice = error.rpartition(f", {label})")
         error = f"{head}){advice}" if mark else error
     return error
@@ -341,7 +353,9 @@ def meaning(error_type: str, message: str, arguments: Mapping[str, str], line: s
     >>> meaning("KeyError", "'label'", {"answer": "{'kind': 'bill'}"}, 'return answer["label"]')
     "answer has no key 'label'. It has: kind."
     """
+    # "KeyError: 'b'" -> "'b'".
     facts = ErrorFacts(message.removeprefix(error_type).removeprefix(": "), arguments, line)
+    # An `AttributeError` or `TypeError` about None is explained without its class being listed.
     explain = _MEANINGS.get(error_type, _of_none)
     return explain(facts)
 
@@ -353,9 +367,11 @@ def _of_key(facts: ErrorFacts) -> str:
     The message of a KeyError contains the key. The source line may contain ``name[index]``, and the arguments the
     value of ``name``. If the value is a dict without that key, the text names the dict and its keys.
     """
+    # The message of a `KeyError` is the `repr` of the key.
     key = _literal(facts.message)
     if not isinstance(key, str | int):
         return ""
+    # `answer["label"]`, `rows[i]`: names with a simple index. Nested brackets are not matched.
     for name, index in re.findall(r"\b(\w+)\[([^\[\]]+)\]", facts.line):
         value = _literal(facts.arguments.get(name, ""))
         if isinstance(value, dict) and key not in value and _literal(index.strip()) == key:
@@ -363,12 +379,14 @@ def _of_key(facts: ErrorFacts) -> str:
             more = f" and {len(value) - MOST_KEYS:,} more" if len(value) > MOST_KEYS else ""
             contents = f"It has: {keys}{more}." if value else "It is empty."
             return f"{name} has no key {key!r}. {contents}"
+    # A line with `raise` has raised the error itself, and perhaps with another meaning.
     is_looked_up = facts.line != "" and not re.search(r"\braise\b", facts.line)
     return f"There is no key {_short(key)} in what was looked into." if is_looked_up else ""
 
 
 def _of_zero(facts: ErrorFacts) -> str:
     divided = re.findall(r"[/%]\s*([A-Za-z_]\w*)", facts.line)
+    # The arguments are Python text, so that zero is one of these three.
     zero = next((name for name in divided if facts.arguments.get(name) in ("0", "0.0", "False")), "")
     return (
         f"A number was divided by zero: {zero} is {facts.arguments[zero]}." if zero else "A number was divided by zero."
@@ -383,10 +401,12 @@ def _of_module(facts: ErrorFacts) -> str:
 
 
 def _of_file(facts: ErrorFacts) -> str:
+    # `repr` uses double quotes for a name that contains a single one.
     match = re.search(r"No such file or directory: ('.*'|\".*\")$", facts.message)
     name = _literal(match[1]) if match else None
     if not isinstance(name, str):
         return ""
+    # A relative path depends on the working directory.
     place = "" if name.startswith(("/", "~")) else " in the folder in which this ran"
     return f"There is no file or folder {_short(name)}{place}."
 
@@ -428,6 +448,7 @@ def _literal(text: str) -> Any:
     """
     try:
         return ast.literal_eval(text)
+    # These are the errors of `literal_eval` for text that is not a literal, too long, or too deeply nested.
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return None
 

@@ -62,20 +62,26 @@ class Steps:
 
     def see(self, event: Event) -> Span | None:
         """Apply the next event of an execution. Return the step that has started or ended with this event, or None."""
+        # An event without an operation type passes because of the default. Timers pass, because a step with a timer is
+        # shown as waiting.
         if getattr(event.data, "operation_type", TIMER) != TIMER:
             return None  # what is not shown need not be remembered
         spans = self._spans.setdefault(event.execution_id, Spans(for_people=True))
         spans.take(event)
         changed = spans.changed.values()
+        # `changed` is emptied, so that it has only the spans of one event.
         spans.changed = {}
         return next((span for span in changed if span.kind == "step" and self._has_moved(event, span)), None)
 
     def _has_moved(self, event: Event, span: Span) -> bool:
+        # A path is in one step at a time, so that the path identifies the step.
         place = (event.execution_id, span.path)
         if span.ended_us is None:
+            # A step that started again after a retry is still the same step for a formatter.
             was_open = place in self.open
             self.open[place] = span
             return not was_open
+        # The end of a step that was not open has been reported before.
         return self.open.pop(place, None) is not None
 
 

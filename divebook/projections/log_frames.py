@@ -81,6 +81,7 @@ class Framed(ABC):
         return items[items["status"] == "failed"].reset_index(drop=True)
 
 
+# A protocol, because the classes that have this method are in other packages, which do not import this one.
 @runtime_checkable
 class ReadAtOnce(Protocol):
     """Protocol (interface) of logs that can read all their events from the store at once."""
@@ -127,6 +128,7 @@ class FramedLog(Framed):
             The variable had no value then and no recorded choice explains why, or the log does not record which item
             produced the row.
         """
+        # Higher packages are imported when they are used: `Execution` has these methods, and must not load pandas.
         from divebook.replay.provenance import why
 
         return why(self._log(), name, at, row=row, column=column)
@@ -155,4 +157,5 @@ class FramedLog(Framed):
 def log_of(run: FramedLog) -> Iterable[Event]:
     """Return the events of the log of a run, oldest first. Events that are read from a store have no event ids."""
     log = run._log()  # noqa: SLF001 - its own method, in its own file
+    # Reading all events in one call is quicker than page by page, and frames need no event ids.
     return log.at_once() if isinstance(log, ReadAtOnce) else log

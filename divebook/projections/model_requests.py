@@ -109,6 +109,7 @@ def _spoken(message: Mapping[str, Any]) -> list[CallMessage]:
     same role become one message.
     """
     speakers: list[tuple[Role, list[Block]]] = []
+    # A recorded response has no `kind`; requests have the kind "request".
     is_answer = message.get("kind", "response") == "response"
     for part in mappings_in(message.get("parts")):
         kind = str(part.get("part_kind"))
@@ -116,6 +117,7 @@ def _spoken(message: Mapping[str, Any]) -> list[CallMessage]:
         role: Role = "assistant" if is_answer else _ROLES.get(kind, "user")
         if not blocks:
             continue
+        # Results of several tools stay separate messages, since each has its own tool.
         if speakers and speakers[-1][0] == role and role != "tool":
             speakers[-1][1].extend(blocks)
         else:
@@ -133,6 +135,7 @@ def _blocks(kind: str, part: Mapping[str, Any]) -> list[Block]:
         case "thinking":
             return [{"type": "thinking", "text": part["content"]}] if part.get("content") else []
     content = part.get("content")
+    # The content is a text, or a list of texts, files and URLs.
     items = content if isinstance(content, list | tuple) else [content]
     return [block for item in items if (block := _block(item)) is not None]
 
@@ -199,6 +202,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ANEW = re.compile(r"anew-\d+/$")
 """End of the operation key prefix of a restarted turn; `divebook.agents.changed` writes it."""
 _REQUEST = re.compile(r"model-(\d+)")
+# "tool-2-call_7#1" -> "call_7": the number of the request, the name of the call, and the number of its round.
 _CALL = re.compile(r"tool-\d+-([^#]+)(?:#\d+)?")
 
 
@@ -300,15 +304,19 @@ def requests_in(spans: Iterable[Span]) -> list[RequestView]:
             continue
         turn, name = _place(span)
         number = _REQUEST.fullmatch(name)
+        # An agent without tools makes one request, which has no number.
         if span.type in (AGENT_RESPONSE, CACHED_RESPONSE) and number is None:
             views[span.index, 1] = _plain_view(span)
         elif span.type in (AGENT_RESPONSE, CACHED_RESPONSE, AGENT_TURN, TOOL_CALL):
+            # An operation of a turn may come before its first request: the operation of the turn itself.
             current = turns.get(turn) or turns.setdefault(turn, _Turn(turn, _base_of(turn, turns)))
             if number is None:
                 current.take(span, name)
                 continue
             if int(number[1]) < current.latest:  # another attempt at the step: it begins anew
                 current = turns[turn] = _Turn(turn, current.base)
+            # The key has the identity of the turn, so that views of a restarted turn do not replace those of the first
+            # attempt.
             views[id(current), int(number[1])] = current.view(span, int(number[1]))
     return sorted(views.values(), key=lambda view: view.span.index)
 
@@ -328,6 +336,7 @@ def conversation_in(views: Iterable[RequestView]) -> list[CallMessage]:
     messages: list[CallMessage] = []
     instructions: dict[str, str | None] = {}
     for view in views:
+        # Instructions are shown again only if they changed within a turn.
         if instructions.get(view.turn) != view.instructions:
             messages += _system(view.instructions)
             instructions[view.turn] = view.instructions
@@ -352,6 +361,7 @@ class _Turn:
     def take(self, span: Span, name: str) -> None:
         """Add an operation to this turn: the one that records the turn itself, or the one of a tool call."""
         if span.type == AGENT_TURN:
+            # The messages of earlier turns are recorded in chunks with the operation of the turn.
             thread = mapping_in(mapping_in(span.setting).get("thread"))
             chunks = thread.get("history")
             for chunk in chunks if isinstance(chunks, list) else []:
@@ -366,12 +376,14 @@ class _Turn:
         kept_count = parameters.get("kept") if "new" in parameters else len(before)
         marks = mappings_in(parameters.get("new")) if "new" in parameters else self._usual(number)
         new = [self._message(mark) for mark in marks]
+        # A count that is missing or negative, in a log that was shortened, keeps nothing.
         sent = [*before[: kept_count if isinstance(kept_count, int) and kept_count > 0 else 0], *new]
         setting = {**self._settings.get(number - 1, {}), **opened(mapping_in(span.setting), lenient=True)}
         self._sent[number] = sent
         self._settings[number] = setting
         self._requests[number] = span
         self.latest = number
+        # The response was shown with the request that it answers.
         added = [message for mark, message in zip(marks, new, strict=True) if "response" not in mark]
         return RequestView(
             n=number,
@@ -384,6 +396,7 @@ class _Turn:
             output=mapping_in(setting.get("output")),
             span=span,
             turn=self.name,
+            # After a compaction, `new` may repeat messages that people have already seen.
             added=people_messages([message for message in added if message not in before]),
         )
 
@@ -399,11 +412,14 @@ class _Turn:
     def _message(self, mark: Mapping[str, Any]) -> Mapping[str, Any]:
         if "response" in mark:
             span = self._requests.get(mark["response"])
+            # A response that is missing in a shortened log is an empty one, so that the other messages keep their
+            # places.
             return (None if span is None else _response(span)) or {"kind": "response", "parts": []}
         return {**mark, "parts": [self._part(part) for part in mappings_in(mark.get("parts"))]}
 
     def _part(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
         call_id = part.get("tool")
+        # A part that is complete has a kind. Otherwise it refers to the result of a tool call, which its operation has.
         if "part_kind" in part or not isinstance(call_id, str):
             return part
         call = self._calls.get(call_name(call_id))
@@ -419,7 +435,9 @@ def _plain_view(span: Span) -> RequestView:
     full.
     """
     parameters = span.parameters or {}
+    # The instructions are a field of their own in the view.
     messages_sent = [message for message in request_messages(parameters) if message.role != "system"]
+    # The prompt alone is one text; beside other content it is the last block of a list.
     prompts = [_user_message(message.content, is_text=not parameters.get("content")) for message in messages_sent[-1:]]
     context = [_user_message(message.content, is_text=False) for message in messages_sent[:-1]]
     return RequestView(
@@ -439,6 +457,7 @@ def _plain_view(span: Span) -> RequestView:
 
 def _user_message(blocks: Sequence[Mapping[str, Any]], *, is_text: bool) -> Mapping[str, Any]:
     contents = list(map(_content, blocks))
+    # pydantic-ai has a plain text for a prompt without other content.
     body = contents[-1] if is_text else contents
     return {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": body}]}
 
@@ -455,6 +474,7 @@ def _content(block: Mapping[str, Any]) -> Any:
 
 def placed(span: Span) -> tuple[str, str]:
     """Split the key of an operation inside an agent's turn into the prefix of the turn and the name within the turn."""
+    # "tool-1-call_7/model-2@3" -> ("tool-1-call_7/", "model-2"). "@3" is the number of the attempt.
     prefix, slash, name = str(span.key).partition("@")[0].rpartition("/")
     return prefix + slash, name
 
@@ -464,6 +484,7 @@ def _place(span: Span) -> tuple[str, str]:
     operations. The second is the name of the operation within the turn.
     """
     prefix, name = placed(span)
+    # The operation of the turn has no operation around it, and identifies the turn for all others.
     holder = span.operation_id if name == "turn" and span.type == AGENT_TURN else span.within
     return "/".join(map(str, (span.path, span.step, span.visit, span.iteration, holder, prefix))), name
 
@@ -472,6 +493,7 @@ def _response(span: Span) -> Mapping[str, Any] | None:
     if not isinstance(span.result, Mapping):
         return None
     result: dict[str, Any] = opened(span.result, lenient=True)
+    # The cost is a field of divebook, and not of the response.
     return {"kind": "response", **{name: value for name, value in result.items() if name != COST}}
 
 
@@ -626,6 +648,7 @@ def _outcome(call: ToolCallView, span: Span) -> Outcome:
     match payload.get("kind"):
         case "input_required":
             return ""
+        # Without a payload, the call was interrupted, or it waits.
         case None if span.status != COMPLETED:
             return ""
         case "tool_failed":
@@ -641,14 +664,17 @@ def tool_calls_in(spans: Iterable[Span]) -> list[ToolCallView]:
     operations_by_place, turns = _by_place(operations)
     calls: list[ToolCallView] = []
     views = requests_in(operations)
+    # A reply is recorded with the request after the call.
     replies = _replies(views)
     for view in views:
         for call in _asked_for(view):
+            # A call is identified by the turn that requested it and by its key in this turn.
             place = view.span.holder, f"{placed(view.span)[0]}{call.key}"
             call.span = operations_by_place.get(place)
             call.turn = turns.get(place)
             call.reply = replies.get((view.turn, call.id))
             calls.append(call)
+    # Consumption is added last, when the turns that calls started are known.
     _spend(operations, {call.turn.index: call for call in calls if call.turn is not None})
     return calls
 
@@ -672,6 +698,8 @@ def call_of(span: Span) -> str:
     of the turn that the call started. Suffixes for repetitions are removed.
     """
     key = str(span.key).partition("@")[0]
+    # A turn that a call started: "tool-2-call_7/turn", or "tool-2-call_7/anew-1/turn" if it was started again. An
+    # operation in its second round: "tool-2-call_7#1".
     return key.removesuffix("/turn").partition("/anew-")[0] if span.type == AGENT_TURN else key.partition("#")[0]
 
 
@@ -681,6 +709,7 @@ def _asked_for(view: RequestView) -> Iterator[ToolCallView]:
     """
     outputs = output_names(view)
     for block in answer_blocks(view):
+        # The result tool only carries the output of the model, and calls nothing.
         if block.get("type") == "tool_call" and block["tool"] not in outputs:
             name = str(block["id"])
             yield ToolCallView(view, name, f"tool-{view.n}-{call_name(name)}", block)
@@ -706,6 +735,7 @@ def _replies(views: Sequence[RequestView]) -> dict[tuple[str, str], dict[str, An
     for view in views:
         for message in mappings_in((view.span.parameters or {}).get("new")):
             for part in mappings_in(message.get("parts")):
+                # Calls that were answered without an operation: denials, unknown tools, wrong arguments.
                 kind = part.get("part_kind")
                 if kind in ("tool-return", "retry-prompt") and isinstance(part.get("tool_call_id"), str):
                     outcome = "retried" if kind == "retry-prompt" else part.get("outcome", "success")
@@ -722,6 +752,8 @@ def _spend(operations: Iterable[Span], calls_by_turn: Mapping[int, ToolCallView]
         if span.type != AGENT_RESPONSE or not span.usage:
             continue
         turn = span.holder
+        # Upwards: the request counts for the call that started its turn, for the call that started the turn around
+        # that, and so on.
         while turn >= 0:
             call = calls_by_turn.get(turn)
             if call is not None:

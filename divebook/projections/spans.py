@@ -78,6 +78,7 @@ class Spans:
         self.changed: dict[int, Span] = {}
         """Spans that have started, ended or restarted since a reader last emptied this dictionary, by index."""
         self._count = 0
+        # Later events name a path, an item or an operation, so that there is one index for each.
         self._steps: dict[str, Span] = {}
         """Current or latest step, by path."""
         self._items: dict[tuple[str, int], Span] = {}
@@ -113,6 +114,7 @@ class Spans:
         """Return whether an event belongs to a step that people do not see, such as the router of a pipeline. If such a
         step fails, it is shown after all.
         """
+        # Only the events that start or fork an execution contain a definition, and they belong to no step.
         if not event.step:
             self._hidden |= hidden_steps(event.data)
         if event.step not in self._hidden:
@@ -120,6 +122,8 @@ class Spans:
         if isinstance(event.data, catalog.StepStarted):
             self._entered[event.path] = event
             return True
+        # The failed step is shown from its start on: its start event is applied late, and the failure then passes as
+        # visible.
         if event.path in self._entered and isinstance(event.data, catalog.StepFailed):
             self._change(self._entered.pop(event.path))
         return event.path in self._entered
@@ -137,10 +141,12 @@ class Spans:
         """Return the span (operation, item or step) that an event is about; None if it is about none. The event must
         have been applied before.
         """
+        # The most specific subject counts: an operation, else its item, else the step.
         operation_id = getattr(event.data, "operation_id", None)
         if operation_id in self._operations:
             return self._operations[operation_id]
         index = getattr(event.data, "iteration_index", None)
+        # In a `step_failed`, the index names the item that caused the failure; the event is about the step.
         if index is not None and not isinstance(event.data, catalog.StepFailed):
             return self._items.get((event.path, index))
         return self._steps.get(event.path) if event.step else None
@@ -156,6 +162,7 @@ class Spans:
         self.changed[span.index] = span
 
     def _mark_open(self, span: Span) -> None:
+        # A span that starts again is opened again under its old index.
         self._open.setdefault(span.path, {})[span.index] = span
 
     def _end(self, span: Span | None, event: Event, status: str, error: str | None = None) -> None:
@@ -174,6 +181,7 @@ class Spans:
 
     def _stop_open(self, event: Event, path: str, reason: str | None = None) -> None:
         """Mark the running spans of a path as cancelled, because no later event will record their end."""
+        # The list is a copy, because `_end` removes the spans from the dict.
         for span in list(self._open.get(path, {}).values()):
             self._end(span, event, catalog.CANCELLED, reason if span.kind == "step" else None)
 
@@ -206,6 +214,8 @@ class Spans:
         if step is not None:
             step.failed_item = data.iteration_index
             item = None if data.iteration_index is None else self._items.get((event.path, data.iteration_index))
+            # The failed item is the nearest cause. A step without items names the failed calls itself; old logs do not,
+            # and then the latest failed call counts.
             self._blame(step, item or self._behind(event, data), data)
         self._end(self._steps.get(event.path), event, catalog.FAILED, data.error)
         self._fail_items(event)
@@ -216,6 +226,7 @@ class Spans:
         None if no call caused the failure.
         """
         calls = [self._operations[name] for name in data.operations or () if name in self._operations]
+        # A call inside another one starts later, so that it has the greater index.
         return max(calls, key=lambda span: span.index, default=self._failed_calls.get((event.path, None)))
 
     @staticmethod
@@ -225,6 +236,8 @@ class Spans:
         """Set the error fields of a failed span. They are copied from the call that caused the failure (`failed`), or
         from the event that recorded the failure (`data`).
         """
+        # The event has a location of its own if the code of the step or item raised the error itself, after its calls.
+        # The error of an earlier call is then not the cause.
         if data is not None and (data.place or data.trace or (failed is None and data.error_names)):
             failed = None
             span.trace = data.trace
@@ -246,6 +259,7 @@ class Spans:
 
     def _step_retried(self, event: Event, data: catalog.StepRetried) -> None:
         index = data.iteration_index
+        # Attempts are counted for the whole step (index None), for an item, or for a call with a key of its own.
         self._retries.setdefault(event.path, {})[index if data.key is None else data.key] = data.attempt
         span = self._steps.get(event.path) if index is None else self._items.get((event.path, index))
         if span is not None:
@@ -257,6 +271,8 @@ class Spans:
         step = self._steps.get(event.path)
         earlier = self._items.get(key)
         visit = step.visit if step else 1
+        # The same visit starts the item again, after a retry or a resumption. In another visit, the index means another
+        # item.
         if earlier is not None and (earlier.step, earlier.visit) == (event.step, visit):
             self._begin_again(earlier, event)
             return
@@ -277,10 +293,13 @@ class Spans:
 
     def _iteration_failed(self, event: Event, data: catalog.IterationFailed) -> None:
         span = self._items.get((event.path, data.iteration_index))
+        # An event of a log that was cut at its beginning may belong to an item that never started here.
         if span is None:
             return
         self._blame(span, self._failed_calls.get((event.path, data.iteration_index)), data)
         span.result = data.result
+        # No result: the failure ends the step. `{"skipped": true}`: the item has no row. Any other result: the failure
+        # is a row of the result.
         if data.result is None:
             span.handled = ""
         else:
@@ -294,6 +313,7 @@ class Spans:
         The span gets the item, the containing operation, the agent and model, and the number of failed attempts before
         it.
         """
+        # The code has continued after the failed call, so that this failure is not what ends the item.
         self._failed_calls.pop((event.path, data.iteration_index), None)
         if data.operation_type in ENCLOSING:
             self._holders[event.sequence] = data.operation_id
@@ -317,8 +337,10 @@ class Spans:
         span.holder = -1 if holder is None else holder.index
         span.agent = parameters.get("agent")
         span.model = (data.setting or parameters).get("model")
+        # A request of a turn names its model only if it differs from that of the request before it.
         if span.within is not None and span.type in (AGENT_RESPONSE, CACHED_RESPONSE):
             span.model = self._models[span.within] = span.model or self._models.get(span.within)
+        # The first model call of a step is shown as the model of the step.
         if step is not None and step.model is None and span.type == AGENT_RESPONSE:
             step.agent = span.agent
             step.model = span.model
@@ -327,6 +349,8 @@ class Spans:
             span.item = item.item
             span.item_key = item.item_key
         retries = self._retries.get(event.path, {})
+        # The key of a later attempt ends with its number: `fetch@2` -> `fetch`. Retries without a key belong to the
+        # item.
         call = data.key.partition("@")[0] if isinstance(data.key, str) else data.iteration_index
         span.attempts += retries.get(call, retries.get(data.iteration_index, 0))
         self._operations[data.operation_id] = span
@@ -338,6 +362,8 @@ class Spans:
         if span is not None:
             span.result = data.result
             self._spend(span, data.usage)
+        # A tool that failed has completed as an operation, since its failure is an answer for the model. People see it
+        # as failed.
         failure = None if span is None else tool_failure(span.type, data.result)
         self._end(span, event, catalog.COMPLETED if failure is None else catalog.FAILED, failure)
 
@@ -366,6 +392,7 @@ class Spans:
         call.usage = dict(usage) if price is None else {"cost": price, **usage}  # a price of nothing is known as well
         item = None if call.iteration is None else self._items.get((call.path, call.iteration))
         for around in (self._steps.get(call.path), item):
+            # A call that ends late belongs to an earlier visit, and is not added to the visit that runs then.
             if around is not None and (around.step, around.visit) == (call.step, call.visit):
                 names = {**around.usage, **call.usage}
                 around.usage = {name: around.usage.get(name, 0) + call.usage.get(name, 0) for name in names}
@@ -385,6 +412,7 @@ class Spans:
         self._stop_open(event, event.path, data.reason)
 
     def _execution_ended(self, event: Event, _data: catalog.Payload) -> None:
+        # `_stop_open` empties the dicts of the paths, and does not remove paths, so that no copy is needed.
         for path in self._open:
             self._stop_open(event, path)
 
@@ -412,9 +440,12 @@ class Spans:
         Operations that ran when the process died have ended, or wait for an answer about their outcome. Steps that did
         not complete run again.
         """
+        # A resumption ends all calls of the process before it. Their last sign of life is the last event before the
+        # resumption.
         for span in [span for spans in self._open.values() for span in spans.values() if span.kind == "operation"]:
             self._end(span, event, catalog.CANCELLED)
             span.ended_us = max(span.started_us, self._last_us)  # no process ran it from then on
+        # Calls of unknown outcome wait for the answer of a person again.
         for span in self._doubtful.values():
             self._wait(span, event)
         for span in self._steps.values():
@@ -425,10 +456,12 @@ class Spans:
         """Update the spans for a fork: end the operations that still ran in the execution that was forked, and set the
         results that the fork changes.
         """
+        # The questions of the source are not answered in the fork, which asks them again.
         self._doubtful.clear()
         for span in [span for spans in self._open.values() for span in spans.values() if span.kind == "operation"]:
             self._end(span, event, catalog.CANCELLED)
             span.ended_us = max(span.started_us, self._last_us)
+        # The fork gives an earlier call another result, of which the log has no `operation_completed`.
         for operation, result in Change.recorded(data).results.items():
             changed = self._operations.get(operation)
             if changed is not None:
@@ -601,6 +634,7 @@ def spans_of(events: Iterable[Event], *, for_people: bool = False) -> list[Span]
     spans = Spans(for_people=for_people)
     for event in events:
         spans.take(event)
+    # `changed` was never emptied, so it has all spans.
     return list(spans.changed.values())
 
 
@@ -640,6 +674,7 @@ def places_in(workflow: Workflow) -> PlaceOf:
     """Return a function from a span to the label of its item in ``Each``, such as ``rows[17]``; the label is empty
     outside ``Each``.
     """
+    # Steps that the definition does not have get the default label, with the name of the step.
     loops = {step.name: step.each for step in workflow.steps if step.each is not None}
 
     def place_of(span: Span) -> str:
@@ -659,12 +694,14 @@ def item_name(span: Span, place_of: PlaceOf) -> str:
     """
     if span.iteration is None:
         return ""
+    # The key is the best label for an item of a mapping: `{"bonn": {...}}` -> `bonn`.
     label = span.item if span.item_key is None else span.item_key
     if isinstance(label, Mapping):
         fields = [label[key] for key in _LABEL_FIELDS if isinstance(label.get(key), str | int) and label[key] != ""]
         label = fields[0] if fields else None
     text = ""
     if isinstance(label, str):
+        # Long texts are cut before they are cleaned, because cleaning reads every character.
         text = label[:_LONGEST_LABEL]
     elif _is_short(label):
         text = str(label)
@@ -691,6 +728,7 @@ def sleep_name(span: Span) -> str | None:
         return None
     if not span.is_pause:
         return f"sleep {time}".strip()
+    # The key of a pause ends with the number of failed attempts: `...-2` is the pause before attempt 3.
     failures = str(span.key).rpartition("-")[2]
     return f"{time or 'a pause'} before attempt {int(failures) + 1}"
 

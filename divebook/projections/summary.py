@@ -55,6 +55,7 @@ from divebook.text.format import local_time, plural, price
 from divebook.text.redaction import Redactor, one_line, shared
 from divebook.workflow.definition import hidden_steps
 
+# Part of each stored summary. Another number makes all stored summaries invalid, so that logs are read again.
 VERSION = 2
 WIDTH = 200
 """Maximum number of characters of a text in a summary."""
@@ -101,6 +102,7 @@ class RunLine:
         it.
         """
         status = self.record.status
+        # The store has the status "waiting" for both: a run that a person paused, and one that waits for an answer.
         is_paused = self.is_left or (status == WAITING and self.summary is not None and self.summary.is_paused)
         return PAUSED if is_paused else status
 
@@ -116,6 +118,7 @@ class RunLine:
         its inputs.
         """
         if self.error or self.summary is None:
+            # The item in the error text is not counted again: "KeyError: 'b' and 3 more".
             more = 0 if self.summary is None else self.summary.failed
             return f"{self.error} and {more:,} more" if self.error and more else self.error
         if self.is_left:
@@ -129,6 +132,7 @@ class RunLine:
         """
         summary = self.summary
         if summary is not None and self.record.status == COMPLETED and summary.failed:
+            # A run may complete although items failed, if its step skips or keeps them.
             return f"{plural(summary.failed, 'item')} failed"
         if summary is None or self.record.status not in (RUNNING, WAITING, FAILED, CANCELLED):
             return ""
@@ -168,8 +172,10 @@ class RunLine:
         if self.summary is None:
             return None
         summary = self.summary
+        # A run that does not work now has a fixed working time.
         if not summary.works:
             return summary.worked_us
+        # `since_us` is the start of the current work, whose time is not in `worked_us` yet.
         until = now_us if self.status == RUNNING else summary.last_us
         return summary.worked_us + max(0, until - summary.since_us)
 
@@ -211,6 +217,7 @@ class Summary(NamedTuple):
     def from_data(cls, data: bytes) -> Summary | None:
         """Decode a summary from bytes; return None if another version wrote them."""
         try:
+            # The fields are stored without names, so that their number must be that of this version.
             version, *parts = decode(data)
             return cls(*parts) if version == VERSION and len(parts) == len(cls._fields) else None
         except UNFIT:
@@ -239,6 +246,7 @@ class Summing:
         self._failed_item: int | None = None
         """Index of the item that made a step fail. The error text of the run contains it."""
         self._redactor = shared().fresh()
+        # The inputs are needed again if a fork changes some of them.
         self._inputs: Mapping[str, Any] = {}
 
     def take(self, events: Iterable[Event]) -> None:
@@ -254,6 +262,7 @@ class Summing:
         at = next((progress for progress in activity.progress if progress.step == self._step), None)
         return Summary(
             inputs=self._inputs_text,
+            # 0 is a known cost: a model that costs nothing, or an answer from the cache.
             cost=self._usage.cost if self._asked_models else None,
             worked_us=activity.before(WORKED),
             waited_us=activity.before("waited"),
@@ -294,6 +303,7 @@ class Summing:
                 self._usage = NO_USAGE
                 self._asked_models = False
                 self._learn({**self._inputs, **(data.change or {}).get("inputs", {})})
+            # A resumed run has no error any more, until it fails again.
             self._error = self._clean(data.error) if kind is catalog.ExecutionFailed else ""
             self._ended_by = (
                 self._clean(data.reason.removeprefix("cancelled ")) if kind is catalog.ExecutionCancelled else ""
@@ -322,6 +332,7 @@ def in_words(inputs: Mapping[str, Any], redactor: Redactor) -> str:
 
 
 def _in_words(name: str, value: Any, redactor: Redactor) -> str:
+    # `packages=["a", "b"]` -> "2 packages"; `data={...}` with 3 keys -> "data with 3 parts".
     if isinstance(value, list | tuple | dict):
         is_plural = name.endswith("s")
         return plural(len(value), name[:-1]) if is_plural else f"{name} with {plural(len(value), 'part')}"
@@ -346,6 +357,7 @@ def newest_run(store: EventStore) -> ExecutionRecord | None:
 
     What-ifs and trials are made to examine a run, so people still mean the examined run.
     """
+    # `takewhile` ends at the first empty page.
     pages = (store.records(limit=_PAGE, offset=offset) for offset in itertools.count(0, _PAGE))
     records = itertools.chain.from_iterable(itertools.takewhile(bool, pages))
     return next((record for record in records if record.origin not in NOT_RESUMED_AUTOMATICALLY), None)
@@ -374,6 +386,7 @@ class Overview:
     def __init__(self, store: EventStore, clock: Callable[[], float] = time.monotonic) -> None:
         self.store = store
         self._clock = clock
+        # An entry is valid as long as the store has no later event of its execution.
         self._known: dict[str, tuple[int, Summary]] = {}
         """Cached summaries by execution, each with the sequence number of the last event that it includes."""
         self._following: dict[str, Summing] = {}
@@ -409,18 +422,22 @@ class Overview:
         """Return the summaries of executions by id. At most `patience` seconds are spent on reading logs; summaries
         that are not ready by then are left out.
         """
+        # Three sources of a summary, the cheapest first: this cache, the store, the log.
         self._recall([record for record in records if not self._is_known(record)])
+        # The limit counts from here: reading stored summaries is quick.
         until = self._clock() + patience
         read = {}
         for record in records:
             if not self._is_known(record) and self._clock() < until and self._read(record):
                 read[record.execution_id] = record
+        # All summaries are written to the store in one call.
         self._keep(read.values())
         names = [record.execution_id for record in records]
         return {name: self._known[name][1] for name in names if name in self._known}
 
     def _is_known(self, record: ExecutionRecord) -> bool:
         entry = self._known.get(record.execution_id)
+        # The log may have grown since the records were read, so that the entry may be newer.
         return entry is not None and entry[0] >= record.last_sequence
 
     def _recall(self, records: Sequence[ExecutionRecord]) -> None:
@@ -435,6 +452,7 @@ class Overview:
         saved in the store; it is not saved while the execution is running.
         """
         name = record.execution_id
+        # Only events after the ones that were folded before are read.
         summing = self._following.get(name) or Summing()
         try:
             summing.take(self.store.history(name, after=summing.sequence))
@@ -448,6 +466,7 @@ class Overview:
             self._following.pop(name, None)
         else:
             self._following[name] = summing
+        # The summary of a running execution would be outdated at once.
         return record.status != RUNNING
 
     def _keep(self, records: Iterable[ExecutionRecord]) -> None:
@@ -608,8 +627,10 @@ def critical_path(events: Iterable[Event]) -> list[PathPart]:
 
 def _extent(log: Sequence[Event]) -> tuple[int, int]:
     """Return the times at which a run started and ended. A fork starts at the time of the fork."""
+    # A fork has the time of its source in the events before the fork; only its own time counts.
     forks = [event.recorded_at for event in log if isinstance(event.data, catalog.ExecutionForked)]
     began = forks[-1] if forks else log[0].recorded_at
+    # A clock that was set back must not make the duration negative.
     return began, max(began, *(event.recorded_at for event in log))
 
 
@@ -626,9 +647,11 @@ def _paths(log: ReadLog) -> dict[str, _PathOfRun]:
     for part in _question_parts(log):
         paths[part.path].parts.append(part)
     for span in log.spans:
+        # A turn is as long as its requests and calls, which are parts themselves.
         if span.kind == "operation" and span.type not in ENCLOSING:
             paths[span.path].parts.append(_call(span, log[-1].recorded_at))
     for path in paths.values():
+        # `_waited_for` searches by the time of the end.
         path.parts.sort(key=lambda part: (part.ended_us, part.started_us))
     return paths
 
@@ -646,6 +669,7 @@ def _follow(paths: dict[str, _PathOfRun], event: Event) -> None:
         case catalog.PathWaiting():
             path.arrived_us = event.recorded_at
         case catalog.PathJoined() as data:
+            # The event is recorded on the path that continues; `joined` has the others.
             path.joins.append((event.recorded_at, [event.path, *data.joined]))
 
 
@@ -661,11 +685,13 @@ def _question_parts(log: ReadLog) -> Iterator[PathPart]:
             raising = open_questions.pop(event.data.interrupt_id, None)
             if raising is not None:
                 yield _question(*raising, event.recorded_at)
+    # A question that is still open lasts until the last event.
     for raised, question in open_questions.values():
         yield _question(raised, question, log[-1].recorded_at)
 
 
 def _question(raised: Event, question: catalog.InterruptRaised, ended_us: int) -> PathPart:
+    # The clock may have been set back in between.
     ended = max(raised.recorded_at, ended_us)
     return PathPart("people", raised.recorded_at, ended, raised.path, raised.step, called=question.kind)
 
@@ -686,7 +712,9 @@ def _backwards(paths: dict[str, _PathOfRun], began: int, ended: int) -> Iterator
     """
     if not paths:
         return
+    # The run ends where its last event is.
     name = max(paths, key=lambda name: paths[name].last)
+    # Parts and joins before these indexes are still to be visited. They only decrease, so that the loop ends.
     remaining = {name: len(path.parts) for name, path in paths.items()}
     joins = {name: len(path.joins) for name, path in paths.items()}
     now = ended
@@ -695,17 +723,22 @@ def _backwards(paths: dict[str, _PathOfRun], began: int, ended: int) -> Iterator
         path = paths[name]
         place = _waited_for(path.parts, remaining[name], now, latest)
         join = path.joins[joins[name] - 1] if joins[name] else None
+        # A join counts only if no call of the path ended after it.
         if join is not None and join[0] <= now and (place is None or path.parts[place].ended_us <= join[0]):
             joins[name] -= 1
             name = max(join[1], key=lambda other: paths[other].arrived_us)
+            # The path that arrived last made the others wait, from its arrival backwards.
             now = min(now, paths[name].arrived_us or join[0])
             latest = None
         elif place is not None:
             latest = path.parts[place]
             remaining[name] = place
+            # A part that began before the run (the source of a fork), or that ended after `now`, is cut to the time
+            # that counts.
             yield latest._replace(started_us=max(began, latest.started_us), ended_us=min(now, latest.ended_us))
             now = latest.started_us
         elif path.parent is not None:
+            # The branch has no earlier part: it waited for the path that split.
             now = min(now, path.began_us or now)
             name = path.parent
             latest = None
@@ -717,9 +750,12 @@ def _waited_for(parts: Sequence[PathPart], remaining: int, now: int, latest: Pat
     """Return the index of the call or question of a path that was the last to end before `now`; None if there is none.
     A call of the same item as `latest` is preferred.
     """
+    # The last part that ended at or before `now`.
     place = min(remaining, bisect_right(parts, now, key=lambda part: part.ended_us)) - 1
     if place < 0:
         return None
+    # Parallel items end in any order. The call of the same item before this one is what it waited for, although a call
+    # of another item may have ended later.
     if latest is not None and latest.item is not None:
         for nearby in range(place, max(-1, place - _NEAR), -1):
             if (parts[nearby].step, parts[nearby].item) == (latest.step, latest.item):
@@ -740,8 +776,10 @@ def _with_gaps(backwards: Iterable[PathPart], began: int, ended: int) -> list[Pa
     path = ""
     step = ""
     for part in backwards:
+        # Going backwards, the gap lies between the end of this part and the start of the part found before.
         if part.ended_us < now:
             parts.append(PathPart(OVERHEAD, part.ended_us, now, path or part.path, step or part.step))
+        # A part without length belongs to the path, but has no time.
         if part.took_us > 0:
             parts.append(part)
         now = min(now, part.started_us)
@@ -758,6 +796,7 @@ def _interrupted(log: ReadLog, parts: Iterable[PathPart]) -> Iterator[PathPart]:
 
     A part 10-20 with a pause 12-15 becomes the part 10-12, the pause 12-15 and the part 15-20.
     """
+    # The phase that lasts has no end yet.
     current = log.activity.current
     phases = [*log.activity.phases, *([current] if current is not None else [])]
     breaks = [phase for phase in phases if phase.doing in (ACTIVITY_PAUSED, STOPPED)]
@@ -765,6 +804,7 @@ def _interrupted(log: ReadLog, parts: Iterable[PathPart]) -> Iterator[PathPart]:
         now = part.started_us
         for phase in breaks:
             begins = max(now, phase.started_us)
+            # A phase without an end lasts beyond the part.
             ends = min(part.ended_us, part.ended_us if phase.ended_us is None else phase.ended_us)
             if begins < ends:
                 if now < begins:

@@ -48,6 +48,8 @@ class KeptFiles:
 
     def __init__(self, store: EventStore, events: Iterable[Event], workspace: str | None = None) -> None:
         self._store = store
+        # {workspace: the latest event that opened it}, and {workspace: [event with all files, events with changes,
+        # ...]}.
         opened: dict[str, catalog.WorkspaceOpened] = {}
         points: dict[str, list[_Point]] = {}
         self.last = 0
@@ -59,11 +61,14 @@ class KeptFiles:
                 case catalog.WorkspaceOpened() as data:
                     opened[data.workspace] = data
                     if data.files is not None and data.tree is not None:
+                        # Each opening with files replaces the earlier points, because it lists all files of the
+                        # workspace.
                         points[data.workspace] = [_Point(event.sequence, data.tree, data.files, data.problems or ())]
                 case catalog.FilesChanged() as data if data.workspace in points:
                     points[data.workspace].append(
                         _Point(event.sequence, data.after, data.files or (), data.problems or ())
                     )
+        # Without a name, the workspace that was opened first is meant.
         workspace_name = workspace or next(iter(points), "")
         if workspace_name not in points:
             what = (
@@ -175,6 +180,8 @@ class KeptFiles:
         changes = select_changes(self.changes(since, until), paths)
         files = diffs_of(changes[:most], self.content)
         more = len(changes) - len(changes[:most])
+        # The last point lists the files whose content is not stored; it is the list of the newest snapshot, not only of
+        # its changes.
         left_out = [(each["path"], each["reason"]) for each in self._points_until(until)[-1].left_out]
         begin = since or self.first
         end = until or self.last
@@ -217,6 +224,8 @@ class KeptFiles:
             raise SetupError(f"{target} is not there, or is no folder: make it, or say another one")
         root = Root(target)
         try:
+            # The versions that a file had during the run. A file of the target with one of them may be replaced; any
+            # other content was written by someone else.
             meanwhile = versions_in(point.files for point in self._points)  # type: ignore[misc]  # as in `at`
             changes = select_changes(self.changes(since, until), paths)
             return apply_changes(root, changes, self.content, meanwhile, by_name=paths or ())
@@ -259,6 +268,7 @@ class KeptFiles:
         """
         place = Path(folder)
         tree = self.at(sequence)
+        # `exists` is False for a broken link, and `mkdir` would fail on it with an unclear error.
         if not place.is_dir() and (place.exists() or place.is_symlink()):
             raise SetupError(f"{place} is no folder: name an empty one, or one that is not there yet")
         place.mkdir(parents=True, exist_ok=True)
@@ -279,6 +289,7 @@ MOST_LEFT_OUT = 20
 """Maximum number of files without stored content that are named."""
 MOST_LINES = 2_000
 """Maximum number of lines shown of the difference of one file in a notebook."""
+# Lines of a patch that are not content. Lines of content begin with a sign or a space.
 _HEADS = ("@@", "diff ", "+++", "---", "new file", "deleted file", "rename ", "old mode", "new mode", "Binary ")
 _MONO = "font-family:var(--jp-code-font-family,monospace);font-size:12px;line-height:1.35"
 
@@ -344,6 +355,7 @@ class ChangedFiles:
 
     def __str__(self) -> str:
         if self.whole:
+            # `visible` would replace "\r\n" by "\n", and the patch of a file with such line ends must keep them.
             return "\r\n".join(map(visible, self.patch.split("\r\n"))) if self.files else self.head
         return "\n".join([self.head, *map(_line, self.files), *self._not_kept()])
 
@@ -369,6 +381,7 @@ class ChangedFiles:
         """
         remaining = characters
         diffs = []
+        # The patches are cut as a whole: half a patch could not be applied.
         for diff in self.files:
             is_long = len(diff.text) > remaining
             remaining -= 0 if is_long else len(diff.text)
@@ -401,7 +414,9 @@ def _part(diff: FileDiff, *, is_open: bool) -> str:
 
 
 def _html_line(line: str) -> str:
+    # `+++ b/file` is a header, and `+text` is an added line.
     if line.startswith("+") and not line.startswith("+++"):
+        # Whole lines are marked by their colour alone; underlining and line-through mark pieces inside a line.
         return piece_of(ADDED, line).replace("text-decoration:underline", "text-decoration:none")
     if line.startswith("-") and not line.startswith("---"):
         return piece_of(REMOVED, line).replace("text-decoration:line-through", "text-decoration:none")

@@ -68,6 +68,7 @@ class Inspected(FramedLog):
         """Total time of the critical path in microseconds for each kind of activity (model calls, waiting, ...), the
         longest first.
         """
+        # The parts do not overlap, so that the sums add up to the duration of the run.
         counted: Counter[Spent] = Counter()
         for part in self.parts:
             counted[part.spent] += part.took_us
@@ -88,6 +89,8 @@ class Inspected(FramedLog):
                 data.delay,
             )
             for event in self.log
+            # Only attempts that were followed by another one have this event. The last, final failure is that of the
+            # step.
             if isinstance(data := event.data, catalog.StepRetried)
         ]
 
@@ -148,6 +151,8 @@ def _bar(inspection: Inspected) -> str:
     """Return an HTML bar that shows the share of each kind of time (model calls, waiting, ...) in a run as a coloured
     piece. The table below the bar explains the colours.
     """
+    # 1 avoids a division by zero. Kinds that are not in `_COLOURS`, such as overhead, have the colour of cancelled
+    # steps.
     whole = max(1, inspection.duration_us)
     pieces = "".join(
         f'<span title="{kind}" style="display:inline-block;height:10px;width:{took * 100 / whole:.2f}%;'
@@ -165,6 +170,7 @@ def _headline(inspection: Inspected) -> str:
 
 
 def _tables(inspection: Inspected) -> Iterator[_Table]:
+    # The redactor learns the inputs of this run, so it is a copy of the shared one.
     redactor = shared().fresh()
     if inspection.log and isinstance(inspection.log[0].data, catalog.ExecutionStarted):
         redactor.learn(inspection.log[0].data.inputs)
@@ -185,6 +191,7 @@ def _parts(inspection: Inspected) -> tuple[str, tuple[str, ...], list[tuple[str,
     chronological order.
     """
     parts = inspection.parts
+    # The inner sort selects the longest parts, the outer one restores their order in time.
     longest = sorted(sorted(range(len(parts)), key=lambda place: -parts[place].took_us)[:MOST_PARTS])
     began = parts[0].started_us if parts else 0
     rows = [_part(parts[place], began) for place in longest]
@@ -219,15 +226,18 @@ def _costs(inspection: Inspected, by: Literal["agent", "model", "step"]) -> list
     """Return the table rows with the highest costs of a run by agent, model or step
     (`divebook.analysis.agents.costs_frame`).
     """
+    # Requests without recorded usage have no tokens (NaN), and count as 0.
     rows = inspection.costs(by).fillna({"input_tokens": 0, "output_tokens": 0}).head(MOST_COSTS).to_dict("records")
     return [
         (
             one_line(row["name"], WIDTH) or "-",
             f"{row['requests']:,}",
             f"{row['input_tokens'] + row['output_tokens']:,}",
+            # The comparison is False for NaN, so that a missing price is reported and not added.
             price(row["cost"]) if row["cost"] >= 0 else "not known",
         )
         for row in rows
+        # A row may have tool calls only.
         if row["requests"]
     ]
 
@@ -264,6 +274,7 @@ class Inspection(Inspected):
         return self._frame_of_result("retries")
 
     def _frame_of_result(self, kind: str) -> pd.DataFrame:
+        # The analysis is a higher layer and imports pandas, so that it is loaded when it is first used.
         from divebook.analysis.lists import frame_of
 
         return frame_of(kind, self)

@@ -68,10 +68,16 @@ class Origins:
         self.workflow: Workflow | None = None
         """The recorded definition; None if the log does not contain it: then each step may have read every variable."""
         self.choices = Choices(Workflow.from_dict({"name": "unknown"}))
+        # {"x": [(6, 0), (11, 3), (20, None)]}: `x` had the value 0 from event 6 on, the value 3 from event 11 on, and
+        # was deleted at event 20.
         self._history: dict[str, list[tuple[int, int | None]]] = defaultdict(list)
         """By variable: pairs of an event number and the number of the value from that event on; None for no value."""
+        # A persistent map, so that each visit to a step keeps the versions that it has seen (`StepVisit.view`) without
+        # a copy.
         self._present = _NO_VERSIONS
         self._inputs: dict[str, int] = {}
+        # What each step may read, by its name, as far as the definition shows: of the whole step, and of the list of
+        # its items.
         self._reads: dict[str, ReadKeys] = {}
         self._items: dict[str, ReadKeys] = {}
         self._conditions: dict[str, ReadKeys] = {}
@@ -94,6 +100,7 @@ class Origins:
 
     def names(self, at: int) -> list[str]:
         """Return the names that had a value at or before an event: variables, and inputs as ``inputs.NAME``."""
+        # Versions are in the order of the log, so the first one shows whether the variable had a value by then.
         variables = [name for name, versions in self._history.items() if versions[0][0] <= at]
         return [*variables, *(f"{INPUT}{name}" for name in self._inputs)]
 
@@ -103,6 +110,7 @@ class Origins:
             number = self._inputs.get(name.removeprefix(INPUT))
         else:
             versions = self._history.get(name, [])
+            # The last version at or before the event.
             index = bisect_right(versions, at, key=lambda version: version[0]) - 1
             number = versions[index][1] if index >= 0 else None
         return None if number is None else self.all[number]
@@ -113,6 +121,7 @@ class Origins:
         """
         origins = (self.of(name, at) for name in self._history)
         reads = tuple(origin.number for origin in origins if origin is not None and origin.kind != "output")
+        # The origin is not added to the index: a query must not change it.
         return ValueOrigin(len(self.all), "state", "state", at, reads=reads)
 
     # --- one event at a time ---------------------------------------------------------------------------------------
@@ -131,12 +140,15 @@ class Origins:
 
     def _is_set(self, name: str) -> bool:
         """Return True if a variable has a value at the event that is being read: it was set, and not deleted since."""
+        # A variable that was kept is as its origin before: the chain of `kept` leads to the event that set or deleted
+        # it.
         number = self._present.get(name)
         while number is not None and self.all[number].kind == "kept":
             number = next(iter(self.all[number].reads), None)
         return number is not None and self.all[number].kind == "set"
 
     def _versions(self, reads: ReadKeys, view: Mapping[str, int]) -> dict[int, None]:
+        # A dict in place of a set, because the order of causes is shown and must be the same each time.
         return dict.fromkeys([*found_in(view, reads.state), *found_in(self._inputs, reads.inputs)])
 
     def _line(self, event: Event) -> PathOrigins:
@@ -147,10 +159,12 @@ class Origins:
             self._define(data.definition)
         for name in data.inputs:
             self._inputs[name] = self._add("input", f"{INPUT}{name}", event.sequence).number
+        # Variables that the predecessor of a continued execution carried over.
         for name in data.state or ():
             self._put(name, event.sequence, self._add("set", name, event.sequence).number)
 
     def _define(self, definition: Mapping[str, Any]) -> None:
+        # The source file is not needed, and may not exist here.
         self.workflow = Workflow.from_dict({**definition, "source": ""})
         self.choices = Choices(self.workflow)
         self._reads = {step.name: reads_of(step) for step in self.workflow.steps}
@@ -162,22 +176,28 @@ class Origins:
         """
         if data.definition is not None:
             self._define(data.definition)
+        # A fork changes only what `change` names; all other values keep the origins that they have in the source.
         change = data.change or {}
         for name in change.get("inputs", {}):
             self._inputs[name] = self._add("input", f"{INPUT}{name}", event.sequence).number
         for name in change.get("variables", {}):
             self._put(name, event.sequence, self._add("set", name, event.sequence).number)
         changed = {name: self._present[name] for name in change.get("variables", {})}
+        # A visit that is open at the fork is not started again in the log.
         for visit in (line.visit for line in self._lines.values() if line.visit is not None):
             visit.view = visit.view.update(changed)
             visit.values_read = self._versions(visit.reads, visit.view)
 
     def _step_started(self, event: Event, data: catalog.StepStarted) -> None:
         line = self._line(event)
+        # The step shows which edge was followed, so that the open choice of the path is complete.
         self._decide(line, [event.step])
+        # Choices whose routes join again at this step are no longer causes of what follows.
         line.control = self.choices.still_holding(line.control, event.step, self.all)
+        # A step that the definition does not contain may have read everything.
         reads = self._reads.get(event.step, EVERYTHING)
         values_read = self._versions(reads, self._present)
+        # The list of items is computed once, before the first item, from fewer values than the step reads as a whole.
         items = self._versions(self._items.get(event.step, EVERYTHING), self._present)
         line.visit = StepVisit(event.step, data.visit, reads, line.control, self._present, values_read, items)
 
@@ -185,13 +205,16 @@ class Origins:
         visit = self._line(event).visit
         if visit is None:
             return
+        # Dynamic content may be defined by the agent, which the step does not show. A program may read everything.
         if data.operation_type == DYNAMIC_CONTENT:
             parameters = data.parameters or {}
             reads = reads_of_script(str(parameters["script"])) if "script" in parameters else EVERYTHING
             visit.values_read.update(self._versions(reads, visit.view))
+        # The item has done something, so that a later change of the loop variable is not its start.
         visit.is_item_new = False
         previous = self._calls.get(data.operation_id)
         if previous is not None and previous[1] is visit:  # it is made again
+            # A call that had ended and is made again runs once more; one that never ended is still counted.
             visit.running_calls += previous[0].ended is not None
             previous[0].sequence = event.sequence
             previous[0].ended = None
@@ -212,12 +235,14 @@ class Origins:
         if started is None:
             return
         call, visit = started
+        # `ended` is None until the first end, so that a second end of the same call is not subtracted again.
         visit.running_calls -= call.ended is None
         call.ended = event.sequence
         call.status = catalog.COMPLETED if isinstance(data, catalog.OperationCompleted) else catalog.FAILED
         for origin in visit.unclaimed:  # a script's changes stand directly before its end
             origin.item = call.item
             origin.calls = tuple(visit.calls[call.item])
+        # What a script could have set and did not set depends on the script, too.
         if call.type == SCRIPT_EXECUTION:
             self._keep_unchanged(event, visit)
         visit.unclaimed.clear()
@@ -225,12 +250,14 @@ class Origins:
     def _interrupt_raised(self, event: Event, data: catalog.InterruptRaised) -> None:
         visit = self._line(event).visit
         if visit is not None:
+            # The event of a question does not name its item, so that the item that started last is taken.
             call = StepCall("question", data.kind, event.sequence, item=visit.item)
             self._note_call(visit, data.interrupt_id, call)
 
     def _interrupt_settled(self, event: Event, data: catalog.InterruptResolved | catalog.InterruptExpired) -> None:
         call = self._calls.get(data.interrupt_id)
         if call is not None:
+            # Only the end is noted here: `running_calls` does not count questions.
             call[0].ended = event.sequence
             call[0].status = catalog.COMPLETED if isinstance(data, catalog.InterruptResolved) else "expired"
 
@@ -242,6 +269,7 @@ class Origins:
 
     def _iteration_ended(self, event: Event, data: catalog.IterationCompleted | catalog.IterationFailed) -> None:
         visit = self._line(event).visit
+        # A skipped item has no row in the result.
         skipped = isinstance(data, catalog.IterationFailed) and (data.result is None or "skipped" in data.result)
         if visit is not None and not skipped:
             visit.ended_items[data.iteration_index] = event.sequence
@@ -251,6 +279,7 @@ class Origins:
     def _state_mutated(self, event: Event, data: catalog.StateMutated) -> None:
         visit = self._line(event).visit
         for mutation in data.mutations:
+            # A change outside of steps is made by the execution itself: it has no causes in the log.
             if visit is None:
                 self._put(mutation.key, event.sequence, self._add("set", mutation.key, event.sequence).number)
             elif not self._is_item(event, visit, mutation):
@@ -264,36 +293,46 @@ class Origins:
 
         At the start of an item the variable gets the item; at its end, the variable gets its earlier value again.
         """
+        # A step that is not in the definition has no known `Each`.
         step = self.workflow.step(visit.step) if self.workflow is not None and visit.step in self._reads else None
         each = step.each if step is not None else None
+        # With parallel items, the loop variable is not a variable of the state. While a call runs, a change belongs to
+        # its script.
         if each is None or each.as_ != mutation.key or each.parallel > 1 or visit.running_calls:
             return False
         if visit.is_item_new:
             visit.before_items.setdefault(mutation.key, visit.view.get(mutation.key))
             self._set(event, visit, mutation)
             return True
+        # The end of an item restores the value from before the first item, whose origin is therefore the earlier one.
         before = visit.before_items.get(mutation.key, visit.view.get(mutation.key))
         self._put(mutation.key, event.sequence, before)
         return True
 
     def _set(self, event: Event, visit: StepVisit, mutation: catalog.Mutation) -> None:
         """Add the origin of a value that a step has set, through its running script or as its result."""
+        # A change while a call runs is made by the script of the call.
         by_script = visit.running_calls > 0
         # An item does not depend on the loop variable of earlier items (`test_an_item_does_not_come_from_another`).
         values = visit.items if visit.is_item_new else visit.values_read
+        # A script sees the changes that it made itself, so its reads are looked up again.
         if by_script:
             values = self._versions(visit.reads, visit.view)
         kind: Kind = "set" if mutation.type == "set" else "deleted"
         facts = {"path": event.path, "step": visit.step, "visit": visit.number, "because": visit.because}
         origin = self._add(kind, mutation.key, event.sequence, reads=tuple(values), **facts)
+        # The call of the change is known when the script ends: see `_operation_ended`.
         if by_script:
             visit.unclaimed.append(origin)
         elif visit.is_item_new:
+            # The start of an item sets the loop variable. No call has contributed to it.
             origin.item = visit.item
         else:
+            # The result of the step, which depends on all of its calls and on every item with a row.
             origin.calls = tuple(call for calls in visit.calls.values() for call in calls)
             origin.items = tuple(sorted(visit.ended_items.items()))
         self._put(mutation.key, event.sequence, origin.number)
+        # The step sees its own change, and may read it again: it is a cause of later values of this visit.
         visit.view = visit.view.set(mutation.key, origin.number)
         if visit.reads.state is None or mutation.key in visit.reads.state:
             visit.values_read[origin.number] = None
@@ -305,9 +344,11 @@ class Origins:
         names = self.choices.changed_by(visit.step)
         set_by_script = {origin.name for origin in visit.unclaimed}
         facts = {"path": event.path, "step": visit.step, "visit": visit.number, "because": visit.because}
+        # None: the script cannot be analysed, so it could have changed any variable.
         for name in [*self._present] if names is None else names:
             if name not in set_by_script:
                 before = [visit.view[name]] if name in visit.view else []
+                # An unchanged value depends on its earlier value and on the values that made the script leave it.
                 reads = tuple(dict.fromkeys([*before, *self._versions(visit.reads, visit.view)]))
                 unchanged = self._add("kept", name, event.sequence, reads=reads, **facts)
                 self._put(name, event.sequence, unchanged.number)
@@ -318,11 +359,13 @@ class Origins:
     def _step_completed(self, event: Event, _data: catalog.Payload) -> None:
         line = self._line(event)
         self._last = line.visit or self._last
+        # Only a choice is remembered. Other steps have one edge, which is followed in any case.
         if line.visit is not None and self.choices.is_choice(event.step):
             line.after = Choosing(line.visit, self._present, sequence=event.sequence)
 
     def _condition_evaluated(self, event: Event, data: catalog.ConditionEvaluated) -> None:
         after = self._line(event).after
+        # Conditions are evaluated after the end of the step, and before the path continues.
         if after is not None:
             after.conditions[data.condition, data.target] = data.result, event.sequence
             after.sequence = event.sequence
@@ -330,6 +373,7 @@ class Origins:
     def _step_caught(self, event: Event, data: catalog.StepCaught) -> None:
         line = self._line(event)
         if line.visit is not None:
+            # A failed step was never completed, so that its choice begins here, and is decided at once.
             line.after = Choosing(line.visit, self._present, sequence=event.sequence)
             self._decide(line, [data.target])
 
@@ -337,17 +381,21 @@ class Origins:
         line = self._line(event)
         self._decide(line, [new_path["current_step"] for new_path in data.new_paths])
         for new_path in data.new_paths:
+            # The new paths depend on the choice that split them.
             self._lines[new_path["id"]] = PathOrigins(line.control)
 
     def _path_waiting(self, event: Event, data: catalog.PathWaiting) -> None:
+        # A path that waits at a join has followed the edge to the join.
         self._decide(self._line(event), [data.join_step])
 
     def _path_joined(self, event: Event, data: catalog.PathJoined) -> None:
         line = self._line(event)
         controls = [self._lines[name].control for name in data.joined if name in self._lines]
+        # After a join, everything depends on the choices of all joined paths.
         line.control = tuple(dict.fromkeys([*line.control, *(number for control in controls for number in control)]))
 
     def _path_completed(self, event: Event, _data: catalog.Payload) -> None:
+        # The path followed none of its edges.
         self._decide(self._line(event), [])
 
     def _decide(self, line: PathOrigins, targets: list[str]) -> None:
@@ -355,6 +403,7 @@ class Origins:
         has no unfinished choice.
         """
         after = line.after
+        # A choice is used once: the events after it belong to the next one.
         line.after = None
         if after is None:
             return
@@ -372,6 +421,7 @@ class Origins:
             reads |= visit.values_read
             calls = tuple(call for operation_calls in visit.calls.values() for call in operation_calls)
         choice = self._add(
+            # Without conditions, only a `catch` makes the step a choice.
             "choice" if after.conditions else "caught",
             "",
             after.sequence,
@@ -382,6 +432,7 @@ class Origins:
             because=visit.because,
             events=tuple(sequence for _, sequence in after.conditions.values()) or (after.sequence,),
         )
+        # The new choice replaces the earlier ones, which are its causes.
         line.control = (choice.number,)
         if step is not None:
             self._keep(choice, step, targets)
@@ -394,6 +445,8 @@ class Origins:
         # origin of its own already.
         not_taken = [target for target in step.targets if target not in targets]
         names = self.choices.may_set(choice.step, not_taken)
+        # A failure would have stored its error (`policy.store`), and a success its result (`step.store`): the one that
+        # did not occur leaves its variable unchanged.
         if names is not None:
             caught = [policy.store for policy in step.catch if policy.step not in targets]
             names |= {name for name in (*caught, step.store if step.catch else None) if name}
@@ -414,6 +467,7 @@ class Origins:
         step.
         """
         for name in data.outputs:
+            # An output that is a variable has the origin of the variable.
             if self._is_set(name):
                 continue
             visit = self._last
@@ -424,6 +478,7 @@ class Origins:
                 output.because = visit.because
                 output.reads = tuple(visit.values_read)
                 output.calls = tuple(call for calls in visit.calls.values() for call in calls)
+            # Not through `_put`: an output is not a variable that later steps could read.
             self._history[name].append((event.sequence, output.number))
 
     _CHANGES: ClassVar[dict[type, Callable[[Origins, Event, Any], None]]] = {
@@ -533,6 +588,7 @@ _CONTRARY: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Is: ast.IsNot,
     ast.In: ast.NotIn,
 }
+# Both directions: `==` is contrary to `!=`, and `!=` to `==`.
 _CONTRARY |= {second: first for first, second in _CONTRARY.items()}
 
 
@@ -560,6 +616,8 @@ class Choices:
         once, so that it does not depend on the choice of the route. Return None without such a step.
         """
         if name not in self._merges:
+            # The candidates are the steps of one shortest route to an end. A step that all routes pass is on every
+            # route, so that no other step needs a check.
             self._merges[name] = next((step for step in self._candidates(name) if self._merges_at(name, step)), None)
         return self._merges[name]
 
@@ -580,12 +638,15 @@ class Choices:
         of its routes join again at this step; the choices that it depends on are then examined instead. Choices are
         indexes in `origins`.
         """
+        # The usual case: no choice ends at this step, and the tuple stays the same object.
         if all(self.merge(origins[number].step) != step for number in control):
             return control
         choices: dict[int, None] = {}
         waiting = [*reversed(control)]
         while waiting:
             choice = origins[waiting.pop()]
+            # The choice itself does not hold any more, but the choices that led to its step may still do: they are
+            # examined in its place.
             if self.merge(choice.step) == step:
                 waiting += reversed(choice.because)
             else:
@@ -605,6 +666,7 @@ class Choices:
     def _set_from(self, name: str, target: str) -> frozenset[str] | None:
         key = (name, target)
         if key not in self._settable:
+            # Behind the merge, all ways are the same again, so that only the steps before it count.
             sets = [self._sets[step] for step in self._reached([target], self.merge(name)) if step in self._sets]
             unknown = any(names is None for names in sets)
             self._settable[key] = None if unknown else frozenset().union(*(names or () for names in sets))
@@ -612,6 +674,7 @@ class Choices:
 
     def _candidates(self, name: str) -> Iterator[str]:
         """Yield the steps on a shortest route from a step to an end of the workflow, in the order of the route."""
+        # Breadth-first search. `previous` leads from the end back to the start: {step: the step before it}.
         previous: dict[str, str] = {}
         waiting = deque([name])
         while waiting:
@@ -623,16 +686,21 @@ class Choices:
                 yield from reversed(way)
                 return
             for target in self._follows(step):
+                # A way back to the start is not a route to an end.
                 if target not in previous and target != name:
                     previous[target] = step
                     waiting.append(target)
 
     def _merges_at(self, name: str, merge: str) -> bool:
+        # After a step that may end a path, a path need not reach the merge.
         if self._may_end(name):
             return False
         between = self._reached(self._follows(name), merge)
+        # A route that may end before the merge does not pass it.
         if any(self._may_end(step) for step in between):
             return False
+        # A join merges split paths to one. Without a join, a split would pass the merge several times, once for each
+        # path.
         return self._steps[merge].join or all(_is_one_way(self._steps[step]) for step in (*between, name))
 
     def _reached(self, begin: Iterable[str], stop: str | None) -> list[str]:
@@ -691,6 +759,7 @@ def _is_contrary(first: ast.expr, second: ast.expr) -> bool:
         isinstance(first, ast.Compare) and isinstance(second, ast.Compare) and len(first.ops) == len(second.ops) == 1
     ):
         return False
+    # `state.n < 3` and `state.n >= 3`: equal sides, contrary operators. The sides are compared as syntax trees.
     sides = [ast.dump(comparison.left) + ast.dump(comparison.comparators[0]) for comparison in (first, second)]
     return sides[0] == sides[1] and _CONTRARY[type(first.ops[0])] is type(second.ops[0])
 

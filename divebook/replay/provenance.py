@@ -43,11 +43,13 @@ class ProvenanceText:
 
     def __init__(self, why: ProvenanceTree) -> None:
         self.why = why
+        # A copy of the shared redactor, since it learns the inputs of this run only.
         self._redactor: Redactor = shared().fresh()
         first = why.event(1).data
         if isinstance(first, catalog.ExecutionStarted):
             self._redactor.learn(first.inputs)
         workflow = first.definition if isinstance(first, catalog.ExecutionStarted) else None
+        # {name of a step: its type}; empty if the log has no definition.
         self.types = {step["name"]: step.get("type", "") for step in (workflow or {}).get("steps", ())}
 
     def head(self, origin: ValueOrigin) -> str:
@@ -63,6 +65,7 @@ class ProvenanceText:
         place = self._place(origin)
         match origin.kind:
             case "input":
+                # Event 1 sets the inputs of a run. A later event that sets one is a fork.
                 when = f"changed by a fork {at}" if origin.sequence > 1 else "given at the start"
                 return f"{name} = {self.value(origin)}: {when}"
             case "state":
@@ -77,6 +80,8 @@ class ProvenanceText:
         return f"{name} = {self.value(origin)}: {place} {at}{self._kind(origin)}"
 
     def _place(self, origin: ValueOrigin) -> str:
+        # Without a step, a variable comes from the start (carried over by the predecessor of a continued execution) or
+        # from a fork.
         if not origin.step:
             opening = self.why.event(origin.sequence).data
             if isinstance(opening, catalog.ExecutionStarted):
@@ -99,6 +104,7 @@ class ProvenanceText:
             for data in events
             if isinstance(data, catalog.ConditionEvaluated)
         ]
+        # The conditions of several edges may hold at once: the path then splits.
         ways = [data.target for data in events if isinstance(data, catalog.ConditionEvaluated) and data.result]
         went = f"went to {' and '.join(ways)}" if ways else "went to none of these"
         return f"because {self._place(origin)} {went} at event {origin.sequence:,}: {', '.join(parts)}"
@@ -110,6 +116,8 @@ class ProvenanceText:
             return (
                 f"because {self._place(origin)} failed at event {origin.sequence:,} and went to {data.target}: {error}"
             )
+        # A step with a `catch` depends on its absence of failure, so that a step without a failure has an origin as
+        # well.
         return f"because {self._place(origin)} did not fail (event {origin.sequence:,})"
 
     def value(self, origin: ValueOrigin) -> str:
@@ -118,8 +126,10 @@ class ProvenanceText:
 
     def calls(self, origin: ValueOrigin) -> Iterator[str]:
         """Yield one line for each of the first calls made by the step that set the value of an origin."""
+        # Scripts are left out: the step itself names its script, and a script has no arguments.
         calls = [call for call in origin.calls if call.type != SCRIPT_EXECUTION]
         for call in calls[:MOST_CALLS]:
+            # Calls inside the turn of an agent are indented below it.
             yield f"{'  ' if call.within is not None else ''}{self.call(call)}"
         if len(calls) > MOST_CALLS:
             yield f"... and {plural(len(calls) - MOST_CALLS, 'call')} more"
@@ -155,6 +165,7 @@ class ProvenanceText:
             return "not ended"
         result = data.result
         if call.type == CHILD_WORKFLOW and isinstance(result, Mapping):
+            # The causes inside a child execution are in its own log.
             child = result.get("execution_id", "")
             return f"{self._shown('', result.get('outputs'))} (%dive why NAME {child} says where that came from)"
         if isinstance(result, Mapping) and call.type == AGENT_RESPONSE:
@@ -167,6 +178,7 @@ class ProvenanceText:
         """Return the text of a model's response, followed by the names of the tools that it calls."""
         messages = people_messages([response])
         texts = [message.text for message in messages if message.text]
+        # A response consists of texts and of requests for tools; only the names of the tools are shown.
         tools = [str(block["tool"]) for message in messages for block in message.content if "tool" in block]
         return ", ".join([*map(self._text, texts), *(f"asks for {one_line(name, VALUE)}" for name in tools)])
 
@@ -183,6 +195,7 @@ class ProvenanceText:
         return f"{self._shown('', value)}{f', by {one_line(data.answered_by, VALUE)}' if data.answered_by else ''}"
 
     def _shown(self, name: str, value: Any) -> str:
+        # `under` redacts by the name too: the value of `password` is hidden whatever it is.
         clean = self._redactor.under(name, value)
         return self._text(clean) if isinstance(clean, str) else self._clean(readable(clean))
 
@@ -224,6 +237,7 @@ class ProvenanceTree:
     def _reached(self) -> dict[int, int]:
         root = self.root
         origins = self._all_origins
+        # Breadth first, so that `depths` has the shortest distance, and the nearest causes come first.
         depths = {root.number: 0}
         waiting = list(root.causes)
         depth = 0
@@ -231,6 +245,7 @@ class ProvenanceTree:
             depth += 1
             following: list[int] = []
             for number in waiting:
+                # A value may be a cause in several ways, and a loop in a workflow may lead back to the same origin.
                 if number not in depths:
                     depths[number] = depth
                     origin = origins[number]
@@ -248,6 +263,7 @@ class ProvenanceTree:
 
     def origin(self, number: int) -> ValueOrigin:
         """Return the origin of the explained value or of one of its causes, by its number in the index."""
+        # The root may be an origin outside of the index: the whole state, or one row of a list.
         return self.root if number == self.root.number else self._all_origins[number]
 
     @property
@@ -281,12 +297,14 @@ class ProvenanceTree:
         match data:
             case catalog.StateMutated():
                 return next(
+                    # The origin of a row is named `x[3]`, and its event sets the variable `x`.
                     (mutation.value for mutation in data.mutations if mutation.key == origin.name.partition("[")[0]),
                     None,
                 )
             case catalog.IterationCompleted() | catalog.IterationFailed():
                 result = data.result or {}
                 value: Any = result.get("value", result.get("text"))
+                # A row that was asked for with a column has only the value of this column.
                 return value if origin.column is None else value[origin.column]
             case catalog.ExecutionStarted():
                 values = data.inputs if origin.kind == "input" else data.state or {}
@@ -301,6 +319,8 @@ class ProvenanceTree:
 
     def event(self, sequence: int) -> Event:
         """Return the event with the given number. Events are read only once, and then cached."""
+        # A tree has few events of a long log, so that they are read one by one
+        # (test_one_event_of_a_long_log_is_read_alone).
         if sequence not in self._events:
             self._events[sequence] = _event(self._log, sequence)
         return self._events[sequence]
@@ -326,27 +346,32 @@ def cell_of(tree: ProvenanceTree, origins: Sequence[ValueOrigin], row: int, colu
     """Return the origin of one row or cell of a list or table whose rows the items of `Each` produced. Those of its
     causes that are not in `origins` come before it in the result.
 
-    The last entry is the requested origin; entries before it are causes that are not in `origins` yet.
-
     Raises
     ------
     NotFoundError
         The row or column does not exist, or the log does not say which item made it.
     """
     origin = tree.root
+    # The variable itself is the result of a step with items, so that row and item correspond.
     if origin.items:
         return [_of_item(tree, origins, origin, row, column)]
+    # Otherwise the variable was computed from such a result. A column of it is compared with the column of each result
+    # of items among its causes: equal values in equal order identify the items.
     values = opened(tree.value(origin), lenient=True)
+    # Without a column, the first column that fits decides for the whole row.
     names = _columns(values) if column is None else [column]
     for name in names:
         positions = _values_of_column(values, name)
         for item_origin in _made_of_items(tree, len(positions)):
+            # The items may have returned the values themselves (None), or records that have the column.
             for inner in (None, name):
                 if positions and positions == _values_of_column(opened(tree.value(item_origin), lenient=True), inner):
                     item = _of_item(tree, origins, item_origin, row, inner)
                     title = _title(origin.name, row, name)
                     return [
                         item,
+                        # The item comes first, as `len(origins)`, so that the requested origin after it has the next
+                        # number.
                         replace(origin, number=len(origins) + 1, name=title, reads=(item.number,), column=name),
                     ]
     raise NotFoundError(
@@ -373,18 +398,21 @@ def _of_item(
             "row", str(row), (), f"{item_origin.name} has {len(item_origin.items):,} rows, and no row {row}"
         )
     index, sequence = item_origin.items[row]
+    # The event that ended the item has its value.
     value = tree.value(replace(item_origin, sequence=sequence))
     if column is not None and not (isinstance(value, Mapping) and column in value):
         names = list(value) if isinstance(value, Mapping) else []
         raise NotFoundError("column", column, names, f"row {row} of {item_origin.name} has no column {column}")
     return replace(
         item_origin,
+        # The number after the last one of the index; `why` appends the origin there.
         number=len(origins),
         name=_title(item_origin.name, row, column),
         sequence=sequence,
         item=index,
         column=column,
         items=(),
+        # Calls and loop variables of the other items did not contribute to this row.
         calls=tuple(call for call in item_origin.calls if call.item == index),
         reads=tuple(cause for cause in item_origin.reads if _is_read_by(origins[cause], item_origin, index)),
     )
@@ -440,16 +468,20 @@ def lines(why: ProvenanceTree, most: int = MOST_LINES) -> Iterator[tuple[int, st
 
     A value that was already shown is only named again. The last line says that causes were left out.
     """
+    # Depth first, in the order of the causes: each cause is followed by its own causes, indented.
     texts = ProvenanceText(why)
     shown = set[int]()
     count = 0
     is_cut = False
+    # A stack of (depth, number), whose last entry is shown next. Causes are therefore added in reverse order.
     waiting = [(0, why.root.number)]
     while waiting:
         depth, number = waiting.pop()
         origin = why.origin(number)
+        # The remaining entries are still taken from the stack, but nothing is shown any more.
         if count >= most or depth > DEEPEST:
             is_cut = True
+        # Choices have no name, and are not repeated.
         elif number in shown:
             if origin.name:
                 yield depth, f"{one_line(origin.name, VALUE)}: see above (event {origin.sequence:,})"
@@ -483,6 +515,7 @@ def html_of(why: ProvenanceTree) -> str:
     """Format a provenance (the causes of a value) as HTML, with nested sections that can be unfolded. Only inline
     styles are used.
     """
+    # HTML unfolds in place, so that it may have four times as many lines as the text.
     entries = [*lines(why, MOST_LINES * 4)]
     style = "max-width:1000px;color:inherit;font-size:13px;line-height:1.5"
     unfolded = OPEN if entries[ALL_OPEN:] else len(entries)
@@ -493,6 +526,7 @@ def _part(entries: Sequence[tuple[int, str]], depth: int, unfolded: int) -> str:
     """Return the lines with a certain indentation as HTML. Lines with a deeper indentation are nested in sections that
     can be expanded.
     """
+    # [(0, a), (1, b), (1, c), (0, d)] -> a with the lines b and c below it, then d.
     places = [place for place, (deep, _) in enumerate(entries) if deep == depth]
     parts = []
     for place, end in zip(places, [*places[1:], len(entries)], strict=True):
@@ -515,6 +549,7 @@ def mermaid(why: ProvenanceTree) -> str:
     Edges from choices are dotted. Only the nearest causes are drawn if there are many.
     """
     texts = ProvenanceText(why)
+    # The nearest causes come first in `depths`. Edges to causes that are not drawn are left out.
     shown = [*why.depths][:MOST_NODES]
     chart = ["flowchart LR"]
     for number in shown:
@@ -531,6 +566,7 @@ def mermaid(why: ProvenanceTree) -> str:
 
 
 def _quoted(text: str) -> str:
+    # Mermaid reads entities without an ampersand: `#quot;`. `#` is replaced first, since the others contain it.
     return text.replace("#", "#35;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")
 
 
@@ -580,6 +616,8 @@ class Provenance(ProvenanceTree):
 
 KEPT = 4
 """Number of logs of a store whose index is cached."""
+# {store: {id of the execution: index}}, the index used last at the end. A store that is closed and forgotten takes its
+# indexes along.
 _KNOWN: weakref.WeakKeyDictionary[Any, OrderedDict[str, Origins]] = weakref.WeakKeyDictionary()
 STATE = "state"
 
@@ -608,6 +646,7 @@ def why(
     """
     origins = _origins_of(log)
     position = origins.sequence if at is None else min(at, origins.sequence)
+    # `state.x` and `x` are the same variable; `state` alone is all variables, unless a variable has this name.
     key = name.removeprefix(f"{STATE}.")
     origin = origins.of(key, position)
     if origin is None and key == STATE:
@@ -617,6 +656,7 @@ def why(
     tree = Provenance(origin, origins.all, log, position)
     if row is None:
         return tree
+    # The origins that `cell_of` has added are not put into the cached index, which belongs to the log alone.
     *added, root = cell_of(tree, origins.all, row, column)
     return Provenance(root, [*origins.all, *added], log, position)
 
@@ -632,12 +672,14 @@ def _origins_of(log: Sequence[Event]) -> Origins:
     indexes.move_to_end(log.execution_id)
     if len(indexes) > KEPT:
         indexes.popitem(last=False)
+    # Only the new events are read and added. The first time the log itself is iterated, which reads it page by page.
     if origins.sequence < len(log):
         origins.take(log[origins.sequence :] if origins.sequence else log)
     return origins
 
 
 def _unknown(origins: Origins, name: str, at: int) -> NotFoundError:
+    # The definition shows which steps set the variable, even if none of them has run.
     setters = origins.choices.setters(name)
     names = origins.names(at)
     if f"{INPUT}{name}" in names:

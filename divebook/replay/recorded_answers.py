@@ -1,8 +1,7 @@
 """Policies for a what-if, or an execution with a changed definition, that forked from another execution (the source).
 They answer its operations with results from the log of the source.
 
-The source is the execution from which the what-if was forked. An operation that is not in the log of the what-if is
-answered in this order:
+An operation that is not in the log of the what-if is answered in this order:
 
 1. with the recorded end of an equal call in the source (same type, name and arguments), first of a call at the same
    place;
@@ -103,7 +102,10 @@ class RecordedAnswers:
         self._stops_at_calls = stops_at_calls
         self._settings, self._children = _settings(events), _children(events)
         self._files = RecordedFiles(events, fork.at)
+        # A what-if has the seed of its source, so that all what-ifs of one run derive the same random values.
         self._seed = fork.seed or forked.execution_id
+        # The clock of the what-if starts at the time of the fork point, and runs as fast as the real clock: see
+        # `_continued`.
         self._since = forked.recorded_at
         self._moment = events[fork.at - 1].recorded_at if fork.at else 0
         self._is_trial = fork.came_from == catalog.TRIAL
@@ -111,6 +113,7 @@ class RecordedAnswers:
         self._turns: dict[str, int | None] = {}
         """By id of a turn: number of the event that started the turn of the source from which this turn is answered.
         None if an operation in the turn was answered in another way."""
+        # Ends that the log of the what-if already contains are removed from the pool before the first request.
         self._restore(events_of_fork, fork)
         self.unanswered: list[OperationRequest] = []
         """Calls at which the code has stopped."""
@@ -135,8 +138,10 @@ class RecordedAnswers:
         """
         kind = request.operation_type
         if kind in COMPUTED:
+            # Enclosing operations run again, and the calls inside them are requested one by one.
             return NoAnswer.LIVE
         if kind == TIMER:
+            # A sleep is over at once: its recorded end has no result that could be reused.
             return PolicyAnswer(_end(request, None))
         if kind in (TIME_ACCESS, RANDOM_GENERATION):
             return self._continued(request)
@@ -155,6 +160,7 @@ class RecordedAnswers:
         question. Return None if the source has recorded none.
         """
         content = question.content
+        # The order of the arguments is that of `question_content`.
         request = question_content(
             content["kind"], content["question"], *map(content.get, ("message", "data", "schema"))
         )
@@ -162,6 +168,7 @@ class RecordedAnswers:
         if end is None:
             return None
         assert isinstance(end.data, catalog.InterruptResolved | catalog.InterruptExpired)  # noqa: S101 - a question's
+        # `message` is the number of an inbox message in the store of the source, which the what-if does not have.
         return replace(end.data, interrupt_id=question.id, message=None, served=self._origin(end))
 
     def opened(self, workspace: str) -> catalog.WorkspaceOpened | None:
@@ -201,6 +208,7 @@ class RecordedAnswers:
         """Return True if a call without a recorded result may run in this what-if. Otherwise it is blocked."""
         kind = request.operation_type
         parameters = request.parameters
+        # The order matters: a child workflow is not a live call, even with ``tools="live"``.
         if kind == CHILD_WORKFLOW:
             return self.child_like(request) is not None  # else it would be a plain run, whose calls nobody answers
         if self._tools == LIVE or kind in REQUESTS or kind in (SIGNAL_WAIT, DOCUMENT_READ, VERSION_DECISION):
@@ -225,6 +233,7 @@ class RecordedAnswers:
         """Return the time or random value that the source execution recorded at the same place as a request; None if it
         recorded none.
         """
+        # Time and randomness are looked up by place only: two equal requests at different places have different values.
         end = self.pool.take_at(request.operation_id, content_of(request.operation_type, request.parameters))
         return end if end is not None and isinstance(end.data, catalog.OperationCompleted) else None
 
@@ -240,8 +249,10 @@ class RecordedAnswers:
         setting = None if options.setting is None else normalize(options.setting.told, "setting")
         content = content_of(request.operation_type, request.parameters, setting)
         turn = options.within
+        # A request outside a turn does not depend on earlier requests: its content alone decides.
         if turn is None:
             return self.pool.take(request.operation_id, content)
+        # None marks a turn with answers from several sources. A missing key marks a turn without any answer yet.
         if turn in self._turns and self._turns[turn] is None:
             return None
         end = self.pool.take(request.operation_id, content, self._turns.get(turn))
@@ -258,8 +269,11 @@ class RecordedAnswers:
         turn = options.within
         within = None if turn is None else self._turns.get(turn)
         fits = None if options.workspace is None else self._files.fitting(options.workspace)
+        # The order of preference: same turn of the source and same files, then any turn and same files.
         end = None if within is None else self.pool.take(request.operation_id, content, within, fits)
         end = end or self.pool.take(request.operation_id, content, fits=fits)
+        # Only requests and tool calls add messages to the conversation. Other calls inside the turn do not determine
+        # its source.
         if turn is not None and request.operation_type in _CONVERSATION:
             self._note(turn, end)
         return end
@@ -281,14 +295,19 @@ class RecordedAnswers:
         if end is not None:
             if request.operation_type == TIME_ACCESS:
                 assert isinstance(end.data, catalog.OperationCompleted)  # noqa: S101 - that is what was asked
+                # Time never runs backwards, although recorded values and derived ones alternate.
                 self._moment = max(self._moment, end.data.result)
             return self._policy_answer(end)
         if request.operation_type == TIME_ACCESS:
             now = self._clock.now()
+            # Example: fork point 12:00, what-if started at 15:00:00. A clock that is read at 15:00:02 returns 12:00:02,
+            # and one that is read at 15:00:05 then returns 12:00:05.
             self._moment = self._moment + max(0, now - self._since)
             self._since = now
             return PolicyAnswer(_end(request, self._moment))
         count = request.parameters["count"]
+        # The digest depends on the place, so that parallel paths get the same values in any order. It has more bits
+        # than needed, and the modulo removes the excess.
         digest = hashlib.shake_256(f"{self._seed}/{request.operation_id}".encode()).digest(count // 8 + 1)
         return PolicyAnswer(_end(request, int.from_bytes(digest) % 2**count))
 
@@ -299,6 +318,7 @@ class RecordedAnswers:
 
         The ends that the what-if has already used are removed from the pool.
         """
+        # {number of the start event of a turn: id of the turn}, and {id of an operation: id of its turn}.
         enclosing: dict[int, str] = {}
         turns: dict[str, str] = {}
         # The prefix of the fork is that of its source, so turns begun in it are answered from themselves. A turn with a
@@ -312,6 +332,7 @@ class RecordedAnswers:
                     if event.sequence <= fork.at:
                         self._turns[data.operation_id] = event.sequence
                 if data.within is not None:
+                    # `within` is the number of an event, which is in `enclosing`, because the turn started first.
                     turns[data.operation_id] = enclosing[data.within]
                     if data.operation_id in changed:
                         self._turns[turns[data.operation_id]] = None
@@ -320,6 +341,7 @@ class RecordedAnswers:
 
     def _restore_end(self, data: catalog.Payload, turns: Mapping[str, str]) -> None:
         served = getattr(data, "served", None) or {}
+        # Answers from the log of another execution are not in this pool.
         end = self.pool.use(served["sequence"]) if served.get("execution") == self.pool.execution_id else None
         if isinstance(data, catalog.OperationCompleted | catalog.OperationFailed):
             if data.operation_type == TIME_ACCESS and isinstance(data, catalog.OperationCompleted):
@@ -382,6 +404,8 @@ def _canonical(value: Any) -> Any:
     hashes.
     """
     if isinstance(value, float):
+        # 2.0 and 2 are equal in Python and JSON, but their texts differ. Above the limit, a float may stand for several
+        # integers.
         return int(value) if value.is_integer() and abs(value) <= _WHOLE else value
     if type(value) is dict:
         return {name: _canonical(item) for name, item in value.items()}
@@ -431,9 +455,11 @@ class RecordedEnds:
     def __init__(self, execution_id: str, events: Iterable[Event], after: int = 0) -> None:
         self.execution_id = execution_id
         self._by_sequence = {end.sequence: end for end in _ends(events, after)}
+        # A place has only its last end, so that each place and each number identify one end.
         self._by_place = {end.place: end for end in self._by_sequence.values()}
         self._by_content: dict[Content, OrderedDict[str, RecordedEnd]] = {}
         for end in self._by_sequence.values():
+            # An `OrderedDict` per content keeps the order of the log while ends are removed from its middle.
             self._by_content.setdefault(end.content, OrderedDict())[end.place] = end
 
     def take(
@@ -476,6 +502,7 @@ class RecordedEnds:
         return list(self._by_sequence.values())
 
     def _remove(self, end: RecordedEnd) -> RecordedEnd:
+        # All three indexes contain the same ends; an end leaves them together.
         del self._by_sequence[end.sequence], self._by_place[end.place], self._by_content[end.content][end.place]
         return end
 
@@ -486,6 +513,7 @@ def _ends(events: Iterable[Event], after: int) -> Iterator[RecordedEnd]:
 
     A later end at the same place replaces an earlier one. Signals that no wait has received come last.
     """
+    # Filled from the whole log, since an end after `after` may belong to a start before it.
     requests: dict[str, Content] = {}
     within: dict[str, int | None] = {}
     ends: dict[str, RecordedEnd] = {}
@@ -509,6 +537,7 @@ def _ends(events: Iterable[Event], after: int) -> Iterator[RecordedEnd]:
                 ends[data.interrupt_id] = RecordedEnd(
                     data.interrupt_id, requests[data.interrupt_id], event.sequence, data
                 )
+    # Starts determine the order, because equal calls of parallel paths end in any order.
     in_order = [ends[place] for place in requests if place in ends]
     unreceived = [end for queue in signals.values() for end in queue]
     yield from (end for end in (*in_order, *unreceived) if end.sequence > after)
@@ -526,6 +555,7 @@ def _take_signal(signals: Mapping[str, deque[RecordedEnd]], request: Content, da
     """Remove the oldest signal with the content `request` from the queues, because an operation of the log has received
     it. Do nothing if the operation was not a completed wait for a signal.
     """
+    # A wait that was completed took the oldest signal of its name. A failed one (a time-out) took none.
     if request[0] == SIGNAL_WAIT and isinstance(data, catalog.OperationCompleted):
         queue = next((queue for queue in signals.values() if queue and queue[0].content == request), None)
         if queue is not None:
@@ -554,6 +584,7 @@ class RecordedFiles:
         """Initial files of each workspace that was opened after `after`."""
         self._recorded_end: dict[int, dict[str, set[str | None]]] = {}
         """Digests of the file trees of each workspace while a call was running, by the event that ended the call."""
+        # {workspace: digest of its files}, and {operation: {workspace: digests while it ran}}.
         trees: dict[str, str | None] = {}
         running_calls: dict[str, dict[str, set[str | None]]] = {}
         end_of: dict[str, int] = {}
@@ -570,12 +601,16 @@ class RecordedFiles:
                     trees[data.workspace] = data.after
                     for digests in running_calls.values():
                         digests.setdefault(data.workspace, set()).add(data.after)
+                    # A change without a call (`cause="outside"`) is added to the call that ended last: `latest`.
                     self.changed.setdefault(end_of.get(data.operation_id or "", latest), []).append(data)
+                # Without an open workspace, no call can depend on files, and nothing is noted.
                 case catalog.OperationStarted() as data if trees:
                     running_calls[data.operation_id] = {name: {tree} for name, tree in trees.items()}
                 case catalog.OperationCompleted() | catalog.OperationFailed() as data:
                     latest = end_of[data.operation_id] = event.sequence
                     if trees:
+                        # The event follows the end of its call, so that the call has only the digests from before its
+                        # own change.
                         self._recorded_end[latest] = running_calls.pop(data.operation_id, {})
 
     def fitting(self, inside: WorkspaceRef) -> Callable[[RecordedEnd], bool]:
@@ -584,6 +619,7 @@ class RecordedFiles:
         """
         name = inside.name
         tree = inside.tree()
+        # A call from before the workspace was opened has no digests. It fits a workspace without files (None).
         return lambda end: tree in self._recorded_end.get(end.sequence, {}).get(name, {None})
 
 
@@ -620,6 +656,8 @@ def _children(events: Iterable[Event]) -> dict[str, dict[str, str]]:
     """Return the ids of the child executions in a log. They are grouped by name of their workflow; within a group, the
     key is the id of the operation that started the child.
     """
+    # {workflow: {id of the operation: id of the child execution}}; the signal of a child operation is the id of the
+    # child.
     children: dict[str, dict[str, str]] = {}
     for data in (event.data for event in events):
         if isinstance(data, catalog.OperationStarted) and data.operation_type == CHILD_WORKFLOW:
@@ -671,9 +709,12 @@ class ReusedAnswers(RecordedAnswers):
         stops_at_calls: bool = False,
     ) -> None:
         super().__init__(source, events_of_fork, forked, reads_only, clock, stops_at_calls=stops_at_calls)
+        # The calls that a rollback of the source undoes have no effect any more, so that their results must not be
+        # reused (`tests/replay/test_undone.py`).
         undone = undone_in(source, is_left=True)
         refused = made_again(source).union(excluded, () if undone is None else undone.operations)
         for end in self.pool.unused():
+            # An expired question is asked again: the person gets a second chance to answer it.
             if end.place in refused or isinstance(end.data, catalog.InterruptExpired):
                 self.pool.use(end.sequence)
 
@@ -686,10 +727,9 @@ class ReusedAnswers(RecordedAnswers):
 
     def child_like(self, request: OperationRequest) -> WhatIfSource | None:
         """Return the recorded child execution that was started at the place of a request. A new child execution at this
-        place reuses its results. Return None if there is none.
-
-        The new child reuses the results of the old child (`tests/replay/test_gone_on.py`).
+        place reuses its results (`tests/replay/test_gone_on.py`). Return None if there is none.
         """
+        # Without a child at the same place, the new child runs as a normal execution.
         child = self._children.get(request.parameters["workflow"], {}).get(request.operation_id)
         return None if child is None else WhatIfSource(child, self._tools)
 
@@ -710,6 +750,7 @@ class ReusedAnswers(RecordedAnswers):
         end = self._recorded_end(request, options)
         if end is not None:
             return self._policy_answer(end)
+        # A plan does not wait for a timer; a real run does.
         if kind == TIMER and self._stops_at_calls:
             return super().answer(request, options)
         return self._run_or_stop(request)

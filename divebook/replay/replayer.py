@@ -91,6 +91,7 @@ class Positions:
         self._front = self._kept[0]
         """State after the last folded event."""
         self._blocks: dict[int, _Block] = {}
+        # The states and blocks are shared by all threads that use these positions.
         self._lock = threading.RLock()
 
     @classmethod
@@ -122,11 +123,14 @@ class Positions:
         """
         if not 0 <= sequence <= self.total:
             raise IndexError(f"there is no position {sequence}: the log has {self.total} events; take one from 0 on")
+        # 700 -> block 2, place 188 (256 events per block).
         number, place = divmod(sequence, self._every)
         with self._lock:
+            # Computes the kept state at the border of the block, which is the first of its states.
             self._fold_to(number * self._every)
             block = self._block(number, place)
             states = block.states
+            # `states[0]` is before the block, so that `states[i]` belongs to `events[i - 1]`.
             for event in block.events[len(states) - 1 : place]:
                 states.append(evolve(states[-1], event))
             return states[place]
@@ -135,6 +139,7 @@ class Positions:
         """Return the event with the given number. Raise `IndexError` if the log does not have it."""
         if not 1 <= sequence <= self.total:
             raise IndexError(f"there is no event {sequence}: the log has {self.total} events; take one from 1 on")
+        # Event 256 is the last one of block 0, not the first one of block 1.
         number, place = divmod(sequence - 1, self._every)
         with self._lock:
             return self._block(number, place + 1).events[place]
@@ -160,6 +165,7 @@ class Positions:
     def backwards(self, before: int) -> Iterator[Event]:
         """Yield the events that precede the event number `before`, the newest first."""
         stop = min(before - 1, self.total)
+        # The nearest event that fits is usually close, so that the first read is small.
         size = self._every
         while stop > 0:
             begins = max(0, stop - size)
@@ -173,7 +179,10 @@ class Positions:
 
         Its list of states begins with the kept state before the block, if that was computed.
         """
+        # `pop` and the insertion below move the block to the end of the dict, whose first entry is then the one used
+        # longest ago.
         block = self._blocks.pop(number, None)
+        # A block at the end of a growing log was read when it had fewer events. Its states stay valid.
         if block is None or len(block.events) < events:
             states = block.states if block is not None else []
             block = _Block(self._read(number * self._every, self._every), states)
@@ -193,8 +202,11 @@ class Positions:
         """Compute the states after some events from the newest computed state, as far as the events directly follow it.
         The state at each border between two blocks of events is kept.
         """
+        # Index of the first event that is not folded yet. A negative index means a gap before the events: nothing is
+        # folded.
         begins = self._front.last_sequence - (events[0].sequence - 1 if events else 0)
         while 0 <= begins < len(events):
+            # Folding stops at each border of a block, so that the state there can be kept.
             ends = begins + self._every - self._front.last_sequence % self._every
             self._front = fold(self.execution_id, events[begins:ends], self._front)
             if self._front.last_sequence == len(self._kept) * self._every:
@@ -243,6 +255,7 @@ class Stop:
     """Name of a variable that is set or deleted."""
 
     def __post_init__(self) -> None:
+        # Each default means "no condition", so that an instance with only defaults would stop at every event.
         if all(getattr(self, field.name) == field.default for field in fields(self)):
             raise ValueError("nothing is said of where to stop; say one of step=, event=, operation=, error=True ...")
         if self.event is not None and self.event not in PAYLOADS:
@@ -277,6 +290,7 @@ def _sets(event: Event, variable: str) -> bool:
     match event.data:
         case StateMutated(mutations=mutations):
             return any(mutation.key == variable for mutation in mutations)
+        # A fork changes variables without a `state_mutated` event.
         case ExecutionForked(change={"variables": Mapping() as variables}):
             return variable in variables
     return False
@@ -338,12 +352,15 @@ def _between(where: str, before: Any, after: Any) -> Iterator[Changed]:
     # because 1 == True == 1.0.
     if before is after:
         return
+    # `variables` and `variables.x`: only the parts of a state and the paths are compared key by key. The value of a
+    # variable is compared as a whole, even if it is a mapping.
     has_parts = where in _PARTS or (where.startswith("paths.") and where.count(".") == 1)
     if has_parts and isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in sorted({*before, *after}):
             yield from _between(f"{where}.{name}", before.get(name, _ABSENT), after.get(name, _ABSENT))
         return
     if before is _ABSENT:
+        # `lenient`: a value that cannot be opened here is shown in its recorded form.
         yield Changed(where, "added", None, opened(after, lenient=True))
     elif after is _ABSENT:
         yield Changed(where, "removed", opened(before, lenient=True), None)
@@ -360,14 +377,19 @@ def request_at(positions: Positions, position: int) -> RequestView | None:
 
     Only the events of the request's visit to its step are read, however long the log is.
     """
+    # Events are read backwards from the position until the visit to the step of the latest request has begun. Example:
+    # step_started 5, request 7, request 9, position 9: the events 9 to 5 are read, newest first.
     visit_events: list[Event] = []
     request_event: Event | None = None
     for event in positions.backwards(position + 1):
         visit_events.append(event)
         if request_event is None and asks_model(event):
             request_event = event
+            # From the request on, only events of its path and step count; those that were read before are filtered
+            # here.
             visit_events = [later for later in visit_events if (later.path, later.step) == (event.path, event.step)]
         elif request_event is not None and (event.path, event.step) != (request_event.path, request_event.step):
+            # The event was added above, and belongs to another path or step.
             visit_events.pop()
         elif request_event is not None and isinstance(event.data, StepStarted):
             break
@@ -484,6 +506,7 @@ class LogWalk:
     @property
     def envelope(self) -> Any:
         """State of the request at the current position, as a `divebook.Envelope`."""
+        # Replay must not import the pipeline, which is a higher layer, so it is loaded when it is used.
         from divebook.pipeline.progress import envelope_of
 
         return envelope_of(self.state, self._workflow)
@@ -548,4 +571,5 @@ def positions_of(execution: Execution) -> Positions:
     """Return the `Positions` (events and states by number) of the log of an execution. They grow with the log."""
     store = execution.store
     name = execution.id
+    # The length of the history is asked for each time, so that positions follow a running execution.
     return Positions(name, lambda after, limit: store.read(name, after, limit), lambda: len(execution.history()))

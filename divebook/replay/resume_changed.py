@@ -54,6 +54,7 @@ _ENDS = (catalog.OperationCompleted, catalog.OperationFailed, catalog.InterruptR
 _DONE_AGAIN = COMPUTED | {TIMER, TIME_ACCESS, RANDOM_GENERATION, VERSION_DECISION}
 """Operations that run again at no cost. Their unused recorded ends are not counted."""
 _COMPUTED_KINDS = {operation_kind(kind) for kind in _DONE_AGAIN}
+# Calls that may have an effect outside of divebook.
 _OUTSIDE = frozenset({ACTION_EXECUTION, STEP_EXECUTION, TOOL_CALL})
 
 
@@ -122,6 +123,7 @@ class ResumePlan:
             text += f", about {price(self.cost)}"
         if self.asked:
             text += f", {plural(len(self.asked), 'question')} asked in {', '.join(self.asked)}"
+        # Items and steps whose number of calls cannot be known before the live calls have returned.
         unknown = [*(f"{plural(count, 'item')} of {step}" for step, count in self.items.items()), *self.behind]
         return text + (f", then {_listed(unknown)}" if unknown else "")
 
@@ -132,6 +134,7 @@ class ResumePlan:
         lines = [f"to go on with {self.source} of {self.workflow!r}: {self}"]
         lines += [f"reused: {counted}; {plural(self.at, 'event')} kept as they are"]
         lines += [f"first difference: {self.first}"] if self.first is not None else []
+        # {call: how often it would be made}, since an `Each` makes the same call for many items.
         calls = [f"{call}{f', {times:,} times' * (times > 1)}" for call, times in Counter(self.live).items()]
         lines += [f"live: {_listed(calls)}"] if self.live else []
         if (self.behind or self.items) and self.at_hand:
@@ -158,12 +161,17 @@ def kept_by(execution: Execution, control: Control, workflow: Workflow) -> Kept:
         The comparison is impossible: something that the definition needs is missing, or the log is damaged.
     """
     verification = verified(execution, control, workflow)
+    # Nothing was compared at all, and the reason is the first unchecked part: a missing function, a damaged log. A log
+    # that was compared in part can be continued from the compared part.
     if not verification.compared and verification.divergence is None and verification.unchecked:
         raise SetupError(f"execution {execution.id} cannot go on with another definition: {verification.unchecked[0]}")
     events = execution.history()
     end = len(events) if verification.divergence is None else verification.divergence.sequence - 1
+    # A rollback of the source, or its cancellation by this resumption, undoes the work from event `undone.before` on.
+    # That work must be done again, so it is not in the part that is kept.
     undone = undone_in(events, is_left=True)
     end = end if undone is None else min(end, undone.before)
+    # Events that were recorded together stay together, so the fork point may be earlier. Event 1 is always kept.
     at = point_before(events, max(1, min(end, len(events))))
     _require_no_changes_after(events, at)
     return Kept(at, verification.divergence)
@@ -174,6 +182,7 @@ def _require_no_changes_after(events: Sequence[Event], at: int) -> None:
 
     The resumption would lose such a change, because no definition contains it.
     """
+    # A fork inside the kept part is kept with its change.
     for event in events[at:]:
         data = event.data
         if isinstance(data, catalog.ExecutionForked) and (data.change or data.model):
@@ -192,16 +201,20 @@ def planned_to_go_on(
     """
     events = source.history()
     at = reusable.at
+    # The plan of a resumption is a rehearsal of the fork that the resumption would start.
     rehearsal = rehearsed(host, events, forked)
     events_of_fork = rehearsal.events
+    # Signals that no step has received were not requested, and are not results of calls.
     unused = (end for end in rehearsal.answers.pool.unused() if end.was_asked_for and end.content[0] not in _DONE_AGAIN)
     live = Counter(map(planned_call, rehearsal.unanswered))
+    # Failed calls are made again, and calls at which the rehearsal stopped have no result, so neither counts as reused.
     kinds = _reused(
         events_of_fork, at, made_again(events).union(request.operation_id for request in rehearsal.unanswered)
     )
     questions = tuple(dict.fromkeys(q.step for q in rehearsal.state.interrupts.values() if q.is_open))
     steps_after = rehearsal.steps_after(workflow)
     items = items_to_come(events_of_fork, rehearsal.state)
+    # None means that the cost of one part is unknown, and then the sum is unknown too.
     costs = (
         likely_cost(events, rehearsal.unanswered),
         likely_items(events, items),
@@ -249,12 +262,15 @@ def _reused(events_of_fork: Sequence[Event], at: int, repeated: Container[str]) 
         data = event.data
         if not isinstance(data, _ENDS) or getattr(data, "operation_id", None) in repeated:
             continue
+        # Up to the fork point, all results are in the log of the fork. After it, `served` names the event of the source
+        # from which a result was taken; without it the result was computed in the rehearsal.
         if event.sequence <= at or (data.served and "sequence" in data.served):
             counts[operation_kind(getattr(data, "operation_type", "")) or "answer"] += 1
     return counts
 
 
 def _edited(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
+    # Functions that one side does not have were added or removed, and not edited.
     return {label for label in before if label in after and after[label] != before[label]}
 
 
@@ -262,6 +278,7 @@ def _without_outcome(source: ExecutionState, events: Sequence[Event]) -> Iterato
     """Yield those calls of an execution that may have taken effect although their outcome is not known: they have
     started, and the log has no end.
     """
+    # Only an open step has calls without an outcome: those of an ended step are over.
     open_steps = (path.open for path in source.paths.values() if path.open is not None)
     for record in (record for step in open_steps for record in step.operations.values()):
         if record.status == RUNNING and record.operation_type in _OUTSIDE:
@@ -272,4 +289,5 @@ def _without_outcome(source: ExecutionState, events: Sequence[Event]) -> Iterato
 
 def _listed(words: Sequence[str]) -> str:
     """Join words to an enumeration, such as "a, b and c"."""
+    # `filter` removes the empty first part of a single word.
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else ""

@@ -43,6 +43,7 @@ _UNITS = {
     "max_repeats": "repetitions",
 }
 """Units of each bound, in the wording of older versions."""
+# Names were quoted by `repr`, which uses double quotes for a name that contains a single one.
 _QUOTED = r"'[^'\n]*'|\"[^\"\n]*\""
 _REACHED = re.compile(
     rf"(?:agent (?P<agent>{_QUOTED}): )?"
@@ -76,6 +77,7 @@ def _reworded(match: re.Match[str]) -> str:
     written the text, return it unchanged.
     """
     bound = match["bound"] or "edges"
+    # The unit is determined by the bound, so a text with another unit was written by a user.
     if _UNITS.get(bound) != match["unit"]:
         return match[0]
     amounts = (match["limit"], match["used"], match["edge"], match["reserved"], match["needed"])
@@ -141,6 +143,7 @@ def is_same(recorded: Payload, data: Payload, failure: str = "") -> bool:
         return False
     before = _compared(recorded)
     now = _compared(data)
+    # The error class is in the texts of later events of the path too, so it is removed from both sides.
     if failure:
         before = _without_error_class(before, failure)
         now = _without_error_class(now, failure)
@@ -152,6 +155,8 @@ def is_same(recorded: Payload, data: Payload, failure: str = "") -> bool:
     now = in_present_wording(now)
     if canonical_hash(before) == canonical_hash(now):
         return True
+    # The hashes cover the hidden values, so they differ even if all visible parts are equal. They are taken over from
+    # the new value, but only if hidden values were found at all.
     uncovered = _uncovered(before, now)
     return uncovered != before and canonical_hash({**uncovered, **_hashes(now)}) == canonical_hash(now)
 
@@ -164,6 +169,7 @@ def _uncovered(before: Any, now: Any) -> Any:
     """Return a recorded value in which the hidden secrets are replaced by the corresponding parts of a new value. An
     export hides secrets; without this, the two values could not be compared.
     """
+    # A secret may be a part of a text: `key=[redacted]&n=1` fits `key=abc&n=1`, and no text with another end.
     if isinstance(before, str) and isinstance(now, str) and HIDDEN in before:
         around = ".*".join(re.escape(part) for part in before.split(HIDDEN))
         return now if re.fullmatch(around, now, re.DOTALL) else before
@@ -184,8 +190,10 @@ def has_older_wording(recorded: Payload, data: Payload) -> bool:
     """
     if not isinstance(recorded, catalog.OperationFailed) or not isinstance(data, catalog.OperationFailed):
         return False
+    # Only scripts have classes of their own errors; the failures of other operations have always had theirs.
     if data.operation_type != SCRIPT_EXECUTION or not recorded.error:
         return False
+    # The first name is the class of the script's own error, such as `KeyError`; the rest are classes of divebook.
     older_names = list(data.error_names or ())[1:]
     return list(recorded.error_names or ()) == older_names and is_same(recorded, replace(data, error_names=older_names))
 
@@ -201,6 +209,7 @@ def _without_error_class(value: Any, failure: str) -> Any:
             return failure if value.endswith(failure) else value
         case list():
             return [_without_error_class(part, failure) for part in value]
+        # A caught error as the workflow sees it: `{"type": "KeyError", "message": "'x'"}`.
         case {"type": _, "message": str(message)} if message.endswith(failure):
             return _without_error_class({name: part for name, part in value.items() if name != "type"}, failure)
         case dict():
@@ -228,6 +237,7 @@ def differing(recorded: Payload, data: Payload) -> Iterator[str]:
     """
     if type(recorded) is not type(data):
         return
+    # `None` for both hashes makes them equal, so that `parts` does not report them.
     before, now = map(_in_parts, (recorded, data))
     clean = shared().text
     for difference in parts(before, now):
@@ -237,6 +247,8 @@ def differing(recorded: Payload, data: Payload) -> Iterator[str]:
 
 
 def _in_parts(data: Payload) -> Mapping[str, Any]:
+    # Changes of variables are compared by name. `NOTHING` stands for a deleted variable, since None is a possible
+    # value.
     if isinstance(data, catalog.StateMutated):
         return {change.key: change.value if change.type == "set" else NOTHING for change in data.mutations}
     return {**_compared(data), **dict.fromkeys(_HASHES)}

@@ -117,9 +117,7 @@ class ReplayDifference(NamedTuple):
 
 def key_of(path: str, data: Payload) -> Key:
     """Return the key by which the event that corresponds to a fact is found in the log. It contains the id of the
-    operation, item or question; for other facts, it contains the path.
-
-    The key of a path stands for the next event of the path.
+    operation, item or question; for other facts, it contains the path, and stands for the next event of the path.
 
     Events with an id may be recorded in another order than they are replayed. The other events of a path have a fixed
     order, so that the path is enough.
@@ -171,6 +169,7 @@ class Tape:
         self.latest = events[0]
         """Event that was claimed last."""
         self._events, self._positions = events, Positions.of(events)
+        # {("begin", "op-a"): deque([4]), ("turn", "main"): deque([1, 2, 8])}: event numbers in the order of the log.
         self._queues: defaultdict[Key, deque[int]] = defaultdict(deque)
         self._unclaimed: defaultdict[str, deque[int]] = defaultdict(deque)
         """By path: numbers of its unclaimed events, in order."""
@@ -195,6 +194,7 @@ class Tape:
     def _enter(self, event: Event) -> None:
         data = event.data
         number = event.sequence
+        # Both events are in `OUTSIDE`, so they are noted before the `return` below.
         if isinstance(data, catalog.InterruptResolved | catalog.InterruptExpired):
             self._settled[data.interrupt_id] = number
         if isinstance(data, OUTSIDE) or (isinstance(data, catalog.EventEmitted) and data.operation_id is None):
@@ -204,18 +204,18 @@ class Tape:
         self._queues[key_of(event.path, data)].append(number)
         if isinstance(data, catalog.InterruptRaised):
             self._questions[data.interrupt_id] = number
+        # The question stays in its queue and can be claimed by its id. It only does not hold up the path in `in_turn`.
         if not self._follows_from_others(event):
             self._unclaimed[event.path].append(number)
 
     def _follows_from_others(self, event: Event) -> bool:
-        """Return True for a question about a bound (budget) inside a step. Such a question has no fixed position among
-        the events of its path.
-
-        Such a question depends on the consumption of all paths, so that its place in its own path is not fixed.
+        """Return True for a question about a bound (budget) inside a step. Such a question depends on the consumption
+        of all paths, so that it has no fixed position among the events of its path.
         """
         data = event.data
         if not isinstance(data, catalog.InterruptRaised | catalog.InterruptJoined):
             return False
+        # `InterruptJoined` has no kind of its own: only questions about bounds are joined by other paths.
         kind = data.kind if isinstance(data, catalog.InterruptRaised) else RESOURCE_EXHAUSTED
         return kind == RESOURCE_EXHAUSTED and self.state_at(event.sequence - 1).paths[event.path].phase == IN_STEP
 
@@ -225,6 +225,8 @@ class Tape:
         """Start the replay of one segment of the log, the events `low` to `high`. A segment begins where the recorded
         execution was started, forked or resumed, so that the code of all paths starts again.
         """
+        # `_differing` stays: a path that differs from the log is not followed through later segments. `_claimed` stays
+        # too, since each event can be claimed only once.
         self.low = low
         self.high = high
         self._states = {}
@@ -263,6 +265,8 @@ class Tape:
         """Return the number of the first event of a path that has not been reproduced yet. Only the events before the
         next fork or resumption in the log count. Return None if all of these have been reproduced.
         """
+        # Events with an id are claimed in any order, so that the queue may still contain claimed events in its middle.
+        # They are dropped when they reach its head.
         remaining = self._unclaimed[path]
         while remaining and remaining[0] in self._claimed:
             remaining.popleft()
@@ -275,6 +279,9 @@ class Tape:
         events before the next fork or resumption in the log count. Return None if all of these have been reproduced.
         """
         queue = self._queues.get(key)
+        # Events before the segment are skipped: they belong to code that ended when its process did, and that starts
+        # again from the state at `low`.
+        # An event beyond `high` is left for a later segment.
         while queue and (queue[0] in self._claimed or queue[0] < self.low):
             queue.popleft()
         return queue[0] if queue and queue[0] <= self.high else None
@@ -285,6 +292,8 @@ class Tape:
 
         The kinds are `BEGIN` (start), `UNKNOWN` (a question about an unknown outcome) and `END`.
         """
+        # An operation that was made again has several starts. Its events are therefore taken in the order of their
+        # numbers, not in the order begin, unknown, end.
         events = ((self.peek((kind, operation_id)), kind) for kind in (BEGIN, UNKNOWN, END))
         return next(((kind, number) for number, kind in sorted((n, k) for n, k in events if n is not None)), None)
 
@@ -322,6 +331,8 @@ class Tape:
         scripts run, the wait continues: a script may still claim them.
         """
         idle = 0
+        # `sleep(0)` lets the other calls of the path run for one iteration of the event loop. A script runs in a
+        # thread, which a busy loop would keep from the processor, so that the loop then really sleeps.
         while (following := self.next_of_path(path)) is not None and following < sequence and idle < PATIENCE:
             before = self.claims
             await asyncio.sleep(A_MOMENT if self.computing else 0)
@@ -349,10 +360,15 @@ class Tape:
             return
         if sequence is None:
             raise self.note_missing(path, step, data)
+        # Facts without an id have a fixed order on their path. If an earlier event of the path is unclaimed, the code
+        # has skipped it, and the difference is there. Example: the log has `operation_started` 7 and `step_completed`
+        # 9, and the code records only the end of the step: event 7 differs, not event 9.
         following = self.next_of_path(path)
         if key_of(path, data)[0] == TURN and not isinstance(data, _SHARED) and following is not None:
             sequence = min(sequence, following)
         recorded = self.event(sequence)
+        # `step_failed` and `path_failed` repeat the error text, so the older wording is kept for the events after this
+        # one.
         if has_older_wording(recorded.data, data):
             self._failures[path] = recorded.data.to_data()["error"]
         elif recorded.step != step or not self._is_same(recorded.data, data, path):
@@ -362,6 +378,8 @@ class Tape:
     def _is_same(self, recorded: Payload, data: Payload, path: str) -> bool:
         """Return True if a fact equals the recorded event. Code locations in error messages may differ."""
         places = self._places[path]
+        # A script that moved by one line fails at "survey.yaml:8:11" instead of "survey.yaml:7:11". The failure event
+        # itself has the place in a field of its own (`FREE`), but the error text of the path contains it as well.
         if label := place_label(data):
             places.add((place_label(recorded), label))
         if isinstance(recorded, catalog.PathFailed) and isinstance(data, catalog.PathFailed):
@@ -382,6 +400,7 @@ class Tape:
         if first is None or key[0] != TURN:
             return first
         same_type: int | None = None
+        # Without an id, the queue is that of the whole path, and concurrent calls claim events from its middle.
         for number in self._queues[key]:
             recorded = self.event(number).data
             if number > self.high or number in self._claimed:
@@ -399,6 +418,8 @@ class Tape:
         event = self.latest = self.event(sequence)
         self._claimed.add(sequence)
         self.claims += 1
+        # Items that have started and not ended are remembered for `_is_of_parked_item`. An item that never ended is
+        # forgotten when its path starts the next step.
         self._remember(event)
         match event.data:
             case catalog.IterationStarted():
@@ -417,6 +438,8 @@ class Tape:
         path = event.path
         if not path:
             return
+        # The recorded state before the event has the progress of all other paths; the own path is put into it as its
+        # code sees it, so that events that the code has not reached yet do not show.
         before = self.state_at(event.sequence - 1)
         state_of_path = self._states.get(path)
         is_inside = state_of_path is not None and state_of_path.paths[path].phase == IN_STEP
@@ -448,6 +471,8 @@ class Tape:
         earlier.
         """
         end = self.peek(("item ended", path, index))
+        # Only the end of the step or an event after it is a turn of the path that is not shared. An item that never
+        # ended ends there.
         turns = (n for n in self._queues[TURN, path] if n not in self._claimed and n <= self.high)
         steps = (n for n in turns if not isinstance(self.event(n).data, _SHARED))
         return min(end or self.high + 1, next(steps, self.high + 1))
@@ -464,6 +489,8 @@ class Tape:
         Code is parked while it waits for a person (`ParkedRuns`). After the answer it continues in memory, but a replay
         starts the item again.
         """
+        # `low` is the number of the event that began the segment. An item whose start has a smaller number was running
+        # then.
         started = [item for (where, _), item in self._items.items() if where == path and item[0].sequence < self.low]
         if isinstance(data, catalog.IterationStarted):
             return any(is_same(event.data, data) for event, _ in started)
@@ -478,6 +505,7 @@ class Tape:
         The fact counts as a difference only if the path leaves events unclaimed.
         """
         following = self.next_of_path(path)
+        # Only the first missing fact of a path is kept: the later ones are consequences of it.
         place = self.high + 1 if following is None else following
         self._missing.setdefault(path, ReplayDifference(place, path, step, actual, present_place()))
         return Diverged()
@@ -488,6 +516,7 @@ class Tape:
         """
         self._differing.add(path)
         if self.first is None or sequence < self.first.sequence:
+            # A line that the code noted itself is more precise than the line at which the fact is recorded.
             self.first = ReplayDifference(sequence, path, step, actual, line or present_place())
         return Diverged()
 
@@ -498,6 +527,8 @@ class Tape:
         following = self.next_of_path(path)
         if following is None or path in self._differing:
             return
+        # A missing fact is only a difference together with an event that was left over. If the path has reproduced all
+        # of its events, the code has just run further than the recorded process did.
         unrecorded = self._missing.get(path)
         actual, line = (None, None) if unrecorded is None else (unrecorded.actual, unrecorded.line)
         self.differ(following, path, self.event(following).step, actual, line)
@@ -708,9 +739,12 @@ class TapeOperationLog(OperationLog):
         place = request.place
         operation_id = request.operation_id
         self.tape.require_agreement(place.path)
+        # `_meet` notes that the code has requested the operation, as in a normal run; `has_history_ahead` counts the
+        # others.
         self._meet(place.path, operation_id)
         record = self.record_of(place, operation_id)
         if record is not None and record.status != PENDING:
+            # None stands for a log without hashes, in which parameters cannot be compared here.
             if record.operation_type != request.operation_type or record.parameters_hash not in (None, request.digest):
                 raise self._differs(record.started_sequence, request, options)
             if record.status == COMPLETED:
@@ -718,6 +752,8 @@ class TapeOperationLog(OperationLog):
             if record.status == FAILED:
                 raise self.failing(place, record)
         if request.operation_type in DONE_AGAIN and not self._ran_out_of_time(operation_id):
+            # A call that was under way when the segment began has a start before it. Its start is then not recorded a
+            # second time.
             return await carry_out(record if record is not None and record.status == RUNNING else None)
         return await self._answer(request, options, has_begun=record is not None and record.status == RUNNING)
 
@@ -739,6 +775,8 @@ class TapeOperationLog(OperationLog):
         """
         place = request.place
         operation_id = request.operation_id
+        # Example: a call was started, its process died, a person allowed a second attempt, and that one completed. Its
+        # events are begin, unknown, begin, end.
         while (recorded := self.tape.next_of(operation_id)) is not None:
             kind, sequence = recorded
             if kind == BEGIN:
@@ -760,6 +798,7 @@ class TapeOperationLog(OperationLog):
         assert record is not None  # noqa: S101 - its end was met just now
         if not isinstance(data, catalog.OperationCompleted):
             raise self.failing(request.place, record)
+        # The event follows the end directly in the log, so it is claimed here and not by the code that gets the result.
         if options.extra_event is not None:
             self.record(request.place, options.extra_event(data.result))
         return data.result
@@ -768,6 +807,7 @@ class TapeOperationLog(OperationLog):
         """Wait like a call that never returned in the recorded run, until the other code has reproduced the log up to
         its next fork or resumption. Another call may end the wait earlier.
         """
+        # The condition never holds: only another call of the path, or the end of the segment, ends this wait.
         await self._waits.until(place.path, lambda: False)
         raise Suspended
 
@@ -789,12 +829,15 @@ class TapeOperationLog(OperationLog):
         if record is not None and record.status != PENDING:
             return record
         ahead = self.tape.ahead(place.path, operation_id)
+        # Without its hash, the setting is not compared by the agent (`TurnCompatibility`), which would fail the turn.
+        # The tape compares it, and names the event.
         return record if ahead is None else ahead._replace(setting_hash=None)
 
     def question_at(self, place: Place) -> Question | None:
         """Return the recorded question at a place, even if the code has not reached its event yet. Return None without
         a question.
         """
+        # A question that was claimed already is not found here, and is in the state that the path sees.
         sequence = self.tape.peek((ASK, self.question_id(place)))
         if sequence is None:
             return super().question_at(place)
@@ -813,6 +856,8 @@ class TapeOperationLog(OperationLog):
         recorded one.
         """
         record = self.record_of(place, place.operation_id)
+        # Without an operation at this place, the log has a question there; else the difference is at the next event of
+        # the path.
         recorded = self.tape.asked_at(self.question_id(place)) if record is None else record.started_sequence
         sequence = recorded or self.tape.next_of_path(place.path) or self.tape.high
         changes = f" ({'; '.join(error.changes)})" if error.changes else ""
@@ -834,6 +879,7 @@ class TapeWaits(Waits):
         """
         settled = self._tape.settled_at(interrupt_id)
         if settled is not None:
+            # An answer in an earlier segment was counted there.
             self.answer_count += settled >= self._tape.low
             self._tape.advance(path, settled)
         return await super().answer(path, interrupt_id)
@@ -850,6 +896,8 @@ class TapeRecorder(Recorder):
             return self._decided(call)
         if request.operation_type == SCRIPT_EXECUTION:
             call = call._replace(make=partial(self._compute, request, call.make))
+        # A call without a record was refused by a bound, or had not begun: only then the bound is checked. A call in
+        # the log has passed the check, whatever the bounds are now.
         if call.reserved is not None and not self.operations.is_known(request):
             return self._within_bounds(request, call)
         return super().run(request, call)
@@ -866,6 +914,8 @@ class TapeRecorder(Recorder):
         try:
             return await make()
         finally:
+            # The counter is lowered before the wait below, or two scripts would wait for each other: `in_turn` has no
+            # limit while it is above 0.
             tape.computing -= 1
             end = tape.peek((END, request.operation_id))
             if end is not None:
@@ -885,5 +935,6 @@ class TapeRecorder(Recorder):
         recorded run.
         """
         assert call.reserved is not None  # noqa: S101 - that is what was asked
+        # The question about the bound and its answer, or the refusal, are compared with the log like all others.
         await self.asking.within_bounds(request.place, call.reserved)
         return await super().run(request, call)

@@ -83,6 +83,7 @@ class StepTrial:
         """Return a DataFrame with one row for the recorded result and one row per new try:
         `divebook.analysis.lists.trial_frame`.
         """
+        # The analysis is a higher layer and imports pandas, so that it is loaded when it is first used.
         from divebook.analysis.lists import frame_of
 
         return frame_of("trial", self)
@@ -104,6 +105,7 @@ class StepTrial:
         file
             Path of a YAML file with definitions, such as ``draft.yaml``.
         """
+        # The cell is written by the notebook, which is a higher layer.
         from divebook.notebook.session import keep
 
         return keep(self, file, overwrite=overwrite)
@@ -180,6 +182,8 @@ def entry_of(
         The run did not enter the step, or not so often, or the visit did not have the item.
     """
     require_step_of(workflow, step)
+    # Visits are counted over all paths in the order of the log, unlike `StepStarted.visit`, which counts those of one
+    # path.
     visits = [event for event in events if isinstance(event.data, catalog.StepStarted)]
     visits_of_step = [event for event in visits if event.step == step]
     name = events[0].execution_id
@@ -190,6 +194,7 @@ def entry_of(
             f"entered: {entered}); run the workflow up to it first"
         )
     number: object = len(visits_of_step) if visit is None else visit  # whatever a caller has
+    # `True` is an integer in Python, but no number of a visit.
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= len(visits_of_step):
         message = f"execution {name} entered step {step!r} {plural(len(visits_of_step), 'time')}"
         raise SetupError(f"{message}; visit is 1 to {len(visits_of_step)}, not {number!r}")
@@ -208,6 +213,7 @@ def _require_item(
     """
     if workflow.step(start.step).each is None:
         raise SetupError(f"step {start.step!r} has no Each, so it has no item {item!r}; leave item out")
+    # The visit ends where its path enters the step again. Visits of other paths in between do not end it.
     end = next((event.sequence for event in later if event.path == start.path), len(events) + 1)
     items = {
         event.data.iteration_index
@@ -223,12 +229,15 @@ def alone(workflow: Workflow, step: str) -> Workflow:
     """Return a workflow that runs only one step of `workflow`, after which it ends. Failures of the step are not
     caught.
     """
+    # Edges, joins and catches refer to steps that the trial does not have. A failure is the result of a try, and must
+    # not be caught (test_a_failure_is_what_a_try_came_to_whatever_would_catch_it).
     single_step = workflow.step(step).like(edges=(), end=False, join=False, catch=())
     return with_only(workflow, single_step)
 
 
 def with_only(workflow: Workflow, step: Step) -> Workflow:
     """Return a copy of a workflow that consists of the single step `step` and has no outputs and triggers."""
+    # Outputs are computed from variables of steps that do not run.
     data = {name: value for name, value in workflow.to_dict().items() if name not in ("outputs", "triggers")}
     return Workflow.from_dict({**data, "steps": [step.to_dict()], "source": workflow.source})
 
@@ -252,6 +261,7 @@ ASKED = "asked"
 """Name of the variable with the recorded prompt. A prompt in the definition itself would be read as a template."""
 ANSWER = "answer"
 """Name of the variable in which the answer of the agent is stored."""
+# A turn (with tools) and single requests, live or cached, are calls of an agent.
 _ASKS = frozenset({AGENT_TURN, AGENT_RESPONSE, CACHED_RESPONSE})
 
 
@@ -269,8 +279,6 @@ class CallOfAgent(NamedTuple):
 def is_call(workflow: Workflow, name: str) -> bool:
     """Return True if a trial of the step `name` is a trial of an agent's call. In a workflow function, each name other
     than that of its only step stands for an agent that the function calls.
-
-    The workflow is a Python function then, and its only step has another name.
     """
     return workflow.start.type == FUNCTION and name != workflow.start.name
 
@@ -291,6 +299,7 @@ def call_of(log: ReadLog, workflow: Workflow, agent: str, number: int | None = N
     SetupError
         The name is the name of a step function, or there were fewer calls.
     """
+    # `holder == -1`: the call was made by the function itself, and not inside the turn of another agent.
     calls = [span for span in log.spans if span.kind == "operation" and span.holder == -1 and span.called]
     calls_of_agent = [span for span in calls if span.called == agent and span.type in _ASKS]
     if not calls_of_agent:
@@ -373,13 +382,16 @@ class TrialResult:
 def tried_in(log: Sequence[Event], entry: StepEntry, number: int, execution: Execution) -> TrialResult:
     """Return the result of a step that a log contains: the recorded result (`number` 0), or the result of a new try."""
     read_log = ReadLog.of(log)
+    # A recorded call of a workflow function is a span of its own. Everything else, and every try, is a visit to a step.
     spans, span = (
         _spans_of_call(read_log, entry) if number == RECORDED_NUMBER and entry.call else _spans(read_log, entry)
     )
     state = execution.state
     if span is None:  # it was stopped before it could begin, by a bound for instance
         return TrialResult(number, execution.id, state.status, "", None, state.error, None, None, None, None)
+    # A span without an end runs, waits, or was interrupted: the state of its execution is then more precise.
     status = span.status if span.ended_us is not None else state.status
+    # A step or item has no usage of its own: that of its calls is added up.
     usage = span.usage or _consumed(spans)
     duration_us = span.duration_us
     return TrialResult(
@@ -401,6 +413,7 @@ def _spans(log: ReadLog, entry: StepEntry) -> tuple[list[Span], Span | None]:
     The latter is None if the visit or item never started.
     """
     spans = [span for span in log.spans if (span.path, span.step, span.visit) == (entry.path, entry.step, entry.visit)]
+    # Spans of the item only: the step itself and the calls that computed the list of items do not belong to it.
     if entry.item is not None:
         spans = [span for span in spans if span.iteration == entry.item]
     kind = "step" if entry.item is None else "item"
@@ -435,10 +448,13 @@ def _value(log: ReadLog, span: Span) -> Any:
         return result.get("value", result.get("text"))
     if span.kind == "operation":
         return span.result["output"] if span.type == AGENT_TURN else messages_of(span)[-1].text
+    # The event that ended the step, and the one directly before it. Both are recorded together: the change of the
+    # variable first, then the end of the step.
     completed = log[span.sequences[-1] - 1]
     before = log[completed.sequence - 2].data
     stored = getattr(completed.data, "stored_variable", None)
     if stored and isinstance(before, catalog.StateMutated):
+        # `span.result` is the text of the result; the variable has the value itself.
         return next((change.value for change in before.mutations if change.key == stored), span.result)
     return span.result
 
@@ -447,9 +463,11 @@ def _last_prompt(spans: Sequence[Span]) -> str:
     """Return the prompts that a step sent to models, as one text. For a step that calls no model, return the arguments
     of its calls.
     """
+    # The first request of each turn has the prompt. Later requests only add results of tools.
     first = [request for request in requests_in(spans) if request.n == 1]
     if first:
         texts = ["\n\n".join(message.text for message in request.added if message.role == "user") for request in first]
+        # Several items may have the same prompt; `dict.fromkeys` removes the repetitions and keeps the order.
         return "\n\n".join(dict.fromkeys(filter(None, texts)))
     called = [span for span in spans if span.kind == "operation" and span.holder == -1 and not span.is_pause]
     return "\n\n".join(dict.fromkeys(_arguments_text(span.parameters) for span in called if span.parameters))
@@ -457,6 +475,7 @@ def _last_prompt(spans: Sequence[Span]) -> str:
 
 def _arguments_text(parameters: Mapping[str, Any]) -> str:
     """Return the arguments of a call as text; for a script, return its code."""
+    # A script is shown as code, and not as `script: ...`.
     return str(parameters["script"]) if parameters.keys() == {"script"} else aligned_as_text(parameters)
 
 
@@ -479,6 +498,7 @@ def as_text(title: str, recorded: TrialResult, tries: Sequence[TrialResult]) -> 
     lines = [f"{_shown(title)}: {_summary(tries)}"]
     for prompt, titles in _prompts(recorded, tries):
         lines += [f"asked {titles}:", *_indented(marked(_shown(recorded.asked), prompt))]
+    # If any prompt differs, the recorded prompt is shown as the base of the marked differences instead.
     if not _differ(recorded, tries) and recorded.asked:
         lines += ["asked, each time as recorded:", *_indented(_shown(recorded.asked))]
     lines += [f"recorded: {_figures(recorded)}", *_indented(_shown(recorded.text))]
@@ -511,6 +531,7 @@ def _summary(tries: Sequence[TrialResult]) -> str:
     if completed < len(tries):
         parts.append(f"{completed} completed")
     tokens, costs = ([getattr(result, name) for result in tries] for name in ("tokens", "cost"))
+    # A try that was stopped by a bound has no tokens, and counts as 0.
     if any(count is not None for count in tokens):
         parts.append(f"{sum(filter(None, tokens)):,} tokens")
     if any(count is not None for count in costs):
@@ -567,6 +588,7 @@ def _prompts(recorded: TrialResult, tries: Sequence[TrialResult]) -> Iterator[tu
     """Yield the prompts of new tries that differ from the recorded prompt, each with the numbers of the tries that sent
     it.
     """
+    # {prompt: numbers of the tries that sent it}.
     titles: dict[str, list[str]] = {}
     for result in tries:
         if _has_other_prompt(recorded, result):
@@ -611,6 +633,7 @@ def _outcome(recorded: TrialResult, result: TrialResult) -> str:
     """
     if _is_same(recorded, result):
         return styled(FAINT, _SAME)
+    # An error is not compared word by word with a value: all of it is new.
     if recorded.error is not None or result.error is not None:
         return safe(_shown(result.text))
     difference = pieces(_shown(recorded.text), _shown(result.text))

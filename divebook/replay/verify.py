@@ -66,6 +66,7 @@ class PathByPath(PathRunner):
     def __init__(self, tape: Tape, recorder: TapeRecorder, workflow: Workflow, services: Services) -> None:
         super().__init__(recorder, workflow, services)
         self._tape = tape
+        # Paths that can run, in the order in which they were started or split off.
         self._pending: deque[str] = deque()
 
     def _start(self, path_id: str) -> None:
@@ -83,12 +84,16 @@ class PathByPath(PathRunner):
         """Run all paths of one segment of the log again, and then the rollbacks. A segment ends at the next resumption
         or fork of the recorded execution.
         """
+        # At the start of a log there are no paths yet, and the engine decides the first one. At a fork or resumption,
+        # the recorded state has the active paths.
         state = self._tape.state_at(self._tape.low)
         if state.paths:
             self._pending.extend(path.id for path in state.active_paths())
         else:
             self._begin(decide_start(self.workflow))
         await self._drive_all()
+        # Rollback paths are decided by the engine after all other paths have ended, so that no code starts them. Their
+        # starts are taken from the log, and each is compared with the decision of the engine.
         for number in range(self._tape.low, self._tape.high + 1):
             started = self._tape.event(number).data
             if isinstance(started, catalog.PathStarted) and started.rollback is not None and self._tape.first is None:
@@ -101,6 +106,8 @@ class PathByPath(PathRunner):
         with suppress(Suspended):
             self.journal.record_all((start,))
             self._start(start.path)
+        # The start of the path differs from the log, and nothing can run: the path is closed here, because `_drive_all`
+        # only closes paths that ran.
         if not self._pending:
             self._tape.close(start.path)
 
@@ -111,6 +118,8 @@ class PathByPath(PathRunner):
         event = self._tape.event(number)
         before = number - 1
         started = self._tape.event(before).data
+        # The first rollback path is recorded together with `rollback_started`; the decision was made before both
+        # events. Further rollback paths are decided one by one, each when the one before it has ended.
         if isinstance(started, catalog.RollbackStarted):
             decided = decide_end(self.workflow, self._tape.state_at(before - 1)) if not started.cancelled else None
             decided = decided or decide_cancellation(self._tape.state_at(before - 1), started.error)
@@ -118,6 +127,7 @@ class PathByPath(PathRunner):
             decided = decide_end(self.workflow, self._tape.state_at(before))
         if not isinstance(decided, RecordFacts):
             raise self._tape.differ(number, event.path, event.step, "nothing is undone")
+        # The start of the path is the last fact: `rollback_started` and `path_started` are recorded together.
         return decided.facts[-1]
 
     async def _drive_all(self) -> None:
@@ -125,8 +135,11 @@ class PathByPath(PathRunner):
             path = self._tape.path = self._pending.popleft()
             try:
                 await self._pursue(path)
+            # Code that waits for something the log does not have stops with `Suspended`. `close` decides whether this
+            # is a difference: only if the path has events left.
             except Suspended:
                 pass
+            # The definition has no such step, agent or function any more.
             except NotFoundError as error:
                 self._tape.note_missing(path, "", str(error))
             self._tape.close(path)
@@ -139,6 +152,8 @@ class PathByPath(PathRunner):
         while True:
             claims = self._tape.claims
             await self._follow(path)
+            # The path has reproduced its events, or waits at a join, or is inside a step that waits. Without a new
+            # claim, another pass would do the same again.
             if self._tape.next_of_path(path) is None:
                 return
             phase = self._tape.state.paths[path].phase
@@ -152,6 +167,8 @@ class PathByPath(PathRunner):
         tape = self._tape
         sequence = self._tape.next_of_path(path)
         assert sequence is not None  # noqa: S101 - that is what was asked
+        # All paths of a join are released together, as one record: the others end with `path_completed`, and the oldest
+        # one continues with `path_joined`. The engine has decided it for the state before the first of these events.
         before = sequence - 1
         while before and self._is_joined_away(before):
             before -= 1
@@ -179,11 +196,15 @@ async def drive(tape: Tape, total: int, services: Services, workflow_at: Callabl
     workflow_at
         Function that returns the definition that was valid at an event number.
     """
+    # Number of each start, fork and resumption. A segment reaches up to the event before the next one: starts 1, 40 and
+    # total 60 give the segments 1 to 39 and 40 to 60.
     starts = [number for number in range(1, total + 1) if isinstance(tape.event(number).data, OPENINGS)]
     log = TapeLog(tape)
     counts: Counter[str] = Counter()
     for low, after in zip(starts, [*starts[1:], total + 1], strict=True):
         tape.begin(low, after - 1)
+        # Each segment gets new objects, as a new process does. Nothing that code keeps in memory survives into the next
+        # one.
         waits = TapeWaits(log, tape)
         operations = TapeOperationLog(log, tape, waits)
         recorder = TapeRecorder(operations, waits, NoChance(), services.texts, services.policy)
@@ -191,10 +212,12 @@ async def drive(tape: Tape, total: int, services: Services, workflow_at: Callabl
         await PathByPath(tape, recorder, workflow, services).drive()
         counts += operations.counts
         counts["question"] += waits.answer_count
+        # After a difference the recorded end means nothing, since the state before it is not that of the definition.
         if tape.first is None:
             _compare_end(tape, workflow)
         if tape.first is not None:
             break
+    # `+` removes the types with a count of 0.
     return +counts
 
 
@@ -203,6 +226,7 @@ def _compare_end(tape: Tape, workflow: Workflow) -> None:
     for the recorded state.
     """
     for number in range(tape.low, tape.high + 1):
+        # A cancellation has no decided end: a person determines it. Only completed and failed executions are compared.
         data = tape.event(number).data
         if isinstance(data, _ENDS):
             end = decide_end(workflow, tape.state_at(number - 1))
@@ -318,17 +342,22 @@ def verified(
     ExecutionError
         The caller is on the engine's thread.
     """
+    # The engine's thread runs the verification, and would wait for itself.
     if ENGINE.is_current():
         raise ExecutionError(f"execution {execution.id} cannot be verified on the engine's thread; use another thread")
+    # Only the readable beginning of a damaged log is compared, and the verification then never counts as equal.
     events, unchecked = _sound(execution)
     workflow = definition or execution.workflow
     unchecked_log = Verification(execution.id, workflow.name, len(events), unchecked=unchecked)
+    # Missing agents and functions are found before any code runs, so that they are reported as "not checked" and not as
+    # a difference.
     obstacle = _obstacle(workflow, events, control)
     if obstacle:
         return Verification(execution.id, workflow.name, len(events), unchecked=(*unchecked, obstacle))
     changed = () if any_code else _changed_functions(execution, workflow, control)
     tape = Tape(events)
 
+    # A fork with a changed definition has it in its own event, so that each segment may have another definition.
     def workflow_at(number: int) -> Workflow:
         valid_then = definition or workflow_in(
             execution.id, opening_in(execution.id, _openings(events, number)), events
@@ -337,6 +366,7 @@ def verified(
 
     services = control.dependencies.services
     driving = drive(tape, len(events), services, workflow_at)
+    # Ctrl-C ends the wait in a notebook.
     answered = interruptible_result(ENGINE.call(lambda: ENGINE.promise(driving)))
     first = tape.first
     return Verification(
@@ -357,9 +387,11 @@ def _sound(execution: Execution) -> tuple[Sequence[Event], tuple[str, ...]]:
     damage = execution.damage
     if damage is None:
         events: Sequence[Event] = list(execution.history())
+        # A snapshot ends in the middle of a run; its later events are in another store.
         is_picture = any(isinstance(event.data, catalog.ExecutionPictured) for event in events)
         return events, ("it is a picture of an execution that goes on elsewhere",) if is_picture else ()
     sound, _ = execution.store.read_sound(execution.id)
+    # `read_sound` may read further than the state could be computed.
     events = sound[: execution.state.last_sequence]
     return events, (f"the log is damaged after event {len(events)}: {damage}",)
 
@@ -388,6 +420,7 @@ def _changed_functions(execution: Execution, workflow: Workflow, control: Contro
     """
     recorded_code = execution.state.code
     current_code = control.dependencies.code_of(workflow)
+    # Both are {name of a function: digest of its code}.
     changed = sorted(
         name for name in recorded_code if name in current_code and current_code[name] != recorded_code[name]
     )
@@ -403,6 +436,7 @@ def _divergence(difference: ReplayDifference, events: Sequence[Event], workflow:
     expected = "nothing more" if event is None else fact_text(event.data, event.step)
     actual = difference.actual if isinstance(difference.actual, str) else "nothing"
     changed: tuple[str, ...] = ()
+    # The actual fact is a payload, a description as text, or None if the path would record nothing.
     if isinstance(difference.actual, Payload):
         actual = fact_text(difference.actual, difference.step)
         changed = () if event is None else tuple(differing(event.data, difference.actual))
@@ -421,14 +455,19 @@ def _divergence(difference: ReplayDifference, events: Sequence[Event], workflow:
 
 def _place(difference: ReplayDifference, workflow: Workflow, name: str, data: Payload | None) -> str:
     """Return the line of the definition, or of the user's Python function, that causes a difference from the log."""
+    # Without a step, the difference is in the outputs, or concerns the execution as a whole.
     number = next((place for place, step in enumerate(workflow.steps) if step.name == name), None)
     if number is None:
         return workflow.written.where(("Outputs",) if isinstance(data, catalog.ExecutionCompleted) else ())
     step = workflow.steps[number]
     actual = difference.actual
+    # A step of a workflow function has no lines in a file of definitions; its place is a line of Python.
     if step.type == FUNCTION and workflow.name in WORKFLOW_FUNCTIONS:
         return str((difference.line or line_of(WORKFLOW_FUNCTIONS[workflow.name].function))["label"])
+    # Of two facts of the same type, the actual one names the present part, such as the condition that was evaluated.
+    # Otherwise the recorded fact names the part that does not record it any more.
     part = _part_of(step, actual if type(actual) is type(data) else data)
+    # A script has lines of its own, so the place is a line inside it.
     if part == ("Script",) and step.script:
         return str(code_place(workflow, step, step.script, 1)["label"])
     return workflow.written.where(("Steps", number, *part))

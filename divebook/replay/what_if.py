@@ -188,18 +188,24 @@ def rehearsed(host: RehearsalHost, events: Sequence[Event], forked: catalog.Exec
     """
     answers: list[RecordedAnswers] = []
 
+    # The driver asks for the policy when it starts. The list makes it available to this function.
     async def find(state: ExecutionState, calls: StoreCalls) -> MissPolicy:
+        # `patiently` repeats the call while the store is busy.
         events_of_fork = await calls.patiently(lambda: store.read(state.execution_id))
         fork_event = forked_by(events_of_fork)
         recorded = answering(events, events_of_fork, fork_event, host.reuse_inputs, stops_at_calls=True)
         answers.append(recorded)
         return answers[-1]
 
+    # The rehearsal gets a store, a manager and a log of its own, so that nothing of it can reach the real store.
     with MemoryStore() as store:
         control = host.control_over(store, find)
         try:
+            # The fork shares the first events of its source, which must therefore be in the same store.
             store.append(forked.source, events[: forked.at], 0)
             driver = control.fork(forked.source, forked.at, forked)
+            # The driver returns when all code has stopped at calls without a recorded result, or when the execution has
+            # ended.
             interruptible_result(driver.driving())
             return Rehearsal(store.read(driver.id), driver.refresh().state, answers[-1])
         finally:
@@ -222,6 +228,7 @@ async def answers_for(
         try:
             source = store.read(fork_event.data.source)
         except ExecutionNotFoundError:
+            # A what-if without its source has no answers at all. A continuation can make all remaining calls itself.
             if fork_event.data.tools not in catalog.REUSE_MODES:
                 raise SourceGoneError(state.execution_id, fork_event.data.source) from None
             source = events_of_fork[
@@ -236,6 +243,7 @@ def forked_by(events: Sequence[Event]) -> Event:
     """Return the event `ExecutionForked` with which a fork begins after the events of its source. If the log has
     several such events, return the last one.
     """
+    # A fork of a fork shares the `execution_forked` event of its source, so that only the last one is its own.
     return next(event for event in reversed(events) if isinstance(event.data, catalog.ExecutionForked))
 
 
@@ -264,8 +272,10 @@ def likely_cost(events: Iterable[Event], requests: Sequence[OperationRequest]) -
 
     None if the log has no request of one of the agents, or if a call starts a child execution.
     """
+    # The child makes calls that are not planned here.
     if any(each.operation_type == CHILD_WORKFLOW for each in requests):
         return None
+    # Mean of all recorded requests of the agent, in nanodollars (1e-9 dollars).
     mean_costs = {agent: sum(costs) / len(costs) for agent, costs in _spent(events, by_turn=False).items()}
     agents = [operation_name(each.operation_type, each.parameters) for each in requests]
     agents = [agent for each, agent in zip(requests, agents, strict=True) if each.operation_type in REQUESTS]
@@ -280,13 +290,16 @@ def items_to_come(events: Iterable[Event], state: ExecutionState) -> dict[str, i
     totals: Counter[str] = Counter()
     for event in events:
         if isinstance(event.data, catalog.StepStarted):
+            # A step that is entered again starts its items anew.
             started[event.path] = set()
             totals[event.path] = 0
         elif isinstance(event.data, catalog.IterationStarted):
             started[event.path].add(event.data.iteration_index)
+            # Only the first item that starts has the total number of items.
             totals[event.path] = max(totals[event.path], event.data.total or 0)
     counts: Counter[str] = Counter()
     for path in state.active_paths():
+        # `totals` is 0 for a step without items.
         counts[path.current_step] += max(0, totals[path.id] - len(started[path.id]))
     return {step: count for step, count in counts.items() if count}
 
@@ -303,6 +316,8 @@ def likely_items(events: Sequence[Event], remaining: Mapping[str, int]) -> float
         data = event.data
         if isinstance(data, catalog.OperationCompleted) and data.operation_type in REQUESTS and data.usage:
             costs[event.step] += data.usage.get("cost", 0)
+    # Without a completed item, the cost of one item is unknown. A step without recorded costs calls no model, and costs
+    # nothing.
     if any(costs[step] and not completed[step] for step in remaining):
         return None
     return sum(count * costs[step] / completed[step] for step, count in remaining.items() if costs[step]) / NANODOLLARS
@@ -337,6 +352,8 @@ def _spent(events: Iterable[Event], *, by_turn: bool) -> dict[str | None, list[i
                 agents[data.operation_id] = data.name or operation_name(data.operation_type, data.parameters)
             case catalog.OperationCompleted() as data if data.operation_id in agents and data.usage:
                 costs = costs_of_agents.setdefault(agents[data.operation_id], {})
+                # The requests of one turn have the same path, step and item, so that their costs are added up under one
+                # key.
                 turn = event.path, event.step, items[data.operation_id]
                 key = turn if by_turn else (data.operation_id,)
                 costs[key] = costs.get(key, 0) + data.usage.get("cost", 0)
@@ -370,6 +387,7 @@ class Tally:
     """Recorded results of the source that were not used."""
 
     def __add__(self, addend: Tally) -> Tally:
+        # Adds field by field, in the order of the class.
         return Tally(*map(sum, zip(astuple(self), astuple(addend), strict=True)))
 
 
@@ -382,11 +400,14 @@ def tally(source: Sequence[Event], events_of_fork: Sequence[Event], forked: Even
     pool = RecordedEnds(fork.source, source, fork.at)
     counted = Counter[str]()
     for event in events_of_fork:
+        # Events up to the fork are those of the source, and were not answered by the what-if.
         if event.sequence > forked.sequence and isinstance(event.data, ENDS):
             served = event.data.served
             counted[way_of(event.data)] += 1
+            # A result that was taken from another log, such as that of a child, is not in the pool.
             if served is not None and served.get("execution") == fork.source:
                 pool.use(served["sequence"])
+    # Received answers of people count. Signals that no step has received, and results that are computed anyway, do not.
     unused = sum(end.was_asked_for and end.content[0] not in _NEVER_REUSED for end in pool.unused())
     return Tally(
         **{name: counted[name] for name in ("served", "live", "blocked", "computed", "skipped")}, unused=unused
@@ -430,6 +451,7 @@ def begun_in(events_of_fork: Iterable[Event], forked: Event) -> list[str]:
             continue
         if isinstance(data, catalog.OperationStarted) and data.operation_type == CHILD_WORKFLOW:
             started[data.operation_id] = (data.parameters or {})["signal"]
+        # A child whose result was reused as a whole did not run as a what-if.
         elif isinstance(data, _CALLS) and data.served is not None:
             started.pop(data.operation_id, None)
     return list(started.values())
@@ -450,7 +472,6 @@ PARTLY = "partly"
 
 
 def _as_text(what_if: WhatIf) -> str:
-    """Format the result of a what-if as lines of text."""
     return "\n".join([*_head(what_if), *_calls(what_if.calls), repr(what_if.comparison)])
 
 
@@ -458,6 +479,7 @@ def _as_html(what_if: WhatIf) -> str:
     """Format the result of a what-if as HTML that is saved with a notebook. Lane A shows the source, lane B the
     what-if.
     """
+    # The first line of the head becomes the title beside the badge, which replaces the word "what-if".
     first, *further = map(safe, _head(what_if))
     lines = [f"<div>{styled(BADGE, 'what-if')}{first.removeprefix('what-if ')}</div>"]
     lines += [f"<div>{line}</div>" for line in further]
@@ -586,11 +608,13 @@ def bounds_beside(bounds: Bounds, before: ExecutionState) -> Bounds:
     """Return the bounds (budget) of a what-if, increased by the amounts that its source consumed before the fork. The
     log of the what-if contains these amounts, and they must not count.
     """
+    # Example: `max_llm_calls` is 5, and the source made 3 calls before the fork: the what-if gets 8.
     usage = before.usage
     return replace(
         bounds,
         max_llm_calls=None if bounds.max_llm_calls is None else bounds.max_llm_calls + before.ledger.llm_calls,
         max_tokens=None if bounds.max_tokens is None else bounds.max_tokens + usage.input_tokens + usage.output_tokens,
+        # Dollars are a `Decimal` in bounds; a float would round them.
         max_cost=None if bounds.max_cost is None else bounds.max_cost + Decimal(usage.cost) / NANODOLLARS,
     )
 
@@ -600,6 +624,7 @@ def planned(host: RehearsalHost, proposal: Proposal) -> Plan:
     rehearsal = rehearsed(host, proposal.events, proposal.forked)
     at = proposal.forked.at
     counts = tally(proposal.events, rehearsal.events, forked_by(rehearsal.events))
+    # Results before the fork point are reused without being requested again.
     before = sum(isinstance(event.data, ENDS) for event in proposal.events[:at])
     live = tuple(planned_call(request) for request in rehearsal.unanswered)
     items = items_to_come(rehearsal.events, rehearsal.state)
@@ -636,6 +661,7 @@ def _counts_and_calls(
     forked = forked_by(events_of_fork)
     counts = tally(source, events_of_fork, forked)
     calls = [*not_served(events_of_fork, forked)]
+    # Children are what-ifs of the children of the source, and are counted in the same way.
     for child in begun_in(events_of_fork, forked):
         try:
             inner = store.read(child)
@@ -645,5 +671,6 @@ def _counts_and_calls(
         assert isinstance(fork, catalog.ExecutionForked)  # noqa: S101 - that is what it looks for
         more, more_children = _counts_and_calls(store, store.read(fork.source), inner)
         counts += more
+        # The step is named with its child, since both workflows may have a step of this name.
         calls += [call._replace(step=f"{call.step} of {child}") for call in more_children]
     return counts, tuple(calls)
