@@ -155,9 +155,9 @@ class OperationRecord(NamedTuple):
         """Return a copy of the record in which the operation has ended with a status and an outcome. No budget is
         reserved for it any more.
         """
+        # By position: fields 0 to 4 identify the operation; ended_sequence (5) and status (6) come next; the outcome
+        # fills result, error, error_names and raised (7 to 10); `None` is the field reserved (13).
         return tuple.__new__(
-            # By position: fields 0 to 4 identify the operation; ended_sequence (5) and status (6) come next; the
-            # outcome fills result, error, error_names and raised (7 to 10); `None` is the field reserved (13).
             OperationRecord, (*self[:5], sequence, status, *outcome, self.until, self.signal, None, *self[14:])
         )
 
