@@ -107,7 +107,7 @@ def path_joined(draft: Draft, data: catalog.PathJoined) -> None:
     path.phase = JOINED
     path.step_outputs = outputs
     path.outputs_at = places
-    # The step with the join reads what all its paths have written.
+    # The step with the join reads the variables that all its paths have written.
     path.variables = draft.variables
     path.variables_at = draft.variables_at
     draft.joining -= 1
@@ -147,10 +147,9 @@ def _without(draft: Draft, path: PathState, why: str) -> Ledger:
 
 
 def release_calls(draft: Draft, path: PathState) -> None:
-    """Release the parts of the budget that are reserved for model calls in the open step of a path that were cut off:
-    calls that have started but have no recorded end.
+    """Release the parts of the budget that are reserved for model calls in the open step of a path that were cut off.
 
-    These calls have no end in the log: their process died, or the code of their step cancelled them
+    These calls have a start and no end in the log: their process died, or the code of their step cancelled them
     (test_a_call_that_was_cut_off_gives_its_reservation_back).
     """
     # Nothing is reserved in the usual case, and the records need not be searched.
@@ -190,9 +189,6 @@ def _is_released(record: OperationRecord) -> bool:
 
 
 def _reserved_for_child(record: OperationRecord) -> Reserved | None:
-    """Return the part of the budget that is reserved for an operation, if the operation is a child execution. Return
-    None for any other operation.
-    """
     return record.reserved if record.operation_type == CHILD_WORKFLOW else None
 
 

@@ -486,7 +486,7 @@ def opened_as(first: catalog.ExecutionStarted, forks: Iterable[catalog.Execution
     >>> dict(opened.inputs), opened.parent, opened.came_from
     ({'x': 2, 'y': 0}, 'exec_1', 'fork')
     """
-    # Each fork states only what differs from the opening before it.
+    # Each fork states only its differences from the opening before it.
     opening = first
     for fork in forks:
         values: dict[str, Any] = {

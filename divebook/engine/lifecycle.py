@@ -174,7 +174,7 @@ def _named(kinds: tuple[Kind, ...]) -> str:
 #     5  step_started           main   path main has ended
 #
 # The rules beyond beginning and end hold for logs that this engine wrote, which contain a definition. Logs of other
-# programs may lack what the rules require.
+# programs may lack required events.
 
 
 _PATH_ENDS = (catalog.PathCompleted, catalog.PathFailed, catalog.PathCancelled)

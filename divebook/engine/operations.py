@@ -338,8 +338,6 @@ class Setting(NamedTuple):
 class RunOperation(Protocol):
     """Protocol of the function through which code in a step makes a non-deterministic call (an operation). The function
     records the result of the call; in a replay it returns the recorded result instead of making the call.
-
-    Replay returns the recorded result.
     """
 
     async def __call__(

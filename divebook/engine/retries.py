@@ -109,6 +109,7 @@ class Fault:
         wait = float(max((pause for pause in pauses if isinstance(pause, int | float)), default=0))
         called = next((link.called for link in chain if isinstance(link, OperationError)), "")
         item = next((link for link in chain if isinstance(link, ItemFailedError)), None)
+        # An error from the log is built without the constructor of its class, so its attributes may be missing.
         tool = source if isinstance(source, ToolError) and {"agent", "tool", "cause"} <= vars(source).keys() else None
         head = _head(source, clean) if tool is None else tool.cause
         raised_at = (source.raised_at if isinstance(source, DivebookError) else None) or place or {}

@@ -99,9 +99,11 @@ def exponent_of(least: float, greatest: float) -> int:
     >>> exponent_of(0.0, 10.0), exponent_of(-3.0, 1000.0)
     (-1, 6)
     """
+    # (0.0, 10.0) -> -1: bins of width 0.5 would need 21 for this range, and bins of width 0.25 would need 41.
     largest = max(abs(least), abs(greatest))
     if not largest:
         return _FINEST
+    # Floats near `largest` are 2 ** (exponent - 53) apart. Narrower bins would have equal ends.
     finest = max(math.frexp(largest)[1] - _EXACT, _FINEST)
     # Start at a width that is certainly not too large, and double it until the bins suffice.
     half = greatest / 2 - least / 2  # the whole range may exceed the largest float
@@ -127,6 +129,7 @@ def _lower_end(place: int, exponent: int) -> float:
 def _merge_bins(counts: Mapping[int, int], steps: int) -> dict[int, int]:
     merged: dict[int, int] = {}
     for place, count in counts.items():
+        # `>>` rounds down, also for negative bins: -1 >> 1 is -1.
         merged[place >> steps] = merged.get(place >> steps, 0) + count
     return merged
 
