@@ -122,8 +122,8 @@ class DeferredInterrupts:
         if not _is_main_thread() or signal.getsignal(signal.SIGINT) != self._on_signal:
             yield
             return
+        # A pending interrupt was meant for the code before this block.
         self.raise_pending()
-        # An interrupt that is pending was meant for the time before this block.
         previous = self._previous_handler
         self._replace_handler(previous, current=self._on_signal)
         try:
@@ -178,7 +178,7 @@ def interruptible_result(future: Future[T], timeout: float | None = None, *, pat
                 was_cut_short = time.monotonic() < now + seconds - CLOCK_TOLERANCE  # a signal handler raised the error
                 if is_last or was_cut_short:
                     raise
-        # Other threads get no interrupts, so a plain wait is enough for them.
+        # Interrupts cannot be deferred in other threads, or without a handler. A plain wait is enough there.
         return future.result(timeout)
 
 

@@ -381,6 +381,7 @@ def name_of(span: Span) -> str:
     does = _DOES.get(span.type) if span.kind == "operation" else None
     if does == CHAT:
         return f"{CHAT} {model_of(span)[1]}".rstrip()
+    # Calls of the GenAI conventions first: chat, execute_tool, invoke_agent. All other spans have names of divebook.
     if does is not None:
         return f"{does} {span.called or ''}".rstrip()
     if span.kind in ("step", "item"):
@@ -396,6 +397,7 @@ def model_of(span: Span) -> tuple[str, str]:
 
 def attributes_of(span: Span) -> dict[str, str | int | float | bool]:
     """Return the OpenTelemetry attributes of a span, such as its kind, step and status."""
+    # OpenTelemetry has no attribute value for None, so these attributes are removed at the end.
     attributes: dict[str, str | int | float | bool | None] = {
         "divebook.kind": span.kind,
         "divebook.type": span.type,

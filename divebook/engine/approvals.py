@@ -107,6 +107,7 @@ def is_same(expected: Any, value: Any) -> bool:
     """Return whether two values are equal and have the same types at all levels: ``1`` equals neither ``True`` nor
     ``1.0``.
     """
+    # Containers first, since their classes may differ: a tuple in a rule equals a list of the same items in a call.
     if isinstance(expected, Mapping) and isinstance(value, Mapping):
         return expected.keys() == value.keys() and all(is_same(expected[key], value[key]) for key in expected)
     if isinstance(expected, list | tuple) and isinstance(value, list | tuple):

@@ -341,8 +341,8 @@ def share_of(remaining: Bounds, count: int) -> Bounds:
     """Return the part of the remaining bounds that one of `count` child executions gets if they start at the
     same time.
     """
-    # Shares are rounded up (`-(-a // b)` is a ceiling division), so that a small rest is not lost. The sum stays within
-    # the rest, since each child asks for its share after the earlier ones have reserved theirs. Example with 10 calls
+    # Shares are rounded up (`-(-a // b)` is a ceiling division), so that a small rest is not lost. The shares of child
+    # executions stay within the rest, since each is computed after the earlier ones are reserved. Example with 10 calls
     # and 3 children: 4 of 10 for 3, then 3 of 6 for 2, then 3 of 3 for 1.
     cost = None if remaining.max_cost is None else dollars(-(-int(remaining.max_cost * NANODOLLARS) // count))
     return replace(

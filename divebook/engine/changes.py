@@ -117,8 +117,8 @@ def _end(draft: Draft, data: Payload, status: str, error: str | None = None) -> 
     """End the path of the current event with a status. The amounts that its calls have reserved from the budget are
     released, and the counts of active and waiting paths are updated. Return the state of the path.
     """
-    # The counters depend on the phase and the open step, so they are updated before these change.
     path = draft.path(data)
+    # The counters depend on the phase and the open step, so they are updated before these change.
     draft.ledger = _without(draft, path, error or status)
     draft.active -= 1
     draft.joining -= path.phase == JOINING
@@ -152,8 +152,8 @@ def release_calls(draft: Draft, path: PathState) -> None:
     These calls have a start and no end in the log: their process died, or the code of their step cancelled them
     (test_a_call_that_was_cut_off_gives_its_reservation_back).
     """
-    # Nothing is reserved in the usual case, and the records need not be searched.
     ledger = draft.ledger
+    # Nothing is reserved in the usual case, and the records need not be searched.
     if path.open is None or not (ledger.reserved_tokens or ledger.reserved_cost):
         return
     for record in filter(_is_released, path.open.operations.values()):

@@ -54,7 +54,7 @@ ANSWERED = ("recorded", "read-only")
 
 def decide(workflow: Workflow, state: ExecutionState) -> tuple[Instruction, ...]:
     """Return all instructions that a driver can carry out now in this state, those of the oldest path first."""
-    # An end comes first: while it is due, no path may begin anything new.
+    # An end comes first. While it is due, no path begins another step.
     end = decide_end(workflow, state)
     if end:
         return (end,)
@@ -211,8 +211,8 @@ def only_settles(state: ExecutionState, place: Place) -> bool:
 
     A call of unknown outcome may be made again there, and no other (test_rollback_unknown.py).
     """
-    # A path that runs a rollback makes its calls as usual.
     path = state.paths[place.path]
+    # A path that runs a rollback makes its calls as usual.
     if state.rolling_back is None or path.undoes is not None:
         return False
     return all(record.operation_id != place.operation_id for record in unknown(path.open))
@@ -240,8 +240,8 @@ def decide_joins(workflow: Workflow, state: ExecutionState) -> tuple[RecordFacts
     # Waiting paths by join step, the oldest path first: {"d": [main-1, main-2]}.
     groups = {step: [path for path in waiting if path.current_step == step] for step in _steps(waiting)}
     free = [step for step in groups if not any(_may_reach(workflow, path, step) for path in active)]
-    # Example: "main-1" waits at "d" and "main-2" at "e", each step is reachable from the other.
-    # All paths wait, each for another one: the oldest path continues without the others.
+    # All paths wait, each for another one: the oldest path continues without the others. Example: "main-1" waits at "d"
+    # and "main-2" at "e", and each of the two steps is reachable from the other.
     if not free and len(waiting) == len(active):
         free = [waiting[0].current_step]
     return tuple(_join(groups[step]) for step in free)
@@ -282,7 +282,7 @@ def decide_end(workflow: Workflow, state: ExecutionState, *, is_left: bool = Fal
     If a path has failed while others are active, an instruction to cancel these is returned first. `is_left` means that
     they are cancelled already, except for the paths that `decide_leaving` keeps active.
     """
-    # The final event of a rollback comes after its last path: those of rollbacks, and those with unknown outcomes.
+    # A rollback ends after all its paths: those that run rollbacks, and those that find out an outcome.
     if state.rolling_back is not None:
         return None if state.active or state.is_over else RecordFacts((_undone(state),))
     # After a failure the other paths are cancelled first. With `continue_on_failure` they run to their own ends.
@@ -383,9 +383,9 @@ def _not_undone(state: ExecutionState) -> list[str]:
     """
     if state.rolling_back is None:
         return []
-    # `undone_from` is the number of the rollback that started last, so those below it have not started.
     settling = [path.current_step for path in state.unsettled]
     started = [path.current_step for path in state.undoing if path.status != COMPLETED]
+    # `undone_from` is the number of the rollback that started last, so those below it have not started.
     later = [state.rollbacks[number].step for number in range(state.undone_from - 1, 0, -1)]
     return list(dict.fromkeys((*settling, *started, *later)))
 

@@ -180,8 +180,8 @@ def _change(draft: Draft, entry: Event | Record, facts: Sequence[Payload], folde
     moment = entry.recorded_at
     if sequence != draft.last_sequence + 1:
         raise CorruptStoreError(f"the log of {draft.execution_id} jumps from event {draft.last_sequence} to {sequence}")
-    # With `folded` the fold begins inside the record: the journal folds a record while events are still added to it.
     draft.go_to(entry, facts)
+    # With `folded` the fold begins inside the record: the journal folds a record while events are still added to it.
     for data in facts[folded:] if folded else facts:
         # The number of the event is set first, because the state stores it (`started_sequence`, `annotated_at`, the
         # places of large values). Its time is set last: `last_us` has to be the time of the previous event, from which
@@ -897,7 +897,6 @@ def rule_revoked(draft: Draft, data: catalog.ApprovalRuleRevoked) -> None:
         draft.rules = draft.rules.delete(data.rule_id)
 
 
-# Events of a type that is missing here change only the sequence number and the time of the state.
 _CHANGES: dict[type, Callable[[Draft, Any], None]] = {
     catalog.ExecutionStarted: _execution_started,
     catalog.ExecutionForked: execution_forked,

@@ -126,6 +126,7 @@ class Change:
             return change
         if not isinstance(change, Mapping | None):
             raise SetupError(f"a change is a mapping such as {{'variables': {{'x': 1}}}}, not {type(change).__name__}")
+        # Checked before the call of the class, whose TypeError would suggest no name.
         names = [entry.name for entry in fields(cls)]
         for name in change or {}:
             if name not in names:
@@ -165,6 +166,7 @@ class Change:
             raise SetupError(
                 "definition must have a name and a list of steps, each plain data; write workflow.to_dict()"
             )
+        # `from_dict` does not check recorded definitions. `replace` calls the constructor, which checks this new one.
         workflow = source if self.definition is None else replace(Workflow.from_dict(self.definition))
         if not self.prompts:
             return workflow
@@ -317,7 +319,7 @@ def _without_calls(path: PathState, open_step: OpenStep, change: Change) -> Open
     records: dict[str, OperationRecord] = {}
     for key, record in open_step.operations.items():
         if key in change.results:
-            # 0 is the number of no event: no `operation_completed` holds this result.
+            # No event has the number 0: no `operation_completed` holds this result.
             records[key] = record.ended(0, COMPLETED, (change.results[key], None, (), None))
         elif not _belongs_to_source(path, open_step, record):
             records[key] = record._replace(reserved=None)
@@ -424,6 +426,8 @@ def require_reach(change: Change, source: ExecutionState) -> None:
     Results need an open operation, answers a question, skipped paths a failed step, and inputs an input of that name.
     Variables may be new.
     """
+    # Only calls of open steps can get other results: when a step ends, its result has been used, and its calls are
+    # dropped.
     open_steps = [path.open for path in source.paths.values() if path.open is not None]
     operations = {key for step in open_steps for key in step.operations}
     place = f"event {source.last_sequence} of execution {source.execution_id}"

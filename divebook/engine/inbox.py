@@ -27,6 +27,8 @@ from divebook.questions import Question
 #
 # After event 22 the state has `taken` 5. If the driver dies between the two events, the next one reads the messages
 # above 4, so that each message is recorded once and none is lost.
+
+
 ANSWER, SIGNAL, REVOCATION, ANNOTATION = "answer", "signal", "revocation", "annotation"
 """Kinds of message."""
 EXPIRED = "expired"
@@ -87,6 +89,8 @@ def questions_of(state: ExecutionState, messages: Iterable[Message]) -> dict[str
 
     An answer in the inbox counts even if no process drives the execution, so that its log does not have it yet.
     """
+    # `facts_of` returns only answers to questions that are open in the log, so settled questions keep their first
+    # answer.
     in_order = sorted(state.interrupts.values(), key=lambda question: question.order)
     questions = {question.id: question for question in in_order}
     for fact in facts_of(state, messages):

@@ -251,7 +251,7 @@ class _LogChecker:
         """Mark all paths as active again, because the execution is resumed. Yields no error text, because a resumption
         cannot contradict earlier events.
         """
-        # Any failed or cancelled path may continue. Which of them do is not written in the event, so none is excluded.
+        # The event does not name the paths that continue, so all count as active.
         self.paths = dict.fromkeys(self.paths, True)
         return iter(())
 

@@ -216,6 +216,8 @@ StreamedCall: TypeAlias = Callable[[Write], Awaitable[Any]]
 # When the function runs again after a restart, its first call has the first place and gets the recorded result. If the
 # function calls `refund(5)` first instead, the place has a record with another type and hash: this is a divergence, and
 # the recorded result is not used (`divebook.runtime.operations`). Equal calls need no names, since their places differ.
+
+
 class Place(NamedTuple):
     """Place of an operation in an execution (path, step, visit, item, key, attempt), by which replay finds its
     record.

@@ -154,6 +154,7 @@ class Fault:
         """
         if step.type == STAGE:
             return self.head
+        # The parts that apply are joined: "ValueError: no (step price, rows[3])", or "ValueError: no (step price)".
         item = (
             ""
             if self.item is None or step.each is None

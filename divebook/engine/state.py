@@ -562,9 +562,9 @@ class PathState(Timed):
 
     def loops_to(self, step: str) -> bool:
         """Return whether the path would begin a new pass through a loop if it entered a step now."""
+        # In a straight line, a step is entered as often as the step before it. Entering it once more closes a loop.
         # Example with the loop a -> b -> a: after the first pass, "a" and "b" have 1 entry each. Entering "a" gives 2 >
         # 1, a new pass. Entering "b" after that gives 2 > 2, which is false: it belongs to the same pass.
-        # In a straight line, a step is entered as often as the step before it. Entering it once more closes a loop.
         entered = self.visits.get(step, 0) + self.before.get(step, 0)
         return entered > 0 and (self.source is None or entered + 1 > self.entries(self.source))
 
@@ -778,6 +778,7 @@ class ExecutionState(Timed):
     @property
     def is_asleep(self) -> bool:
         """True if a path sleeps in a timer, or pauses before another attempt."""
+        # Waits for signals, children and answers do not count: a message or a deadline wakes their paths.
         steps = (path.open for path in self.paths.values() if path.open is not None and path.phase != ENDED)
         records = (record for open_step in steps for record in open_step.operations.values())
         return any(record.operation_type == TIMER and record.status == RUNNING for record in records)
@@ -946,8 +947,8 @@ class Draft(ExecutionState):
         path = self._copied.get(path_id)
         if path is None:
             path = self._copied[path_id] = _new(_DraftPath)
-            # The copy replaces the path in the map, so that readers of the draft see the changes.
             path.__dict__ = self.paths[path_id].__dict__.copy()
+            # The copy replaces the path in the map, so that readers of the draft see the changes.
             self.paths = self.paths.set(path_id, path)
         return path
 

@@ -531,8 +531,8 @@ class ConditionEvaluated(Payload):
 
 
 def _check_index(payload: IterationStarted | IterationCompleted | IterationFailed | RowsCompleted) -> None:
+    # The default -1 makes the index a required field, although 0 is a valid value and counts as empty.
     if payload.iteration_index < 0:
-        # The default -1 makes the index a required field, although 0 is a valid value and counts as empty.
         raise InvalidEventError(f"{payload.event_type}: data validation failed: iteration_index must not be negative")
 
 

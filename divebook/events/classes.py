@@ -139,7 +139,7 @@ def name_of(cls: type) -> str:
 
 def kind_of(cls: type) -> str | None:
     """Return the kind of a class: ``dataclass``, ``model``, ``namedtuple`` or ``enum``; None for any other class."""
-    # The order matters: an enum may derive from a dataclass or from str, and a named tuple is a tuple.
+    # Enums come first: an enum may derive from a dataclass or a named tuple.
     if issubclass(cls, Enum):
         return "enum"
     if issubclass(cls, tuple):

@@ -62,7 +62,7 @@ def encode_all(data: Sequence[Any], tagged: Callable[[Any], Any] = tag) -> list[
     """
     try:
         lines = [orjson.dumps(each, tagged, _JSON_OPTIONS) for each in data]
-    # All values at once are fast, but the error does not say which one is wrong.
+    # This error does not say which value is wrong, so all are encoded again, one by one.
     except TypeError:
         return list(map(encode, data))  # raises an error with the place of the value
     for line in lines:
@@ -184,8 +184,8 @@ def decode(raw: bytes | str) -> Any:
     """Decode JSON that `encode` wrote, and convert tagged forms (dicts with the key ``$type``) to the values that they
     represent.
     """
-    # Each level of nesting takes two brackets, so text that is shorter than that cannot be too deep.
     mark: bytes | str = TAGGED if isinstance(raw, bytes) else TAGGED.decode()
+    # Each level of nesting takes two brackets, so text that is shorter than that cannot be too deep.
     value = orjson.loads(raw) if len(raw) <= 2 * MAX_LEVELS else _check_depth(orjson.loads(raw), raw)
     return untag(value) if mark in raw else value  # type: ignore[operator]
 

@@ -150,6 +150,7 @@ def rows(value: Any) -> Any:
     labels = [str(label) for label in value.columns]
     if len(set(labels)) < len(labels):
         raise ValueError("has several columns of one name, which records cannot have; rename them in a step before")
+    # By position, and column by column: iterating over rows would convert the values of a row to one common type.
     columns = [rows(value.iloc[:, at]) for at in range(len(labels))]
     return [dict(zip(labels, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -304,6 +305,7 @@ def read_column(description: Description, arrays: Sequence[Any]) -> Any:
 
     The memory of the result may be written to.
     """
+    # The keys of the description show which branch of `ColumnWriter.add` has written it.
     if "objects" in description:
         return _objects(description["objects"])
     if "ends" in description:
@@ -483,6 +485,7 @@ def plain_scalar(value: Any) -> Any:
     if isinstance(value, pd.Timedelta):
         return value.to_pytimedelta()
     if isinstance(value, np.datetime64 | np.timedelta64):
+        # Python counts microseconds. Finer units are cut, and coarser ones such as days are converted.
         unit = value.dtype.name.partition("[")[0]
         return value.astype(f"{unit}[us]").item()
     return str(value) if isinstance(value, pd.Period | pd.Interval) else value

@@ -106,6 +106,7 @@ def _by_column(value: Any) -> Mapping[str, Any]:
     """Return the result of one row as values by column name: the items of a mapping, the fields of an instance, or any
     other value under the name `RESULT`.
     """
+    # Most results are of these classes, and need no look at their class.
     kind = None if isinstance(value, (str, int, float, Mapping)) else kind_of(type(value))
     if kind == "dataclass":
         value = {field: getattr(value, field) for field in value.__dataclass_fields__ if hasattr(value, field)}
@@ -181,6 +182,9 @@ def _without_mixed_types(frames: list[pd.DataFrame]) -> list[pd.DataFrame]:
 
     Columns of different dtypes, and columns of integers that some frames lack, get the dtype object.
     """
+    # Example: a part with n = [2**60 + 1] (int64) and a part with n = [0.5] (float64) would be joined to floats, and
+    # the first number would lose its last digits. As objects both stay exact. A frame without the column counts like
+    # floats, because its missing values are NaN.
     types: dict[str, set[Any]] = {}
     for frame in frames:
         for name in frame.columns:
@@ -280,6 +284,7 @@ def count_frame(frame: pd.DataFrame, tallies: dict[str, ColumnTally]) -> None:
     """Count the cells of a frame, without failed rows, and add the counts to `tallies` by column name. At most
     `MOST_COUNTED` columns are counted.
     """
+    # Without a failed row, the frame need not be copied.
     if ERROR in frame and (is_sound := frame[ERROR].isna().to_numpy()).sum() < len(frame):
         frame = frame[is_sound]
     for at, name in enumerate(map(str, frame.columns)):

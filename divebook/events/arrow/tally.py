@@ -255,6 +255,7 @@ def _plain_cell(cell: Any) -> Any:
 
     Enums count by their value, decimals and integers as floats, and missing values of the libraries as None.
     """
+    # Exact built-in classes first, which most cells are. Subclasses, scalars of libraries and recorded forms follow.
     kind = type(cell)
     if cell is None or kind in (str, bool, float):
         return cell
@@ -266,6 +267,7 @@ def _plain_cell(cell: Any) -> Any:
         return str.__str__(cell)
     if isinstance(cell, int | float | Decimal):
         return _number(cell)
+    # A scalar of numpy has the shape (), an array has another one.
     if kind.__module__ == "numpy" and not getattr(cell, "shape", (0,)):
         return None if cell != cell else _plain_cell(cell.item())  # noqa: PLR0124 - true for NaN and NaT
     return None if kind.__name__ in _MISSING else cell
