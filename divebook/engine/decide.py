@@ -98,7 +98,7 @@ def decide_path(workflow: Workflow, state: ExecutionState, path_id: str) -> Path
     # `path_branched` creates a path before it has begun.
     if path.status == PENDING:
         return _begin(workflow, state, path)
-    # An open step is not cut off: its calls may have taken effect.
+    # An open step continues. Its path fails before the next step.
     if state.stopped is not None and path.phase != IN_STEP:
         return RecordFacts((Fact(catalog.PathFailed(*state.stopped), path_id),))
     if path.phase == READY:
@@ -336,8 +336,8 @@ def decide_cancellation(state: ExecutionState, reason: str, *, is_here: bool = T
     queue, if it has one. An execution that is already being rolled back ends; resuming it continues the rollback.
     """
     if state.rolling_back is None and _needs_rollback(state):
-        # A process without the functions of the workflow may cancel, but cannot roll back. A worker continues from the
-        # queue.
+        # A process does not roll back an execution that workers drive, or one for which it lacks a function. A worker
+        # or the next process that resumes the execution does.
         start = _start_of_rollback(state, catalog.RollbackStarted(reason, cancelled=True))
         return RecordFacts(start if is_here else (*start, *decide_return(state)))
     remaining = _not_undone(state)

@@ -216,9 +216,9 @@ class OpenStep(NamedTuple):
 
 # --- the ledger: what an execution has spent and done, apart from tokens ---------------------------------------------
 #
-# Costs are integers of nanodollars, since sums of floats depend on their order. Example: a call that may cost 500
-# reserves 500 at its start (`reserved_cost`). It ends with a cost of 120: the reservation is removed, and 120 is added
-# to `ExecutionState.usage`. Spent and reserved together fall from 500 to 120.
+# Costs are integers of nanodollars, so that sums are exact. Example: a call that may cost 500 reserves 500 at its start
+# (`reserved_cost`). It ends with a cost of 120: the reservation is removed, and 120 is added to `ExecutionState.usage`.
+# Spent and reserved together fall from 500 to 120.
 
 
 NO_BOUNDS = Bounds()

@@ -210,7 +210,8 @@ def normalize(value: Any, path: str = "value", recorded_ids: Collection[int] = (
     UnstorableValueError
         With the path to the offending part.
     """
-    # The state holds these values, so their ids cannot pass to other objects meanwhile.
+    # These values are in normalized form already. The caller holds them (in a mapping from id to value), so that their
+    # ids cannot pass to other objects.
     if recorded_ids and id(value) in recorded_ids:
         return value
     if recorded_ids and type(value) is dict and TAG not in value and all(type(key) is str for key in value):
