@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from divebook.workflow.tools import ToolFunction, tool
     from divebook.workspace.workspace import present_workspace
 
+# Public names by module. The table repeats the imports above, which only type checkers execute, because `import
+# divebook` shall not load all these modules.
 _NAMES = {
     "divebook.agents": "Agent ScriptedModel",
     "divebook.config": "load",
@@ -164,12 +166,14 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'divebook' has no attribute {name!r}")
+    # Python calls this only for a name that the module lacks. Once stored, the name is found without this function.
     value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
+    # Completion in notebooks also has to offer the names that are not loaded yet.
     return sorted({*globals(), *__all__})
 
 

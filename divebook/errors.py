@@ -33,12 +33,15 @@
     │   ├── StoreBusyError         it cannot be written just now: locked, or the disk is full
     │   │   └── ConnectionLostError  its server is out of reach, perhaps in the middle of a commit
     │   ├── StoreClosedError
+    │   │   └── ForkedStoreError   it is used in a process that was forked from its own
     │   ├── ReadOnlyStoreError
     │   ├── CorruptStoreError
     │   ├── DecryptionError            a value is encrypted, and the key is missing or another
     │   ├── NewerStoreError        written by a newer divebook
     │   └── ExecutionNotFoundError
     ├── WorkspaceError             a workspace's files, commands or resources cannot be used
+    │   ├── ProcessIdError         no process has this id, or the id is in use
+    │   ├── ProcessInputError      a process cannot receive input
     │   ├── WorkspaceNotEnteredError   it was used before it was entered, or after it was left
     │   ├── WorkspaceEnteredError  it was entered twice
     │   ├── WorkspaceGoneError     what it refers to (folder, container) is not there any more
@@ -128,6 +131,7 @@ class Problem:
         """Return a copy of the problem, as seen from an enclosing definition: the keys in `place`, which lead to the
         inner definition, are added before the keys of the problem.
         """
+        # ("Next", 0) of a step, seen from its workflow, becomes ("Steps", 2, "Next", 0).
         return replace(self, place=(*place, *self.place), twin=(*place, *self.twin) if self.twin else ())
 
     def at(self, line: int, column: int) -> Problem:
@@ -143,6 +147,7 @@ class Problem:
         return replace(self, message=f"{self.message} (lines {line} and {self.line})")
 
     def _spot(self) -> str:
+        # ("Steps", 2, "Next") -> " at Steps[2].Next"
         spot = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.place).lstrip(".")
         return f" at {spot}" if spot else ""
 
@@ -162,6 +167,8 @@ def position_in(source_name: str, line: int, column: int) -> str:
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate that is most similar to a misspelled `name`, or None if none is similar."""
+    # Compared without case, so that "prompt" is nearest to "Prompt". A similarity of 0.6 is the default of `difflib`:
+    # it accepts a letter or two that are wrong, missing or swapped, and rejects unrelated words.
     by_folded = {candidate.casefold(): candidate for candidate in candidates}
     matches = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
     return by_folded[matches[0]] if matches else None
@@ -183,6 +190,10 @@ class DeterminismWarning(UserWarning):
     """Warning that a line of a workflow function could give another result when the function is replayed; see
     `divebook.lint`.
     """
+
+
+# Some errors below derive from a built-in class as well, if Python has one for the same case. Code of users can then
+# catch either of them: ``except PermissionError`` also catches `PathNotAllowedError`.
 
 
 class DivebookError(Exception):
@@ -242,8 +253,10 @@ class NotFoundError(DivebookError):
         super().__init__(f"{text}{self._advice()}")
 
     def _advice(self) -> str:
+        # One similar name is more helpful than a list of all names.
         if self.suggestion:
             return f" (did you mean {self.suggestion!r}?)"
+        # At most ten names, since a store or an environment may have thousands.
         if self.available:
             return f" (known: {', '.join(sorted(self.available)[:10])})"
         return f" (there is no {self.kind})"
@@ -382,6 +395,7 @@ class ScriptError(DivebookError):
         """Name of the exception class that the code in the script raised, such as ``ZeroDivisionError``; an empty
         string if the script failed for another reason.
         """
+        # "ZeroDivisionError: division by zero" -> "ZeroDivisionError". A text such as "limit: 5" names no class.
         name, colon, _ = str(self).partition(": ")
         return name if colon and name.isidentifier() and name.endswith(("Error", "Exception")) else ""
 
@@ -493,6 +507,8 @@ class StartKeyTakenError(StoreError):
         self.wanted = wanted
         self.difference = difference
         owner = f"execution {execution_id} of workflow {workflow!r}" if workflow else f"execution {execution_id}"
+        # The text has only the parts that apply. With another workflow: "start key 'k' belongs to execution exec_1 of
+        # workflow 'a' already, and workflow 'b' was to be started. Nothing was started; start with another key".
         what = f", and workflow {wanted!r} was to be started" if wanted else ""
         what += f", which {difference}" if difference else ""
         way_on = "start with another key" if workflow else "use that execution, or start with another key"
@@ -515,6 +531,8 @@ class FencedError(StoreError):
         self.execution_id = execution_id
         self.token = token
         self.current = current
+        # Tokens grow with each lease of an execution (fencing). A writer with a smaller token than `current` has lost
+        # its lease, even if it does not know that yet: it may have been suspended while another process took over.
         writer = "this writer has no lease" if token is None else f"this writer has lease {token}"
         super().__init__(
             f"execution {execution_id} is under lease {current}, and {writer}: it was taken over. "
@@ -570,6 +588,8 @@ class CorruptStoreError(StoreError):
     """Raised if the contents of a store are damaged."""
 
 
+# The classes that code raises for data of a wrong shape: a missing key, a wrong type, a bad number, too many levels.
+# OSError is not among them: it is a failure of the disk or the network.
 UNFIT = (DivebookError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 """Errors that damaged contents of a log can cause. Readers of logs turn them into `CorruptStoreError`."""
 
@@ -776,6 +796,7 @@ class ToolError(StepError):
         The class of what was raised, and those it derives from.
     """
 
+    # Views put the place of the error between the cause and this advice (`engine.retries.Fault.shown`).
     advice = "mend it and resume; what should be told to the model, raise as pydantic_ai.ModelRetry"
 
     def __init__(self, agent: str, tool: str, cause: str, names: Sequence[str] = ()) -> None:

@@ -64,6 +64,7 @@ class DeferredInterrupts:
         if not _is_main_thread() or not callable(previous):
             yield False
             return
+        # `==`, not `is`: each access to a method creates another bound method.
         if previous == self._on_signal:  # nested block: the outer one restores the handler
             yield True
             return
@@ -74,6 +75,8 @@ class DeferredInterrupts:
         try:
             yield True
         finally:
+            # The handler of the user is installed again before the pending interrupt is raised, since the exception
+            # leaves this block and nothing would restore it later.
             self._replace_handler(previous, current=self._on_signal)
             must_raise = self._pending and not self._raised_in_block
             self._pending = False
@@ -92,11 +95,14 @@ class DeferredInterrupts:
         if not self._pending:
             self._pending = True
             self._pending_since = now
+        # The block has not reached a safe point for a second, and may never do so. The exception is raised here, in the
+        # code that runs, although it may do harm there.
         elif now - self._pending_since > SECOND_INTERRUPT_AFTER:
             self._deliver(frame)
 
     def _deliver(self, frame: FrameType | None) -> None:
         self._pending = False
+        # Set before the call, because a handler that raises does not return.
         self._raised_in_block = True
         self._previous_handler(signal.SIGINT, frame)
         self._raised_in_block = False  # the handler did not raise: a later interrupt is a new one
@@ -116,6 +122,7 @@ class DeferredInterrupts:
         if not _is_main_thread() or signal.getsignal(signal.SIGINT) != self._on_signal:
             yield
             return
+        # A pending interrupt was meant for the code before this block.
         self.raise_pending()
         previous = self._previous_handler
         self._replace_handler(previous, current=self._on_signal)
@@ -156,6 +163,8 @@ def interruptible_result(future: Future[T], timeout: float | None = None, *, pat
             now = time.monotonic()
             if now >= started_at + patience:
                 INTERRUPTS.raise_pending()
+            # Polling is necessary: a signal that arrives just before a wait for a lock does not end that wait. While
+            # interrupts stay deferred anyway (`patience`), the wait is not divided.
             interval = max(POLL_INTERVAL, started_at + patience - now)
             seconds = interval
             if timeout is not None:
@@ -169,6 +178,7 @@ def interruptible_result(future: Future[T], timeout: float | None = None, *, pat
                 was_cut_short = time.monotonic() < now + seconds - CLOCK_TOLERANCE  # a signal handler raised the error
                 if is_last or was_cut_short:
                     raise
+        # Interrupts cannot be deferred in other threads, or without a handler. A plain wait is enough there.
         return future.result(timeout)
 
 
@@ -184,4 +194,5 @@ def interruptible_wait(event: threading.Event, timeout: float) -> bool:
             if seconds <= 0:
                 return False
             event.wait(min(POLL_INTERVAL, seconds))
+        # In the main thread the event is set here, and this returns at once. In other threads it is the wait itself.
         return event.wait(max(0.0, deadline - time.monotonic()))

@@ -63,6 +63,7 @@ def inputs_of(workflow: Workflow, frame: Any, parameters: Mapping[str, Any] | No
     (step,) = workflow.steps
     if step.action:
         return {FRAME: frame, GIVEN: dict(parameters or {})}
+    # A batch reads the frame itself, like an action. Only the items of a plain `Each` need the rows as a list.
     if step.each is not None and step.each.rows is not None:
         return {FRAME: frame, ITEMS: [], GIVEN: dict(parameters or {})}
     from divebook.events.arrow.rows import records_of
@@ -185,6 +186,7 @@ class MappedRows:
         from divebook.events.arrow.rows import certainly_failed_in, failed_in, part_of
 
         rounds = self._rounds()
+        # A failed row does not fail its round. A failed round has rows that were never called.
         if rounds[-1].status == FAILED:  # the calls themselves broke off, and rows are left
             return self.resumed()
         if not all(each.state.is_over for each in rounds):
@@ -192,6 +194,7 @@ class MappedRows:
         outcome = self._outcome()
         positions = failed_in(outcome) if unknown else certainly_failed_in(outcome)
         if positions:
+            # Parameters and bounds come from the first round: those of the code may have changed since.
             first_opening = recorded_opening(rounds[0].id, self.environment.store)
             inputs = inputs_of(self.workflow, part_of(self._given, positions), first_opening.inputs.get(GIVEN))
             key = self._round_key(len(rounds))
@@ -209,6 +212,7 @@ class MappedRows:
         if status == CANCELLED or (status == FAILED and called_action is not None and not called_action.is_repeatable):
             advice = f"environment.resume({self.execution.id!r}) goes on with it, again=True begins anew"
             warnings.warn(f"{self.workflow.name} has ended as {status}, and stays so: {advice}", stacklevel=4)
+        # Also after the end of a process: the log is not over, and no process drives it.
         elif (status == FAILED or not self.execution.state.is_over) and not self.execution.is_live:
             with suppress(LeaseHeldError):  # another process makes them
                 self.execution = self.environment.resume(self.execution.id)
@@ -267,6 +271,7 @@ def _parts(execution: Execution) -> list[Any]:
     batches, and each batch is one part; all items of `Each` are a single part.
     """
     facts = [event.data for event in execution.history()]
+    # {row: (row, result, error)}; the last event of a row counts, as a resumption may run a failed row again.
     ended: dict[int, RowResult] = {}
     for fact in facts:
         if isinstance(fact, catalog.IterationCompleted):
@@ -328,10 +333,12 @@ def mapped(
         )
     if batch and not isinstance(function, Agent):
         raise SetupError("batch=True is for agents, whose providers answer batches at half the price; leave it out")
+    # A workflow with one step is built: for a workflow or agent, a step that runs for each row.
     if isinstance(function, Workflow | Agent):
         if executor is not None:
             raise SetupError(f"executor is where a function runs, and {function.name!r} is none; leave it out")
         name = str(store or f"{function.name} of rows")
+        # Zero rows are enough to check the frame and to get its column names.
         columns = columns_of(part_of(frame, []))
         each = Each(f"$(inputs.{ITEMS})", as_="row", parallel=parallel, on_item_error=KEEP)
         each = Each(rows=f"$(inputs.{FRAME})") if batch else each
@@ -340,9 +347,12 @@ def mapped(
             step = _agent_step(environment, function, prompt, output, shared)
         else:
             step = _workflow_step(environment, function, [*columns], parameters or {}, shared)
+        # The hash of the called definition is recorded with the start, as the default of an input. A later call
+        # compares it.
         definition_input = InputDefinition(ASKED, default=_asked(environment, function))
         workflow = Workflow(name, [step], inputs=[*map(InputDefinition, (FRAME, ITEMS, GIVEN)), definition_input])
     else:
+        # For a function, a step that calls an action with the columns of each row.
         name = str(store or getattr(function, "__name__", ""))
         executor_name = _executor_named(environment, name, executor)
         mapped_action = _action_of(name, function, {"idempotent": idempotent, "retry": retry, "timeout": timeout})
@@ -357,6 +367,8 @@ def mapped(
             store=STEP,
         )
         workflow = Workflow(name, [step], inputs=[InputDefinition(FRAME), InputDefinition(GIVEN)])
+    # The execution of this name is found, or started. With `again` a name has several: "map NAME", "map#2 NAME", "map#3
+    # NAME" ... The last one counts.
     number = 1
     while known_by(environment, key_of(name, number + 1)) is not None:
         number += 1
@@ -375,6 +387,8 @@ def _agent_step(
     """Return the workflow step that calls an agent for each row of a map's frame."""
     if prompt is None:
         raise SetupError(f"agent {agent.name!r} needs a prompt; write prompt='Is this praise? ${{state.row.text}}'")
+    # An unchanged agent may be registered again. Another agent of the same name may replace it only if no execution
+    # needs it.
     if _asked(environment, environment.agents.get(agent.name, agent)) != _asked(environment, agent):
         _require_unneeded(environment, "agent", agent.name)
     if environment.agents.get(agent.name) is not agent:
@@ -403,6 +417,7 @@ def _workflow_step(
         _require_unneeded(environment, "workflow", flow.name)
     if environment.workflows.get(flow.name) != flow:
         environment.add_workflow(flow, replace=True)
+    # Columns that the workflow does not declare as inputs are left out. Parameters replace columns of the same name.
     inputs = {name: f"$(state.row[{name!r}])" for name in columns if name in declared}
     inputs |= _references(parameters)
     return Step(STEP, workflow=flow.name, inputs=inputs, **shared)
@@ -462,6 +477,8 @@ def _action_of(name: str, function: Any, options: Mapping[str, Any]) -> Action:
         raise SetupError(f"a {what} has no name by which it is found again: name it with store=, or write def")
     if not name.isprintable() or not name.strip("<> "):
         raise SetupError(f"store={name!r} is no name: use letters")
+    # An action that the user registered keeps its own options. Actions of earlier maps do not count: they have the
+    # options of those maps (test_what_one_map_said_of_a_function_holds_for_no_other).
     registered = (each for action_name, each in REGISTERED.items() if action_name not in _OWN)
     declared = next((each for each in registered if each.function is function), None)
     if declared is not None:
@@ -491,6 +508,7 @@ def _require_same(
         )
     before = execution.workflow.steps[0]
     is_other = opening.code is not None and dict(opening.code) != environment.code_of(workflow)
+    # Maps of functions have no such input. Both sides are then None, and only the code of the function is compared.
     digest = {one.name: one.default for one in workflow.inputs}.get(ASKED)
     is_other = is_other or opening.inputs.get(ASKED, digest) != digest
     if is_other or (before.prompt, before.output) != (workflow.steps[0].prompt, workflow.steps[0].output):

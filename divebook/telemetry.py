@@ -87,6 +87,7 @@ class Telemetry:
         from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+        # The variables are read here, since the exporters are created here and not by the SDK's own configuration.
         is_off = _variable("OTEL_SDK_DISABLED") == "true"
         at = None if address is None else address.rstrip("/") + "/v1/"
         processors: list[SpanProcessor] = []
@@ -119,6 +120,8 @@ class Telemetry:
         `sequence` is the number of the event that started the call.
         """
         call = _context(trace_id(execution_id), span_id(execution_id, place_of_call(sequence)))
+        # The call has no span yet: its span is reported when it ends. Its ids are known from its place, and a span
+        # without recording is enough as a parent.
         token = context.attach(set_span_in_context(NonRecordingSpan(call)))
         try:
             yield
@@ -168,6 +171,8 @@ class Telemetry:
             attributes["divebook.served"] = True
         links: tuple[Link, ...] = ()
         if span is None and followed.came_from:
+            # Each execution has a trace of its own. A link leads from a child or a fork to the trace from which it
+            # came.
             links = (Link(_context(trace_id(followed.came_from), span_id(followed.came_from, place_of(ROOT)))),)
         readable_span = ReadableSpan(
             name,
@@ -263,10 +268,13 @@ class TracedLog:
         if isinstance(data, catalog.ExecutionForked):  # what it has of its source is told of that, and took its time
             self._over.discard(ROOT)
             self._began |= {number: event.recorded_at for number in self._began if number not in self._over}
+        # The projection knows which spans an event has begun or ended. Here only ends count, each once.
         self._spans.take(event)
         served = isinstance(data, catalog.OperationCompleted | catalog.OperationFailed) and data.served is not None
         changed = sorted(self._spans.changed.values(), key=lambda span: span.index)
         self._spans.changed.clear()
+        # Three cases: a new start of a call, a span that is seen for the first time, and one that has ended and runs
+        # again.
         for span in changed:
             if isinstance(data, catalog.OperationStarted) and span.operation_id == data.operation_id:
                 self._began_at[span.index] = event.sequence
@@ -275,6 +283,7 @@ class TracedLog:
                 self._begin(span.index, span.started_us)
             elif span.ended_us is None and span.index in self._over:
                 self._begin(span.index, event.recorded_at)
+        # In reverse order of their starts, so that an inner span is reported before the span around it.
         ended = [self._end(span)._replace(served=served) for span in reversed(changed) if self._is_newly_over(span)]
         if isinstance(data, _ENDS):
             self._over.add(ROOT)
@@ -282,6 +291,8 @@ class TracedLog:
         return ended
 
     def _enter(self, span: Span) -> None:
+        # The parent of a step is the execution, of an item its step, of a call its enclosing call, its item or its
+        # step.
         step = self._places.get((span.path, None), ROOT)
         if span.kind == "step":
             parent = ROOT
@@ -318,6 +329,8 @@ def place_of(number: int, again: int = 0) -> str:
     """Return a text that identifies a span within its log. Its OpenTelemetry id is derived from this text. `again` is
     how often the span has ended before.
     """
+    # "3/0" is the first run of span 3, "3/1" the run after a resumption. Each has an id of its own, so that a collector
+    # does not get two spans with one id.
     return f"{number}/{again}"
 
 
@@ -368,6 +381,7 @@ def name_of(span: Span) -> str:
     does = _DOES.get(span.type) if span.kind == "operation" else None
     if does == CHAT:
         return f"{CHAT} {model_of(span)[1]}".rstrip()
+    # Calls of the GenAI conventions first: chat, execute_tool, invoke_agent. All other spans have names of divebook.
     if does is not None:
         return f"{does} {span.called or ''}".rstrip()
     if span.kind in ("step", "item"):
@@ -383,6 +397,7 @@ def model_of(span: Span) -> tuple[str, str]:
 
 def attributes_of(span: Span) -> dict[str, str | int | float | bool]:
     """Return the OpenTelemetry attributes of a span, such as its kind, step and status."""
+    # OpenTelemetry has no attribute value for None, so these attributes are removed at the end.
     attributes: dict[str, str | int | float | bool | None] = {
         "divebook.kind": span.kind,
         "divebook.type": span.type,
@@ -445,6 +460,8 @@ class ReportingThread:
 
     def do(self, thing: Callable[[], object]) -> None:
         """Add a job (a function) to the queue of the thread. The function must not raise an exception."""
+        # The thread starts with the first job, so an environment that runs nothing has no thread. The lock lets only
+        # one of several callers start it.
         self._jobs.put(thing)
         with self._lock:
             if not self._has_begun:
@@ -453,6 +470,7 @@ class ReportingThread:
 
     def close(self) -> None:
         """Wait at most `REPORTING_SECONDS` until all jobs are done. Jobs that remain then are dropped."""
+        # None ends the thread after all jobs before it.
         self._jobs.put(None)
         with self._lock:
             if not self._has_begun:
@@ -595,6 +613,8 @@ class _Listener:
         """Put new events of an execution into the queue for reporting. Executions that this process does not drive
         (copied or imported ones) are ignored.
         """
+        # The last events of an execution may arrive after its lease was released, so an execution stays known until its
+        # end was reported.
         if execution_id in self._heard or DRIVEN_LEASES.drives(self._store, execution_id):
             self._heard.add(execution_id)
             self._thread.do(functools.partial(self._take, execution_id, events))
@@ -606,9 +626,11 @@ class _Listener:
     def _take(self, execution_id: str, events: Sequence[Event]) -> None:
         try:
             traced_log = self._followed.setdefault(execution_id, TracedLog())
+            # A process that continues an execution reads the events before it, so that starts and parents of its spans
+            # are known. It reports none of these spans: the process that recorded them has done so.
             missed = events[0].sequence - 1 - traced_log.last if events else 0
             for event in self._store.read(execution_id, traced_log.last, missed) if missed else ():
-                traced_log.take(event)  # others have told of it
+                traced_log.take(event)
             for event in events:
                 for ended in traced_log.take(event):
                     self._telemetry.tell(execution_id, traced_log, ended)

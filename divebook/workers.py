@@ -200,6 +200,8 @@ class Worker:
         if self._process != os.getpid():  # before the lock, as in `drain`
             return False
         with self._checked:
+            # A check that runs at this moment may have missed an execution that was just enqueued. Only a later check
+            # counts, and setting `_news` makes it start at once.
             last_check = self._checks
             self._news.set()
             self._checked.wait_for(lambda: self._idle_check > last_check or not self.is_running, limit)
@@ -221,6 +223,7 @@ class Worker:
         # A forked process has none of the worker's threads. Locks that they held at the fork stay locked there.
         if self._process != os.getpid():
             return
+        # First the flag, then the wake-up: the thread sees the flag when it wakes.
         self._drains.set()
         self._news.set()
         if self._thread is None or self._thread is threading.current_thread():
@@ -250,6 +253,7 @@ class Worker:
         forget = self.environment.store.subscribe(lambda *_: self._news.set())
         try:
             while not self._drains.is_set():
+                # Cleared before the check: news that arrive during the check make the next one start at once.
                 self._news.clear()
                 try:
                     count = self._check_queues()
@@ -289,11 +293,13 @@ class Worker:
         if self._schedules is not None and now - self._scheduled_at >= 1:
             self._schedules.enqueue_due(datetime.now().astimezone())
             self._scheduled_at = now
+        # The record expires after `WORKER_SECONDS`. Two announcements may fail before that happens.
         if now - self._announced_at >= WORKER_SECONDS / 3:
             self._announce()
             self._announced_at = now
         free = self.parallel - len(self._heads())
         count = self._take(free) if free > 0 else 0
+        # Idle means that nothing was driven before this check and that it has found nothing.
         if not count and free == self.parallel:
             with self._checked:
                 self._idle_check = self._checks
@@ -302,12 +308,14 @@ class Worker:
 
     def _take(self, free: int) -> int:
         now = time.monotonic()
+        # A refused execution is claimed again after `RETRY_SECONDS`: a definition or a service may be there by then.
         self._refused = {name: refusal for name, refusal in self._refused.items() if refusal[0] > now}
         leases = self._control.queues.claim(self.queues, self._can_run(), free, without=self._refused)
         for lease in leases:
             try:
                 driver = self._control.queues.take_up(lease, self)
             except NeedsPersonError as error:
+                # No worker shall try again, so the store keeps the mark until a person resumes the execution.
                 self.environment.store.withhold(lease.execution_id)
                 _log.warning("%s", error)
             except DivebookError as error:
@@ -328,6 +336,7 @@ class Worker:
         """
         live = self._live()
         ids = {driver.id for driver in live}
+        # A child runs in the place of its parent, which only waits for it.
         return [driver for driver in live if driver.state.parent not in ids]
 
     def _can_run(self) -> dict[str, str]:

@@ -94,6 +94,8 @@ def is_allowed_by(pattern: Any, value: Any) -> bool:
         return is_same(pattern[EQUALS], value)
     if not _is_pattern(pattern):
         return is_same(pattern, value)
+    # A value and its decoded form must both match. "docs/a%2Fb" matches "docs/*" as it is, but a program may read it as
+    # "docs/a/b", so it is not allowed. In a rule that denies, either form is enough (`is_met_by`).
     plain = _plainly(value) if isinstance(value, str) else None
     if plain is None:
         return False
@@ -105,6 +107,7 @@ def is_same(expected: Any, value: Any) -> bool:
     """Return whether two values are equal and have the same types at all levels: ``1`` equals neither ``True`` nor
     ``1.0``.
     """
+    # Containers first, since their classes may differ: a tuple in a rule equals a list of the same items in a call.
     if isinstance(expected, Mapping) and isinstance(value, Mapping):
         return expected.keys() == value.keys() and all(is_same(expected[key], value[key]) for key in expected)
     if isinstance(expected, list | tuple) and isinstance(value, list | tuple):
@@ -117,15 +120,19 @@ def _plainly(text: str) -> str | None:
     plain = None if len(text) > LONGEST else _percent_decoded(text)
     if plain is None or text != text.strip() or not unicodedata.is_normalized("NFC", plain):
         return None
+    # A backslash separates folders on Windows and is part of a name elsewhere.
     if "\\" in plain or any(map(_is_doubtful, plain)):
         return None
+    # Parts that consist of dots and spaces, such as "..", ". ." or "...", are parents or nothing at all, depending on
+    # the system. An empty part is harmless: "a//b".
     return None if any(part and not part.strip(". ") for part in plain.split("/")) else plain
 
 
 def _percent_decoded(text: str) -> str | None:
-    """Return a text with all layers of percent-encoding decoded. Return None if there are more than `_MOST_LAYERS`
-    layers.
+    """Return a text with all layers of percent-encoding decoded. Return None if there are `_MOST_LAYERS` layers or
+    more.
     """
+    # "%252e" -> "%2e" -> "." has two layers. The last round only shows that nothing is left to decode.
     for _ in range(_MOST_LAYERS):
         decoded = _percent_decoded_once(text)
         if decoded == text:
@@ -142,6 +149,7 @@ def _is_doubtful(character: str) -> bool:
     """Return whether a character is invisible, or may be read as a character that structures paths and addresses."""
     if character.isascii():
         return not character.isprintable()
+    # NFKC converts look-alikes: the fullwidth "\uff0f" becomes "/", so "docs\uff0fa" could be read as a path.
     return _is_invisible(character) or bool(_FORMS & set(unicodedata.normalize("NFKC", character)))
 
 
@@ -166,10 +174,13 @@ def _matcher(pattern: str) -> WildcardMatcher:
     """Return the compiled matcher for a pattern with the wildcards ``*`` and ``**``. In the host of an address, ``*``
     matches characters of host names only.
     """
+    # In the host of an address, ``*`` must not reach over its end. "https://*.example.com/**" matches
+    # "https://a.example.com/x", and not "https://evil.com?.example.com/x".
     scheme, colon, remainder = pattern.partition("://")
     if not colon:
         return WildcardMatcher(_wildcards(pattern, _ANY, _IN_PART))
     host, slash, path = remainder.partition("/")
+    # "https://**" consists of wildcards after the scheme: it means every address, with its path.
     host_items = _wildcards(host, _IN_HOST, _IN_HOST) if slash or host.strip("*") else _wildcards(host, _ANY, _IN_HOST)
     start = [*_wildcards(scheme, _IN_HOST, _IN_HOST), *colon, *host_items, *slash]
     return WildcardMatcher([*start, *_wildcards(path, _ANY, _IN_PART)])
@@ -177,6 +188,7 @@ def _matcher(pattern: str) -> WildcardMatcher:
 
 def _wildcards(pattern: str, double: Repeated, single: Repeated) -> list[Item]:
     items: list[Item] = []
+    # "a/**/*.md" -> "a", "/", double, "/", single, ".", "m", "d".
     for index, piece in enumerate(pattern.split("**")):
         items += [double] if index else []
         items += [single if character == "*" else character for character in piece]
@@ -189,6 +201,8 @@ def is_met_by(pattern: Any, value: Any) -> bool:
 
     The items of a list or mapping count too, unless the rule has a list or a mapping itself.
     """
+    # Containers first, because "any item that matches" is enough for a rule that asks or denies. A rule with a list or
+    # a mapping is itself taken apart.
     is_exact = _is_exact(pattern)
     plain = pattern[EQUALS] if is_exact else pattern
     if isinstance(plain, list | tuple):
@@ -203,11 +217,12 @@ def is_met_by(pattern: Any, value: Any) -> bool:
         return plain is value
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return True  # too large to compare, so the rule may mean it
+    # Programs read booleans from text: a rule with True also means "yes", "1" and 1.
     if isinstance(plain, bool):
         return _normalized(value) in (_TRUE if plain else _FALSE)
     text = _normalized(plain)
     pieces = [text] if is_exact else text.split("*")
-    # An absolute path may end in the relative path of the rule.
+    # An absolute path may end in the relative path of the rule: "docs/*" also means "/home/ada/docs/a".
     tail = ["", f"/{pieces[0]}", *pieces[1:]]
     may_end = not text.startswith(("/", "~", "*"))
     return any(
@@ -233,8 +248,10 @@ def _normalized(value: Any, separator: str = " ") -> str:
 
     `separator` replaces line ends and tabs, which some programs read as spaces and others ignore.
     """
+    # 5.0 and 5 have the same text.
     if isinstance(value, float) and value.is_integer():
         value = int(value)
+    # Folding the case can produce text that is not normalized, so the result is normalized once more.
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", str(value)).casefold())
     characters = set(folded)  # a text may be long, so each character is examined once
     table = {ord(c): separator for c in characters if c.isspace() and c != " "}
@@ -251,6 +268,8 @@ def _readings(value: Any) -> Iterator[str]:
     """Yield the different strings that a program may get from the value of an argument: the value unchanged, without
     quotes, as a file path, and as an address (URL).
     """
+    # A dict keeps the order and drops the second text if it equals the first. Example: "a<tab>b" is read as "a b" and
+    # as "ab".
     for text in {_normalized(value): None, _normalized(value, ""): None}:
         yield text
         plain = _normalized(_percent_decoded(text) or _percent_decoded_once(text), "").strip("'\"` ")
@@ -266,6 +285,7 @@ def _paths(text: str) -> Iterator[str]:
     path = posixpath.normpath("/".join(part.strip() for part in text.replace("\\", "/").split("/")))
     yield path[1:] if path.startswith("//") else path  # `normpath` keeps two leading slashes, which mean one
     if path.startswith("../"):
+        # "../../etc/passwd" reaches "/etc/passwd" if it leads far enough up.
         yield "/" + path.replace("../", "")
 
 
@@ -273,6 +293,7 @@ def _addresses(text: str) -> Iterator[str]:
     """Yield an address (URL) without user, port and last dot of its host, because these do not change the target. Yield
     nothing if the text is not an address.
     """
+    # "https://ada@host.:443/a/../b?q" -> "https://host/b?q".
     match = _ADDRESS.fullmatch(text.replace("\\", "/"))
     if match is None:
         return
@@ -291,6 +312,9 @@ def _is_made_of(pieces: list[str], text: str) -> bool:
     """
     if len(pieces) == 1:
         return text == pieces[0]
+    # Each inner piece is taken at its first position behind the piece before it. A later position would only leave less
+    # text for the others, so the search needs no way back and its time is linear
+    # (test_a_pattern_with_many_stars_is_quick).
     first, *inner, last = pieces
     if not (text.startswith(first) and text.endswith(last) and len(text) >= len(first) + len(last)):
         return False
@@ -417,13 +441,16 @@ def _strictest(table: Approvals, call: ToolCall, now_us: int) -> Verdict:
     stricter = table.stricter or Approvals()
     # Rules that no person has confirmed may only make the decision stricter, so those that allow are left out.
     rules = (*table.rules, *(rule for rule in stricter.rules if rule.outcome != ALLOW))
+    # All matching rules count, whatever their order. `OUTCOMES` is sorted from lenient to strict: allow, ask, deny.
     matching = (rule for rule in rules if _holds(rule.expires_us, now_us) and _matches(rule, call))
     verdicts = [Verdict(rule.outcome, rule.in_words, rule.reason) for rule in matching]
     if call.asks:
         verdicts.append(Verdict(ASK, ""))
+    # A matching rule replaces the mode, also if the rule is more lenient.
     if verdicts:
         return max(verdicts, key=lambda verdict: OUTCOMES.index(verdict.outcome))
     mode = table.mode_for(call.server) or call.mode
+    # Like its rules, the mode of an unconfirmed definition can only add a question.
     stricter_mode = stricter.mode_for(call.server)
     if stricter_mode and asks(stricter_mode, call.hints):
         return Verdict(ASK, stricter_mode)
@@ -436,6 +463,7 @@ def asks(mode: str, hints: ToolHints | None) -> bool:
     """
     if mode == APPROVALS_ALWAYS or hints is None:
         return mode == APPROVALS_ALWAYS
+    # A tool that says both is taken as destructive. Unknown effects (None) are not read-only.
     if mode == IF_NOT_READ_ONLY:
         return hints.read_only is not True or hints.destructive is True
     return mode == IF_DESTRUCTIVE and hints.destructive is True
@@ -457,6 +485,7 @@ def _matches(rule: ApprovalRule, call: ToolCall) -> bool:
     if not any(matches(rule.tool, tool) for tool in tools):
         return False
     for pattern, name in ((rule.agent, call.agent), (rule.server, call.server)):
+        # A rule for agents or servers does not apply to calls without one, not even with the pattern ``*``.
         if pattern is not None and not (name and matches(pattern, name)):
             return False
     return _has_effect(rule, call.hints) and _takes(rule, call)
@@ -480,6 +509,8 @@ def _names_of(call: ToolCall, rule: ApprovalRule) -> list[str]:
 
 
 def _has_effect(rule: ApprovalRule, hints: ToolHints) -> bool:
+    # By the effect that a rule names (`when`). A tool that says both, read-only and destructive, is not allowed as
+    # read-only, and is asked about or denied as either.
     effects = {
         None: True,
         READ_ONLY: hints.read_only is True and (rule.outcome != ALLOW or hints.destructive is not True),
@@ -494,6 +525,7 @@ def _takes(rule: ApprovalRule, call: ToolCall) -> bool:
         return True
     if rule.outcome == ALLOW:
         return _are_exactly(rule.arguments, call)
+    # One spelling of a file that matches is enough. Arguments that a definition has fixed count as well.
     return any(
         are_met_by(rule.arguments, {**call.fixed, **arguments}) for arguments in (call.arguments, *call.spellings)
     )
@@ -517,6 +549,7 @@ def _is_exactly(patterns: Mapping[str, Any], arguments: Mapping[str, Any], defau
 
 def _is_covered(rule: StandingRule, call: ToolCall) -> bool:
     names = (rule.kind, rule.tool, rule.agent or "", rule.server or "")
+    # A person allowed one kind of call with these arguments. Without arguments the rule would allow all calls.
     if rule.outcome != ALLOW or rule.arguments is None or names != (call.kind, call.tool, call.agent, call.server):
         return False
     return _are_exactly(rule.arguments, call)
@@ -582,11 +615,13 @@ def embedded(schema: Any, place: str) -> Any:
         return [embedded(item, place) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
+    # An embedded ``$id`` or ``$schema`` would change how the references of the whole schema are resolved.
     left_out = {key for key, value in schema.items() if key in _NOT_OURS and isinstance(value, str)}
     result = {key: embedded(value, place) for key, value in schema.items() if key not in left_out}
     reference = result.get("$ref")
     if isinstance(reference, str):
         del result["$ref"]
+        # "#/$defs/x" becomes "#/properties/parameters/$defs/x". References to other documents are left out.
         if reference == "#" or reference.startswith("#/"):
             result["$ref"] = f"{place}{reference[1:]}"
     return result
@@ -609,9 +644,11 @@ def rule_made(
     data = question.data or {}
     answer_data = response.get("data") or {}
     rule = answer_data.get("rule") if isinstance(answer_data, Mapping) else None
+    # Only questions that have offered a rule can create one, and only with an answer that approves.
     if question.kind != CONFIRMATION or OFFERS not in data or response.get("approved") is not True or not rule:
         return None
     kind = next(kind for kind in (TOOL, "action", "step") if kind in data)
+    # A person may have edited the arguments. The rule then holds for the edited ones.
     approved = answer_data.get("parameters", data["parameters"])
     lasts = rule.get("expires_in", LASTS if rule["scope"] == ALWAYS else None)
     return catalog.ApprovalRuleAdded(

@@ -94,6 +94,7 @@ class Exhausted(NamedTuple):
         """True if the refused call may become possible later: budget is reserved for running calls, and at their end
         the part that they did not spend is free again.
         """
+        # Amounts of dollars are strings in events, so that they stay exact decimals.
         return self.reserved is not None and Decimal(self.reserved) > 0
 
     @property
@@ -114,6 +115,7 @@ class Exhausted(NamedTuple):
             parts.append(f"{self._text(self.reserved)} reserved by calls under way")
         if self.needs_room:
             parts.append(f"the next call needs up to {self._text(self.needed)}")
+        # "3 of 3 model calls made" is one part; a bound of tokens or cost may have up to three.
         *before, last = parts
         return f"Budget reached: {', '.join(before)}, and {last}." if before else f"Budget reached: {last}."
 
@@ -143,10 +145,12 @@ def step_bound(state: ExecutionState, path: PathState, step: Step, kinds: frozen
     """
     bounds = state.bounds
     ledger = state.ledger
+    # Bounds that hold for steps of every type come first, those of model calls last.
     if bounds.max_seconds is not None and state.running_us > bounds.max_seconds * MICROSECONDS:
         return Exhausted("max_seconds", bounds.max_seconds, round(state.running_us / MICROSECONDS, 3))
     if bounds.max_iterations is not None and path.loops_to(step.name) and ledger.iterations >= bounds.max_iterations:
         return Exhausted("max_iterations", bounds.max_iterations, ledger.iterations)
+    # A root path enters its first step over no edge.
     if bounds.edges and path.source is not None:
         key = edge_key(path.source, step.name)
         limit = bounds.edges.get(key)
@@ -202,6 +206,9 @@ def call_bound(state: ExecutionState, reserved: Reserved, *, is_alone: bool = Fa
     then do not count.
     """
     consumed = _consumption(state)
+    # Example with max_tokens=100: 40 are spent, and the log has a call that reserved 50 and no end of it. A call that
+    # may need 20 does not fit: 40 + 50 + 20 > 100. If no model call is under way in this process, that call was cut off
+    # and returns nothing. Only reservations of children count then, and 40 + 20 fits.
     exhausted = bound_met(state.bounds, consumed, reserved)
     if exhausted is None or not (exhausted.may_pass and is_alone):
         return exhausted
@@ -227,8 +234,12 @@ def bound_met(bounds: Bounds, consumed: Consumption, reserved: Reserved) -> Exha
     if bounds.max_tokens is not None:
         used = consumed.tokens
         held = consumed.held_tokens
+        # The first test stops a call of unknown size, which reserves 0. The second one lets a call pass that fits
+        # exactly: 60 spent and 40 needed of 100.
         if used + held >= bounds.max_tokens or used + held + reserved.tokens > bounds.max_tokens:
             exhausted = Exhausted("max_tokens", bounds.max_tokens, used)
+            # Reserved and needed amounts are named only if tokens are left, which may suffice for a smaller or a later
+            # call.
             return exhausted if used >= bounds.max_tokens else exhausted._replace(reserved=held, needed=reserved.tokens)
     if bounds.max_cost is not None:
         spent = consumed.cost
@@ -306,6 +317,7 @@ def remaining_bounds(state: ExecutionState) -> Bounds:
     held = (ledger.reserved_tokens, ledger.reserved_cost)
     return replace(
         left_after(bounds, Consumption(calls, tokens, used.cost, *held)),
+        # Agent steps of a child are not added to those of its parent, so the child gets the whole bound.
         max_agent_hops=bounds.max_agent_hops,
         max_seconds=None if bounds.max_seconds is None else max(0.0, bounds.max_seconds - seconds),
     )
@@ -329,7 +341,9 @@ def share_of(remaining: Bounds, count: int) -> Bounds:
     """Return the part of the remaining bounds that one of `count` child executions gets if they start at the
     same time.
     """
-    # Shares are rounded up (`-(-a // b)` is a ceiling division), so that a small rest is not lost.
+    # Shares are rounded up (`-(-a // b)` is a ceiling division), so that a small rest is not lost. The shares of child
+    # executions stay within the rest, since each is computed after the earlier ones are reserved. Example with 10 calls
+    # and 3 children: 4 of 10 for 3, then 3 of 6 for 2, then 3 of 3 for 1.
     cost = None if remaining.max_cost is None else dollars(-(-int(remaining.max_cost * NANODOLLARS) // count))
     return replace(
         remaining,
@@ -378,6 +392,8 @@ def bounds_for_resumption(state: ExecutionState, definition_bounds: Bounds, rest
     counted
         Usage of the child that the parent has counted.
     """
+    # Example: the child may use 100 tokens and has used 60, which the parent counts as spent. The parent has 20 left.
+    # The limit of the child becomes min(100, 20 + 60) = 80, so it may use 20 more.
     present = state.bounds
     widest = dict[str, Any]()
     for name in _SHARED:
@@ -414,6 +430,10 @@ def dollars(nanodollars: int) -> Decimal:
 
 
 # --- asking ----------------------------------------------------------------------------------------------------------
+#
+# A question about a bound belongs to the execution, not to a path: its id is a hash of the bound, its limit and the
+# number of answers "stop" so far. Paths that reach the same bound join the question. After an answer "raise" the limit
+# differs, and after "stop" the number, so the next time is another question.
 
 _OR_STOP = " and continue, or stop?"
 
@@ -430,6 +450,7 @@ def facts_about(state: ExecutionState, exhausted: Exhausted, path: str, step: st
     question, if it was not asked yet. Return no events if the path waits for the decision already.
     """
     interrupt_id = question_about(state, exhausted)
+    # Three cases: the question is new; it is open and this path joins it; or this path waits for it already.
     pending = state.interrupts.get(interrupt_id)
     if pending is None:
         question, data = asked_about(exhausted)

@@ -51,6 +51,8 @@ def sleeps(open_step: OpenStep) -> bool:
 
 def path_started(draft: Draft, data: catalog.PathStarted) -> None:
     """Apply `path_started`: start the root path, a branch, or a path that runs a rollback."""
+    # A branch exists already: `path_branched` has created it. Paths of rollbacks get numbers behind all others, in the
+    # order in which they run. With 2 branches and 3 rollbacks: rollback 3 is number 3, rollback 1 is number 5.
     if draft.path_id not in draft.paths:
         undoes = data.rollback
         number = 0 if undoes is None else draft.branches + len(draft.rollbacks) - undoes + 1
@@ -65,6 +67,7 @@ def path_started(draft: Draft, data: catalog.PathStarted) -> None:
 def path_branched(draft: Draft, data: catalog.PathBranched) -> None:
     """Apply `path_branched`: create the paths into which a path branches. They inherit its counts of visited steps."""
     parent = draft.path(data)
+    # Loops and their bounds count across branches: a branch that enters a step again continues the count.
     visit_counts = Map({step: parent.entries(step) for step in {*parent.visits, *parent.before}})
     for number, new_path in enumerate(data.new_paths, draft.branches + 1):
         child = PathState(
@@ -104,6 +107,7 @@ def path_joined(draft: Draft, data: catalog.PathJoined) -> None:
     path.phase = JOINED
     path.step_outputs = outputs
     path.outputs_at = places
+    # The step with the join reads the variables that all its paths have written.
     path.variables = draft.variables
     path.variables_at = draft.variables_at
     draft.joining -= 1
@@ -114,6 +118,7 @@ def _end(draft: Draft, data: Payload, status: str, error: str | None = None) -> 
     released, and the counts of active and waiting paths are updated. Return the state of the path.
     """
     path = draft.path(data)
+    # The counters depend on the phase and the open step, so they are updated before these change.
     draft.ledger = _without(draft, path, error or status)
     draft.active -= 1
     draft.joining -= path.phase == JOINING
@@ -142,13 +147,13 @@ def _without(draft: Draft, path: PathState, why: str) -> Ledger:
 
 
 def release_calls(draft: Draft, path: PathState) -> None:
-    """Release the parts of the budget that are reserved for model calls in the open step of a path that were cut off:
-    calls that have started but have no recorded end.
+    """Release the parts of the budget that are reserved for model calls in the open step of a path that were cut off.
 
-    These calls have no end in the log: their process died, or the code of their step cancelled them
+    These calls have a start and no end in the log: their process died, or the code of their step cancelled them
     (test_a_call_that_was_cut_off_gives_its_reservation_back).
     """
     ledger = draft.ledger
+    # Nothing is reserved in the usual case, and the records need not be searched.
     if path.open is None or not (ledger.reserved_tokens or ledger.reserved_cost):
         return
     for record in filter(_is_released, path.open.operations.values()):
@@ -184,9 +189,6 @@ def _is_released(record: OperationRecord) -> bool:
 
 
 def _reserved_for_child(record: OperationRecord) -> Reserved | None:
-    """Return the part of the budget that is reserved for an operation, if the operation is a child execution. Return
-    None for any other operation.
-    """
     return record.reserved if record.operation_type == CHILD_WORKFLOW else None
 
 
@@ -195,6 +197,7 @@ def with_child_reservations(path: PathState, ledger: Ledger) -> Ledger:
     executions. The usage of these children is not counted yet, so the amounts are needed again when the path is
     resumed. An active path adds nothing.
     """
+    # `_without` has subtracted them when the path ended. The records still have them.
     records = path.open.operations.values() if path.phase == ENDED and path.open is not None else ()
     for record in records:
         ledger = ledger.holding(_reserved_for_child(record))
@@ -224,6 +227,7 @@ def path_failed(draft: Draft, data: catalog.PathFailed) -> None:
     """Apply `path_failed`: end a path with an error. The state keeps the id of the first path that failed."""
     path = _end(draft, data, FAILED, data.error)
     path.reason = data.reason
+    # A failed rollback is not the reason for the failure of the execution.
     if path.undoes is None:
         draft.failed_path = draft.failed_path or path.id
 
@@ -253,6 +257,7 @@ def workspace_opened(draft: Draft, data: catalog.WorkspaceOpened) -> None:
     the source.
     """
     previous = draft.workspaces.get(data.workspace)
+    # `first` is the state that changes are compared with, also after a fork has created another folder.
     first = data.tree if previous is None else previous.first
     at = draft.last_sequence if data.files is not None or previous is None else previous.at
     workspace = HeldWorkspace(data.kind, data.reference, data.source, first, data.tree, at, is_own=bool(data.reference))
@@ -293,10 +298,12 @@ def with_enclosing(
     earlier = open_step.operations.get(record.operation_id)
     if record.operation_type in ENCLOSING:
         open_step = _with_enclosing_registered(open_step, record, earlier)
+    # `data.within` is the number of the start event of the enclosing operation. `holders` leads from it to the id.
     outer = open_step.operations.get(open_step.holders.get(data.within, "")) if data.within is not None else None
     record = record._replace(
         setting_hash=data.setting_hash,
         within=None if outer is None else outer.operation_id,
+        # A turn that is entered again keeps the calls that it made before.
         holds=() if earlier is None else earlier.holds,
     )
     if outer is not None and earlier is None:
@@ -320,6 +327,8 @@ def without_enclosed(open_step: OpenStep, outer: OperationRecord) -> OpenStep:
     """
     operations = open_step.operations
     holders = open_step.holders.delete(outer.started_sequence)
+    # Example: a turn holds request 1 and tool call 2, and tool call 2 holds the turn of another agent with request 3.
+    # All ended ones go. A running one stays with everything inside it.
     remaining = list(outer.holds)
     while remaining:
         record = operations.get(remaining.pop())

@@ -37,6 +37,7 @@ def is_large(value: Any) -> bool:
     """Return whether a value is so large that a checkpoint refers to the event with the value, instead of copying the
     value.
     """
+    # Numbers, booleans and None are never large. Any other value except a short string is, unless it is empty.
     kind = type(value)
     return len(value) > SMALL if kind is str else kind not in ATOMS and bool(value)
 
@@ -45,6 +46,7 @@ def placed(places: Map[K, int], key: K, value: Any, sequence: int) -> Map[K, int
     """Update the mapping from keys to the events that hold their large values, because event `sequence` has set the
     value of `key`. Return the new mapping. A small value has no entry.
     """
+    # The new event replaces the place of an earlier large value. A small value removes it.
     if is_large(value):
         return places.set(key, sequence)
     return places.delete(key) if places and key in places else places
@@ -56,6 +58,7 @@ def moved(places: Map[K, int], new_places: Map[K, int], keys: Map[K, Any]) -> Ma
 
     `new_places` has the event numbers of the new values, `keys` has all replaced keys.
     """
+    # A replaced key whose new value is small has no place any more.
     for key in keys if places else ():
         if key in places and key not in new_places:
             places = places.delete(key)
@@ -63,8 +66,22 @@ def moved(places: Map[K, int], new_places: Map[K, int], keys: Map[K, Any]) -> Ma
 
 
 # --- states as bytes -------------------------------------------------------------------------------------------------
+#
+# A checkpoint is JSON with the fields that differ from their defaults. Example: an execution has the variables {"n": 2,
+# "text": "<long>"}, and event 7 set the text. Its open step began with {"n": 1, "text": "<long>"}.
+#
+#     {"version": 8,
+#      "facts": [7],                                             events to read, for large values
+#      "state": {"variables": [[["n", 2]], [["text", 7]]],       small values, then places of large ones
+#                "paths": [{"open": {"entry_variables": 1}}]},   snapshot 1
+#      "differences": [{"new": [], "old": [[["n", 1]], []]}]}    snapshot 1: the present variables, except n = 1
+#
+# Other fields are left out here. Snapshot 0 stands for the present variables. Many paths that began with the same
+# variables share one snapshot.
 
 
+# Raised with every change of the written form, or of the meaning of a field. Checkpoints have no upcast: a state of
+# another version is folded from its log again.
 VERSION = 8
 BEGINNING = 1
 """Event that holds the inputs, except those that a fork changed."""
@@ -121,6 +138,7 @@ class _Writer:
         when the dict is encoded.
         """
         state = self._state
+        # Places of large values (`variables_at` and others) are written together with the values that they belong to.
         fields = _differing(self._state, "variables_at")
         # The last event of a completed execution holds its outputs, unless annotations follow it.
         end_event = (
@@ -128,6 +146,7 @@ class _Writer:
         )
         for name, place in (("inputs", BEGINNING), ("outputs", end_event)):
             if name in fields:
+                # Event 1 does not have the inputs that a fork changed. These are copied, however large they are.
                 inside = state.edited_inputs if name == "inputs" else ()
                 large = [key for key, value in fields[name].items() if place and key not in inside and is_large(value)]
                 fields[name] = self._values(fields[name], dict.fromkeys(large, place))
@@ -146,6 +165,7 @@ class _Writer:
         """
         if not places:
             return [list(values.items()), []]
+        # `places` may have keys that `values` lacks, as in the differences of a snapshot.
         outside = [(key, places[key]) for key in values if key in places]
         self._facts.update(place for _, place in outside)
         return [[pair for pair in values.items() if pair[0] not in places], outside]
@@ -177,7 +197,9 @@ class _Writer:
         outside = []
         for record in operations.values():
             row = record[:_SHORT] if record[_SHORT:] == _REST else tuple(record)
+            # A result that the change of a fork set has no event of an end (`ended_sequence` 0), so it is copied.
             if record.ended_sequence and is_large(record.result):
+                # Field `_SHORT - 1` is the result. None takes its place until the log is read.
                 outside.append((*row[: _SHORT - 1], None, *row[_SHORT:]))
                 self._facts.add(record.ended_sequence)
             else:
@@ -193,6 +215,8 @@ class _Writer:
             number = len(self._snapshots)
             self._snapshots[id(variables)] = number
             now = self._state.variables
+            # Compared by identity. A value that is equal but another object is written as a difference, which only
+            # costs space.
             old = {key: value for key, value in variables.items() if now.get(key, _ABSENT) is not value}
             new = [key for key in now if key not in variables]
             self._differences.append({"new": new, "old": self._values(old, places)})
@@ -216,6 +240,7 @@ class _Loading:
         paths = [self._path(path) for path in data["paths"]]
         data["variables"], data["variables_at"] = self._snapshots[0]
         data["paths"] = Map({path.id: path for path in paths})
+        # Both are plain dicts in a state, and their places are not part of it.
         for name in data.keys() & {"inputs", "outputs"}:
             values, _ = self._values(data[name], _entry_of(name))
             data[name] = dict(values)
@@ -236,6 +261,7 @@ class _Loading:
         variables, places = self._snapshots[0]
         old, old_at = self._values(difference["old"], _variable)
         # Start from the present variables: remove those that are new since, and restore the old values.
+        # Places of the present values do not hold for the old values. `old_at` has those of the old ones.
         for key in [*difference["new"], *old]:
             if key in places:
                 places = places.delete(key)
@@ -325,6 +351,7 @@ def _record_of(kind: Callable[..., T], data: Mapping[str, Any]) -> T:
     """Create a dataclass or named tuple from its fields, which the checkpoint has as plain lists and dicts. Fields that
     already have their final type stay unchanged.
     """
+    # JSON has no tuples, maps or named tuples. The type hint of a field decides what its list or dict becomes.
     readers = _readers(kind)
     values = dict[str, Any]()
     for name, value in data.items():
@@ -345,6 +372,7 @@ def _reader(kind: Any) -> Callable[[Any], Any] | None:
     """
     origin = get_origin(kind)
     arguments = get_args(kind)
+    # The fields have only unions `X | None`, and None needs no conversion.
     if origin in (Union, UnionType):
         return _reader(arguments[0])
     if origin is tuple:
@@ -359,6 +387,7 @@ def _reader(kind: Any) -> Callable[[Any], Any] | None:
 
 
 def _map(pairs: Any, read: Callable[[Any], Any] | None) -> Any:
-    if not isinstance(pairs, list):  # a plain dict
+    # `_plain` writes a `Map` as pairs, since its keys may be numbers. A plain dict of an event stays a dict.
+    if not isinstance(pairs, list):
         return pairs
     return Map({key: item if read is None else read(item) for key, item in pairs})

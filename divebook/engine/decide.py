@@ -54,6 +54,7 @@ ANSWERED = ("recorded", "read-only")
 
 def decide(workflow: Workflow, state: ExecutionState) -> tuple[Instruction, ...]:
     """Return all instructions that a driver can carry out now in this state, those of the oldest path first."""
+    # An end comes first. While it is due, no path begins another step.
     end = decide_end(workflow, state)
     if end:
         return (end,)
@@ -67,6 +68,19 @@ def decide_start(workflow: Workflow) -> Fact:
 
 
 # --- one path --------------------------------------------------------------------------------------------------------
+#
+# A path moves through phases, which the fold of its events sets (`engine.evolve`). Each phase has one next instruction:
+#
+#     phase     set by                        next instruction
+#     ready     path_started, step_caught     run the step; at a join, record path_waiting
+#     in_step   step_started                  run the step again, with its recorded calls
+#     routing   step_completed                evaluate conditions; then enter a step, branch or complete
+#     branched  path_branched                 complete
+#     joining   path_waiting                  wait
+#     joined    path_joined                   run the step with the join
+#
+# Example with the edges a -> b (`n > 1`) and a -> c (`n < 9`), after step "a" with n = 5: `EvaluateConditions` records
+# two events `condition_evaluated`. Both are true, so `path_branched` creates "main-1" at "b" and "main-2" at "c".
 
 
 def decide_path(workflow: Workflow, state: ExecutionState, path_id: str) -> PathInstruction | None:
@@ -81,8 +95,10 @@ def decide_path(workflow: Workflow, state: ExecutionState, path_id: str) -> Path
         return None
     if state.rolling_back is not None:
         return _undo(path) if path.undoes is not None else _settle(path)
+    # `path_branched` creates a path before it has begun.
     if path.status == PENDING:
         return _begin(workflow, state, path)
+    # An open step continues. Its path fails before the next step.
     if state.stopped is not None and path.phase != IN_STEP:
         return RecordFacts((Fact(catalog.PathFailed(*state.stopped), path_id),))
     if path.phase == READY:
@@ -103,6 +119,7 @@ def _begin(workflow: Workflow, state: ExecutionState, path: PathState) -> PathIn
     instruction runs it.
     """
     start = (Fact(catalog.PathStarted(path.current_step), path.id),)
+    # `RunStep` records the start of the path first. Any other instruction follows once the path has started.
     following = None if state.stopped is not None else _enter(workflow, state, path, path.current_step)
     if isinstance(following, RunStep):
         return RunStep(path.id, following.step, following.visit, first=start)
@@ -110,6 +127,7 @@ def _begin(workflow: Workflow, state: ExecutionState, path: PathState) -> PathIn
 
 
 def _enter(workflow: Workflow, state: ExecutionState, path: PathState, step: str) -> PathInstruction:
+    # The phase after `path_waiting` is `JOINING`. Once released, the path is `JOINED` and does not come here again.
     if workflow.step(step).join:
         return RecordFacts((Fact(catalog.PathWaiting(step), path.id),))
     return _run(workflow, state, path, step)
@@ -119,6 +137,7 @@ def _run(workflow: Workflow, state: ExecutionState, path: PathState, step: str) 
     """Return the instruction to run a step, if the bounds allow it. Otherwise return the instruction that makes the
     path fail, or that asks a person whether to raise the bound.
     """
+    # `NO_BOUNDS` is one shared object, so executions without bounds skip all checks.
     exhausted = step_bound(state, path, workflow.step(step), ASKING_TYPES) if state.bounds is not NO_BOUNDS else None
     if exhausted is None:
         return RunStep(path.id, step, path.visits.get(step, 0) + 1)
@@ -158,6 +177,7 @@ def _branch(workflow: Workflow, state: ExecutionState, path: PathState, targets:
         {"id": f"{path.id}-{count + position}", "current_step": target, "inherit_outputs": False}
         for position, target in enumerate(targets, start=1)
     )
+    # The path that branches ends in the same record, and only its children continue.
     return RecordFacts(
         (
             Fact(catalog.PathBranched(new_paths), path.id, path.current_step),
@@ -170,6 +190,7 @@ def _undo(path: PathState) -> PathInstruction:
     """Return the instruction for a path that runs one rollback, regardless of bounds and of a person's answer "stop" at
     a bound. Once its step has run, the path completes.
     """
+    # A rollback that was denied runs again as another visit, which the fold of `execution_resumed` has counted.
     if path.phase in (READY, IN_STEP):
         return RunStep(path.id, path.current_step, path.visits.get(path.current_step, 1), resumed=path.phase == IN_STEP)
     return _complete(path)
@@ -191,12 +212,18 @@ def only_settles(state: ExecutionState, place: Place) -> bool:
     A call of unknown outcome may be made again there, and no other (test_rollback_unknown.py).
     """
     path = state.paths[place.path]
+    # A path that runs a rollback makes its calls as usual.
     if state.rolling_back is None or path.undoes is not None:
         return False
     return all(record.operation_id != place.operation_id for record in unknown(path.open))
 
 
 # --- joins -----------------------------------------------------------------------------------------------------------
+#
+# A path that reaches a step with `Join` waits until no other path can still reach the step. Example with the edges a ->
+# b, a -> c, b -> d, c -> d and a join at "d": "main-1" has arrived at "d", and "main-2" is in step "c", from which "d"
+# can be reached. So "main-1" waits. If "main-2" arrives too, both are released: "main-2" completes, and "main-1", the
+# older one, runs "d" with the outputs of both. If "main-2" ends before "d", "main-1" is released alone.
 
 
 def decide_joins(workflow: Workflow, state: ExecutionState) -> tuple[RecordFacts, ...]:
@@ -205,13 +232,16 @@ def decide_joins(workflow: Workflow, state: ExecutionState) -> tuple[RecordFacts
 
     Paths that wait for each other at different joins are released in order of age, so that none waits for ever.
     """
+    # After a failure the waiting paths are cancelled instead (`decide_end`).
     if not state.joining or (state.failed_path is not None and not workflow.continue_on_failure):
         return ()
     active = state.active_paths()
     waiting = [path for path in active if path.phase == JOINING]
+    # Waiting paths by join step, the oldest path first: {"d": [main-1, main-2]}.
     groups = {step: [path for path in waiting if path.current_step == step] for step in _steps(waiting)}
     free = [step for step in groups if not any(_may_reach(workflow, path, step) for path in active)]
-    # All paths wait, each for another one: the oldest path continues without the others.
+    # All paths wait, each for another one: the oldest path continues without the others. Example: "main-1" waits at "d"
+    # and "main-2" at "e", and each of the two steps is reachable from the other.
     if not free and len(waiting) == len(active):
         free = [waiting[0].current_step]
     return tuple(_join(groups[step]) for step in free)
@@ -229,6 +259,7 @@ def _may_reach(workflow: Workflow, path: PathState, step: str) -> bool:
 
 
 def _join(paths: list[PathState]) -> RecordFacts:
+    # The others end before `path_joined`, whose fold merges their outputs.
     survivor, *joining = paths
     facts = [Fact(catalog.PathCompleted(_last_step(path)), path.id) for path in joining]
     joined = tuple(path.id for path in joining)
@@ -251,19 +282,24 @@ def decide_end(workflow: Workflow, state: ExecutionState, *, is_left: bool = Fal
     If a path has failed while others are active, an instruction to cancel these is returned first. `is_left` means that
     they are cancelled already, except for the paths that `decide_leaving` keeps active.
     """
+    # A rollback ends after all its paths: those that run rollbacks, and those that find out an outcome.
     if state.rolling_back is not None:
         return None if state.active or state.is_over else RecordFacts((_undone(state),))
+    # After a failure the other paths are cancelled first. With `continue_on_failure` they run to their own ends.
     if state.failed_path is not None and state.active and not workflow.continue_on_failure:
         if not is_left:
             return CancelPaths(f"path {state.failed_path} failed")
+    # Without any path the execution has only just started.
     elif state.active or state.is_over or not state.paths:
         return None
+    # The first failure is the error of the execution. Its rollback begins before the final event is recorded.
     if state.failed_path is not None:
         failed = state.paths[state.failed_path]
         end = catalog.ExecutionFailed(failed.error or "unknown error", failed.reason)
         if _needs_rollback(state):
             return RecordFacts(_start_of_rollback(state, catalog.RollbackStarted(end.error, end.reason)))
         return RecordFacts((Fact(catalog.ExecutionFailed(end.error + _unsure(state), end.reason)),))
+    # A fork does not report the usage that its source has reported already.
     usage = state.own_usage.to_dict() or None
     return RecordFacts((Fact(catalog.ExecutionCompleted(outputs_of(workflow, state), usage)),))
 
@@ -275,6 +311,7 @@ def decide_leaving(state: ExecutionState, reason: str) -> RecordFacts:
     A path with a call of unknown outcome that needs a rollback stays active until the outcome is known.
     """
     is_settling = state.rolling_back is None and _needs_rollback(state)
+    # Such a path is cancelled by `decide_settled` after it has found out whether its call took effect.
     unsettled_ids = {path.id for path in state.unsettled} if is_settling else ()
     cancelled_ids = (path.id for path in state.active_paths() if path.id not in unsettled_ids)
     return RecordFacts(tuple(Fact(catalog.PathCancelled(reason), path_id) for path_id in cancelled_ids))
@@ -299,6 +336,8 @@ def decide_cancellation(state: ExecutionState, reason: str, *, is_here: bool = T
     queue, if it has one. An execution that is already being rolled back ends; resuming it continues the rollback.
     """
     if state.rolling_back is None and _needs_rollback(state):
+        # A process does not roll back an execution that workers drive, or one for which it lacks a function. A worker
+        # or the next process that resumes the execution does.
         start = _start_of_rollback(state, catalog.RollbackStarted(reason, cancelled=True))
         return RecordFacts(start if is_here else (*start, *decide_return(state)))
     remaining = _not_undone(state)
@@ -315,6 +354,8 @@ def decide_opening(opening: catalog.ExecutionStarted, comes_from: ExecutionState
     """
     if comes_from is None or comes_from.queue is None:
         return (Fact(opening),)
+    # The resumption leaves the queue at once: the process that starts the execution drives it. The log still names the
+    # queue, so that a worker can take the execution later if it is given back.
     enqueued = catalog.ExecutionEnqueued(comes_from.queue, comes_from.priority)
     return (Fact(opening), Fact(enqueued), Fact(catalog.ExecutionResumed(catalog.ENQUEUED)))
 
@@ -332,6 +373,7 @@ def _needs_rollback(state: ExecutionState) -> bool:
 
 
 def _start_of_rollback(state: ExecutionState, started: catalog.RollbackStarted) -> tuple[Fact, ...]:
+    # Active paths here have calls of unknown outcome, which may add rollbacks. The first rollback starts after them.
     return (Fact(started),) if state.active else (Fact(started), _next_undoing(state, len(state.rollbacks)))
 
 
@@ -343,6 +385,7 @@ def _not_undone(state: ExecutionState) -> list[str]:
         return []
     settling = [path.current_step for path in state.unsettled]
     started = [path.current_step for path in state.undoing if path.status != COMPLETED]
+    # `undone_from` is the number of the rollback that started last, so those below it have not started.
     later = [state.rollbacks[number].step for number in range(state.undone_from - 1, 0, -1)]
     return list(dict.fromkeys((*settling, *started, *later)))
 
@@ -356,6 +399,7 @@ def _undone(state: ExecutionState) -> Fact:
     """Return the event that starts the next rollback, that of the latest work first. If all rollbacks have started,
     return the event that ends the execution as failed or cancelled.
     """
+    # Rollbacks run one at a time, from the highest number down to 1. A failed one does not stop the others.
     if state.undone_from > 1:
         return _next_undoing(state, state.undone_from - 1)
     assert state.rolling_back is not None  # noqa: S101 - the caller has checked it
@@ -412,6 +456,7 @@ def steps_ahead(workflow: Workflow, state: ExecutionState) -> frozenset[str]:
     """
     if state.rolling_back is not None:
         return steps_to_undo(state)
+    # Each path may still run its present step and every step that can follow.
     present = frozenset(path.current_step for path in state.active_paths())
     if not present:
         return frozenset(step.name for step in workflow.steps)

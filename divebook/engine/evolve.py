@@ -72,6 +72,23 @@ PROMPT = "prompt"
 FUNCTION = "function"
 
 
+# --- the fold --------------------------------------------------------------------------------------------------------
+#
+# The state after event n depends only on the state after event n - 1 and on event n: no clock, no chance, no I/O. The
+# process that drives an execution, a process that resumes it and a reader of its store therefore compute the same
+# state. Example, one step with one call on the path "main":
+#
+#     event                                    phase     operations of the open step       output
+#     3  path_started("a")                     ready     (no open step)
+#     4  step_started(visit=1)                 in_step   {}
+#     5  operation_started("op_1")             in_step   {"op_1": running}
+#     6  operation_completed("op_1", 7)        in_step   {"op_1": completed, result 7}
+#     7  step_completed("7")                   routing   (no open step)                    {"a": "7"}
+#
+# If the process dies after event 5, the state says that the call began and has no end. If it dies after event 6, the
+# step runs again, and its call returns 7 from the record without being made.
+
+
 def evolve(state: ExecutionState, event: Event) -> ExecutionState:
     """Return the state of an execution after one more event.
 
@@ -116,6 +133,7 @@ def fold(execution_id: str, events: Iterable[Event], state: ExecutionState | Non
     for event in events:
         try:
             _change(draft, event, (event.data,))
+        # `UNFIT` includes this class, as it is a `DivebookError`. Its text names the execution already.
         except CorruptStoreError:
             raise
         except UNFIT as error:
@@ -131,12 +149,15 @@ def fold_records(execution_id: str, records: Iterable[Record], state: ExecutionS
     """
     draft = Draft(state or ExecutionState(execution_id))
     for record in records:
+        # A checkpoint may end inside a record. State at event 8, record with the events 7 to 9: two of them are
+        # skipped.
         folded = 0 if record.sequence > draft.last_sequence else draft.last_sequence + 1 - record.sequence
         try:
             _change(draft, record, record.facts, folded)
         except CorruptStoreError:
             raise
         except UNFIT as error:
+            # `_change` raises `last_sequence` before it applies an event, so this is the event that failed.
             raise _refused(draft, record.facts[draft.last_sequence - record.sequence], error) from error
     return draft.sealed()
 
@@ -160,9 +181,14 @@ def _change(draft: Draft, entry: Event | Record, facts: Sequence[Payload], folde
     if sequence != draft.last_sequence + 1:
         raise CorruptStoreError(f"the log of {draft.execution_id} jumps from event {draft.last_sequence} to {sequence}")
     draft.go_to(entry, facts)
+    # With `folded` the fold begins inside the record: the journal folds a record while events are still added to it.
     for data in facts[folded:] if folded else facts:
+        # The number of the event is set first, because the state stores it (`started_sequence`, `annotated_at`, the
+        # places of large values). Its time is set last: `last_us` has to be the time of the previous event, from which
+        # pauses are measured.
         draft.last_sequence = sequence
         change = _CHANGES.get(type(data))
+        # Five types have no function, for example `time_accessed` and `iteration_started`: they only inform readers.
         if change is not None:
             change(draft, data)
         draft.last_us = moment
@@ -174,6 +200,7 @@ def _change(draft: Draft, entry: Event | Record, facts: Sequence[Payload], folde
 
 def _execution_started(draft: Draft, data: catalog.ExecutionStarted) -> None:
     draft.workflow_name = data.workflow_name
+    # The seed is not always the id: a copy under another id keeps it, and with it the ids of its questions.
     draft.seed = data.seed or draft.execution_id
     draft.inputs = data.inputs
     draft.identity = data.identity or EMPTY
@@ -183,15 +210,19 @@ def _execution_started(draft: Draft, data: catalog.ExecutionStarted) -> None:
     draft.lifecycle = RUNNING
     draft.started_us = draft.moment
     draft.bounds = Bounds.from_dict(data.bounds) if data.bounds else NO_BOUNDS
+    # `data.parent` is also the source of a copy, and a source does not wait for the end of its copies.
     draft.parent = data.parent if data.came_from == catalog.CHILD else None
     if data.state:
         draft.variables = draft.variables.update(data.state)
 
 
 def _execution_resumed(draft: Draft, data: catalog.ExecutionResumed) -> None:
+    # During a rollback only the paths of rollbacks, and those with a call of unknown outcome, continue.
     resumable = draft.paths.values() if draft.rolling_back is None else (*draft.undoing, *draft.unsettled)
     for path in resumable:
         if path.status in (FAILED, CANCELLED) or path.phase != ENDED:
+            # `path` is the state before the resumption. `_reopen` below changes the phase and the status that these two
+            # read.
             draft.ledger = with_child_reservations(path, draft.ledger)
             was_denied = data.previous_status in TERMINAL and _was_denied(draft, path)
             release_calls(draft, draft.own(path.id))
@@ -200,9 +231,11 @@ def _execution_resumed(draft: Draft, data: catalog.ExecutionResumed) -> None:
                 visits = draft.own(path.id).visits
                 draft.own(path.id).visits = visits.set(path.current_step, visits.get(path.current_step, 0) + 1)
             draft.ledger = _within_its_hop(draft.own(path.id), draft.ledger)
+    # Paths that had ended are active again, so all active paths are counted again.
     active = [path for path in draft.paths.values() if path.phase != ENDED]
     draft.lifecycle = RUNNING
     draft.ended_us = None
+    # A resumed rollback still ends with the failure that caused it.
     draft.failed_path = draft.failed_path if draft.rolling_back is not None else None
     draft.error = draft.stopped = draft.reason = draft.paused = None
     draft.active = len(active)
@@ -221,6 +254,8 @@ def _was_denied(draft: Draft, path: PathState) -> bool:
     """
     if path.undoes is None or path.status != FAILED:
         return False
+    # A denial by a rule is recorded as an operation of type `VERDICT`, one by a person as an answered question. Any
+    # other operation is a call that was made, perhaps without success.
     operations = path.open.operations.values() if path.open is not None else ()
     if any(record.operation_type != VERDICT for record in operations):
         return False
@@ -234,11 +269,14 @@ def _reopen(path: PathState) -> None:
     """
     has_ended = path.phase == ENDED
     open_step = path.open
+    # Between two steps, the path keeps its phase, or gets back the one in which it ended. Its conditions are evaluated
+    # again.
     if open_step is None:
         path.status = _status_of(path)
         path.phase = path.left if has_ended else path.phase
         path.routing = ()
     else:
+        # A path that is still active was only interrupted. Its recorded failures stay, and its code meets them again.
         path.open = open_step._replace(operations=_without_failures(path, open_step)) if has_ended else open_step
         # The step runs again from its start, so it reads the variables as they were then.
         path.variables = open_step.entry_variables
@@ -252,9 +290,11 @@ def _within_its_hop(path: PathState, ledger: Ledger) -> Ledger:
     """Return the counters of an execution (`Ledger`) after a path was resumed inside an agent step. The path's visit of
     this step is marked as running again, and is not counted a second time.
     """
+    # A path that did not end still has its hop: its process died inside the agent step.
     if path.hop is not None or path.open is None or path.open.step_type != PROMPT:
         return ledger
     place = (path.id, path.current_step)
+    # Hops are numbered by their start, so the highest number is the latest visit of this step.
     path.hop = number = max(number for number, hop in ledger.history.items() if (hop.path, hop.step) == place)
     return ledger.with_hop(number, ended_us=None, status="running", error=None)
 
@@ -269,6 +309,7 @@ def _without_failures(path: PathState, open_step: OpenStep) -> Map[str, Operatio
         # calls. A person is asked about a call whose result was lost.
         stays = record.operation_type == CHILD_WORKFLOW or record.operation_type in ENCLOSING or record.lost
         if stays:
+            # Without an id of a child, the next start of this operation creates a new child.
             signal = None if record.is_final else record.signal
             operations = operations.set(record.operation_id, record._replace(status=PENDING, signal=signal))
         else:
@@ -290,8 +331,10 @@ def _ending_failures(path: PathState, open_step: OpenStep) -> list[OperationReco
         record.operation_type in ENCLOSING for record in records
     ):
         return failures
+    # Code of a function or an agent may catch an error and continue. `step_failed` names the failures that ended it.
     if open_step.ended_by is not None:
         return [record for record in failures if record.operation_id in open_step.ended_by]
+    # Without these names, the latest failure is taken. A cancelled path did not end because of a failure.
     return sorted(failures, key=lambda record: record.ended_sequence)[-1:] if path.status == FAILED else []
 
 
@@ -305,6 +348,8 @@ def _execution_paused(draft: Draft, data: catalog.ExecutionPaused) -> None:
 
 def _execution_enqueued(draft: Draft, data: catalog.ExecutionEnqueued) -> None:
     draft.lifecycle = STATUS_AFTER[type(data)]
+    # A worker that drains records a pause before this event. The pause ends, so that another worker takes the
+    # execution.
     draft.paused = None
     draft.queue = data.queue
     draft.priority = data.priority
@@ -319,6 +364,7 @@ def _execution_completed(draft: Draft, data: catalog.ExecutionCompleted) -> None
 
 def _rollback_started(draft: Draft, data: catalog.RollbackStarted) -> None:
     draft.rolling_back = RollingBack(data.error, data.reason, data.cancelled)
+    # Rollbacks are numbered from 1 and run downwards. With 3 of them: 4 (none has started), 3, 2, 1.
     draft.undone_from = len(draft.rollbacks) + 1
 
 
@@ -372,6 +418,7 @@ def step_started(draft: Draft, data: catalog.StepStarted) -> None:
     path = draft.path(data)
     step = draft.step
     is_hop = data.step_type == PROMPT
+    # `_entered` adds this hop to the history under the same number.
     path.hop = draft.ledger.agent_hops if is_hop else None
     # For a first visit without bounds, the ledger stays as it is: this is the usual case.
     if is_hop or step in path.visits or step in path.before or draft.bounds is not NO_BOUNDS:
@@ -380,6 +427,7 @@ def step_started(draft: Draft, data: catalog.StepStarted) -> None:
     path.phase = IN_STEP
     path.routing = ()
     path.visits = path.visits.set(step, data.visit)
+    # The step reads the variables of this event until it ends, whatever other paths write meanwhile.
     path.variables = draft.variables
     path.variables_at = draft.variables_at
     path.open = OpenStep.begun(data.step_type, draft.variables, draft.variables_at)
@@ -391,6 +439,7 @@ def _entered(draft: Draft, path: PathState, *, is_hop: bool) -> Ledger:
     """
     ledger = draft.ledger
     step = draft.step
+    # `path.visits` does not have this visit yet: the caller adds it afterwards.
     if path.loops_to(step):
         ledger = ledger._replace(iterations=ledger.iterations + 1)
     key = edge_key(path.source or "", step)
@@ -413,10 +462,12 @@ def step_completed(draft: Draft, data: catalog.StepCompleted) -> None:
     if path.hop is not None:
         draft.ledger = draft.ledger.with_hop(path.hop, status="success", ended_us=draft.moment)
         path.hop = None
+    # A call without a recorded end was cancelled by the code of the step. It does not hold budget any longer.
     release_calls(draft, path)
     path.phase = ROUTING
     path.open = None
     path.last_step = step
+    # The conditions of the edges read the variables as they are at the end of the step.
     path.variables = draft.variables
     path.variables_at = draft.variables_at
     path.step_outputs = path.step_outputs.set(step, output)
@@ -430,6 +481,7 @@ def _repeats(path: PathState, step: str, output: str) -> Map[str, tuple[str, int
     Results are equal if the operations and the output text are.
     """
     records = path.open.operations.values() if path.open is not None else ()
+    # Sorted, because concurrent calls of one step start in any order.
     operations = sorted(f"{record.operation_type} {record.parameters_hash}" for record in records)
     digest = hashlib.sha256("\x1f".join((*operations, output)).encode()).hexdigest()[:16]
     before, count = path.repeats.get(step, ("", 0))
@@ -463,6 +515,7 @@ def step_caught(draft: Draft, data: catalog.StepCaught) -> None:
     path = draft.path(data)
     draft.sleeping -= is_sleeping(path)
     release_calls(draft, path)
+    # The path has not entered the step that handles the error: its `step_started` follows.
     path.phase = READY
     path.current_step = data.target
     path.open = None
@@ -514,13 +567,21 @@ def state_mutated(draft: Draft, data: catalog.StateMutated) -> None:
     """Apply `state_mutated`: set or delete variables of the execution, also in the copy of the variables that the path
     reads.
     """
+    # The variables of the execution and the copy that the path reads differ if another path has written since the step
+    # began. Example: "main-1" and "main-2" both begin a step with {"n": 0}; "main-1" sets n=1, then "main-2" sets m=2.
+    #
+    #     execution   {"n": 1, "m": 2}
+    #     main-1      {"n": 1}
+    #     main-2      {"n": 0, "m": 2}
     before = draft.variables
     sequence = draft.last_sequence
     new_variables = draft.variables, draft.variables_at = _mutated(before, draft.variables_at, data.mutations, sequence)
+    # An event about the whole execution has no path.
     if draft.path_id not in draft.paths:
         return
     path = draft.path(data)
-    if path.variables is not before:  # another path has written since the step began
+    # Otherwise the path shares the new object with the execution, and a checkpoint writes it once.
+    if path.variables is not before:
         new_variables = _mutated(path.variables, path.variables_at, data.mutations, sequence)
     path.variables, path.variables_at = new_variables
 
@@ -538,6 +599,7 @@ def _mutated(
             places = placed(places, key, mutation.value, sequence)
         elif key in variables:
             variables = variables.delete(key)
+            # None is a small value, so this removes the place of the deleted variable.
             places = placed(places, key, None, sequence)
     return variables, places
 
@@ -545,6 +607,7 @@ def _mutated(
 # --- operations ------------------------------------------------------------------------------------------------------
 
 
+# Types that may reserve a part of the budget at their start: model calls and child executions.
 _RESERVES = frozenset({AGENT_RESPONSE, CHILD_WORKFLOW})
 LONGEST_SECONDS = 1000 * 365 * 86400.0
 """Longest timer in seconds. Longer ones count as this long, because dates end with the year 9999."""
@@ -564,6 +627,7 @@ def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
         ledger = draft.ledger.holding(_held_before(earlier, data), -1).holding(reservation)
         record = record._replace(reserved=reservation)
         draft.ledger = _asking_a_model(ledger, path, data) if kind == AGENT_RESPONSE else ledger
+    # Most calls have none of these. Their record stays as `begun` made it, which keeps the common case fast.
     if data.within is not None or data.setting_hash is not None or kind in ENCLOSING:
         record, open_step = with_enclosing(open_step, record, data)
     if data.undone is not None:
@@ -571,6 +635,7 @@ def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
     if kind not in SLEEPS:
         path.open = open_step.with_operation(record)
         return
+    # Timers, signal waits and children count for the status "waiting", so the number of sleeping paths is updated.
     until = _end_of(draft, data)
     signal = (data.parameters or {}).get("signal")
     _put_sleeping(draft, path, open_step, record._replace(until=until, signal=signal))
@@ -603,6 +668,7 @@ def _end_of(draft: Draft, data: catalog.OperationStarted) -> int | None:
     seconds = (data.parameters or {}).get("seconds")
     if not isinstance(seconds, int | float):
         return None
+    # The end counts from the recorded start. A process that resumes the timer waits for the rest only.
     return draft.moment + round(min(seconds, LONGEST_SECONDS) * MICROSECONDS)
 
 
@@ -612,6 +678,7 @@ def operation_completed(draft: Draft, data: catalog.OperationCompleted) -> None:
     """
     record = _ended(draft, data, COMPLETED, (data.result, None, (), None))
     if record.signal is not None and record.operation_type != CHILD_WORKFLOW:
+        # The oldest signal of this name is the one that the wait has received.
         remaining = draft.signals.get(record.signal, ())[1:]
         draft.signals = (
             draft.signals.set(record.signal, remaining) if remaining else draft.signals.delete(record.signal)
@@ -622,6 +689,7 @@ def event_emitted(draft: Draft, data: catalog.EventEmitted) -> None:
     """Apply `event_emitted`: store an event that user code emitted as a completed operation, so that replay finds it.
     Without an operation id, nothing is stored.
     """
+    # Events of actions have no id: an action does not run again at a replay, so nothing looks for them.
     if data.operation_id is None:
         return
     path, open_step = draft.open_step(data)
@@ -636,6 +704,7 @@ def operation_failed(draft: Draft, data: catalog.OperationFailed) -> None:
     _ended(draft, data, FAILED, (None, data.error, tuple(data.error_names or ()), data.raised))
     path, open_step = draft.open_step(data)
     record = open_step.operations[data.operation_id]
+    # Rare fields, so most failures change the record only once.
     if data.final or data.lost != record.lost:
         is_final = record.is_final or bool(data.final)
         path.open = open_step.with_operation(record._replace(is_final=is_final, lost=data.lost))
@@ -652,8 +721,11 @@ def _ended(
     """
     path, open_step = draft.open_step(data)
     record = open_step.operations.get(data.operation_id)
+    # A log that this engine wrote always has the start. Only a damaged or forged log reaches this.
     if record is None:
         raise CorruptStoreError(f"call {data.operation_id} of {draft.execution_id} ends without having begun")
+    # Example: a step with one call ends with the record (operation_completed, step_completed). The second event drops
+    # the operations of the step, so storing the result of the first is useless, unless it also changes counters.
     is_plain = record.reserved is None and record.operation_type not in SLEEPS and not data.usage and not data.served
     if is_plain and draft.ends_step and draft.bounds.max_repeats is None:
         return record  # the step ends with this event, so its records are dropped at once
@@ -662,9 +734,11 @@ def _ended(
         draft.usage = draft.usage.plus(data.usage)
     if record.reserved is not None:
         draft.ledger = draft.ledger.holding(record.reserved, -1)
+    # The start has counted a model call. Its answer came from another log, so no model was called.
     if data.served is not None and record.operation_type == AGENT_RESPONSE:
         draft.ledger = without_a_call(draft.ledger, path)
     ended_record = record.ended(draft.last_sequence, status, outcome)
+    # An ended child may still hold budget for children of its own, whose usage is not counted yet.
     if data.held:
         reservation = Reserved.of(data.held)
         draft.ledger = draft.ledger.holding(reservation)
@@ -693,6 +767,7 @@ def _child_ended(draft: Draft, record: OperationRecord, usage: Mapping[str, int]
 
 def _put_sleeping(draft: Draft, path: PathState, open_step: OpenStep, record: OperationRecord) -> None:
     path.open = after = open_step.with_operation(record)
+    # A path counts once, however many timers it has: the difference of two booleans is 1, 0 or -1.
     draft.sleeping += sleeps(after) - sleeps(open_step)
 
 
@@ -730,6 +805,7 @@ def interrupt_joined(draft: Draft, data: catalog.InterruptJoined) -> None:
 
 def _wait(draft: Draft, path: PathState, question: Question) -> None:
     draft.interrupts = draft.interrupts.set(question.id, question)
+    # The path counts as asking with its first open question.
     draft.asking += path.asking == 0
     path.asking += 1
 
@@ -758,6 +834,8 @@ def interrupt_expired(draft: Draft, data: catalog.InterruptExpired) -> None:
 
 
 def _settle(draft: Draft, question: Question, message: int | None) -> None:
+    # Time counts as a pause only if the whole execution waited for people. The status is read before the question is
+    # settled, as it may be "running" afterwards.
     if draft.status == WAITING and draft.asking:  # it has done nothing else since the last event
         draft.paused_us += max(0, draft.moment - draft.last_us)
     for path_id in question.waiting:
@@ -765,6 +843,8 @@ def _settle(draft: Draft, question: Question, message: int | None) -> None:
         # A path may wait for several questions. It is counted as asking until the last one is settled.
         draft.asking -= path.asking == 1 and path.phase != ENDED
         path.asking -= 1
+        # Its runner compares this number before and after the code of the step unwinds. No message is missed in
+        # between.
         path.woken += 1
     draft.interrupts = draft.interrupts.set(question.id, question._replace(settled_us=draft.moment))
     _take(draft, message)

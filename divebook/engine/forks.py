@@ -64,8 +64,6 @@ class Change:
     """Differences of a fork from its source, as plain data: variables, inputs, results, answers, prompts, skipped
     steps, model, definition. All fields are optional.
 
-    All fields are optional.
-
     Raises
     ------
     SetupError
@@ -128,6 +126,7 @@ class Change:
             return change
         if not isinstance(change, Mapping | None):
             raise SetupError(f"a change is a mapping such as {{'variables': {{'x': 1}}}}, not {type(change).__name__}")
+        # Checked before the call of the class, whose TypeError would suggest no name.
         names = [entry.name for entry in fields(cls)]
         for name in change or {}:
             if name not in names:
@@ -167,6 +166,7 @@ class Change:
             raise SetupError(
                 "definition must have a name and a list of steps, each plain data; write workflow.to_dict()"
             )
+        # `from_dict` does not check recorded definitions. `replace` calls the constructor, which checks this new one.
         workflow = source if self.definition is None else replace(Workflow.from_dict(self.definition))
         if not self.prompts:
             return workflow
@@ -193,6 +193,7 @@ def _checked(name: str, keys: str, values: Any) -> dict[str, Any]:
     for key in values:
         if not isinstance(key, str) or not key:
             raise SetupError(f"{name} of a change must map {keys} to what is new; {key!r} is no such name")
+    # The values are normalized now, so that the event can be recorded once the fork begins.
     return {normal_name(key): storable(value, f"{name}.{key}") for key, value in values.items()}
 
 
@@ -219,12 +220,22 @@ _TOGETHER = frozenset(
 """Pairs of facts that one rule creates together (`divebook.engine.decide`). A fork cannot begin between them."""
 
 
+# What the fold of `execution_forked` does, for a source that is at event 7 of this log and a fork with the change
+# {"results": {"op_2": 5}}:
+#
+#     source after event 7                    fork
+#     op_1  completed, result 3               stays
+#     op_2  running                           completed, result 5 (from the change)
+#     op_3  running                           dropped; the fork makes this call itself
+#     question "ask_1", open                  deleted; asked again under the same id, as the seed is the same
+#     model calls counted 2, tokens used 90   stay for the bounds; `inherited` takes them out of totals
 def execution_forked(draft: Draft, data: catalog.ExecutionForked) -> None:
     """Apply `execution_forked` to a state that a fork has copied from its source: drop the open operations and
     questions of the source, and apply the changes of the fork.
     """
     change = Change.recorded(data)
     _reset(draft, data)
+    # Before the calls are dropped: in a trial no step is open any more.
     if data.only is not None:
         _keep_only(draft, data.only)
     for path in list(draft.paths.values()):
@@ -233,6 +244,7 @@ def execution_forked(draft: Draft, data: catalog.ExecutionForked) -> None:
             copy.asking = 0
             open_step = copy.open
             copy.open = None if open_step is None else _without_calls(copy, open_step, change)
+            # The fork makes the dropped model calls again, and counts them then.
             draft.ledger = _without_dropped(draft.ledger, copy, open_step)
     _skip_failed(draft, change)
     _set_variables(draft, change)
@@ -252,6 +264,7 @@ def _reset(draft: Draft, data: catalog.ExecutionForked) -> None:
     draft.started_us = draft.moment
     draft.paused_us = 0
     draft.ended_us = draft.error = draft.reason = draft.stopped = draft.paused = draft.failed_path = None
+    # The parent of the source does not wait for the fork.
     draft.parent = data.awaited_by
     draft.continued_as = None
     draft.queue = None
@@ -264,6 +277,7 @@ def _reset(draft: Draft, data: catalog.ExecutionForked) -> None:
     draft.rollbacks = NO_ROLLBACKS
     draft.rolling_back = None
     draft.undone_from = 0
+    # Running calls stay with the source, and so do the amounts that they have reserved.
     draft.ledger = draft.ledger._replace(reserved_tokens=0, reserved_cost=0, reserved_calls=0)
     draft.tools = data.tools
     draft.only = data.only or EMPTY
@@ -305,9 +319,11 @@ def _without_calls(path: PathState, open_step: OpenStep, change: Change) -> Open
     records: dict[str, OperationRecord] = {}
     for key, record in open_step.operations.items():
         if key in change.results:
+            # No event has the number 0: no `operation_completed` holds this result.
             records[key] = record.ended(0, COMPLETED, (change.results[key], None, (), None))
         elif not _belongs_to_source(path, open_step, record):
             records[key] = record._replace(reserved=None)
+    # A turn that stays must not refer to dropped calls inside it.
     for key, record in records.items():
         if record.holds:
             records[key] = record._replace(holds=tuple(inner for inner in record.holds if inner in records))
@@ -329,8 +345,10 @@ def _without_dropped(ledger: Ledger, path: PathState, before: OpenStep | None) -
 def _belongs_to_source(path: PathState, open_step: OpenStep, record: OperationRecord) -> bool:
     if record.operation_type in ENCLOSING:  # the fork enters it again, with the ended operations inside it
         return False
+    # A failed child of an ended path would be resumed, but it belongs to the source. So the fork starts a new child,
+    # unless the code of the step caught this failure and continued.
     if record.operation_type == CHILD_WORKFLOW and record.status != COMPLETED and path.phase == ENDED:
-        return open_step.ended_by is None or record.operation_id in open_step.ended_by  # resuming the source resumes it
+        return open_step.ended_by is None or record.operation_id in open_step.ended_by
     return record.status not in (COMPLETED, FAILED)
 
 
@@ -362,8 +380,10 @@ def _set_variables(draft: Draft, change: Change) -> None:
     if not values:
         return
     draft.variables = draft.variables.update(values)
+    # No event `state_mutated` holds these values, so a checkpoint copies them.
     draft.variables_at = _without(draft.variables_at, values)
     for path in list(draft.paths.values()):
+        # A failed path with an open step may be resumed in the fork, so its variables change too.
         if path.phase != ENDED or path.open is not None:
             copy = draft.own(path.id)
             copy.variables = copy.variables.update(values)
@@ -406,6 +426,8 @@ def require_reach(change: Change, source: ExecutionState) -> None:
     Results need an open operation, answers a question, skipped paths a failed step, and inputs an input of that name.
     Variables may be new.
     """
+    # Only calls of open steps can get other results: when a step ends, its result has been used, and its calls are
+    # dropped.
     open_steps = [path.open for path in source.paths.values() if path.open is not None]
     operations = {key for step in open_steps for key in step.operations}
     place = f"event {source.last_sequence} of execution {source.execution_id}"
@@ -442,9 +464,10 @@ def snapped(events: Sequence[Event], at: int) -> int:
     events
         The whole log, from event 1.
     """
-    # A fork cannot begin between facts that one rule records together.
+    # Example: events 7 and 8 are `path_branched` and `path_completed`. A fork "at 7" begins after event 8.
     while at < len(events) and _belong_together(events[at - 1].data, events[at].data):
         at += 1
+    # Example: event 20 is `execution_failed` and event 21 an annotation. A fork "at 21" begins after event 19.
     turns = [event for event in events[:at] if type(event.data) in STATUS_AFTER]
     while turns and STATUS_AFTER[type(turns[-1].data)] in TERMINAL:  # annotations may follow the end
         at = turns.pop().sequence - 1
@@ -467,6 +490,7 @@ def opened_as(first: catalog.ExecutionStarted, forks: Iterable[catalog.Execution
     >>> dict(opened.inputs), opened.parent, opened.came_from
     ({'x': 2, 'y': 0}, 'exec_1', 'fork')
     """
+    # Each fork states only its differences from the opening before it.
     opening = first
     for fork in forks:
         values: dict[str, Any] = {

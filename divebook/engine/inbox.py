@@ -17,6 +17,18 @@ from divebook.engine.state import ExecutionState
 from divebook.events import catalog
 from divebook.questions import Question
 
+# --- the way of a message --------------------------------------------------------------------------------------------
+#
+# Any process may put a message into the inbox of an execution, but only its driver appends to its log. Example:
+#
+#     inbox, in the order of arrival        log
+#     4  answer  "ask_1", approved          21  interrupt_resolved(message=4)
+#     5  signal  "paid"                     22  signal_received(message=5)
+#
+# After event 22 the state has `taken` 5. If the driver dies between the two events, the next one reads the messages
+# above 4, so that each message is recorded once and none is lost.
+
+
 ANSWER, SIGNAL, REVOCATION, ANNOTATION = "answer", "signal", "revocation", "annotation"
 """Kinds of message."""
 EXPIRED = "expired"
@@ -77,6 +89,8 @@ def questions_of(state: ExecutionState, messages: Iterable[Message]) -> dict[str
 
     An answer in the inbox counts even if no process drives the execution, so that its log does not have it yet.
     """
+    # `facts_of` returns only answers to questions that are open in the log, so settled questions keep their first
+    # answer.
     in_order = sorted(state.interrupts.values(), key=lambda question: question.order)
     questions = {question.id: question for question in in_order}
     for fact in facts_of(state, messages):

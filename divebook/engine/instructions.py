@@ -11,6 +11,7 @@ from divebook.events.catalog import Payload
 from divebook.events.payload import fast_init
 
 
+# A fact has no number, time or id. The journal adds them when it appends the fact, so the rules stay pure.
 @fast_init
 @dataclass(frozen=True, slots=True)
 class Fact:
@@ -85,5 +86,6 @@ class CancelPaths:
     reason: str
 
 
+# Paths get all instructions except `CancelPaths`, which is one for the whole execution.
 PathInstruction = RecordFacts | RunStep | EvaluateConditions | AwaitJoin | AwaitAnswer
 Instruction = PathInstruction | CancelPaths

@@ -162,10 +162,19 @@ def _named(kinds: tuple[Kind, ...]) -> str:
     return ", ".join(f"`{kind.event_type}`" for kind in kinds)
 
 
-# What a sound log looks like, event by event: one beginning, one end, and nothing that ends before it began.
+# --- order of the events of a log ------------------------------------------------------------------------------------
 #
-# `divebook check` and the simulator hold logs against it. The rules beyond beginning and end are those of logs that
-# this engine wrote, which carry a definition; logs of other programs may lack what they ask for.
+# A sound log has one beginning and one end, and nothing ends before it began. `divebook check` and the simulator
+# compare logs with these rules. Example of a log that breaks two of them:
+#
+#     1  execution_started
+#     2  path_started           main
+#     3  operation_completed    main   call op_1 ends without having begun
+#     4  path_completed         main
+#     5  step_started           main   path main has ended
+#
+# The rules beyond beginning and end hold for logs that this engine wrote, which contain a definition. Logs of other
+# programs may lack required events.
 
 
 _PATH_ENDS = (catalog.PathCompleted, catalog.PathFailed, catalog.PathCancelled)
@@ -207,8 +216,10 @@ class _LogChecker:
         self.sequence = event.sequence
         if not may_follow(self.status, kind):
             yield f"it may not follow the status {self.status}"
+        # The next events are checked with the status that this one claims, so that one fault is reported once.
         self.status = STATUS_AFTER.get(kind, self.status)
         if isinstance(event.data, catalog.ExecutionStarted):
+            # Only a log with a definition was written by this engine. Of any other log, only the statuses are checked.
             self.is_ours = event.data.definition is not None
         if not self.is_ours:
             return
@@ -223,6 +234,7 @@ class _LogChecker:
             self.paths[event.path] = True
         elif event.path not in self.paths:
             yield f"path {event.path} has not begun"
+        # After the end of the execution, the check of the status has reported the event already.
         elif not self.paths[event.path] and self.status not in TERMINAL:
             yield f"path {event.path} has ended"
         if isinstance(event.data, _PATH_ENDS):
@@ -239,6 +251,7 @@ class _LogChecker:
         """Mark all paths as active again, because the execution is resumed. Yields no error text, because a resumption
         cannot contradict earlier events.
         """
+        # The event does not name the paths that continue, so all count as active.
         self.paths = dict.fromkeys(self.paths, True)
         return iter(())
 
@@ -249,6 +262,7 @@ class _LogChecker:
         """
         if self.sequence <= data.at:
             yield f"it claims to come after event {data.at}"
+        # The end of a dropped operation would belong to the log of the source.
         self.operations = {name: running and name in self.holders for name, running in self.operations.items()}
         self.questions = dict.fromkeys(self.questions, False)
 
@@ -256,6 +270,8 @@ class _LogChecker:
         """Register an operation as running, perhaps for a second time. Yield an error text if it is inside another
         operation that is not running.
         """
+        # `within` is the number of a start event. An operation that starts twice has two of them, and both lead to its
+        # id.
         if data.within is not None and not self.operations.get(self.begun_at.get(data.within, "")):
             yield f"call {data.operation_id} begins within that of event {data.within}, which is not under way"
         self.operations[data.operation_id] = True

@@ -100,6 +100,7 @@ def consumption_of(fields: Mapping[str, Any]) -> dict[str, int] | None:
     {'input_tokens': 5}
     """
     usage = fields.get(CONSUMED)
+    # The fields come from a log, so their types are checked. `type() is int` also refuses booleans.
     if not isinstance(usage, Mapping) or not all(type(amount) is int for amount in usage.values()):
         return None
     return dict(usage)
@@ -113,6 +114,7 @@ def operation_arguments(parameters: Any) -> Mapping[str, Any] | None:
     {'amount': 5}
     """
     fields = parameters if isinstance(parameters, Mapping) else {}
+    # Tool calls, actions and child workflows name their arguments differently.
     names = ("arguments", "params", "inputs")
     return next((fields[name] for name in names if isinstance(fields.get(name), Mapping)), None)
 
@@ -150,6 +152,7 @@ def operation_kind(operation_type: str) -> str:
     return _KINDS.get(operation_type, operation_type.replace("_", " "))
 
 
+# "retry-1" (a step or item) and "call-1-retry-2" (a call). Keys of other timers are numbers, or names from users.
 _PAUSE = re.compile(r"(?:.*-)?retry-\d+")
 
 
@@ -202,6 +205,19 @@ StreamedCall: TypeAlias = Callable[[Write], Awaitable[Any]]
 """Function that makes a call and streams its text; returns the same as the plain call."""
 
 
+# --- places ----------------------------------------------------------------------------------------------------------
+#
+# A recorded result is found by its place alone. The parameters are compared afterwards. Example: a function of step "a"
+# calls `pay(5)` twice. Calls without a name are numbered from 1, so the log has two operations:
+#
+#     Place("main", "a", 1, None, 1)   -> op_ff...   pay, hash of {"amount": 5}
+#     Place("main", "a", 1, None, 2)   -> op_3b...   pay, hash of {"amount": 5}
+#
+# When the function runs again after a restart, its first call has the first place and gets the recorded result. If the
+# function calls `refund(5)` first instead, the place has a record with another type and hash: this is a divergence, and
+# the recorded result is not used (`divebook.runtime.operations`). Equal calls need no names, since their places differ.
+
+
 class Place(NamedTuple):
     """Place of an operation in an execution (path, step, visit, item, key, attempt), by which replay finds its
     record.
@@ -224,6 +240,7 @@ class Place(NamedTuple):
     @property
     def idempotency_key(self) -> str:
         """Key of 32 hexadecimal digits that identifies the place, and is equal for all attempts of the call."""
+        # A service that has seen the first attempt recognizes the next one by the same key.
         return _digest(self._replace(attempt=0))
 
     def __str__(self) -> str:
@@ -244,10 +261,13 @@ def _digest(place: Place) -> str:
     step = place.step
     visit = str(place.visit)
     item = str(place.iteration_index)
+    # The key 1 and the key "1" are different places.
     kind = type(place.key).__name__
     key = str(place.key)
     attempt = str(place.attempt)
-    text = (  # the length of each part makes the text unambiguous
+    # The length of each part makes the text unambiguous: path "a" with step "bc" differs from path "ab" with step "c"
+    # (test_places_that_concatenate_alike_have_different_ids). Logs contain these ids, so the text must never change.
+    text = (
         f"operation/2\x1f{len(path)}:{path}\x1f{len(step)}:{step}\x1f{len(visit)}:{visit}\x1f{len(item)}:{item}"
         f"\x1f{len(kind)}:{kind}\x1f{len(key)}:{key}\x1f{len(attempt)}:{attempt}"
     )
@@ -271,6 +291,7 @@ class Reserved(NamedTuple):
         """Return the sum of the amounts in this reservation and another one. None adds nothing."""
         if other is None:
             return self
+        # A sum has a known price only if both parts have one.
         is_priced = self.is_priced and other.is_priced
         return Reserved(self.tokens + other.tokens, self.cost + other.cost, is_priced, self.calls + other.calls)
 
@@ -319,8 +340,6 @@ class Setting(NamedTuple):
 class RunOperation(Protocol):
     """Protocol of the function through which code in a step makes a non-deterministic call (an operation). The function
     records the result of the call; in a replay it returns the recorded result instead of making the call.
-
-    Replay returns the recorded result.
     """
 
     async def __call__(

@@ -95,16 +95,21 @@ class Fault:
 
         `place` is where it was raised. It is used if the error does not have its place.
         """
+        # Names come only from the links that a log restores (`recorded`), so that policies match them in the same way
+        # after a crash. Example: `StepError` caused by `OperationError` caused by `ConnectionError`. A resumed run has
+        # the first two, and the recorded names of the second one include "ConnectionError".
         chain = chain_of(error)
         recorded = recorded_chain(error)
         source = telling(error)
         names = {name for link in recorded for name in names_of(link)}
+        # Any class may have this attribute, with any value, so only numbers count.
         pauses = [getattr(link, "retry_after", None) for link in chain]
         hopeless = any(isinstance(link, HOPELESS) for link in chain)
         reason = next((link.reason for link in chain if isinstance(link, BoundExceededError)), None)
         wait = float(max((pause for pause in pauses if isinstance(pause, int | float)), default=0))
         called = next((link.called for link in chain if isinstance(link, OperationError)), "")
         item = next((link for link in chain if isinstance(link, ItemFailedError)), None)
+        # An error from the log is built without the constructor of its class, so its attributes may be missing.
         tool = source if isinstance(source, ToolError) and {"agent", "tool", "cause"} <= vars(source).keys() else None
         head = _head(source, clean) if tool is None else tool.cause
         raised_at = (source.raised_at if isinstance(source, DivebookError) else None) or place or {}
@@ -149,6 +154,7 @@ class Fault:
         """
         if step.type == STAGE:
             return self.head
+        # The parts that apply are joined: "ValueError: no (step price, rows[3])", or "ValueError: no (step price)".
         item = (
             ""
             if self.item is None or step.each is None
@@ -168,7 +174,8 @@ def text_of(error: BaseException, clean: Callable[[str], str] = str) -> str:
         text = str(error) or type(error).__name__
     except Exception as second:  # noqa: BLE001 - `__str__` of a user's class may raise anything
         text = f"{type(error).__name__}, whose text cannot be had: {type(second).__name__}"
-    if isinstance(error, KeyError):  # its text is only the key
+    # `str(KeyError("x"))` is only "'x'", which becomes "KeyError: 'x'". An error from the log has this form already.
+    if isinstance(error, KeyError):
         key = error.args[0] if error.args else ""
         head = f"{names_of(error)[0]}: "
         is_from_log = isinstance(key, str) and key.startswith(head)
@@ -183,6 +190,8 @@ def names_of(error: BaseException) -> tuple[str, ...]:
 
     For an error of a script or a tool, the names of the error that the script or the tool raised come first.
     """
+    # Example: a function raised `ConnectionError`, and a log restored it as `OperationError`. The result is
+    # ("ConnectionError", "OSError", "Exception"), which is also the result for the error itself.
     recorded = error.error_names if isinstance(error, OperationError) else ()
     names = tuple(base.__name__ for base in type(error).__mro__ if base not in (object, BaseException))
     if isinstance(error, ScriptError) and error.raised:
@@ -200,6 +209,7 @@ def recorded_chain(error: BaseException) -> list[BaseException]:
     (test_an_error_is_the_same_after_a_crash).
     """
     chain = chain_of(error)
+    # [StepError, OperationError, ConnectionError] -> [StepError, OperationError].
     ends = (number for number, link in enumerate(chain, 1) if isinstance(link, DivebookError) and _is_source(link))
     return chain[: next(ends, len(chain))]
 
@@ -262,6 +272,7 @@ def retry_delay(policy: Retry | None, failures: int, failure: Fault, chance: flo
     chance
         Random number from 0 to 1 for the jitter.
     """
+    # `failures` includes this one: with attempts=3, the third failure is the last.
     if policy is None or failures >= policy.attempts or failure.hopeless or not failure.matches(policy.errors):
         return None
     delay = policy.delay(failures)

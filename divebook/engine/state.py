@@ -78,6 +78,7 @@ class Usage(NamedTuple):
 
     def plus(self, more: Mapping[str, int]) -> Usage:
         """Return the sum of this usage and another usage, which is a mapping from field names to numbers."""
+        # Fields that `more` lacks count as 0, and its other keys are ignored.
         return Usage(*map(add, self, map(more.get, self._fields, repeat(0)))) if more else self
 
     def to_dict(self) -> dict[str, int]:
@@ -147,12 +148,15 @@ class OperationRecord(NamedTuple):
 
         Like the other constructors here, this costs a third of calling the class.
         """
+        # `tuple.__new__` skips the generated `__new__` of the named tuple, which binds arguments to fields.
         return tuple.__new__(cls, fields + _BEGUN)
 
     def ended(self, sequence: int, status: str, outcome: Outcome) -> OperationRecord:
         """Return a copy of the record in which the operation has ended with a status and an outcome. No budget is
         reserved for it any more.
         """
+        # By position: fields 0 to 4 identify the operation; ended_sequence (5) and status (6) come next; the outcome
+        # fills result, error, error_names and raised (7 to 10); `None` is the field reserved (13).
         return tuple.__new__(
             OperationRecord, (*self[:5], sequence, status, *outcome, self.until, self.signal, None, *self[14:])
         )
@@ -199,16 +203,22 @@ class OpenStep(NamedTuple):
         """Return the state of the step with a new or changed operation. Must be fast, because it is called twice for
         each operation.
         """
+        # By position: entry_variables is 0, operations is 1.
         return tuple.__new__(OpenStep, (self[0], self.operations.set(record.operation_id, record), *self[2:]))
 
     def with_items(self, iterations: Map[int, Any], places: Map[int, int]) -> OpenStep:
         """Return the state of the step with new results of its finished items. `places` maps the items with large
         results to the numbers of the events that hold these results.
         """
+        # By position: iterations is 2, iterations_at is 8.
         return tuple.__new__(OpenStep, (*self[:2], iterations, *self[3:8], places, *self[9:]))
 
 
 # --- the ledger: what an execution has spent and done, apart from tokens ---------------------------------------------
+#
+# Costs are integers of nanodollars, so that sums are exact. Example: a call that may cost 500 reserves 500 at its start
+# (`reserved_cost`). It ends with a cost of 120: the reservation is removed, and 120 is added to `ExecutionState.usage`.
+# Spent and reserved together fall from 500 to 120.
 
 
 NO_BOUNDS = Bounds()
@@ -272,6 +282,7 @@ class Ledger(NamedTuple):
 
     def with_child(self, child: str, usage: Mapping[str, int]) -> Ledger:
         """Return the counters after a child execution has ended, with its usage added and its model calls counted."""
+        # A child that is resumed ends again, and reports only the usage since its last end. Both parts are added.
         counted = self.children.set(child, self.children.get(child, NO_USAGE).plus(usage))
         return self._replace(llm_calls=self.llm_calls + usage.get("requests", 0), children=counted)
 
@@ -346,14 +357,18 @@ def undone_in(events: Sequence[Event], *, is_left: bool = False) -> Undone | Non
         True if another execution continues in place of this one. If this one has not completed, it is then cancelled,
         and so rolled back.
     """
+    # Work of a completed execution is never rolled back, even if another execution continues in its place.
     is_done = any(isinstance(event.data, catalog.ExecutionCompleted) for event in events)
     if not (is_left and not is_done) and not any(isinstance(event.data, catalog.RollbackStarted) for event in events):
         return None
+    # The source rolls back its own work, so only events of this log after its last fork event count.
     shared = max((e.sequence for e in events if isinstance(e.data, catalog.ExecutionForked)), default=0)
     added = [event for event in events[shared:] if isinstance(event.data, catalog.RollbackAdded)]
     if not added:
         return None
     parts = [_part(events, event) for event in added]
+    # Example: events 9 to 12 are the step "pay" and event 12 registers its rollback. Then `before` is 8, and the
+    # operations that started in the events 9 to 12 are undone.
     begins = min(part[0].sequence for part in parts)
     operations = (event.data for part in parts for event in part)
     undone = frozenset(data.operation_id for data in operations if isinstance(data, catalog.OperationStarted))
@@ -364,10 +379,13 @@ def _part(events: Sequence[Event], added: Event) -> list[Event]:
     """Return the events of one piece of work: the call, the item of `Each` or the whole step that would be undone by
     the rollback which the event `added` (`rollback_added`) registers.
     """
+    # Events are numbered from 1, so `events[: n - 1]` are those before event n.
     before = [event for event in events[: added.sequence - 1] if event.path == added.path]
+    # A `@step` function registers its rollback directly after its own call, so the part is the start of this call.
     if getattr(added.data, "kind", "") == "step":
         ended = next(event.data for event in reversed(before) if isinstance(event.data, catalog.OperationCompleted))
         return [e for e in before if isinstance(e.data, catalog.OperationStarted) and _is_of(e, ended)][-1:]
+    # Otherwise the part is the latest visit of the step, or one item in it: the end of an item follows its rollback.
     entered = max(number for number, event in enumerate(before) if isinstance(event.data, catalog.StepStarted))
     following = events[added.sequence].data if added.sequence < len(events) else None
     if not isinstance(following, catalog.IterationCompleted):
@@ -454,6 +472,7 @@ def unknown(open_step: OpenStep | None) -> list[OperationRecord]:
 def _is_unsettled(record: OperationRecord, open_step: OpenStep | None) -> bool:
     if record.status == RUNNING:
         return True
+    # The parameters of the rollback of a step or item may use its result, which exists when the step or item ends.
     is_in_step = record.undone == BY_STEP and open_step is not None and record.item not in open_step.iterations
     return record.status == COMPLETED and is_in_step
 
@@ -544,6 +563,8 @@ class PathState(Timed):
     def loops_to(self, step: str) -> bool:
         """Return whether the path would begin a new pass through a loop if it entered a step now."""
         # In a straight line, a step is entered as often as the step before it. Entering it once more closes a loop.
+        # Example with the loop a -> b -> a: after the first pass, "a" and "b" have 1 entry each. Entering "a" gives 2 >
+        # 1, a new pass. Entering "b" after that gives 2 > 2, which is false: it belongs to the same pass.
         entered = self.visits.get(step, 0) + self.before.get(step, 0)
         return entered > 0 and (self.source is None or entered + 1 > self.entries(self.source))
 
@@ -722,6 +743,7 @@ class ExecutionState(Timed):
 
         At these times questions expire, and timers and signal waits end, even if no message arrives.
         """
+        # Questions first, then running timers and signal waits. A path may have several deadlines.
         deadlines = [
             (path, question.expires_us)
             for question in self.pending_interrupts()
@@ -747,6 +769,8 @@ class ExecutionState(Timed):
             return self.due_us
         if self.status != WAITING or self.paused is not None:
             return None
+        # A sleeping execution needs a process all the time, so it is always due. Others are due at their first
+        # deadline.
         if self.is_asleep:
             return self.last_us
         return min((deadline for _, deadline in self.deadlines()), default=None)
@@ -754,6 +778,7 @@ class ExecutionState(Timed):
     @property
     def is_asleep(self) -> bool:
         """True if a path sleeps in a timer, or pauses before another attempt."""
+        # Waits for signals, children and answers do not count: a message or a deadline wakes their paths.
         steps = (path.open for path in self.paths.values() if path.open is not None and path.phase != ENDED)
         records = (record for open_step in steps for record in open_step.operations.values())
         return any(record.operation_type == TIMER and record.status == RUNNING for record in records)
@@ -780,6 +805,7 @@ class ExecutionState(Timed):
         """True if all work of the execution is rolled back, so that it cannot be resumed."""
         return (
             self.rolling_back is not None
+            # All rollbacks have started (they run down to number 1), all succeeded, and no call is left to be settled.
             and self.undone_from <= 1
             and all(path.status == COMPLETED for path in self.undoing)
             and not self.unsettled
@@ -870,6 +896,7 @@ class Draft(ExecutionState):
         self.moment = entry.recorded_at
         self._facts = facts
         if entry.path != self.path_id:
+            # Consecutive records mostly belong to one path, so its copy is looked up only when the path changes.
             self.path_id = entry.path
             self._present = self._copied.get(entry.path)
 
@@ -903,6 +930,7 @@ class Draft(ExecutionState):
         CorruptStoreError
             The path never began, or is outside any step.
         """
+        # The common case needs no call of `path`: the path was copied by an earlier event.
         path = self._present or self.path(data)
         open_step = path.open
         if open_step is None:
@@ -920,11 +948,13 @@ class Draft(ExecutionState):
         if path is None:
             path = self._copied[path_id] = _new(_DraftPath)
             path.__dict__ = self.paths[path_id].__dict__.copy()
+            # The copy replaces the path in the map, so that readers of the draft see the changes.
             self.paths = self.paths.set(path_id, path)
         return path
 
     def add(self, path: PathState) -> None:
         """Add the state of a path to the draft. It replaces an earlier state of the same path."""
+        # A new path is immutable. The next event that changes it copies it.
         self._copied.pop(path.id, None)
         self._present = None
         self.paths = self.paths.set(path.id, path)
@@ -933,6 +963,8 @@ class Draft(ExecutionState):
         """Return the state that results from the applied events. It is immutable. The draft must not be used
         afterwards.
         """
+        # The map of paths refers to the copies already. With their class they become immutable in place, without a new
+        # map.
         for path in self._copied.values():
             _set(path, "__class__", PathState)
         state = _new(ExecutionState)

@@ -62,12 +62,16 @@ class Payload:
     """Version of the format of the payload's data; `divebook.events.upcast` converts older versions."""
 
     def __post_init__(self) -> None:
+        # Required means not empty: "" and {} are refused like None. Types are checked elsewhere
+        # (`payload.wrong_field`).
         for name in self.required:
             if not getattr(self, name):
                 raise InvalidEventError(f"{self.event_type}: data validation failed: {name} is required")
 
     def to_data(self) -> dict[str, Any]:
         """Return the payload's fields that are not None as a dict by field name, ready to be encoded."""
+        # Fields that are None are left out, so a new field with the default None leaves the bytes of old types
+        # unchanged.
         data: dict[str, Any] = {FORM: self.form} if self.form else {}
         for name in self.field_names:
             value = getattr(self, name)
@@ -78,6 +82,7 @@ class Payload:
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Payload:
         """Build the payload from a dict of valid field values; ignore keys that are not fields of the class."""
+        # The usual data have only fields of the class, and need no filter. A key that is not a field raises TypeError.
         try:
             return cls(**data)
         except TypeError:
@@ -88,9 +93,11 @@ def _event(name: str, *required: str) -> Any:  # a class decorator; Any keeps th
     def register(cls: type[Payload]) -> type[Payload]:
         cls.event_type = name
         cls.required = required
+        # The present format of a type is the number of changes that `divebook.events.upcast` knows for it.
         cls.form = len(CHANGES.get(name, ()))
         cls.field_names = tuple(entry.name for entry in fields(cls))
         PAYLOADS[name] = cls
+        # The usual check is compiled into the constructor as one condition. Other checks are called for every object.
         is_usual = cls.__post_init__ is Payload.__post_init__
         return fast_init(cls, required if is_usual else None)
 
@@ -98,6 +105,18 @@ def _event(name: str, *required: str) -> Any:  # a class decorator; Any keeps th
 
 
 # --- the execution -------------------------------------------------------------------------------------------------
+#
+# The events of a short run, with the class of each. Events without a path are about the whole execution:
+#
+#     1  execution_started      -      -          ExecutionStarted, with definition and inputs
+#     2  path_started           main   -          PathStarted
+#     3  step_started           main   ask        StepStarted
+#     4  operation_started      main   ask        OperationStarted, with parameters and their hash
+#     5  operation_completed    main   ask        OperationCompleted, with the result
+#     6  state_mutated          main   ask        StateMutated, if the step stores its result
+#     7  step_completed         main   ask        StepCompleted
+#     8  path_completed         main   -          PathCompleted
+#     9  execution_completed    -      -          ExecutionCompleted, with the outputs
 
 
 @_event("execution_started", "workflow_name")
@@ -333,6 +352,9 @@ class ExecutionPictured(Payload):
 
 
 # --- paths ---------------------------------------------------------------------------------------------------------
+#
+# Two paths that meet at a join of step "d": `path_branched` and `path_completed` of "main", `path_waiting` of "main-1",
+# `path_waiting` of "main-2", `path_completed` of "main-2", and `path_joined` of "main-1", which continues.
 
 
 @_event("path_started", "current_step")
@@ -410,6 +432,11 @@ class PathCancelled(Payload):
 
 
 # --- steps ---------------------------------------------------------------------------------------------------------
+#
+# A step that fails twice and is then caught: `step_started`, `step_retried` with a pause, another attempt,
+# `step_failed` with the last error, and `step_caught` with the step at which the path continues. Without a `Catch`
+# policy, `path_failed` comes in place of `step_caught`. All attempts belong to one visit, so `step_started` occurs
+# once.
 
 
 @_event("step_started", "step_type")
@@ -435,10 +462,8 @@ class StepCompleted(Payload):
 @_event("rollback_added", "action")
 @dataclass(frozen=True, slots=True)
 class RollbackAdded(Payload):
-    """Registration of an action or function that undoes a step, an item of an `Each` step, or a call. It is run if the
-    execution is rolled back.
-
-    It runs if the execution fails or is cancelled.
+    """Registration of an action or function that undoes a step, an item of an `Each` step, or a call. It runs if the
+    execution fails or is cancelled.
     """
 
     action: str = ""
@@ -506,6 +531,7 @@ class ConditionEvaluated(Payload):
 
 
 def _check_index(payload: IterationStarted | IterationCompleted | IterationFailed | RowsCompleted) -> None:
+    # The default -1 makes the index a required field, although 0 is a valid value and counts as empty.
     if payload.iteration_index < 0:
         raise InvalidEventError(f"{payload.event_type}: data validation failed: iteration_index must not be negative")
 
@@ -586,6 +612,10 @@ class RowsCompleted(Payload):
 
 
 # --- operations ----------------------------------------------------------------------------------------------------
+#
+# An operation has two events, so that a process that dies in between leaves a trace: with the start alone, the outcome
+# of the call is unknown. A call that is known to be repeatable is made again; otherwise a person is asked
+# (`divebook.runtime.recorder`).
 
 
 @_event("operation_started", "operation_id", "operation_type")
@@ -690,10 +720,13 @@ class RandomGenerated(Payload):
 
     method: str = ""
     value: Any = None
+    # A seed may have more than 64 bits, which the check of other integers refuses.
     seed: int | None = field(default=None, metadata={HOLDS: int | BigInt | None})
 
     def __post_init__(self) -> None:
         Payload.__post_init__(self)
+        # 0 and "" are valid random values, so the check for required fields, which refuses them, does not cover
+        # `value`.
         if self.value is None:
             raise InvalidEventError("random_generated: data validation failed: value is required")
 
@@ -714,6 +747,10 @@ class VersionDecision(Payload):
 
 
 # --- questions -----------------------------------------------------------------------------------------------------
+#
+# A question is asked once (`interrupt_raised`), further paths may wait for it (`interrupt_joined`), and one event
+# settles it (`interrupt_resolved` or `interrupt_expired`). The id is computed from the place of the question, so code
+# that runs again finds its question instead of asking another one.
 
 
 @_event("interrupt_raised", "interrupt_id", "kind")
@@ -785,6 +822,7 @@ class Mutation:
     key: str
     value: Any = None
 
+    # A mutation is not a payload, so the checks of payloads do not reach its fields.
     def __post_init__(self) -> None:
         if self.type not in ("set", "delete"):
             raise InvalidEventError(f"state_mutated: data validation failed: unknown mutation type {self.type!r}")

@@ -36,6 +36,8 @@ _SHOWN = 200
 _BRIEF = reprlib.Repr()
 _BRIEF.maxstring = _BRIEF.maxother = 60
 
+# Names in logs are only looked up here. Nothing else leads from a name to a class, so a log that an attacker wrote
+# creates instances of users' classes only if this process has allowed them.
 _ALLOWED: dict[str, type] = {}
 """Allowed classes by the name that logs use for them."""
 
@@ -137,10 +139,12 @@ def name_of(cls: type) -> str:
 
 def kind_of(cls: type) -> str | None:
     """Return the kind of a class: ``dataclass``, ``model``, ``namedtuple`` or ``enum``; None for any other class."""
+    # Enums come first: an enum may derive from a dataclass or a named tuple.
     if issubclass(cls, Enum):
         return "enum"
     if issubclass(cls, tuple):
         return "namedtuple" if isinstance(getattr(cls, "_fields", None), tuple) else None
+    # Only the class itself: a plain subclass of a dataclass inherits the attribute, and may have further state.
     if "__dataclass_fields__" in cls.__dict__:
         return "dataclass"
     return "model" if isinstance(getattr(cls, "__pydantic_fields__", None), dict) else None
@@ -156,6 +160,8 @@ def find(name: str) -> type | None:
     cls = _ALLOWED.get(name)
     if cls is None:
         return None
+    # `sys.modules` only, without an import. "Outer.Inner" is found part by part; "f.<locals>.Inner" is not found, and
+    # then the class that was allowed counts.
     current: Any = sys.modules.get(cls.__module__)
     for part in cls.__qualname__.split("."):
         current = getattr(current, part, None)
@@ -207,6 +213,7 @@ def _record_enum(name: str, value: Enum, path: str, normalize: Normalize) -> Rec
 
 
 def _record_dataclass(name: str, value: Any, path: str, normalize: Normalize) -> Recorded:
+    # A field with ``init=False`` may not be set yet.
     fields = (entry.name for entry in dataclasses.fields(value) if hasattr(value, entry.name))
     return Instance("dataclass", name, {key: normalize(getattr(value, key), f"{path}.{key}") for key in fields})
 
@@ -218,6 +225,7 @@ def _record_namedtuple(name: str, value: Any, path: str, normalize: Normalize) -
 
 
 def _record_model(name: str, value: Any, path: str, normalize: Normalize) -> Recorded:
+    # The attributes are read from the instance's dict, so that no property or validator of the class runs.
     values = vars(value)
     fields = {key: normalize(values[key], f"{path}.{key}") for key in type(value).__pydantic_fields__ if key in values}
     unset = [key for key in fields if key not in value.__pydantic_fields_set__]
@@ -238,6 +246,7 @@ def _private(value: Any, path: str, normalize: Normalize) -> dict[str, Any]:
         default = MISSING if attribute is None else attribute.default
         with suppress(UnstorableValueError):
             recorded = normalize(item, f"{path}.{key}")
+            # The types are compared first, since 1 equals True and 1.0.
             if type(item) is not type(default) or recorded != default:
                 private[key] = recorded
     return private
@@ -319,6 +328,7 @@ class Instance(Recorded):
     def _dataclass(self, cls: Any) -> Any:
         defaults = {entry.name: _dataclass_default(entry) for entry in dataclasses.fields(cls)}
         values = self._values(defaults)
+        # `object.__setattr__` also sets the fields of a frozen dataclass.
         instance = cls.__new__(cls)
         for name, value in values.items():
             object.__setattr__(instance, name, value)
@@ -354,6 +364,7 @@ class Instance(Recorded):
 
         `defaults` has a function that returns the default of each field, or None for a field without one.
         """
+        # A recorded value must not be lost without notice. A new field is harmless if it has a default.
         removed = [name for name in self.fields if name not in defaults]
         if removed:
             raise UnopenableValueError(
@@ -399,6 +410,7 @@ class Instance(Recorded):
         """Raise AttributeError for attributes of the original instance. The message says that this is a recorded form,
         or why its class is not available.
         """
+        # Protocols such as copying and pickling look for special methods, and need a plain AttributeError.
         if name.startswith("__"):
             raise AttributeError(name)
         try:
@@ -444,6 +456,7 @@ class Member(Recorded):
     def open(self) -> Any:
         """Return the enum member, or the combination of flags, from its recorded form."""
         cls: Any = _required(self.cls)
+        # The name counts, not the value: a member may have another value by now.
         if self.name in getattr(cls, "__members__", ()):
             return cls.__members__[self.name]
         if not self.name and issubclass(cls, Flag):

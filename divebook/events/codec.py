@@ -35,6 +35,8 @@ P = TypeVar("P", bound=Payload)
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 MAX_LEVELS = 254
 """Maximum number of nested lists and mappings that `encode` writes."""
+# Without these options orjson would write dates as plain strings, and `BigInt`, `NonFinite` and `TaggedDict` like the
+# classes that they derive from. With them it passes such values to `tag`.
 _JSON_OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 _ALWAYS_STORABLE = frozenset({int, float, bool, type(None)})
 """Classes of normalized values that can always be encoded."""
@@ -60,6 +62,7 @@ def encode_all(data: Sequence[Any], tagged: Callable[[Any], Any] = tag) -> list[
     """
     try:
         lines = [orjson.dumps(each, tagged, _JSON_OPTIONS) for each in data]
+    # This error does not say which value is wrong, so all are encoded again, one by one.
     except TypeError:
         return list(map(encode, data))  # raises an error with the place of the value
     for line in lines:
@@ -76,6 +79,7 @@ def encode_parts(data: Any, plain: Callable[[Any], Any]) -> bytes:
     """
 
     def convert(part: Any) -> Any:
+        # `part` unchanged means that `plain` does not know it: a value of the log, which gets its tagged form.
         converted = plain(part)
         return tag(part) if converted is part else converted
 
@@ -106,6 +110,7 @@ def _description(value: Any) -> Any:
         return float.__repr__(value)
     if isinstance(value, TaggedDict):
         return dict(value)
+    # {(1, 2): "a"} is shown as {"[1,2]": "a"}: keys of JSON objects are strings.
     if isinstance(value, Container):
         return {_shown_key(key): item for key, item in value.plain().items()} if value.is_mapping else value.items
     return f"{len(value):,} bytes" if isinstance(value, bytes) else str(value)
@@ -119,6 +124,7 @@ def _dump(data: Any, path: str, option: int, default: Callable[[Any], Any]) -> b
     try:
         return orjson.dumps(data, default=default, option=option)
     except TypeError as error:
+        # orjson names no place. The usual cause is a lone surrogate such as "\ud800", which is searched for here.
         raise UnstorableValueError(locate_surrogate(data, path) or path, str(error)) from None
 
 
@@ -179,6 +185,7 @@ def decode(raw: bytes | str) -> Any:
     represent.
     """
     mark: bytes | str = TAGGED if isinstance(raw, bytes) else TAGGED.decode()
+    # Each level of nesting takes two brackets, so text that is shorter than that cannot be too deep.
     value = orjson.loads(raw) if len(raw) <= 2 * MAX_LEVELS else _check_depth(orjson.loads(raw), raw)
     return untag(value) if mark in raw else value  # type: ignore[operator]
 
@@ -197,6 +204,7 @@ def _check_depth(value: Any, raw: bytes | str) -> Any:
     Each level needs an opening bracket, so few brackets in `raw` prove that the value is not too deep.
     """
     begins: Sequence[Any] = (b"[", b"{") if isinstance(raw, bytes) else ("[", "{")
+    # Brackets inside strings count as well, so a flat value may reach the exact test, which then passes it.
     if sum(map(raw.count, begins)) > MAX_LEVELS:
         try:
             # orjson refuses values that are too deep. That takes a tenth of the time of a walk in Python
@@ -233,6 +241,12 @@ def _hash_form(value: Any) -> Any:
     zone at its offset. Their hashes must still match, so those forms are hashed. The fields of an instance kept tuples
     and sets already, so there a tuple is hashed as a tuple.
     """
+    # The hash decides whether a recorded call is the requested one. A value on the left is hashed as the form on the
+    # right:
+    #
+    #     tuple (1, 2)                        list [1, 2]
+    #     dataclass instance Order(7)         class name and fields, with tuples in it as tuples
+    #     ByHash of 2 MB of tool schemas      {"$type": "by_hash", "value": "<SHA-256 of its JSON>"}
     if type(value) is ByHash:
         return {TAG: ByHash.tag, "value": digest_of(value)}
     if isinstance(value, Instance):
@@ -244,6 +258,7 @@ def _hash_form(value: Any) -> Any:
 
 def _field_hash_form(value: Any) -> Any:
     if isinstance(value, Container) and value.is_mapping:
+        # Other keys than strings do not fit into an object of JSON, so such a mapping is hashed as its pairs.
         keys_and_values = value.plain()
         if all(type(key) is str for key in keys_and_values):
             return TaggedDict(keys_and_values) if TAG in keys_and_values else keys_and_values
@@ -321,6 +336,7 @@ def payload_from(event_type: str, data: Any) -> Payload:
         )
     if not isinstance(data, dict):
         raise InvalidEventError(f"{event_type}: data is required")
+    # The types are checked before the payload exists: constructors and properties may rely on them.
     wrong = wrong_field(kind, data)
     if wrong is not None:
         raise InvalidEventError(f"{event_type}: {wrong}")
@@ -338,13 +354,12 @@ def valid_data(payload: Payload) -> dict[str, Any]:
 def checked_data(payload: Payload) -> dict[str, Any]:
     """Return the plain data of a payload after a check of all fields. This slow check follows the declared types, so
     that its errors describe the wrong field.
-
-    The errors describe the wrong field.
     """
     try:
         data = payload.to_data()
     except AttributeError as error:  # an entry that is not of the class it should be
         raise InvalidEventError(f"{payload.event_type}: {error}") from error
+    # Two checks, since `to_data` leaves out None: types of the fields that are there, and None where it is not allowed.
     wrong = wrong_field(type(payload), data) or missing_field(payload)
     if wrong is not None:
         raise InvalidEventError(f"{payload.event_type}: {wrong}")
@@ -396,6 +411,7 @@ def compile_data_function(kind: type[Payload], fallback: DataFunction) -> DataFu
     """
     if kind is StateMutated:
         return _state_mutated_data(fallback)
+    # A class that converts its fields itself does not match the generated code.
     if kind.to_data is not Payload.to_data:
         return fallback
     lines = [f"def plain(payload):\n data = { ({FORM: kind.form} if kind.form else {})!r}"]
@@ -415,6 +431,8 @@ def _field_lines(name: str, hint: Any) -> str:
     if hint is Any:
         return f"{read}\n if v is not None: {copy}"
     choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    # `t is not str and t is not dict`: a union is wrong only if all its types are. A type without a condition, such as
+    # a sequence of strings, gives `True`: any value goes to the slow check.
     unfit = " and ".join(f"({_CONDITIONS[choice]})" for choice in choices if choice in _CONDITIONS) or "True"
     if types.NoneType not in choices:
         return f"{read}\n t = type(v)\n if {unfit}: return fallback(payload)\n {copy}"
@@ -428,6 +446,7 @@ def _state_mutated_data(fallback: DataFunction) -> DataFunction:
 
     def plain(payload: StateMutated) -> dict[str, Any]:
         mutations = payload.mutations
+        # `Mutation` checks its fields itself, so only the classes are left to check.
         if type(mutations) is not tuple:
             return fallback(payload)
         data: list[dict[str, Any]] = []
@@ -498,6 +517,7 @@ def event_from_dict(record: dict[str, Any]) -> Event:
     accepted as well.
     """
     for key, name in _REQUIRED_KEYS.items():
+        # {} is a valid payload: some events have no fields that must be set.
         if not record.get(key) and record.get(key) != {}:
             raise InvalidEventError(f"{name} is required")
     path, step = _path_and_step(record)
@@ -524,6 +544,7 @@ def _path_and_step(record: dict[str, Any]) -> tuple[Any, Any]:
     The legacy Dive dialect wrote the execution id in place of a missing path, and the operation id in place of a
     missing step.
     """
+    # Legacy line: {"path_id": "exec_1", "step_name": "op_1", ...} -> path "" and step "".
     path = record.get("path") or record.get("path_id") or ""
     step = record.get("step") or record.get("step_name") or ""
     if str(record.get("event_type")).startswith("execution_"):
@@ -551,6 +572,7 @@ def decode_record(record: Any) -> Event:
     if not isinstance(record, dict):
         raise InvalidEventError("an event is a JSON object")
     try:
+        # `untag` goes through the whole line: any value in it may be in tagged form.
         return event_from_dict(untag(record))
     except ValueError as error:
         raise InvalidEventError(f"not an event: {error}") from error
@@ -592,6 +614,7 @@ def json_form(value: Any) -> Any:
 def _json_form(value: Any) -> Any:
     match value:
         case Recorded():
+            # Each form opens into plainer forms. One that has none, such as a huge frame, is described instead.
             try:
                 return _json_form(value.plain())
             except (ValueError, DivebookError):
@@ -614,6 +637,7 @@ def _json_form(value: Any) -> Any:
 
 
 def _duration(value: timedelta) -> str:
+    # -90 s -> "-PT90S", 1.5 s -> "PT1.5S". The sign is in front of the whole duration.
     microseconds = abs(value) // timedelta(microseconds=1)
     seconds = f"{microseconds // 10**6}.{microseconds % 10**6:06}".rstrip("0").rstrip(".")
     return f"{'-' if value < timedelta() else ''}PT{seconds}S"

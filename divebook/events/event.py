@@ -86,10 +86,8 @@ class Event:
 
 
 def validate(event: Event) -> None:
-    """Check all fields of an event except those of its payload. Raise InvalidEventError unless they are complete and
-    valid.
-
-    The fields of its payload are not checked, see `divebook.events.codec.valid_data`.
+    """Check all fields of an event except those of its payload, which `divebook.events.codec.valid_data` checks. Raise
+    InvalidEventError unless they are complete and valid.
     """
     check_place(event)
     check_payload(event.data)
@@ -100,7 +98,10 @@ def check_place(entry: Any) -> None:  # an event, or a record
     valid.
     """
     is_text = type(entry.id) is type(entry.execution_id) is type(entry.path) is type(entry.step) is str
+    # Exact classes are compared first, which is fast. Only a wrong event pays for the check that describes its fault.
     if not is_text or type(entry.sequence) is not int or type(entry.recorded_at) is not int:
+        # A subclass of str or int passes this check, as it fits the declared type. Stores and JSON need the class
+        # itself.
         wrong = wrong_field(Event, {name: getattr(entry, name) for name in Event.__slots__ if name != "data"})
         raise InvalidEventError(wrong or "its texts and numbers must be of the very types str and int")
     if not entry.id:
@@ -147,6 +148,8 @@ def type_id(prefix: str, milliseconds: int, chance: int) -> str:
     chance
         74 random bits.
     """
+    # 48 bits of time fill the first ten letters. The other 80 bits are, from the top: version 7 (4 bits), chance (12),
+    # variant 2 (2 bits), chance (62). The shifts take ten bits, which are one pair of letters, at a time.
     low = 0x7 << 76 | (chance >> 62 & 0xFFF) << 64 | 0x2 << 62 | chance & 0x3FFF_FFFF_FFFF_FFFF
     letters = "".join([PAIRS[low >> shift & 0x3FF] for shift in (70, 60, 50, 40, 30, 20, 10, 0)])
     return f"{prefix}_{_time_letters(milliseconds & 0xFFFF_FFFF_FFFF)}{letters}"
@@ -166,6 +169,8 @@ def successor(identifier: str, places: int) -> str:
     >>> successor("event_01k0000000e0000000000000zz"[:-2] + "0z", 1)[-2:]
     '10'
     """
+    # The last two letters are a number below 1024. "...zz" has no successor, so the journal starts another record
+    # there.
     number = _NUMBERS.get(identifier[-2:], len(PAIRS)) + places
     if number >= len(PAIRS):
         raise ValueError(f"there is no identifier {places} places after {identifier!r}")
@@ -269,10 +274,12 @@ class Record:
 
     def events_above(self, after: int, last: int) -> list[Event]:
         """Return the events of the record with sequence numbers above `after`, up to `last`."""
+        # Record with the events 7, 8 and 9, `after` 7, `last` 20: the places 1 and 2, which are the events 8 and 9.
         places = range(max(0, after + 1 - self.sequence), min(len(self.facts), last + 1 - self.sequence))
         return [self._event(place, self.facts[place]) for place in places]
 
     def _event(self, place: int, data: Payload) -> Event:
+        # Ids are not stored: each is computed from the id of the record and the place of the event in it.
         event_id = successor(self.id, place) if place else self.id
         step = self.step_of(data)
         return Event(event_id, self.execution_id, self.sequence + place, self.recorded_at, data, self.path, step)

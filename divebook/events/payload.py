@@ -27,6 +27,7 @@ from divebook.events.recorded import BigInt
 
 T = TypeVar("T")
 
+# The setter of `__class__` from `object`, because a frozen class refuses ``self.__class__ = ...``.
 _set_class = object.__dict__["__class__"].__set__
 
 
@@ -75,6 +76,8 @@ def compile_init(cls: type[Any], ending: Sequence[str] = ()) -> Callable[..., No
     A dataclass whose hand-written ``__init__`` checks its arguments first calls the result afterwards. `ending` has
     source lines that run after the object is frozen.
     """
+    # The twin of the class has the same slots and bases, so that Python allows an object to change between both. It has
+    # the plain setters of `object` again.
     body = {name: getattr(object, name) for name in ("__setattr__", "__delattr__")}
     body["__slots__"] = cls.__dict__["__slots__"]
     names: dict[str, Any] = {"cls": cls, "open_class": type(cls.__name__, cls.__bases__, body), "set_class": _set_class}
@@ -157,6 +160,7 @@ def wrong_field(kind: type, data: Mapping[str, Any]) -> str | None:
     """
     exact, faults = _CHECKS.get(kind) or _build_checks(kind)
     for name, value in data.items():
+        # Fields of type `Any` are not in `exact`. A value of an exact class needs no call.
         if name in exact and type(value) not in exact[name]:
             description = faults[name](value, name)
             if description:
@@ -174,6 +178,7 @@ def missing_field(payload: Any) -> str | None:
     required_values = _REQUIRED_VALUES.get(kind) or _required_values_of(kind)
     if None not in required_values(payload):
         return None
+    # Slow, and only for a payload that is refused.
     return next(
         f"{name} must be {_hint_in_words(hint)}, got null"
         for name, hint in _required_fields(kind)
@@ -221,6 +226,7 @@ def _check_of(hint: Any) -> _Check:
         return _of_class(hint, Mapping, dict) if arguments[1] is Any else _mapping_of(hint, _check_of(arguments[1]))
     if origin is Sequence:
         return _of_class(hint, (list, tuple), list, tuple) if arguments[0] is Any else _sequence_of(hint, arguments[0])
+    # Integers and floats have no exact class: 2**70 and NaN are refused, although their class is right.
     return _Check(frozenset(), _NUMBERS[hint]) if hint in _NUMBERS else _of_class(hint, hint, hint)
 
 

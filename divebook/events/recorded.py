@@ -44,6 +44,7 @@ def garbage_collection_paused() -> Iterator[None]:
     values (`benchmarks/values.py`). If two threads use this at a time, the first one that leaves its block ends the
     pause.
     """
+    # A caller that has turned off the collection itself finds it turned off afterwards.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -194,6 +195,7 @@ def _plain_key(key: Any) -> Any:
         plain = key.plain()
     except ValueError:  # a range that is too long for a list
         return key.summary()
+    # The plain form of a key may be a list, which a dict does not accept as a key.
     return plain if isinstance(plain, Hashable) else key.summary()
 
 
@@ -246,6 +248,8 @@ def _opened(value: Any, lenient: bool) -> Any:  # noqa: FBT001 - it calls itself
             return [item if type(item) in ATOMS else _opened(item, lenient) for item in value]
         with garbage_collection_paused():
             return [_opened(item, lenient) for item in value]
+    # Lists and dicts above are copied, and a recorded form becomes a new value. What user code changes in the result
+    # therefore reaches neither the state nor another step.
     if isinstance(value, Recorded):
         return _opened_or_recorded(value) if lenient else value.open()
     return _builtin(value)
@@ -332,6 +336,7 @@ def _of(module: str, name: str, allowed_names: frozenset[str], text: str) -> Any
     """Build a standard-library object from a string: call the class `name` of a module with the string. Raise
     ValueError if the class is not in `allowed_names`.
     """
+    # The log names only classes of these short lists, never any attribute of a module.
     if name not in allowed_names:
         raise ValueError(f"unknown class {name!r} of {module}")
     return getattr(importlib.import_module(module), name)(text)
@@ -347,6 +352,7 @@ def _range_text(start: str, stop: str, step: str) -> str:
 
 def _plain_range(start: str, stop: str, step: str) -> list[int]:
     numbers = _range(start, stop, step)
+    # `len` of a range fails beyond 2**63, but a slice of the range is short.
     if len(numbers[: LONGEST_RANGE + 1]) > LONGEST_RANGE:
         raise ValueError(f"is {_range_text(start, stop, step)}, too long for a list; use its ends")
     return list(numbers)
@@ -412,10 +418,13 @@ KINDS: dict[str, _Kind] = {
         _fixed_zone, lambda *content: str(_fixed_zone(*content)), lambda *content: str(_fixed_zone(*content))
     ),
     "zone": _Kind(_zone, str, str),
+    # The contents of the last two: ["2026-01-02T03:00:00+01:00", "Europe/Berlin", 0] and ["02:30:00", 0,
+    # "Europe/Berlin"].
     "zoned": _Kind(_zoned, lambda text, *_: datetime.fromisoformat(text), _first),
     "folded_time": _Kind(_folded_time, lambda text, *_: time.fromisoformat(text), _first),
 }
 
+# Numbers are recorded as strings: those of a range or a fraction may have more than 64 bits.
 _CONTENTS: dict[tuple[str, str], Callable[[Any], StandardValue]] = {
     ("uuid", "UUID"): lambda value: StandardValue("uuid", [str(value)]),
     ("fractions", "Fraction"): lambda value: StandardValue("fraction", [str(value)]),
@@ -475,6 +484,12 @@ def record_moment(value: datetime | time, path: str) -> StandardValue | None:
     ISO text has neither the key nor the name of a zone, and no `fold`, which distinguishes the two hours at the end
     of summer time. A time in a `ZoneInfo` such as Europe/Berlin has no offset either.
     """
+    # Examples of recorded forms, and of a value that ISO text represents exactly (None):
+    #
+    #     3:00 in ZoneInfo("Europe/Berlin")          zoned, with the key of the zone
+    #     3:00 in timezone(1 hour, "CET")            zoned, with the name of the zone
+    #     2:30 with fold=1                           zoned, with fold 1
+    #     3:00 in timezone(1 hour), or without one   None
     zone = value.tzinfo
     key = None
     name = None
@@ -488,6 +503,7 @@ def record_moment(value: datetime | time, path: str) -> StandardValue | None:
     names = [key, name] if name is not None else [key]
     if isinstance(value, datetime):
         return StandardValue("zoned", [value.isoformat(), key, value.fold, *names[1:]])
+    # A time alone has no date, so its zone of the database has no offset that could be written.
     text = value.isoformat() if key is None else value.replace(tzinfo=None).isoformat()
     return StandardValue("folded_time", [text, value.fold, *(names if key or name else [])])
 

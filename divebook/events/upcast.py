@@ -39,12 +39,15 @@ def upcast(
     NewerStoreError
         The form is newer than the newest one of this version of divebook.
     """
+    # The usual case: no format of this type has ever changed. The caller refuses data that are not a dict.
     if not isinstance(data, dict) or (changes is None and FORM not in data and event_type not in _CHANGED):
         return event_type, data
+    # {"key": "n", "value": 1} of `state_set` becomes {"mutations": [{"type": "set", "key": "n", "value": 1}]}.
     if event_type in _FORMER_TYPES:
         event_type, change = _FORMER_TYPES[event_type]
         return event_type, change(data)
     version = data.get(FORM, 0)
+    # Logs of the Dive dialect have no `FORM`. Their data become version 0, and then pass through all changes.
     if not version and event_type in _DIVE_DIALECT:
         data = _DIVE_DIALECT[event_type](data)
     changes_of_type = (CHANGES if changes is None else changes).get(event_type, ())
@@ -59,10 +62,12 @@ def apply_changes(data: Data, version: int, changes: Sequence[Change], source: s
 
     `source` names the data in the error; raises `NewerStoreError` for a version above the number of changes.
     """
+    # Reading a newer format as the present one could drop or misread fields without an error.
     if version > len(changes):
         raise NewerStoreError(
             f"{source} has form {version}, this version of divebook knows forms up to {len(changes)}; upgrade divebook"
         )
+    # The changes get a copy without the number of the format. Their result is in the present format.
     data = {name: value for name, value in data.items() if name != FORM}
     for change in changes[version:]:
         data = change(data)
@@ -96,6 +101,8 @@ def _change_id_of_dive_dialect(data: Data) -> Data:
 
     A name such as ``v3`` becomes its number, any other name its position in the list of versions, from 1.
     """
+    # {"decision_type": "api", "selected_version": "v3", "available_versions": ["v2", "v3"]} becomes version 3 of 2 to
+    # 3. With the names ["old", "new"], "new" becomes version 2 of 1 to 2.
     if "decision_type" not in data:
         return data
     selected = data.get("selected_version")

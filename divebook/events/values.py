@@ -166,6 +166,8 @@ class StoredFile(Recorded):
 T = TypeVar("T")
 
 MAX_DEPTH = 200
+# A value counts deeper than it is nested if opening it needs more nested calls. So everything that can be recorded can
+# also be opened without a RecursionError (test_what_is_not_too_deep_to_be_recorded_can_be_opened).
 INSTANCE_DEPTH = 2
 """Number of levels that an instance, tuple or set counts for, since opening it takes that many nested
 function calls."""
@@ -208,6 +210,8 @@ def normalize(value: Any, path: str = "value", recorded_ids: Collection[int] = (
     UnstorableValueError
         With the path to the offending part.
     """
+    # These values are in normalized form already. The caller holds them (in a mapping from id to value), so that their
+    # ids cannot pass to other objects.
     if recorded_ids and id(value) in recorded_ids:
         return value
     if recorded_ids and type(value) is dict and TAG not in value and all(type(key) is str for key in value):
@@ -243,6 +247,7 @@ def _normalize(value: Any, path: _Path, depth: int) -> Any:
         return value if _INT64_MIN <= value <= _UINT64_MAX else _big(value, _path_text(path))
     if kind is float:
         return value if math.isfinite(value) else NonFinite(value)
+    # Also reached by a list that contains itself, before Python's recursion limit is.
     if depth >= MAX_DEPTH:
         raise UnstorableValueError(_path_text(path), f"nested deeper than {MAX_DEPTH} levels; is it part of itself?")
     if kind is dict or kind is TaggedDict:
@@ -252,6 +257,7 @@ def _normalize(value: Any, path: _Path, depth: int) -> Any:
             return _normalize_items(value, path, depth)
         with garbage_collection_paused():
             return _normalize_items(value, path, depth)
+    # A tuple counts `INSTANCE_DEPTH` levels, of which `_normalize_items` adds one.
     if kind is tuple:
         return Container("tuple", _normalize_items(value, path, depth + INSTANCE_DEPTH - 1))
     return _normalize_other(value, _path_text(path), depth)
@@ -272,6 +278,7 @@ def _big(value: int, path: str) -> BigInt:
 def _normalize_mapping(value: Mapping[Any, Any], path: _Path, depth: int) -> Any:
     plain: dict[str, Any] = {}
     for key, item in value.items():
+        # One other key is enough: all entries are then recorded as pairs, which keep the types and the order of keys.
         if type(key) is not str:
             return _normalize_pairs("map", value, _path_text(path), depth)
         plain[key] = item if type(item) in _ATOMS else _normalize(item, (path, key), depth + 1)
@@ -308,6 +315,7 @@ def _tag_of_mapping(value: Mapping[Any, Any], path: str) -> str:
     kind = type(value)
     if kind is OrderedDict or kind is Counter:
         return kind.__name__
+    # A subclass would come back as its base class, so it is refused.
     if not isinstance(value, defaultdict) or kind is not defaultdict:
         raise UnstorableValueError(path, f"{_class_name(value)} would come back as a dict; use dict(value)")
     factory = value.default_factory
@@ -319,6 +327,8 @@ def _tag_of_mapping(value: Mapping[Any, Any], path: str) -> str:
 
 def _normalize_other(value: Any, path: str, depth: int) -> Any:
     kind = type(value)
+    # From cheap and exact tests to general ones. An instance of an allowed class is recorded as such, and only then as
+    # the built-in class that it derives from.
     if kind in _EXACT or isinstance(value, Recorded):
         return value
     if kind is set or kind is frozenset:
@@ -363,6 +373,7 @@ def _scalar(value: Any, path: str) -> Any:
         raise UnstorableValueError(path, "a signaling NaN cannot be compared with other values; use Decimal('NaN')")
     if type(value) is Decimal:
         return value
+    # Written and read once, which gives an instance of the base class: a subclass of date becomes a date.
     tagged = tag(value)
     back = _DECODERS[tagged[TAG]](tagged["value"])
     if isinstance(value, datetime | time) and value.tzinfo is not None and back.tzinfo is None:
@@ -372,6 +383,7 @@ def _scalar(value: Any, path: str) -> Any:
 
 def _sorted_items(items: list[Any]) -> list[Any]:
     """Return the items of a set in an order that is the same in every process, so that equal sets have equal bytes."""
+    # Items of different types cannot be compared, so their type names and texts are.
     return sorted(items, key=lambda item: (type(item).__name__, _sort_text(item)))
 
 
@@ -511,6 +523,7 @@ def tag(value: Any) -> dict[str, Any]:
     """
     if isinstance(value, Recorded):
         return {TAG: value.tag, "value": value.data()}
+    # The order of `_ENCODERS` matters: a datetime is a date, so it comes first.
     for cls, name, encode in _ENCODERS:
         if isinstance(value, cls):
             return {TAG: name, "value": encode(value)}
@@ -527,6 +540,8 @@ def untag(value: Any) -> Any:
         return [untag(item) for item in value]
     if not isinstance(value, dict):
         return value
+    # A dict of user data with the key ``$type`` cannot be mistaken: it was written as {"$type": "dict", "value":
+    # pairs}.
     name = value.get(TAG)
     if name is None:
         return {key: untag(item) for key, item in value.items()}

@@ -50,6 +50,7 @@ def record_foreign(value: Any, path: str, normalize: Normalize) -> Any:
     cls = type(value)
     library = cls.__module__.partition(".")[0]
     name = cls.__qualname__
+    # "RangeIndex", "DatetimeIndex" ... are all recorded as "Index". The layout says which one it is.
     if library == "pandas" and name.endswith("Index"):
         name = "Index"
         recorder = "frames.record_index"
@@ -67,6 +68,7 @@ def _python_number(value: Any, path: str, normalize: Normalize) -> Recorded | No
     """Convert a numpy scalar to the equal Python value and return its recorded form. Raise UnstorableValueError if
     Python has no equal value.
     """
+    # `item` returns the scalar itself if Python has no such type, for example for a long double.
     plain = value.item()
     if value.dtype.kind not in _PYTHON_NUMBERS or type(plain) is type(value):
         raise UnstorableValueError(path, f"numpy.{value.dtype} has no counterpart in Python; use float(value) or text")
@@ -119,6 +121,7 @@ class Arrow(Recorded):
     @property
     def content(self) -> str:
         """Arrow IPC stream in base64, as the log contains it."""
+        # Cached for the next writer. The bytes stay as well if the value was recorded in this process.
         if self._text is None:
             self._text = b64encode(self.stream).decode("ascii")
         return self._text

@@ -38,6 +38,7 @@ _MOMENTS = "Mm"
 
 def record_frame(frame: pd.DataFrame, path: str, normalize: Normalize) -> Arrow:
     """Return the recorded form of a pandas DataFrame, in which a log stores it."""
+    # The order of these entries is the order of the arrays in the stream. Readers use the numbers (`at`) only.
     writer = ColumnWriter(normalize)
     labels = [f"{path}[{label!r}]" for label in frame.columns]
     layout = {
@@ -86,6 +87,7 @@ def _index(writer: ColumnWriter, index: Any, path: str) -> Description:
         codes = [writer.add(np.asarray(codes), path) for codes in index.codes]
         return {"names": names, "levels": [writer.add(level.array, path) for level in index.levels], "codes": codes}
     described: Description = {"names": names, "values": writer.add(index.array, path)}
+    # The frequency of a PeriodIndex is part of its dtype.
     frequency = getattr(index, "freqstr", None)
     if isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex) and frequency:
         described["frequency"] = frequency
@@ -148,6 +150,7 @@ def rows(value: Any) -> Any:
     labels = [str(label) for label in value.columns]
     if len(set(labels)) < len(labels):
         raise ValueError("has several columns of one name, which records cannot have; rename them in a step before")
+    # By position, and column by column: iterating over rows would convert the values of a row to one common type.
     columns = [rows(value.iloc[:, at]) for at in range(len(labels))]
     return [dict(zip(labels, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -175,6 +178,7 @@ class ColumnWriter:
         UnstorableValueError
             The dtype of the column, or an object in it, cannot be stored.
         """
+        # Each branch records the numbers of a column and the little that the numbers lack: dtype, zone, categories.
         if type(values) is pd.arrays.NumpyExtensionArray:
             values = values.to_numpy()
         dtype = values.dtype
@@ -203,8 +207,10 @@ class ColumnWriter:
         kind = values.dtype.kind
         if kind == "O":
             return {"objects": [self.label(cell, f"{path}[{row}]") for row, cell in enumerate(values.tolist())]}
+        # Long doubles, complex numbers and records are refused, since Arrow has no type for them.
         if kind not in _NUMBERS + _MOMENTS or values.dtype.itemsize > 8:
             raise _unsupported_dtype(values.dtype, path)
+        # Arrow needs the byte order of the machine. The description has the original dtype, such as ">i4".
         numbers = values.astype(values.dtype.newbyteorder("="), copy=False)
         return {
             "numpy": values.dtype.str,
@@ -221,6 +227,7 @@ class ColumnWriter:
             return {"string": dtype.storage, "missing": missing, "at": at}
         if isinstance(dtype, pd.ArrowDtype):
             return {"arrow": str(dtype), "at": self._put(in_one_piece(values.__arrow_array__()))}
+        # Int64, Float32, boolean ...: numbers with a mask of missing values.
         if isinstance(getattr(dtype, "numpy_dtype", None), np.dtype) or isinstance(dtype, pd.BooleanDtype):
             return {"nullable": str(dtype), "at": self._put(without_residue(as_array(values, path)))}
         raise _unsupported_dtype(dtype, path)
@@ -232,6 +239,7 @@ class ColumnWriter:
         if type(value) is tuple:
             return {"tuple": [self.label(item, path) for item in value]}
         plain = self._normalize(value, path)
+        # A dict of user data is wrapped, so that it differs from {"tuple": ...}.
         return {"value": plain} if isinstance(plain, dict) else plain
 
 
@@ -264,6 +272,7 @@ def zone_content(zone: Any, path: str) -> str | list[Any]:
     elif type(zone).__module__.startswith("zoneinfo"):
         key = key_of(zone, path)  # pandas reads the name UTC as `datetime.UTC`, which is a different zone
         return key if type(pd.DatetimeTZDtype("ns", key).tz) is type(zone) else [key]
+    # Zones of other libraries have their name in `zone` (pytz) or in their text. It is used if pandas accepts it.
     for name in (getattr(zone, "key", None), getattr(zone, "zone", None), str(zone)):
         try:
             if name:
@@ -296,6 +305,7 @@ def read_column(description: Description, arrays: Sequence[Any]) -> Any:
 
     The memory of the result may be written to.
     """
+    # The keys of the description show which branch of `ColumnWriter.add` has written it.
     if "objects" in description:
         return _objects(description["objects"])
     if "ends" in description:
@@ -318,6 +328,7 @@ def read_column(description: Description, arrays: Sequence[Any]) -> Any:
 
 
 def _objects(cells: Sequence[Any]) -> np.ndarray[Any, Any]:
+    # `np.array(cells)` would turn cells that are lists of one length into rows.
     values = np.empty(len(cells), dtype=object)
     for row, cell in enumerate(cells):
         values[row] = label_of(cell)
@@ -442,6 +453,7 @@ def open_scalar(kind: str, parts: Sequence[Any]) -> Any:
 
 
 def _timestamp(number: int, unit: str, zone: str | list[Any] | None, fold: int = 0) -> Any:
+    # With a zone, the number counts units since 1970 in UTC. It is read as UTC and then converted to the zone.
     moment = pd.Timestamp(np.datetime64(number, unit))  # type: ignore[call-overload]
     if zone is not None:
         moment = moment.tz_localize("UTC").tz_convert(zone_of(zone))
@@ -473,6 +485,7 @@ def plain_scalar(value: Any) -> Any:
     if isinstance(value, pd.Timedelta):
         return value.to_pytimedelta()
     if isinstance(value, np.datetime64 | np.timedelta64):
+        # Python counts microseconds. Finer units are cut, and coarser ones such as days are converted.
         unit = value.dtype.name.partition("[")[0]
         return value.astype(f"{unit}[us]").item()
     return str(value) if isinstance(value, pd.Period | pd.Interval) else value

@@ -19,6 +19,7 @@ from divebook.events.recorded import Normalize
 
 def write_arrays(arrays: Sequence[Any]) -> bytes:
     """Write Arrow arrays, which may have different lengths, to one IPC stream, and return the stream."""
+    # Offsets [0, length] make one list cell of the whole array, without a copy of it.
     columns = [pa.LargeListArray.from_arrays(pa.array([0, len(array)], pa.int64()), array) for array in arrays]
     batch = pa.RecordBatch.from_arrays(columns, names=[str(number) for number in range(len(columns))])
     return _ipc_stream(batch.schema, [batch])
@@ -73,6 +74,7 @@ def without_residue(array: Any) -> Any:
     """
     if not array.null_count:
         return array
+    # The bytes behind a missing value are arbitrary. The mask of the original says again which values are missing.
     filled = array.fill_null(pa.scalar(0).cast(array.type))
     valid = array.is_valid().buffers()[1]
     return pa.Array.from_buffers(array.type, len(array), [valid, filled.buffers()[1]])

@@ -29,6 +29,7 @@ def _ipc_stream(frame: pl.DataFrame, path: str) -> bytes:
     if objects:
         raise UnstorableValueError(f"{path}[{objects[0]!r}]", "columns of objects cannot be stored; cast it first")
     sink = io.BytesIO()
+    # One chunk per column, so that equal frames have equal bytes however they were built.
     frame.rechunk().write_ipc_stream(sink)
     return sink.getvalue()
 

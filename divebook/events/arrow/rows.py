@@ -52,6 +52,7 @@ def columns_of(frame: Any) -> dict[str, list[Any]]:
         return {name: [row.get(name) for row in rows] for name in column_names}
     if isinstance(frame, pd.DataFrame) and frame.columns.nlevels > 1:
         raise StepError("Rows takes a frame whose columns have one level of names; join the levels first")
+    # pyarrow has `column_names`, pandas and polars have `columns`.
     names = getattr(frame, "column_names", None) or getattr(frame, "columns", None)
     if names is None:
         names = _as_pandas(frame).columns
@@ -90,6 +91,7 @@ def frame_of(ended: Sequence[EndedRow]) -> pd.DataFrame:
             (row[0], None, _ERROR_COLUMN_TAKEN) if is_clash else row
             for row, is_clash in zip(ended, has_error_column, strict=True)
         ]
+        # The results of these rows are dropped, so the second call finds no column "error".
         return frame_of(ended)
     data: dict[str, Any] = {name: _column([row.get(name) for row in rows]) for name in columns}
     if any(error is not None for *_, error in ended):
@@ -104,6 +106,7 @@ def _by_column(value: Any) -> Mapping[str, Any]:
     """Return the result of one row as values by column name: the items of a mapping, the fields of an instance, or any
     other value under the name `RESULT`.
     """
+    # Most results are of these classes, and need no look at their class.
     kind = None if isinstance(value, (str, int, float, Mapping)) else kind_of(type(value))
     if kind == "dataclass":
         value = {field: getattr(value, field) for field in value.__dataclass_fields__ if hasattr(value, field)}
@@ -116,6 +119,7 @@ def _by_column(value: Any) -> Mapping[str, Any]:
 
 def _column(cells: list[Any]) -> Any:
     """Convert a list of cells to a pandas array. Integers stay exact, even if other cells are missing or floats."""
+    # pandas would turn [1, None] into [1.0, NaN].
     if any(cell is None for cell in cells):
         return pd.Series(cells, dtype=object).array
     column = pd.Series(cells)
@@ -148,6 +152,11 @@ def outcome_of(length: int, rounds: Sequence[tuple[int, Sequence[Any]]]) -> pd.D
         Number of rows and recorded parts of the first round and of each later round, which called failed rows again.
         Positions in a later round count within the rows that had failed before it: position 0 is the first of them.
     """
+    # Example with 4 rows, of which the rows 1 and 3 failed, and a second round in which row 3 failed again:
+    #
+    #     round 0   positions 0, 1, 2, 3    failed: 1, 3
+    #     round 1   positions 0, 1          -> rows 1, 3; failed: 3
+    #     outcome   rows 0, 2 of round 0 and rows 1, 3 of round 1
     outcome = pd.DataFrame({ERROR: pd.Series(dtype=object)})
     for number, (count, parts) in enumerate(rounds):
         positions: Sequence[int] = failed_in(outcome) if number else range(length)
@@ -173,6 +182,9 @@ def _without_mixed_types(frames: list[pd.DataFrame]) -> list[pd.DataFrame]:
 
     Columns of different dtypes, and columns of integers that some frames lack, get the dtype object.
     """
+    # Example: a part with n = [2**60 + 1] (int64) and a part with n = [0.5] (float64) would be joined to floats, and
+    # the first number would lose its last digits. As objects both stay exact. A frame without the column counts like
+    # floats, because its missing values are NaN.
     types: dict[str, set[Any]] = {}
     for frame in frames:
         for name in frame.columns:
@@ -190,6 +202,7 @@ def _with_inferred_type(column: pd.Series[Any]) -> pd.Series[Any]:
     """
     if column.dtype != object:
         return column
+    # [1, None] -> Int64. [1, 2.5] -> float, unless an integer is too large to be exact as a float.
     present = column.dropna()
     if len(present) < len(column) and len(present) and all(type(value) is int for value in present):
         return column.astype("Int64") if present.abs().max() < 2**63 else column
@@ -271,6 +284,7 @@ def count_frame(frame: pd.DataFrame, tallies: dict[str, ColumnTally]) -> None:
     """Count the cells of a frame, without failed rows, and add the counts to `tallies` by column name. At most
     `MOST_COUNTED` columns are counted.
     """
+    # Without a failed row, the frame need not be copied.
     if ERROR in frame and (is_sound := frame[ERROR].isna().to_numpy()).sum() < len(frame):
         frame = frame[is_sound]
     for at, name in enumerate(map(str, frame.columns)):

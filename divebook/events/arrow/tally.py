@@ -99,9 +99,11 @@ def exponent_of(least: float, greatest: float) -> int:
     >>> exponent_of(0.0, 10.0), exponent_of(-3.0, 1000.0)
     (-1, 6)
     """
+    # (0.0, 10.0) -> -1: bins of width 0.5 would need 21 for this range, and bins of width 0.25 would need 41.
     largest = max(abs(least), abs(greatest))
     if not largest:
         return _FINEST
+    # Floats near `largest` are 2 ** (exponent - 53) apart. Narrower bins would have equal ends.
     finest = max(math.frexp(largest)[1] - _EXACT, _FINEST)
     # Start at a width that is certainly not too large, and double it until the bins suffice.
     half = greatest / 2 - least / 2  # the whole range may exceed the largest float
@@ -127,6 +129,7 @@ def _lower_end(place: int, exponent: int) -> float:
 def _merge_bins(counts: Mapping[int, int], steps: int) -> dict[int, int]:
     merged: dict[int, int] = {}
     for place, count in counts.items():
+        # `>>` rounds down, also for negative bins: -1 >> 1 is -1.
         merged[place >> steps] = merged.get(place >> steps, 0) + count
     return merged
 
@@ -252,6 +255,7 @@ def _plain_cell(cell: Any) -> Any:
 
     Enums count by their value, decimals and integers as floats, and missing values of the libraries as None.
     """
+    # Exact built-in classes first, which most cells are. Subclasses, scalars of libraries and recorded forms follow.
     kind = type(cell)
     if cell is None or kind in (str, bool, float):
         return cell
@@ -263,6 +267,7 @@ def _plain_cell(cell: Any) -> Any:
         return str.__str__(cell)
     if isinstance(cell, int | float | Decimal):
         return _number(cell)
+    # A scalar of numpy has the shape (), an array has another one.
     if kind.__module__ == "numpy" and not getattr(cell, "shape", (0,)):
         return None if cell != cell else _plain_cell(cell.item())  # noqa: PLR0124 - true for NaN and NaT
     return None if kind.__name__ in _MISSING else cell
