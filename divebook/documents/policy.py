@@ -324,9 +324,9 @@ def canonical_name(name: str) -> str:
     >>> [canonical_name(name) for name in (".GIT", "\uff0egit", ".g\u200cit", ".git. ")]
     ['.git', '.git', '.git', '.git']
     """
+    # Normalized twice, because a removed character may have kept two others from being composed.
     text = "".join(
         letter
-        # Normalized twice, because a removed character may have kept two others from being composed.
         for letter in unicodedata.normalize("NFKC", name)
         if unicodedata.category(letter) not in _IGNORED_CATEGORIES and letter not in _IGNORED_LETTERS
     )
@@ -352,9 +352,6 @@ def why_protected(path: Path, base: Path) -> str:
     """Return the reason why definitions may not access a file, as the end of a sentence; an empty string if the file is
     not protected.
 
-    The names of the path are checked one after the other, from the granted folder on. Each may be a protected name,
-    complete a git repository in its folder, or be a git repository itself. At the end, the path may belong to a store.
-
     Parameters
     ----------
     path
@@ -367,6 +364,8 @@ def why_protected(path: Path, base: Path) -> str:
     while not path.is_relative_to(common) and common != common.parent:
         common = common.parent
     place = common
+    # The names of the path are checked one after the other. Each may be a protected name, complete a git repository in
+    # its folder, or be a git repository itself. At the end, the path may belong to a store.
     # On Windows, paths of two drives have no common parent. Then all names count except the drive (part 0).
     for name in path.parts[len(common.parts) if path.is_relative_to(common) else 1 :]:
         reason = why_protected_name(name)

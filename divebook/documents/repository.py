@@ -445,8 +445,8 @@ def _linear_expression(parts: list[_Part]) -> str:
     wildcard must end at the end of the path, and ``**/`` matches whole folders only. Example: ``a*b**c`` becomes
     ``(?>a(?>[^/]*?b)).*c`` (``test_many_wildcards_take_no_time``).
     """
-    # Texts between the wildcards that cross folders: [(wildcard before, its parts), ...]. For ``a*b**c`` these are ("",
-    # [a, *, b]) and ("all", [c]).
+    # Texts between the wildcards that cross folders: [(wildcard before, its parts), ...].
+    # For ``a*b**c`` these are ("", [a, *, b]) and ("all", [c]).
     chunks: list[tuple[str, list[_Part]]] = [("", [])]
     for part in parts:
         if part[0] in _FREE:

@@ -82,7 +82,6 @@ class Typed:
             word, _, result = self.text.strip().partition(" ")
             if word == DONE and result.strip():
                 return {"choice": DONE, "result": _data_or_text(result.strip(), fitting)}
-        # The text starts with a decision, and the rest is its reason.
         # ``no: not today`` would be a mapping in YAML.
         if question.kind in JUDGED and self.text.partition(":")[0].strip().lower() in _WORDS:
             return self.text
@@ -291,7 +290,7 @@ def _property_names(schema: Any) -> set[str]:
         return set()
     properties = schema.get("properties")
     names = set(properties) if isinstance(properties, Mapping) else set()
-    # Properties may be spread over the alternatives of a union, which an object of a schema with ``anyOf`` has.
+    # The properties of a union are those of all its alternatives.
     parts = [part for key in ("anyOf", "oneOf", "allOf") if isinstance(schema.get(key), list) for part in schema[key]]
     return names.union(*map(_property_names, parts))
 

@@ -73,9 +73,9 @@ class Bounds:
     on_exhausted: str = ASK
     """Reaction to a reached bound: ``ask`` a person whether to raise it, or ``fail``."""
 
-    # A copy, because the fields of a frozen class must not change with the caller's mapping. `object.__setattr__` is
-    # the only way to set a field of such a class.
     def __post_init__(self) -> None:
+        # A copy, because the fields of a frozen class must not change with the caller's mapping. `object.__setattr__`
+        # is the only way to set a field of such a class.
         object.__setattr__(self, "edges", dict(self.edges))
 
     @classmethod
@@ -237,8 +237,8 @@ _READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
 }
 
 
-# "max_llm_calls" -> "MaxLLMCalls".
 def _pascal_case(name: str) -> str:
+    # "max_llm_calls" -> "MaxLLMCalls".
     return "".join(word.upper() if word == "llm" else word.capitalize() for word in name.split("_"))
 
 

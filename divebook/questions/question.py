@@ -388,9 +388,6 @@ def example_answer(question: Question) -> str:
 def examples_in_full(question: Question) -> list[str]:
     """Return examples of answers with data that a person can type to a confirmation or review, one for each optional
     part of the data. Return an empty list for other questions.
-
-    Separate examples prevent a mistake: a person who copies the example that changes the arguments of a call must not
-    create a rule for other calls as well.
     """
     if question.schema is None or question.kind not in JUDGED:
         return []
@@ -398,7 +395,8 @@ def examples_in_full(question: Question) -> list[str]:
     shown = (question.data or {}).get("parameters")
     if isinstance(data, dict) and data.get("parameters") == {} and isinstance(shown, Mapping):
         data["parameters"] = dict.fromkeys(shown, ANY_TEXT)  # the schema does not describe the parameters of the call
-    # Required properties belong together. Optional ones, such as changed arguments and a rule, each get an example.
+    # Required properties belong together. Optional ones, such as changed arguments and a rule, each get an example: a
+    # person who copies the example that changes the arguments of a call must not create a rule for other calls as well.
     is_whole = question.schema.get("required") or not isinstance(data, dict)
     decision = {"approved": True} if question.kind == CONFIRMATION else {"decision": MODIFY}
     parts = [data] if is_whole else [{name: value} for name, value in data.items()]

@@ -105,8 +105,8 @@ class Interpreter:
         """Evaluate in the sandbox each program whose entry in `values` is `NOTHING`, because it could not be evaluated
         outside the sandbox. Return the values of all programs.
         """
-        # Merge two sources in order: values that were found outside, and answers of the sandbox for the rest. [5,
-        # NOTHING, 7] with the answer 6 is [5, 6, 7].
+        # Merge two sources in order: values that were found outside, and answers of the sandbox for the rest:
+        # [5, NOTHING, 7] with the answer 6 is [5, 6, 7].
         remaining = [program for program, value in zip(programs, values, strict=True) if value is NOTHING]
         answers = iter(self._evaluate_programs(remaining, names)) if remaining else iter(())
         return [next(answers) if value is NOTHING else value for value in values]
@@ -316,9 +316,9 @@ class _Processes:
     def close(self) -> None:
         if self._pid != os.getpid():
             return  # exit of a forked child: the processes belong to the parent
+        atexit.unregister(self.close)
         # Under the lock only the references are taken, so that one of two threads closes the sandbox. Closing blocks,
         # and happens outside.
-        atexit.unregister(self.close)
         with self._changed:
             idle = self._idle
             self._idle = []

@@ -409,7 +409,7 @@ def reads_of(step: Step, *, only_items: bool = False) -> ReadKeys:
 def _together(codes: Iterable[CodeText], item: str | None = None) -> ReadKeys:
     keys = NOTHING
     for code in codes:
-        # Code of other kinds cannot extend the result beyond everything: None absorbs all keys.
+        # None absorbs all keys: code that may read everything decides.
         keys = keys.plus(_of_code(code.check, code.text, item))
     return keys
 

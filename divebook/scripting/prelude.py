@@ -329,8 +329,8 @@ def _time(host: Host, *_: Any) -> float:
     return host.now()
 
 
-# ``datetime.now()`` without a zone is naive in Python. The host has no zone of its own, so that the time is UTC.
 def _now(host: Host, zone: Any = None) -> datetime:
+    # ``datetime.now()`` without a zone is naive in Python. The host has no zone of its own, so that the time is UTC.
     moment = datetime.fromtimestamp(host.now(), zone or UTC)
     return moment if zone else moment.replace(tzinfo=None)
 
@@ -339,8 +339,8 @@ def _today(host: Host) -> date:
     return _now(host).date()
 
 
-# The host is asked once and records its answer. The function extends it to as many bytes as the sandbox wants.
 def _random_bytes(host: Host, count: int) -> bytes:
+    # The host is asked once and records its answer. The function extends it to as many bytes as the sandbox wants.
     return hashlib.shake_256(host.entropy()).digest(count)
 
 

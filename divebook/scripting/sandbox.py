@@ -64,9 +64,9 @@ class Sandbox:
         If `asks_host` is False, the clock and random numbers of the session are fixed.
         """
         checked_out = self._pool.checkout(
-            # The limit counts the time of the sandbox itself, without that of calls to the host.
             script_name="script",
             limits={
+                # The limit counts the time of the sandbox itself, without that of calls to the host.
                 "max_feed_duration_secs": limits.seconds,
                 "max_memory": limits.memory,
                 "max_suspensions": _MOST_QUESTIONS,

@@ -406,9 +406,9 @@ class _Builder:
     def _text(self, node: ast.expr) -> str:
         first = node.lineno - 1
         last = cast(int, node.end_lineno) - 1
-        # The text spans several lines: the rest of the first line, the lines between, the beginning of the last line.
         if first == last:
             return self._lines[first][node.col_offset : node.end_col_offset].decode()
+        # The text spans several lines: the rest of the first line, the lines between, the beginning of the last line.
         inner = self._lines[first + 1 : last]
         edges = self._lines[first][node.col_offset :], self._lines[last][: node.end_col_offset]
         return b"\n".join((edges[0], *inner, edges[1])).decode()
@@ -452,8 +452,8 @@ class _Builder:
         ``a or b`` becomes ``a if a else b``. Each value except the last is evaluated twice, which has no effect because
         expressions have no side effects.
         """
-        # From the last operand to the first, since the result of each test contains the rest: ``a or b or c`` is ``a if
-        # a else (b if b else c)``.
+        # From the last operand to the first, since the result of each test contains the rest:
+        # ``a or b or c`` is ``a if a else (b if b else c)``.
         structure = self.of(node.values[-1])
         for value in reversed(node.values[:-1]):
             operand = self.of(value)

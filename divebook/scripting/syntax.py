@@ -429,8 +429,8 @@ def _may_have_equal_keys(node: ast.Dict) -> bool:
     # are.
     computed = [key for key in node.keys if key is None or not isinstance(key, ast.Constant | ast.JoinedStr)]
     numbers = [value for value in constants if not isinstance(value, str)]
-    # Two keys may be equal if two are computed, or one is computed and one is a number, or two numbers are equal ({1:
-    # a, True: b}).
+    # Two keys may be equal if two are computed, or one is computed and one is a number, or two numbers are equal:
+    # ``{1: a, True: b}``.
     return len(computed) + bool(numbers) > 1 or len(set(numbers)) < len(numbers)
 
 

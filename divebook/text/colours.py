@@ -24,8 +24,8 @@ _DARK_TEXT = "#16181c"
 _LIGHT_TEXT = "#ffffff"
 
 
-# A fill is the same in both themes. The two exceptions, ``item`` and ``turn``, are written out below.
 def _fill(colour: str, text: str = _DARK_TEXT) -> tuple[Colour, Colour]:
+    # A fill is the same in both themes. The two exceptions, ``item`` and ``turn``, are written out below.
     return Colour(colour, colour), Colour(text, text)
 
 

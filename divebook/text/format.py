@@ -319,8 +319,8 @@ Sign: TypeAlias = Literal["same", "removed", "added"]
 SAME: Sign = "same"
 REMOVED: Sign = "removed"
 ADDED: Sign = "added"
-MOST_WORDS = 1_500
 # A comparison of 1,500 words with 1,500 others takes about 0.3 s.
+MOST_WORDS = 1_500
 """Largest number of words for which the differences inside a changed part are computed. In a longer part, all words
 count as changed.
 """
@@ -363,14 +363,13 @@ def pieces(before: str, after: str) -> list[Piece]:
     """Compare two texts word by word. Return their words in order, grouped into pieces that are unchanged, removed from
     the first text or added in the second.
 
-    The common beginning and end are cut off first. Only the words between them are compared with `SequenceMatcher`,
-    whose time grows with the square of their number.
-
     >>> [tuple(piece) for piece in pieces("a red rose", "a white rose")]
     [('same', 'a '), ('removed', 'red'), ('added', 'white'), ('same', ' rose')]
     """
     old = _WORDS.findall(before)
     new = _WORDS.findall(after)
+    # The common beginning and end are cut off first. Only the words between them are compared with `SequenceMatcher`,
+    # whose time grows with the square of their number.
     head = _shared(old, new)
     # The tail is measured behind the head, so that the two never overlap.
     tail = _shared(old[head:][::-1], new[head:][::-1])

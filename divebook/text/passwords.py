@@ -204,8 +204,7 @@ def is_plain_value(text: str) -> bool:
     >>> [text for text in ('learn-contrib-2', 'getToken', 'k8Jd0aQz71', 'abcdefghijklmnopqrst') if is_plain_value(text)]
     ['learn-contrib-2', 'getToken']
     """
-    # "getToken" -> "get_Token", so that camel case counts as two words. In long texts the substitution is not worth its
-    # time.
+    # "getToken" -> "get_Token", so that camel case counts as two words.
     pieces = re.sub(r"(?<=[a-z])(?=[A-Z][a-z]{2})", "_", text) if len(text) < 400 else text
     return all(_PIECE.fullmatch(piece) for piece in _APART.split(pieces))
 
@@ -270,19 +269,18 @@ class _Assignment(NamedTuple):
 def assigned(text: str) -> str:
     """Replace in a text each value that is assigned to the name of a secret, such as the value in ``API_TOKEN=...``.
     Other text stays unchanged.
-
-    Two cheap tests reject most texts: they must contain a joint (such as ``=``) and a part of a secret's name. The loop
-    then visits each name, skips names inside a value that was already visited, and copies the text between the values.
     """
+    # Two cheap tests reject most texts: they must contain a joint (such as ``=``) and a part of a secret's name.
     if not any(joint in text for joint in _JOINTS):
         return text
     lower = text.lower()
     if not any(hint in lower for hint in _HINTS):
         return text
     parts = []
-    done = 0
     # Position up to which `text` is copied to `parts`, or belongs to a value that was visited.
+    done = 0
     for match in _NAMED.finditer(text):
+        # A name inside a value that was visited, as in ``TOKEN="key=a1b2c3d4"``.
         if match.start() < done:
             continue
         # Each alternative of `_NAMED` has two groups, so that the last group (2, 4 or 6) gives its number.

@@ -127,8 +127,8 @@ class Redactor:
             return
         # A known secret has parts that a log may contain without the rest, such as one line of a private key.
         for part in (secret.strip(), *parts_of(secret)):
+            # A common word or a path as a whole secret would hide harmless text everywhere.
             if len(part) >= LEAST_SECRET and not is_word(part) and not is_path(part):
-                # A common word or a path as a whole secret would hide harmless text everywhere.
                 self._named.add(forms_of(part) | encoded_forms_of(part))
         self._processed.add(secret)
 
@@ -280,7 +280,7 @@ class KnownSecrets:
         already. The rest must wait, because it contains or may begin a secret of this set.
 
         For the secret ``hunter2`` and the text ``the key is hun`` this is 11, because the last three characters may
-        become the secret. The second loop moves the end before a complete secret that `end` would cut in two.
+        become the secret.
         """
         for secret in self._texts:
             # A secret that begins earlier is complete in the text. It will be redacted, and only must not be cut in two
@@ -291,7 +291,8 @@ class KnownSecrets:
                     end = place
                 place = text.find(secret[0], place + 1)
         while True:
-            # A search from `end - len(secret) + 1` on finds only secrets that reach beyond `end`.
+            # The end moves before a complete secret that it would cut in two. A search from `end - len(secret) + 1` on
+            # finds only secrets that reach beyond `end`.
             places = [text.find(secret, max(0, end - len(secret) + 1)) for secret in self._texts]
             cut_secrets = [place for place in places if 0 <= place < end]
             if not cut_secrets:
@@ -753,15 +754,14 @@ def logger(name: str) -> logging.Logger:
 def clean_libraries(*names: str) -> None:
     """Redact the log records of libraries: add a filter to the loggers of each library in `names`. Call this after the
     libraries are loaded.
-
-    A filter of a logger does not apply to records of its child loggers, so that each child gets a filter as well. The
-    `NullHandler` prevents output to the standard error stream if the application has not configured logging.
     """
     # A copy, because `logger` adds to the dictionary.
     existing = tuple(logging.root.manager.loggerDict)
     for name in names:
+        # The `NullHandler` prevents output to the standard error stream if the application has not configured logging.
         logger(name).addHandler(logging.NullHandler())
         # Placeholders of loggers that do not exist yet are listed as well. `logger` creates them with the filter.
+        # A filter of a logger does not apply to records of its child loggers, so that each child gets one as well.
         for child in existing:
             if child.startswith(f"{name}."):
                 logger(child)

@@ -245,8 +245,8 @@ def with_literal_depths(
     {'path': '${state.a}', 'env': {'HOME': '$${HOME}'}}
     """
 
-    # A former ``$(...)`` was a value in this dialect, and keeps its meaning. Where it was text, it gets an escape.
     def first_level(text: str) -> str:
+        # A former ``$(...)`` was a value in this dialect, and keeps its meaning. Where it was text, it gets an escape.
         return text if has_values and is_expression(text) else _escaped_value(template(text))
 
     return {

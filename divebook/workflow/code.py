@@ -170,7 +170,7 @@ def _digest(thing: Any) -> str:
     constants = {}
     for function in _functions(bare):
         for name, value in _read(function):
-            # A list or a dict may change while the program runs, and is no constant.
+            # A list or a dict may change while the program runs, and does not count as a constant.
             if isinstance(value, CONSTANTS) or (isinstance(value, tuple | frozenset) and _is_plain(value)):
                 constants[name] = _constant_text(value)
     source = _class_text(bare) if isinstance(bare, type) else _normal(source_of(thing))

@@ -196,7 +196,7 @@ class Workflow(Definition):
         written: Written = UNWRITTEN,
     ) -> None:
         require_text(name, "the name of a workflow", 'write Workflow("name", [Step("name", ...)])')
-        # A string and a single step are iterable or look like a list of one. They are frequent mistakes.
+        # A string is iterable, and a single step looks like a list of one. Both get an error with the right form.
         if isinstance(steps, str | Step) or not isinstance(steps, Iterable):
             hint = 'write Workflow("name", [Step("name", ...)])'
             raise DefinitionError([Problem(f"a workflow holds a list of steps, got {steps!r}", hint=hint)])

@@ -107,7 +107,7 @@ class UserFunction:
             message = f"the executor of {self.name} must be a name, a concurrent.futures.Executor or what makes one"
             hint = 'write executor="process", or pass a pool'
             raise DefinitionError([Problem(f"{message}, not {self.executor!r}", key="executor", hint=hint)])
-        # A coroutine runs on the engine's loop, and would block in no executor.
+        # A coroutine runs on the engine's loop, not in an executor.
         if inspect.iscoroutinefunction(self.function):
             message = f"{self.label} is async, so it runs on the engine's loop and in no executor"
             raise DefinitionError([Problem(message, key="executor", hint="write `def`, or leave the executor out")])
@@ -848,7 +848,7 @@ def _make_step(step_function: StepFunction) -> Callable[..., Any]:
 
     setattr(call, LABEL, f"step {step_function.name}")
     setattr(call, _STEP_FUNCTION, step_function)
-    # The source is read now: the file may change after it was imported.
+    # The source is read at the definition, because the file may change after it was imported.
     source_of(function)
     _require_rollback(step_function)
     return call

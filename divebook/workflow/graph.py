@@ -65,11 +65,10 @@ _UNUSED = {step_type: _unused_by(used) for step_type, used in USED.items()}
 
 def step_problems(step: Step, rules: DialectRules) -> list[Problem]:
     """Check one step without the rest of its workflow. Return the problems. The path of each problem begins at the
-    step, for example ``Each``, ``Items``.
-
-    Each group of checks is called only if the step has the keys that the group checks, because a workflow may have
-    thousands of simple steps. The strict dialect has more checks.
+    step, for example ``Each``, ``Items``. The strict dialect has more checks.
     """
+    # Each group of checks is called only if the step has the keys that the group checks, because a workflow may have
+    # thousands of simple steps.
     problems = [] if step.name.strip() else [Problem("step name cannot be empty", key="Name", place=("Name",))]
     # The full checks of type and keys are needed only if this quick test fails.
     if rules.is_strict and not _has_required_key(step):
@@ -137,7 +136,6 @@ def _has_required_key(step: Step) -> bool:
 
 
 def _has_unused_keys(step: Step) -> bool:
-    """Return True if a step sets keys that have no effect for its step type."""
     unused = _UNUSED.get(step.type)
     return unused is not None and unused.values(step) != unused.nothing
 

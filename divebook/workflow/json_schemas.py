@@ -290,13 +290,13 @@ def _patterns(schema: Mapping[str, Any]) -> Iterator[tuple[str, Place]]:
         yield pattern, ("patternProperties", pattern)
 
 
-# Iterative, because a schema may be nested more deeply than Python's recursion limit.
 def _children_first(starts: list[Node], *without: str) -> list[Node]:
     """Return all nodes of the schema graph that can be reached from `starts`. The order is depth-first postorder: each
     node comes after the nodes to which its edges lead.
 
     Edges of the kinds in `without` are not followed.
     """
+    # Iterative, because a schema may be nested more deeply than Python's recursion limit.
     ordered: dict[Node, None] = {}
     entered: set[Node] = set()
     # The stack is taken from its end. `reversed` lets the first start be visited first.
@@ -374,8 +374,8 @@ def _possible_types(node: Node, possible: Mapping[Node, frozenset[str]]) -> froz
     if not isinstance(schema, Mapping):
         return _SCHEMA_TYPES if schema else frozenset()
 
-    # A node without a result so far has no possible type.
     def of(inner: Node) -> frozenset[str]:
+        # A node without a result so far has no possible type.
         return possible.get(inner, frozenset())
 
     types = _named_types(schema.get("type")) - {kind for kind, _ in _impossible(node, possible)}
@@ -453,7 +453,7 @@ def _impossible_numbers(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         last = min(high if high == math.inf else math.floor(high), below if below == math.inf else math.ceil(below) - 1)
         if first > last:
             yield "integer", f"no integer is from {max(low, above)} to {min(high, below)}"
-        # One number only, which is either an integer or a fraction.
+        # One number only: it is an integer or a fraction, and the other type is impossible.
         if low == high:
             yield ("fraction" if low == math.floor(low) else "integer"), f"only {low} is allowed"
 

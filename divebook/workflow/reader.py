@@ -291,7 +291,7 @@ def workflow_text(workflow: Workflow, written: str = "", step: str = "") -> str:
         that comments and layout of the rest stay (test_a_trial_is_kept_in_the_text_that_was_written).
     """
     mapping = workflow_to_mapping(workflow)
-    # Without a known step, or without its former text, the whole workflow is written anew.
+    # Without a known step, or without its former text, the whole workflow is written again.
     changed_step = next((entry for entry in mapping["Steps"] if entry["Name"] == step), None)
     text = None if changed_step is None or not written else _text_with(written, workflow, changed_step)
     return text or dump_yaml({key: value for key, value in mapping.items() if key != "Name"})

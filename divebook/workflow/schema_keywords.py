@@ -339,7 +339,7 @@ def _in_place(validator: Any, instance: Any, schema: Any) -> Iterator[tuple[Any,
             if next(validator.descend(instance, inner), None) is None:
                 yield validator, inner
     if "if" in schema:
-        # ``if`` is no constraint: it chooses between ``then`` and ``else``, and evaluates parts only if it holds.
+        # ``if`` is not a constraint: it chooses between ``then`` and ``else``, and evaluates parts only if it holds.
         holds = next(validator.descend(instance, schema["if"]), None) is None
         if holds:
             yield validator, schema["if"]

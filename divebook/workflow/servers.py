@@ -186,8 +186,8 @@ class TokenStoreDefinition(Definition):
     ] = None
     path: Annotated[str | None, Key("The file.", example="tokens.json")] = None
 
-    # The choices of the key contain the keychain, so that this error can explain it.
     def __post_init__(self) -> None:
+        # The choices of the key contain the keychain, so that this error can explain it.
         if self.type == KEYCHAIN:
             message = "tokens cannot be kept in a keychain: no library for keychains comes with divebook"
             raise _refused(message, "Type", "write Type: file, which only you can read")

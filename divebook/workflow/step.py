@@ -89,7 +89,7 @@ class Retry(Definition):
         try:
             pause = self.seconds * self.factor ** max(0, failures - 1)
         except OverflowError:  # the pause grows exponentially; `max_seconds` limits the result
-            # No pause stays none, however often it is multiplied.
+            # 0 seconds stay 0, whatever the factor.
             pause = math.inf if self.seconds else 0.0
         return min(self.max_seconds, pause)
 
@@ -213,7 +213,6 @@ class Ask(Definition):
         if self.kind not in DEFINABLE:
             hint = did_you_mean(self.kind, DEFINABLE) or f"use one of {', '.join(DEFINABLE)}"
             raise DefinitionError([Problem(f"unknown kind of question: {self.kind!r}", key="Kind", hint=hint)])
-        # An empty question would wait for an answer to nothing.
         if not self.question.strip():
             raise DefinitionError([Problem("a question needs a text", key="Question", hint="write Question")])
         self._put(expires_in=_seconds(self.expires_in))
@@ -396,7 +395,6 @@ class Edge(Definition):
 
         An example of a pair is ``("b", "$(state.ok)")``.
         """
-        # ``("b", "$(state.ok)")`` is written in Python for an edge with a condition.
         return cls(*value) if isinstance(value, tuple | list) else as_definition(cls, value)
 
     @classmethod

@@ -153,7 +153,7 @@ class Definition:
 
         The values must have the form that the constructor produces, because the constructor does not run.
         """
-        # All fields are copied, also those that are not arguments of the constructor, such as caches.
+        # All fields are copied, also those that are not arguments of the constructor.
         values, fill = _form(type(self)).whole
         copy = object.__new__(type(self))
         fill(copy, *values(self))
@@ -216,10 +216,9 @@ def _unknown_field(cls: type[Definition], name: str) -> DefinitionError:
 def restored(cls: type[R], data: Mapping[str, Any]) -> R:
     """Create an instance of the definition class `cls` from the output of `to_dict`, without running the constructor
     and its checks.
-
-    The checks passed before the definition was stored. A workflow may have thousands of steps, and their constructors
-    took half the time of a resumption.
     """
+    # The checks passed before the definition was stored. A workflow may have thousands of steps, and their constructors
+    # took half the time of a resumption.
     definition = object.__new__(cls)
     # After the loop `count` is 0 if each stored field belongs to the class.
     count = len(data)
@@ -276,8 +275,8 @@ class _Form:
 _FORMS: dict[type[Definition], _Form] = {}
 
 
-# Computed at the first use: annotations may name classes that are defined later in the module.
 def _form(cls: type[Definition]) -> _Form:
+    # Computed at the first use: annotations may name classes that are defined later in the module.
     if cls not in _FORMS:
         _FORMS[cls] = _Form(cls)
     return _FORMS[cls]
@@ -330,8 +329,8 @@ def without_none(hint: Any) -> Any:
     return choices[0] if len(choices) == 1 else hint
 
 
-# Definitions are read recursively, and tuples of them item by item. All other values are stored as they are.
 def _reader(hint: Any) -> Reader | None:
+    # Definitions are read recursively, and tuples of them item by item. All other values are stored as they are.
     if isinstance(hint, type) and issubclass(hint, Definition):
         return lambda value: None if value is None else hint.from_dict(value)
     if get_origin(hint) not in (tuple, Sequence):

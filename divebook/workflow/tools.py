@@ -313,7 +313,7 @@ def tool(
         if "." not in function.__qualname__.rpartition("<locals>.")[2]:  # a method needs its object
             REGISTERED_TOOLS[tool_function.name] = tool_function
         setattr(function, _TOOL_FUNCTION, tool_function)
-        # The source is read now: the file may change after it was imported.
+        # The source is read at the definition, because the file may change after it was imported.
         source_of(function)
         return function
 
