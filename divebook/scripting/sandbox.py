@@ -148,7 +148,7 @@ def _step(snapshot: monty.SyncSnapshot, answers: HostAnswers) -> monty.SyncSnaps
             FailureKind.RAISED, "the script waits for something that never comes; await only asyncio.sleep"
         )
     name = str(snapshot.function_name)
-    # Monty handles imports itself.
+    # An import is not a call of the host. Monty's default applies: its own modules, or an error.
     if name == "import":
         return snapshot.resume_not_handled()
     return snapshot.resume(cast(monty.ExternalResult, answers.answer(name, snapshot.args)))

@@ -101,7 +101,7 @@ class UserFunction:
         """Raise `DefinitionError` if the option `executor` of this function is not an executor, or names an executor
         that cannot run this function.
         """
-        # A `concurrent.futures.Executor` has ``submit``. A callable makes an executor.
+        # A `concurrent.futures.Executor` has ``submit``, an executor of divebook ``run``. A callable makes an executor.
         is_executor = any(hasattr(self.executor, name) for name in ("submit", "run", "__call__"))
         if not is_executor and not isinstance(self.executor, str):
             message = f"the executor of {self.name} must be a name, a concurrent.futures.Executor or what makes one"
