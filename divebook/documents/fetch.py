@@ -73,15 +73,20 @@ class Page:
 def fetch(url: str, policy: Policy, limits: PageLimits = LIMITS) -> Page:
     """Fetch the page at `url`; raises `SetupError` if that fails or the policy does not allow it. Blocks the thread."""
     try:
+        # The address is checked before any connection. `_Redirects` checks each redirection, `_connect` each IP
+        # address.
         check_address(url, policy)
         request = Request(url, headers={"User-Agent": "divebook"})  # noqa: S310 - check_address lets only http through
         with (
+            # The deadline is entered first and left last. If it closed the connections, the error that this caused is
+            # replaced by its own error.
             _Deadline(url, limits.seconds) as deadline,
             _opener(policy, limits, deadline).open(request, timeout=limits.silence) as response,
         ):
             headers = response.headers
             body = _body(url, response, limits.bytes)
             return Page(headers.get_content_type(), body, headers.get_content_charset() or "utf-8", response.geturl())
+    # `SetupError` is none of these, and passes unchanged. ValueError: an invalid port or header.
     except (URLError, HTTPException, OSError, ValueError) as error:
         raise SetupError(f"failed to fetch {url}: {error}") from error
 
@@ -101,11 +106,13 @@ def _body(url: str, response: Any, most: int) -> bytes:
     """Read the body of an HTTP response; raises `SetupError` if it has more than `most` bytes or ends too early."""
     parts = []
     count = 0
+    # `read1` returns whatever has arrived, so that the limit of size is checked while a slow server is sending.
     while part := response.read1(65536):
         parts.append(part)
         count += len(part)
         if count > most:
             raise SetupError(f"content of {url} has more than {most} bytes: save the part that matters to a file")
+    # `length` counts the announced bytes that are missing; None for a body in chunks.
     if response.length:  # the server has announced more
         raise SetupError(f"content of {url} ended {response.length} bytes too early: fetch it again")
     return b"".join(parts)
@@ -131,6 +138,7 @@ class _Deadline:
         """Register a network connection of this download, so that it is closed when the time limit is over."""
         with self._lock:
             self._connections.append(connection.dup())  # TLS detaches the original connection
+        # The time may be over since `_connect` began. The timer has ended then, and would not close this connection.
         if self._is_over:
             self._end()
 
@@ -139,6 +147,7 @@ class _Deadline:
             self._is_over = True
             for connection in self._connections:
                 with contextlib.suppress(OSError):  # it is closed already
+                    # `close` would not wake the thread that reads from the socket. `shutdown` does.
                     connection.shutdown(socket.SHUT_RDWR)
 
     def __enter__(self) -> Self:
@@ -151,6 +160,7 @@ class _Deadline:
             for connection in self._connections:
                 connection.close()
             self._connections.clear()
+        # The broken connection has raised an error already. This one names the reason.
         if self._is_over:
             raise SetupError(f"failed to fetch {self._url}: it took more than {self._seconds:g} s; save it to a file")
 
@@ -159,6 +169,7 @@ class _Deadline:
 
 
 def _opener(policy: Policy, limits: PageLimits, deadline: _Deadline) -> OpenerDirector:
+    # `ProxyHandler` reads the proxies of the environment.
     return build_opener(ProxyHandler(), _Web(policy, deadline), _Redirects(policy, limits.redirections))
 
 
@@ -196,6 +207,7 @@ class _Web(HTTPSHandler, HTTPHandler):
 
         A proxy is trusted, since the user has configured it.
         """
+        # `_tunnel_host` is set if the proxy is used for https.
         is_by_proxy = request.has_proxy() or getattr(request, "_tunnel_host", None) is not None
         connect = socket.create_connection if is_by_proxy else functools.partial(_connect, self._policy)
 
@@ -227,6 +239,7 @@ def _connect(
     infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     for _, _, _, _, address_info in infos:
         policy.address(str(address_info[0]), host)
+    # The error of the last address is raised if none answers.
     last_error: OSError | None = None
     for _, _, _, _, address_info in infos:
         try:

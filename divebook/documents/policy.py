@@ -58,6 +58,7 @@ OF_CODE = frozenset({APPROVALS, HIDDEN, ENVIRONMENT})
 Python.
 """
 _ONE_VARIABLE = re.compile(rf"{ENVIRONMENT}:[A-Za-z_][A-Za-z0-9_]*")
+# Names that lead to this machine, or to the service with the credentials of a machine in a cloud.
 _LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "metadata.google.internal")
 
 
@@ -108,6 +109,7 @@ class Policy:
         return Policy(*(kind for kind in self.allowed | other.allowed if self._has(kind) and other._has(kind)))
 
     def _has(self, kind: str) -> bool:
+        # ``environment`` includes each ``environment:NAME``.
         return kind in self.allowed or kind.partition(":")[0] in self.allowed
 
     def file(self, path: str | Path, folder: Path) -> Path:
@@ -121,11 +123,13 @@ class Policy:
         """
         try:
             real = (folder / path).resolve()
+            # The folder may be a link itself. Both paths are resolved, since only real paths can be compared.
             root = folder.resolve()
         except (OSError, ValueError, RuntimeError) as error:  # a NUL; links in a circle
             raise SetupError(f"{str(path)!r} cannot be the path of a file: {error}") from error
         if FILES not in self.allowed and not real.is_relative_to(root):
             raise SetupError(f"{str(path)!r} is outside the definition's folder {folder}; {_how_to_allow(FILES)}")
+        # The permission for files outside the folder does not include protected files.
         reason = self.why_protected(real, root)
         if reason:
             raise SetupError(f"{str(path)!r} cannot be used: {reason}")
@@ -167,9 +171,11 @@ class Policy:
         """Raise `SetupError` if the policy does not allow connections to a host. The name is not resolved; use
         `address` to check the IP addresses of the host.
         """
+        # ``[::1]`` is an address in a URL, and ``localhost.`` is a name with its root.
         bare = name.strip("[]").rstrip(".").lower()
         if ADDRESSES in self.allowed:
             return
+        # ``.local`` and ``.internal`` are names of local networks, which a public name server does not know.
         if not bare or bare in _LOCAL_NAMES or bare.endswith((".localhost", ".local", ".internal")):
             raise _private(name)
         try:
@@ -190,6 +196,7 @@ def _as_address(host: str) -> str:
     accept both. Any other host is returned unchanged.
     """
     try:
+        # `inet_aton` accepts what old programs accept: fewer than four numbers, in octal or hexadecimal.
         return socket.inet_ntoa(socket.inet_aton(host))
     except (OSError, UnicodeEncodeError):
         return host
@@ -234,8 +241,11 @@ def _embedded_addresses(address: str) -> Iterable[ipaddress.IPv4Address | ipaddr
     parsed = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(parsed, ipaddress.IPv4Address):
         return [parsed]
+    # Three ways to write an IPv4 address as IPv6: mapped (``::ffff:1.2.3.4``), 6to4 (``2002:0102:0304::``) and Teredo,
+    # which embeds two, server and client.
     candidates = [parsed.ipv4_mapped, parsed.sixtofour, *(parsed.teredo or ())]
     if parsed in _NAT64:
+        # The last 32 bits are the IPv4 address.
         candidates.append(ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF))
     embedded = [part for part in candidates if part is not None]
     return embedded or [parsed]
@@ -269,7 +279,9 @@ LINKED_REPOSITORY = frozenset({"HEAD", "commondir"})
 REPOSITORY_MARKS = BARE_REPOSITORY | LINKED_REPOSITORY
 _SHORT_NAME = re.compile(r"[^.]{1,6}~\d+(\..{0,3})?")
 """Pattern of the short second name that a file has on Windows: ``GIT~1`` is ``.git``."""
+# Categories of characters that some file systems ignore: format (Cf), control (Cc) and combining marks (Mn).
 _IGNORED_CATEGORIES = frozenset({"Cf", "Cc", "Mn"})
+# Fillers of Hangul, which are letters without a shape.
 _IGNORED_LETTERS = frozenset("\u115f\u1160\u3164\uffa0")
 _EXECUTION = "exec_"
 _WORKSPACES = "workspaces"
@@ -295,8 +307,10 @@ def patterns_of_stores(folder: Path) -> list[str]:
         for name in names
     ]
     return [
+        # A store in the folder itself has the parent ".": "/./runs.db" -> "/runs.db".
         f"/{parent}/{pattern}".replace("/./", "/")
         for parent, name in stores
+        # For runs.db: itself, ``runs.db-wal``, ``runs.db.cache``, and the workspaces of executions beside it.
         for pattern in (name, f"{name}-*", f"{name}.*", f"{_WORKSPACES}/{_EXECUTION}*")
     ]
 
@@ -310,12 +324,14 @@ def canonical_name(name: str) -> str:
     >>> [canonical_name(name) for name in (".GIT", "\uff0egit", ".g\u200cit", ".git. ")]
     ['.git', '.git', '.git', '.git']
     """
+    # Normalized twice, because a removed character may have kept two others from being composed.
     text = "".join(
         letter
         for letter in unicodedata.normalize("NFKC", name)
         if unicodedata.category(letter) not in _IGNORED_CATEGORIES and letter not in _IGNORED_LETTERS
     )
     text = unicodedata.normalize("NFKC", text).casefold()
+    # Windows ignores dots and spaces at the end of a name. A name of dots only keeps them.
     return text.rstrip(". ") or text
 
 
@@ -326,6 +342,7 @@ def why_protected_name(name: str) -> str:
     text = canonical_name(name)
     if text.startswith("."):
         return f"{name} is hidden"
+    # ``cvs:stream`` is a stream of the folder ``cvs`` on Windows.
     if text.partition(":")[0] in VERSION_CONTROL:
         return f"{name} belongs to version control"
     return f"{name} may be another name of a hidden file" if _SHORT_NAME.fullmatch(text) else ""
@@ -335,9 +352,6 @@ def why_protected(path: Path, base: Path) -> str:
     """Return the reason why definitions may not access a file, as the end of a sentence; an empty string if the file is
     not protected.
 
-    The names of the path are checked one after the other, from the granted folder on. Each may be a protected name,
-    complete a git repository in its folder, or be a git repository itself. At the end, the path may belong to a store.
-
     Parameters
     ----------
     path
@@ -345,14 +359,19 @@ def why_protected(path: Path, base: Path) -> str:
     base
         Real path of the granted folder. For a file outside it, the names below their common parent count.
     """
+    # The nearest folder above both, for a file that a link or a permission leads to outside of `base`.
     common = base
     while not path.is_relative_to(common) and common != common.parent:
         common = common.parent
     place = common
+    # The names of the path are checked one after the other. Each may be a protected name, complete a git repository in
+    # its folder, or be a git repository itself. At the end, the path may belong to a store.
+    # On Windows, paths of two drives have no common parent. Then all names count except the drive (part 0).
     for name in path.parts[len(common.parts) if path.is_relative_to(common) else 1 :]:
         reason = why_protected_name(name)
         if reason:
             return reason
+        # Before the name is added: `place` is the folder in which the name would be created.
         if _completes_repository(place, name):
             return f"with {name}, {place.name or place} would be a repository of git"
         place /= name
@@ -371,8 +390,10 @@ def unprotected_files(root: Path) -> Iterator[Path]:
     """
     for place, folders, files in os.walk(root):
         folder = Path(place)
+        # `os.walk` visits only the folders that remain in this list.
         folders[:] = [name for name in folders if not _why_protected_entry(folder / name, root)]
         for name in files:
+            # A link is judged by its own name here. `_locate` judges its target when the document is read.
             path = folder / name
             if path.is_file() and not _why_protected_entry(path, root):
                 yield path
@@ -382,6 +403,7 @@ def _why_protected_entry(path: Path, root: Path) -> str:
     """Return the reason why a file or folder in an unprotected folder is protected, as the end of a sentence; an empty
     string if it is not.
     """
+    # Unlike `why_protected`, this looks at one name. The walk has checked the names above.
     reason = why_protected_name(path.name)
     if reason:
         return reason
@@ -427,10 +449,13 @@ def _completes_repository(folder: Path, name: str) -> bool:
     if not mark:
         return False
     marks = marks_in(folder)
+    # A folder that is a repository already is refused by its own check, with a better reason.
     return not is_repository(marks) and is_repository(marks | mark)
 
 
 def _why_protected_as_store(path: Path, base: Path) -> str:
+    # A run may be granted a folder inside a store: its own workspace, ``workspaces/exec_...``. All files in it belong
+    # to that store, and must stay accessible.
     stores = (store for store in _stores_of(path) if store not in _stores_of(base))
     store = next(stores, None)
     return "" if store is None else f"it belongs to the store {store.name}"
@@ -471,6 +496,7 @@ def _belongs_to(store: str, path: Path) -> bool:
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 MAX_BYTES = 64 * 1024
 """Maximum size, in bytes, of a file to which a reference refers."""
+# Groups: a prefix such as "Bearer " with its space, the kind, and the name or path.
 _REFERENCE = re.compile(r"([A-Za-z]+ )?(env|file)://(.+)", re.DOTALL)
 _log = logger(__name__)
 
@@ -514,6 +540,7 @@ def resolved(value: Any, policy: Policy, folder: Path | None = None) -> Any:
                 else (reference[1] or "") + _value_of(reference[2], reference[3], policy, folder)
             )
         case Mapping():
+            # The parts are resolved first, so that the redactor learns the values and not the references.
             resolved_parts = {name: resolved(part, policy, folder) for name, part in value.items()}
             shared().know_all(resolved_parts)  # a literal value under the name of a secret is a secret too
             return resolved_parts
@@ -577,6 +604,7 @@ def expanded(text: str, policy: Policy) -> str:
         name = match[1] or match[2]
         policy.variable(name)
         text_of_variable = os.environ.get(name, "")
+        # A variable with a harmless name, such as ``HOME``, is not hidden: its value occurs in many texts.
         if looks_secret(name):
             shared().know(text_of_variable)
         return text_of_variable
@@ -586,6 +614,7 @@ def expanded(text: str, policy: Policy) -> str:
 
 def _value_of(kind: str, name: str, policy: Policy, folder: Path | None) -> str:
     value = _variable(name, policy) if kind == "env" else _content(name, policy, folder or Path())
+    # The redactor hides known secrets from `LEAST_SECRET` characters on.
     if len(value) < LEAST_SECRET:
         _log.warning(
             "%s://%s names a value of fewer than %s characters, which is hidden only where it stands under the name of "
@@ -614,6 +643,7 @@ def _path(text: str) -> Path:
 
 
 def _content(path: str, policy: Policy, folder: Path) -> str:
+    # The file is opened by the real path that the policy has checked.
     file = policy.file(_path(path), folder)
     try:
         if file.exists() and not file.is_file():  # reading a pipe would block
@@ -679,6 +709,7 @@ class FileArguments:
         """Return the arguments of a call in two forms, since an approval rule may be written in either of them: with
         real paths relative to the working folder, and with absolute real paths.
         """
+        # The relative form is derived from the absolute one, so that links are resolved once.
         absolute = dict(self._map_paths(arguments, functools.partial(self._absolute, start=self._start)))
         return [dict(self._map_paths(absolute, self._below)), absolute]
 
@@ -697,9 +728,11 @@ class FileArguments:
     def _map_paths(self, value: Any, change: Callable[[str], str], *, is_path: bool = False) -> Any:
         match value:
             case str():
+                # An empty argument is not a path. `realpath` would return the working folder for it.
                 return change(value) if is_path and value else value
             case Mapping():
                 parts = value.items()
+                # Below a named argument, all strings are paths: ``{"files": ["a", "b"]}``.
                 return {
                     name: self._map_paths(part, change, is_path=is_path or name in self._names) for name, part in parts
                 }
@@ -708,6 +741,7 @@ class FileArguments:
         return value
 
     def _absolute(self, path: str, start: str | None = None) -> str:
+        # A registered name of a document stands for its path. None: the document is in a library and has no file.
         file = self._path_of_name(path)
         if file is None:
             return path
@@ -720,24 +754,31 @@ class FileArguments:
         return self._below(self._absolute(path))
 
     def _below(self, real: str) -> str:
+        # The folder itself is ".".
         return real.removeprefix(f"{self._folder}/") if real != self._folder else "."
 
     def _on_disk(self, path: str) -> str:
         """Return the path on this machine of a file that a tool knows by another path, for example inside a container;
         other paths unchanged.
         """
+        # A container may mount the folder at ``/workspace``. The path ``/workspace/a`` of a call is then ``FOLDER/a``
+        # here.
         if path == self._shown_as or path.startswith(f"{self._shown_as.rstrip('/')}/"):
             return self._folder + path[len(self._shown_as.rstrip("/")) :]
         return path
 
     def _follow_links(self, pattern: str) -> str:
+        # The text before the first wildcard up to its last slash is the part that can be looked up on disk: for
+        # ``secret/a*`` it is ``secret``.
         start, wildcard, rest = pattern.partition(_WILDCARD)
         folder, slash, name = start.rpartition("/") if wildcard else (start, "", "")
+        # A pattern such as ``*.txt`` names no folder.
         if wildcard and not slash:
             return pattern
         return f"{self._relative(folder or '/')}{slash}{name}{wildcard}{rest}"
 
     def _without_detours(self, pattern: str) -> str:
+        # ``..`` behind a link leads elsewhere than the text says. Such a rule stays as written.
         if ".." in pattern.split("/") or self._path_of_name(pattern) is None:
             return pattern
         tidy = posixpath.normpath(self._on_disk(pattern))
@@ -745,6 +786,7 @@ class FileArguments:
             return tidy
         # /tmp/project/** means the project even if /tmp is a link: links on the way to the folder may be followed.
         parts = tidy.split("/")
+        # Of the beginnings of the path, the longest that is the working folder is replaced by its real path.
         for count in range(len(parts), 1, -1):
             start = "/".join(parts[:count])
             if _WILDCARD not in start and os.path.realpath(start) == self._folder:

@@ -34,6 +34,7 @@ from divebook.text.patterns import (
     is_not_slash,
 )
 
+# Types that `mimetypes` does not know on all systems.
 _CONTENT_TYPES = {
     ".md": "text/markdown",
     ".markdown": "text/markdown",
@@ -92,6 +93,7 @@ class DocumentRepository(ABC):
 
     def register(self, name: str, path: str) -> None:
         """Register a name by which definitions can refer to the document at a path."""
+        # A path in a library, such as ``mcp://server/a``, has no normalized form.
         self._names[name] = path if self._library_of(path) else relative_path(path)
 
     def path_named(self, name: str) -> str | None:
@@ -99,6 +101,7 @@ class DocumentRepository(ABC):
         returned unchanged. Return None if the document is not in the repository but in a library.
         """
         path = self._names.get(name, name)
+        # A name keeps its registered path, which is normalized. Any other path may still be absolute.
         return None if self._library_of(path) else path.lstrip("/")
 
     def resolve(self, path: str) -> str:
@@ -112,6 +115,7 @@ class DocumentRepository(ABC):
         target = self._names.get(path, path)
         if self._library_of(target):
             raise SetupError(f"document {path!r} can only be read: write to a path of a folder")
+        # Registered paths are normalized when they are registered.
         return self._names.get(path) or relative_path(path)
 
     def _library_of(self, path: str) -> Library | None:
@@ -125,6 +129,7 @@ class DocumentRepository(ABC):
         NotFoundError
             There is none; the error suggests the nearest existing path.
         """
+        # A name may stand for a document of a library, so it is replaced before the library is chosen.
         target = self._names.get(path, path)
         library = self._library_of(target)
         if library is not None:
@@ -167,6 +172,7 @@ class DocumentRepository(ABC):
         library = self._library_of(prefix)
         if library is not None:
             return library.list(prefix)
+        # ``/`` is the root, for which `relative_path` would raise.
         folder = relative_path(prefix) if prefix.strip("/") else ""
         start = f"{folder}/" if folder else ""
         below = [path for path in self._paths() if path.startswith(start)]
@@ -221,11 +227,13 @@ class FileDocuments(DocumentRepository):
 
     def _locate(self, path: str) -> Path:
         try:
+            # The links are resolved first. A path is then inside the folder, or it is not, whatever it looked like.
             located = (self.root / path).resolve()
         except (OSError, ValueError, RuntimeError) as error:  # a NUL; links in a circle
             raise SetupError(f"document path {path!r} cannot be the path of a file: {error}") from error
         if not located.is_relative_to(self.root):
             raise SetupError(f"document path {path!r} attempts to escape root directory {self.root}")
+        # `resolve` decides by the target: a link ``notes.txt`` -> ``.git/config`` is protected.
         reason = why_protected(located, self.root)
         if reason:
             raise SetupError(f"document path {path!r} cannot be a document: {reason}; choose another name")
@@ -233,6 +241,7 @@ class FileDocuments(DocumentRepository):
 
     def _read(self, path: str) -> str | None:
         located = self._locate(path)
+        # Bytes are decoded here, since text mode would change line ends.
         return located.read_bytes().decode("utf-8") if located.is_file() else None
 
     def _size(self, path: str) -> int:
@@ -250,6 +259,7 @@ class FileDocuments(DocumentRepository):
 
     def _paths(self) -> Iterable[str]:
         paths = (path.relative_to(self.root).as_posix() for path in unprotected_files(self.root))
+        # A document has a path that a definition can contain. Names of other bytes have none.
         return filter(_is_text, paths)
 
 
@@ -269,8 +279,10 @@ def relative_path(path: str) -> str:
     if not path or not path.strip("/"):
         raise SetupError("document path is required")
     parts: list[str] = []
+    # Backslashes separate on Windows. A path means the same file on each system.
     for part in path.replace("\\", "/").split("/"):
         if part == "..":
+            # Without a part to remove, ``..`` leads out of the repository. ``a/../b`` stays inside.
             if not parts:
                 raise SetupError(f"document path {path!r} attempts to escape root directory")
             parts.pop()
@@ -291,6 +303,8 @@ MAX_LENGTH = 4096
 MAX_STEPS = 10_000
 """Maximum number of wildcards and characters, over all alternatives of a pattern, that the slower matcher accepts."""
 _TOKEN = re.compile(
+    # Groups are matched in this order: whole folders, anything, anything without a slash, one character, a set. A ``]``
+    # directly behind the opening of a set belongs to the set.
     r"(?P<folders>(?:\*\*/)+)|(?P<all>\*\*+)|(?P<some>\*)|(?P<one>\?)|\[(?P<not>[!^]?)(?P<of>\]?[^\]]*)\]"
 )
 Match: TypeAlias = Callable[[str], object]
@@ -312,15 +326,18 @@ def alternatives(pattern: str) -> list[str]:
     """
     if len(pattern) > MAX_LENGTH:
         raise PatternError(f"pattern {pattern[:60]!r}... is too long: it may have {MAX_LENGTH} characters")
+    # Groups that may still be expanded, the last first, and patterns without groups.
     queue = [pattern]
     patterns = []
     while queue:
         text = queue.pop()
+        # A group without braces inside is an innermost one: "{a,{b,c}}" -> "{a,b}" and "{a,c}".
         group = re.search(r"\{([^{}]*)\}", text)
         if group is None:
             patterns.append(text)
         else:
             queue += [text[: group.start()] + choice + text[group.end() :] for choice in group[1].split(",")]
+        # The limit is checked at each expansion, because ``{a,b}`` repeated 40 times would stand for 2**40 patterns.
         if len(queue) + len(patterns) > MAX_ALTERNATIVES:
             raise PatternError(
                 f"pattern {pattern!r} stands for more than {MAX_ALTERNATIVES} patterns; name fewer alternatives"
@@ -350,6 +367,8 @@ def _compiled(pattern: str) -> list[Match]:
             if _is_linear(parts):
                 matchers.append(re.compile(_linear_expression(parts), re.DOTALL).fullmatch)
                 continue
+            # The slower matcher takes a step for each part and each character of a path. The sum over all alternatives
+            # counts, because all of them are tried.
             steps += len(parts)
             if steps > MAX_STEPS:
                 raise PatternError(f"pattern {pattern!r} has too many alternatives with ** in them; name fewer")
@@ -380,6 +399,8 @@ def _expression(token: re.Match[str]) -> _Part:
     kind = token.lastgroup or ""
     if kind in ("folders", "all", "some"):
         return kind, ""
+    # Characters with a meaning in a set of `re` are escaped. A minus keeps its meaning: ``[a-z]``. The look-ahead keeps
+    # the set within one folder, also if it is negated.
     inside = re.sub(r"([\\\[\]^&~|])", r"\\\1", token["of"] or "")
     return "text", "[^/]" if kind == "one" else rf"(?!/)[{'^' if token['not'] else ''}{inside}]"
 
@@ -393,6 +414,7 @@ def _matcher(parts: list[_Part]) -> WildcardMatcher:
     items: list[Item] = []
     for kind, expression in parts:
         if kind == "folders":
+            # ``**/`` stands for any text that ends with a slash, or for nothing: the pair is optional.
             items += [OPTIONAL_PAIR, Repeated(is_any_character), "/"]
         elif kind == "text":
             items.append(character_test(expression))
@@ -408,9 +430,12 @@ def _is_linear(parts: list[_Part]) -> bool:
     It cannot if ``**/`` stands behind anything but a whole folder (``a**/``): then it may be empty, or end at several
     places.
     """
+    # A leading ``**/`` (part 0) always begins at a folder.
     return all(parts[at - 1][1].endswith("/") for at in range(1, len(parts)) if parts[at][0] == "folders")
 
 
+# Forms of wildcards that cross folders: greedy if they may backtrack, lazy before a text that is taken at its first
+# place.
 _FREE = {"folders": "(?:.*/)?", "all": ".*"}
 _FIRST = {"folders": "(?:.*?/)??", "all": ".*?"}
 
@@ -426,6 +451,8 @@ def _linear_expression(parts: list[_Part]) -> str:
     wildcard must end at the end of the path, and ``**/`` matches whole folders only. Example: ``a*b**c`` becomes
     ``(?>a(?>[^/]*?b)).*c`` (``test_many_wildcards_take_no_time``).
     """
+    # Texts between the wildcards that cross folders: [(wildcard before, its parts), ...].
+    # For ``a*b**c`` these are ("", [a, *, b]) and ("all", [c]).
     chunks: list[tuple[str, list[_Part]]] = [("", [])]
     for part in parts:
         if part[0] in _FREE:
@@ -434,6 +461,7 @@ def _linear_expression(parts: list[_Part]) -> str:
             chunks[-1][1].append(part)
     whole = []
     for place, (before, chunk) in enumerate(chunks):
+        # A chunk is atomic if a wildcard follows that absorbs the rest. ``**/`` does so only behind a slash.
         after = chunks[place + 1][0] if place + 1 < len(chunks) else ""
         is_before_wildcard = after == "all" or (after == "folders" and chunk[-1:] and chunk[-1][1].endswith("/"))
         text = _chunk_expression(chunk, is_anchored=not is_before_wildcard)
@@ -454,6 +482,7 @@ def _chunk_expression(parts: list[_Part], *, is_anchored: bool) -> str:
     expression = pieces[0]
     for place, piece in enumerate(pieces[1:], 1):
         is_last = place == len(pieces) - 1
+        # Only the last ``*`` before the end may backtrack. The others take the first place that fits.
         expression += f"[^/]*{piece}" if is_last and is_anchored else f"(?>[^/]*?{piece})"
     return expression
 
@@ -473,6 +502,8 @@ def replace_whole(path: Path, text: str) -> None:
     """Write a file that only this user can read, replacing an existing file in one step. If this fails, no temporary
     file remains.
     """
+    # The temporary file is in the same folder, because a file is replaced in one step only within one file system.
+    # `newline` keeps the line ends as they are.
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=f".{path.name[:_LONGEST]}.", delete=False, encoding="utf-8", newline=""
     ) as file:
@@ -480,8 +511,10 @@ def replace_whole(path: Path, text: str) -> None:
         try:
             file.write(text)
             file.flush()
+            # The mode is set before the file gets its name, so that no other user can open it in between.
             draft.chmod(FILE)
             draft.replace(path)
+        # Also for an interrupt by Ctrl-C. The error of the clean-up must not hide the first one.
         except BaseException:
             with suppress(OSError):
                 draft.unlink()
@@ -490,8 +523,11 @@ def replace_whole(path: Path, text: str) -> None:
 
 def make_folders(folder: Path) -> None:
     """Create a folder and its missing parents, accessible to this user only. Existing folders are not changed."""
+    # The missing folders, the deepest first. `Path.mkdir` with `parents` would create them with the default mode.
     missing = list(itertools.takewhile(lambda parent: not parent.is_dir(), (folder, *folder.parents)))
+    # A path of a definition may consist of thousands of folders.
     if len(missing) > MOST_FOLDERS:
         raise OSError(errno.ENAMETOOLONG, f"it needs {len(missing)} new folders, more than {MOST_FOLDERS}")
+    # `exist_ok`: another run may have created the folder since.
     for parent in reversed(missing):
         parent.mkdir(FOLDER, exist_ok=True)

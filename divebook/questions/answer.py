@@ -85,6 +85,7 @@ class Typed:
         # ``no: not today`` would be a mapping in YAML.
         if question.kind in JUDGED and self.text.partition(":")[0].strip().lower() in _WORDS:
             return self.text
+        # Plain text is kept if the question has no schema, or if the text fits its schema: "1.10" stays a string.
         begins_like_data = self.text[:1] in _OPENING
         if not begins_like_data and (question.schema is None or not fitting.complaint(question.schema, self.text)):
             return self.text
@@ -135,6 +136,8 @@ def checked_answer(question: Question, response: Any, fitting: Fitting, now: int
         The question already has an answer (the error shows it), has expired, or this answer does not fit. In the last
         case the question stays open.
     """
+    # The checks are in this order so that an error names the first reason: is the question open, can the log store the
+    # answer, is it too long, is it empty, does it fit the kind.
     _require_open(question, now)
     meant = response.meant(question, fitting) if isinstance(response, Typed) else response
     try:
@@ -147,13 +150,17 @@ def checked_answer(question: Question, response: Any, fitting: Fitting, now: int
         if question.optional:
             return {}
         raise _unfit(question, f"it needs an answer: answer with {expected_answer(question)}")
+    # Answers of these two kinds are not in the form of `FIELDS`: they have a choice, and the first a result.
     if question.kind == OUTCOME_UNKNOWN:
         return _outcome(question, plain)
     if question.kind == AGENT_CHANGED:
         return _changed(question, plain)
     answer = _with_fields(question, plain, fitting)
+    # Neither a complete answer nor a value that fits a schema: a short form of its kind.
     if answer is None:
         answer = _READERS.get(question.kind, _anything)(question, plain)
+    # A person may write ``raise`` without a number, or with one. The log has the resulting bound, so that a replay does
+    # not compute it again.
     if question.kind == RESOURCE_EXHAUSTED and answer.get("decision") == RAISE:
         data = answer.get("data") or {}
         if not isinstance(data, Mapping):
@@ -168,6 +175,7 @@ def _with_arguments(question: Question, answer: Any) -> Any:
 
     A card shows, for example, a date as text. See `with_originals`.
     """
+    # Shape: answer ``{"data": {"parameters": {name: displayed or changed value}}}``, recorded ``{name: value}``.
     data = answer.get("data") if isinstance(answer, Mapping) else None
     recorded = (question.data or {}).get("parameters")
     if question.kind not in JUDGED or not isinstance(data, Mapping) or not isinstance(recorded, Mapping):
@@ -191,7 +199,9 @@ def _unfit(question: Question, why: str) -> InterruptError:
 
 
 def _is_empty(value: Any) -> bool:
+    # `{}` has only known fields, all of them blank, and is therefore empty too.
     if isinstance(value, Mapping) and set(value) <= FIELDS:
+        # An empty mapping in ``data`` is an omitted form. Any other falsy value, such as 0 or false, is an answer.
         return all(entry == {} or _is_blank(entry) for entry in value.values())
     return _is_blank(value)
 
@@ -221,6 +231,7 @@ def _check_texts(question: Question, value: Any) -> None:
                 "answer with its path",
             )
         for character in text:
+            # Control characters ("Cc") could change how a terminal shows the answer.
             if unicodedata.category(character) == "Cc" and character not in "\t\n\r":
                 code = f"U+{ord(character):04X}"
                 raise _unfit(question, f"an answer may not hold the control character {code}; remove it")
@@ -240,13 +251,14 @@ def _texts(value: Any) -> list[str]:
 def _with_fields(question: Question, response: Any, fitting: Fitting) -> dict[str, Any] | None:
     """Return an answer as the mapping that the log stores, if it is such a mapping already or fits the question's JSON
     schema. Return None for a short answer such as ``yes``.
-
-    Return None for a short answer such as ``yes``.
     """
+    # A mapping with other keys is a value. A mapping with only known keys may be both: a complete answer, or a value
+    # with a property ``text``.
     is_full = isinstance(response, Mapping) and set(response) <= FIELDS
     schema = question.schema
     if schema is None:
         return _checked_fields(question, response) if is_full else None
+    # The bare value fits the schema. It is wrapped, unless it is a complete answer that fits by chance (`_is_wrapped`).
     wrong = fitting.complaint(schema, response)
     if wrong is None and question.kind not in JUDGED and not (is_full and _is_wrapped(schema, response, fitting)):
         return {"data": response}
@@ -254,6 +266,7 @@ def _with_fields(question: Question, response: Any, fitting: Fitting) -> dict[st
         if question.kind in JUDGED:  # the schema describes edited data, which may be omitted
             return _checked_fields(question, response) if is_full else None
         raise _unfit(question, f"this answer does not fit: {wrong}")
+    # The complete answer has its value under ``data``, and this value must fit.
     inner = fitting.complaint(schema, response["data"])
     if inner is not None:
         raise _unfit(question, f"the answer's data does not fit: {inner}")
@@ -277,17 +290,20 @@ def _property_names(schema: Any) -> set[str]:
         return set()
     properties = schema.get("properties")
     names = set(properties) if isinstance(properties, Mapping) else set()
+    # The properties of a union are those of all its alternatives.
     parts = [part for key in ("anyOf", "oneOf", "allOf") if isinstance(schema.get(key), list) for part in schema[key]]
     return names.union(*map(_property_names, parts))
 
 
 def _checked_fields(question: Question, response: Mapping[str, Any]) -> dict[str, Any]:
+    # None is an omitted field.
     fields = {key: value for key, value in response.items() if value is not None}
     for key, kind, name in (("text", str, "a text"), ("approved", bool, "true or false"), ("decision", str, "a text")):
         if key in fields and not isinstance(fields[key], kind):
             raise _unfit(question, f"{key} must be {name}, not {fields[key]!r}")
     if question.kind == CONFIRMATION and "approved" not in fields:
         raise _unfit(question, f"it needs an answer: answer with {expected_answer(question)}")
+    # A review without a decision, such as ``{"text": "fine"}``, does not say whether to continue.
     if question.kind == AGENT_REVIEW and fields.get("decision") not in (APPROVE, REJECT, MODIFY):
         raise _unfit(question, f"it needs an answer: answer with {expected_answer(question)}")
     return fields
@@ -297,6 +313,7 @@ def _clarification(question: Question, response: Any) -> dict[str, Any]:
     if isinstance(response, str):
         return {"text": response}
     if isinstance(response, int | float) and not isinstance(response, bool):
+        # "1.10" is typed as text. A number from code or JSON becomes the text that a person would type.
         return {"text": str(response)}
     raise _unfit(question, f"answer with {expected_answer(question)}, not {response!r}")
 
@@ -305,6 +322,7 @@ def _confirmation(question: Question, response: Any) -> dict[str, Any]:
     if isinstance(response, bool):
         return {"approved": response}
     word, reason = _judgement(response)
+    # A reason is accepted only for a no. "yes: but later" is refused, since the condition would be lost.
     if word.lower() in NO and reason:
         return {"approved": False, "text": reason}
     if reason is None and (word.lower() in YES or word.lower() in NO):
@@ -342,6 +360,7 @@ def _exhausted(question: Question, response: Any) -> dict[str, Any]:
         return {"decision": STOP}
     if response == RAISE:
         return {"decision": RAISE}
+    # Numbers typed as text, such as "40", are accepted, but no other text.
     if isinstance(response, int | float | str) and not isinstance(response, bool) and _number(response) is not None:
         return {"decision": RAISE, "data": {"to": response}}
     if isinstance(response, Mapping) and response.get("choice") in (RAISE, STOP):
@@ -354,6 +373,7 @@ def _number(value: Any) -> Decimal | None:
         number = Decimal(str(value))
     except InvalidOperation:
         return None
+    # "nan" and "inf" are valid decimals, but not bounds.
     return number if number.is_finite() else None
 
 
@@ -367,9 +387,11 @@ def _raised(question: Question, to: Any) -> Any:
     data = question.data or {}
     limit = _number(data.get("limit")) or Decimal(0)
     used = _number(data.get("used")) or Decimal(0)
+    # At least 1, because 0 doubled stays 0.
     number = max(limit, used, Decimal(1)) * 2 if to is None else _number(to)
     if number is None or number <= used or number <= limit:
         raise _unfit(question, f"the new bound must be a number above {max(limit, used)}, not {to!r}")
+    # The cost keeps its decimals as a string. Seconds may be fractions.
     if data.get("bound") == "max_cost":
         return str(number)
     if data.get("bound") == "max_seconds":
@@ -383,6 +405,7 @@ def _outcome(question: Question, response: Any) -> dict[str, Any]:
     answer = {"choice": response} if isinstance(response, str) else response
     if not isinstance(answer, Mapping) or answer.get("choice") not in (RETRY, DONE, FAIL):
         raise _unfit(question, f"answer with {expected_answer(question)}, not {response!r}")
+    # The steps after the call continue with its result, so that an absent one would be a guess. None is a result.
     if answer["choice"] == DONE and "result" not in answer:
         raise _unfit(question, NO_RESULT)
     if answer["choice"] != DONE and "result" in answer:
@@ -392,6 +415,7 @@ def _outcome(question: Question, response: Any) -> dict[str, Any]:
 
 def _changed(question: Question, response: Any) -> dict[str, Any]:
     choice = response.get("choice") if isinstance(response, Mapping) else response
+    # The question lists the choices. Without a list, only a new start is offered.
     offered = (question.data or {}).get("choices") or [ANEW]
     if choice not in offered:
         raise _unfit(question, f"answer with {' or '.join(offered)}, not {response!r}")

@@ -74,6 +74,8 @@ class Bounds:
     """Reaction to a reached bound: ``ask`` a person whether to raise it, or ``fail``."""
 
     def __post_init__(self) -> None:
+        # A copy, because the fields of a frozen class must not change with the caller's mapping. `object.__setattr__`
+        # is the only way to set a field of such a class.
         object.__setattr__(self, "edges", dict(self.edges))
 
     @classmethod
@@ -103,9 +105,11 @@ class Bounds:
             name = _NAMES.get(key)
             if name is None:
                 raise _unknown(key)
+            # ``max_cost`` and ``MaxCost`` are the same bound.
             if name in values:
                 raise BoundsError(key, value, f"{name} is given twice; remove one of the two")
             values[name] = None if value is None else _READERS[name](key, value)
+        # The field is a mapping and never None. Its default is the empty mapping, which means no bound.
         if values.get("edges", {}) is None:
             del values["edges"]
         return cls(**values)
@@ -125,6 +129,7 @@ class Bounds:
         """Return the bounds that are not None as plain JSON. The cost is a string, so that it stays exact."""
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
         plain["max_cost"] = None if self.max_cost is None else str(self.max_cost)
+        # Defaults are left out: None, no edges, and ``ask``.
         plain["edges"] = dict(self.edges) or None
         plain["on_exhausted"] = None if self.on_exhausted == ASK else self.on_exhausted
         return {name: value for name, value in plain.items() if value is not None}
@@ -152,6 +157,7 @@ def edge_key(source: str, target: str) -> str:
 
 def exceeded_edge(bounds: Bounds, edge_counts: Mapping[str, int]) -> str | None:
     """Return the key of the first edge that was passed more often than its bound permits; None if no edge was."""
+    # A bound is exceeded by the passage after the last permitted one, hence the comparison with ">".
     return next((edge for edge, limit in bounds.edges.items() if edge_counts.get(edge, 0) > limit), None)
 
 
@@ -175,6 +181,8 @@ def _read_seconds(key: str, value: Any) -> float:
 
 def _read_cost(key: str, value: Any) -> Decimal:
     try:
+        # The decimal of the text "0.1" is exact. The decimal of the float would be 0.1000000000000000055... `str`
+        # refuses an integer of more than 4,300 digits, which `Decimal` accepts.
         cost = Decimal(value) if isinstance(value, int) else Decimal(str(value))
     except InvalidOperation:
         cost = Decimal("NaN")
@@ -190,6 +198,7 @@ def _read_edges(key: str, value: Any) -> dict[str, int]:
         raise BoundsError(key, value, 'give a mapping such as {"review->draft": 3}')
     edges: dict[str, int] = {}
     for edge, limit in value.items():
+        # "review -> draft" and "review->draft" are one edge.
         source, arrow, target = (part.strip() for part in str(edge).partition(ARROW))
         if not (source and arrow and target):
             raise BoundsError(key, edge, 'name an edge by its two steps, for example "review->draft"')
@@ -229,12 +238,14 @@ _READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
 
 
 def _pascal_case(name: str) -> str:
+    # "max_llm_calls" -> "MaxLLMCalls".
     return "".join(word.upper() if word == "llm" else word.capitalize() for word in name.split("_"))
 
 
 KEYS: Final = tuple(_pascal_case(name) for name in _READERS)
 """All keys of bounds in definition files."""
 
+# {"max_cost": "max_cost", "MaxCost": "max_cost", ...}
 _NAMES: Final = {name: name for name in _READERS} | dict(zip(KEYS, _READERS, strict=True))
 
 DEFAULT_BOUNDS: Final = Bounds(max_iterations=3, max_llm_calls=10, max_agent_hops=21)

@@ -228,6 +228,8 @@ def sort_of(workflow: str, question: Question) -> Hashable | None:
     """
     if question.kind in ANSWERED_ALONE:
         return None
+    # Questions about different agents, tools or actions are different, even with the same text. The data of the call
+    # itself is not compared: the arguments of similar calls differ.
     about = tuple(str((question.data or {}).get(name)) for name in _ABOUT)
     return workflow, question.kind, question.step, encode_shown(question.schema), about
 
@@ -266,6 +268,7 @@ def with_originals(answer: Any, recorded: Any) -> Any:
     if isinstance(answer, Mapping) and type(recorded) is dict:
         return {name: with_originals(value, recorded.get(name)) for name, value in answer.items()}
     if isinstance(answer, list) and isinstance(recorded, list):
+        # An item that the recorded list lacks was added by the person. `zip_longest` pairs it with None.
         pairs = zip_longest(answer, recorded[: len(answer)])
         return [with_originals(value, original) for value, original in pairs]
     if type(recorded) in _PLAIN:
@@ -279,6 +282,7 @@ def with_originals(answer: Any, recorded: Any) -> Any:
         return answer
     try:
         return reader(answer)
+    # `Decimal` raises InvalidOperation, the parsers of dates ValueError. The text stays as the person wrote it.
     except (ValueError, InvalidOperation):
         return answer
 
@@ -306,6 +310,7 @@ def _example(schema: Any, root: Any, depth: int) -> Any:
     In this order: a value that the schema contains (default, constant, first choice or example), an example for its
     first alternative, an example for the schema that it refers to, an example for its type.
     """
+    # The limit ends a schema that refers to itself.
     if not isinstance(schema, Mapping) or depth > MOST_DEPTH:
         return ANY_TEXT
     for key in ("default", "const"):
@@ -330,6 +335,7 @@ def _of_type(schema: Mapping[str, Any], root: Any, depth: int) -> Any:
     types = schema.get("type")
     match types[0] if isinstance(types, list) and types else types:
         case "integer" | "number":
+            # A range decides first: 1 may be outside of it.
             return schema.get("minimum", schema.get("maximum", 1))
         case "boolean":
             return True
@@ -337,6 +343,7 @@ def _of_type(schema: Mapping[str, Any], root: Any, depth: int) -> Any:
             return None
         case "array":
             return [_example(schema.get("items"), root, depth + 1)]
+        # A schema with properties is one of an object, even without a type.
         case kind if kind == "object" or isinstance(schema.get("properties"), Mapping):
             properties = schema.get("properties") or {}
             required = schema.get("required") or list(properties)
@@ -350,6 +357,7 @@ def _referred(reference: str, root: Any) -> Any:
     """
     part = root
     for key in reference.removeprefix("#").strip("/").split("/"):
+        # None for a path that does not exist. `_example` then returns the placeholder.
         part = part.get(key) if isinstance(part, Mapping) else None
     return part
 
@@ -380,9 +388,6 @@ def example_answer(question: Question) -> str:
 def examples_in_full(question: Question) -> list[str]:
     """Return examples of answers with data that a person can type to a confirmation or review, one for each optional
     part of the data. Return an empty list for other questions.
-
-    Separate examples prevent a mistake: a person who copies the example that changes the arguments of a call must not
-    create a rule for other calls as well.
     """
     if question.schema is None or question.kind not in JUDGED:
         return []
@@ -390,6 +395,8 @@ def examples_in_full(question: Question) -> list[str]:
     shown = (question.data or {}).get("parameters")
     if isinstance(data, dict) and data.get("parameters") == {} and isinstance(shown, Mapping):
         data["parameters"] = dict.fromkeys(shown, ANY_TEXT)  # the schema does not describe the parameters of the call
+    # Required properties belong together. Optional ones, such as changed arguments and a rule, each get an example: a
+    # person who copies the example that changes the arguments of a call must not create a rule for other calls as well.
     is_whole = question.schema.get("required") or not isinstance(data, dict)
     decision = {"approved": True} if question.kind == CONFIRMATION else {"decision": MODIFY}
     parts = [data] if is_whole else [{name: value} for name, value in data.items()]
@@ -438,15 +445,22 @@ def answer_in_words(response: Any) -> str:
     if not isinstance(response, Mapping):
         return "nothing" if response in (None, "") else readable(response)
     data = response.get("data")
+    # Answers of several forms: ``decision`` of a review, ``choice`` of an unknown outcome, ``approved`` of a
+    # confirmation.
     judged = _JUDGED.get(str(response.get("decision", response.get("choice", response.get("approved")))), "")
     rule = data.get("rule") if isinstance(data, Mapping) else None
+    # A rule applies to later calls as well: ``{"data": {"rule": {"scope": "run"}}}``.
     more = _LASTING.get(str(rule.get("scope")), "") if isinstance(rule, Mapping) else ""
+    # Data besides the rule are changed arguments.
     if response.get("approved") is True and isinstance(data, Mapping) and set(data) - {"rule"}:
         more = f" with changes{more}"
     content = response.get("text", response.get("result"))
+    # A judged answer shows its reason only. Its data is described above.
     if content is None and not isinstance(response.get("approved"), bool):
+        # ``raise`` with ``{"to": 40}`` is shown as "raised: 40".
         content = data["to"] if isinstance(data, Mapping) and set(data) == {"to"} else data
     parts = [judged + more, "" if content is None else readable(content)]
+    # An answer in an unknown form is shown as data.
     return ": ".join(filter(None, parts)) or ("nothing" if not response else readable(response))
 
 

@@ -39,7 +39,9 @@ from divebook.scripting.values import plain, sendable
 if TYPE_CHECKING:
     from divebook.scripting.sandbox import Sandbox, SandboxSession
 
+# Sessions for expressions: one for each core, from 2 to 4.
 _WARM_SESSIONS = max(2, min(4, os.cpu_count() or 2))
+# Sessions for script steps, in processes besides those for expressions.
 _SCRIPTS_AT_ONCE = 16
 
 
@@ -88,9 +90,11 @@ class Interpreter:
         """
         if context is Context.ACTIVITY:
             raise ValueError("script steps are not expressions; use run_script")
+        # All expressions are checked before the first is evaluated.
         programs = [compile_expression(expression) for expression in expressions]
         for program in programs:
             program.require(names, SAFE_NAMES)
+        # One budget for all expressions, so that many of them do not multiply the limit.
         work = WorkBudget(self.limits.seconds, self._processes.clock)
         values = [self._evaluate_outside(program, context, names, work) for program in programs]
         return self._evaluate_remaining(values, programs, names)
@@ -101,6 +105,8 @@ class Interpreter:
         """Evaluate in the sandbox each program whose entry in `values` is `NOTHING`, because it could not be evaluated
         outside the sandbox. Return the values of all programs.
         """
+        # Merge two sources in order: values that were found outside, and answers of the sandbox for the rest:
+        # [5, NOTHING, 7] with the answer 6 is [5, 6, 7].
         remaining = [program for program, value in zip(programs, values, strict=True) if value is NOTHING]
         answers = iter(self._evaluate_programs(remaining, names)) if remaining else iter(())
         return [next(answers) if value is NOTHING else value for value in values]
@@ -113,6 +119,8 @@ class Interpreter:
         """
         if program.reference is not None:
             return program.reference.resolve(names, context)
+        # In a condition or template, plain data is wanted, which one run of the sandbox gives for all expressions
+        # together.
         if program.structure is None or context not in (Context.VALUE, Context.EACH):
             return NOTHING
         return program.structure.value(Scope(context, names, self._parts, work))
@@ -129,6 +137,7 @@ class Interpreter:
         """Evaluate several programs in one run of the sandbox, joined to one list expression. Return their values as
         plain data.
         """
+        # One list expression for all programs. Each code is in parentheses, and line breaks inside it stay.
         code = f"[{','.join([program.code for program in programs])}]"
         try:
             value = self._evaluate(code, select(programs, names))
@@ -150,16 +159,19 @@ class Interpreter:
         program = compile_script(source)
         program.require(names, ACTIVITY_NAMES)
         try:
+            # The session is new for each script, because a script may change anything in its session, also builtins.
             session = self._processes.fresh(limits, program.prelude, asks_host=True)
         except SandboxError as failure:
             raise script_error(failure, [program], names, limits) from failure
         try:
             value, printed = self._run(session, program, select([program], names), HostAnswers(host))
         except SandboxError as failure:
+            # The text that a failed script has printed helps to find the error.
             if host is not None and failure.printed:
                 host.printed(failure.printed)
             raise script_error(failure, [program], names, limits) from failure
         finally:
+            # Also if the host raised: the session is paused inside a call and cannot be used for anything else.
             session.close()
         if host is not None and printed:
             host.printed(printed)
@@ -170,6 +182,8 @@ class Interpreter:
     ) -> tuple[Any, str]:
         try:
             return session.run(program.code, names, answers)
+        # Values are converted only after the sandbox has refused them: most are plain, and a conversion copies them
+        # all.
         except SandboxError as failure:
             if failure.kind is not FailureKind.UNSENDABLE:
                 raise
@@ -184,6 +198,8 @@ class Interpreter:
         except SandboxError as failure:
             if failure.kind is FailureKind.UNSENDABLE:
                 return self._evaluate_once(code, _sendable(names), fresh=False)
+            # Variables of earlier expressions stay in a session and take memory. A fresh one shows whether this code
+            # alone needs too much.
             if failure.kind in (FailureKind.MEMORY, FailureKind.CRASHED):
                 return self._evaluate_once(code, names, fresh=True)
             raise
@@ -193,6 +209,8 @@ class Interpreter:
         usable = SAFE_NAMES.isdisjoint(names)  # a variable named "len" must not exist for the next expression
         try:
             value = session.evaluate(code, names)
+        # Any error, also Ctrl-C, must return the session, because others wait for it. A session that was interrupted in
+        # the middle of a call is not used again.
         except BaseException as error:
             survives = isinstance(error, SandboxError) and not error.ends_session
             self._processes.release(session, usable=usable and survives)
@@ -202,6 +220,7 @@ class Interpreter:
 
 
 def _is_plain(text: str, names: Mapping[str, Any]) -> bool:
+    # Only what the expression reads is looked at, not the whole state.
     return all(map(is_plain, select([compile_expression(text)], names).values()))
 
 
@@ -221,6 +240,7 @@ class _Processes:
         self._idle: list[SandboxSession] = []
         self._in_use = 0
         self._sandbox: Sandbox | None = None
+        # Seconds for which each thread has waited: expressions of one thread do not gain from the waiting of another.
         self._waited = threading.local()
 
     def clock(self) -> float:
@@ -237,6 +257,7 @@ class _Processes:
                 # Monty is loaded at this point, because many processes never evaluate anything in a sandbox.
                 from divebook.scripting.sandbox import Sandbox
 
+                # The largest number of processes. Scripts beyond it wait in `Sandbox.session`.
                 self._sandbox = Sandbox(_WARM_SESSIONS + _SCRIPTS_AT_ONCE)
                 self._pid = os.getpid()
                 atexit.register(self.close)
@@ -244,6 +265,7 @@ class _Processes:
         return sandbox.session(limits, prelude, asks_host=asks_host)
 
     def _refuse_after_fork(self) -> None:
+        # The sandbox library has threads, which a fork does not copy.
         if self._sandbox is not None and self._pid != os.getpid():
             raise forked()
 
@@ -266,6 +288,8 @@ class _Processes:
                 if not fresh:
                     return session
                 session.close()
+        # Outside the lock: the start takes time, and other threads must be able to return their sessions meanwhile. The
+        # place is reserved by `_in_use`.
         try:
             return self.fresh(limits, prelude(), asks_host=False)
         except BaseException:
@@ -277,6 +301,7 @@ class _Processes:
         """Return a session for expressions to the pool for the next expression. Close the session instead if it is not
         usable any more.
         """
+        # The place is free before the session is closed. The limit of processes is larger than that of sessions.
         self._returned(session if usable else None)
         if not usable:
             session.close()
@@ -292,6 +317,8 @@ class _Processes:
         if self._pid != os.getpid():
             return  # exit of a forked child: the processes belong to the parent
         atexit.unregister(self.close)
+        # Under the lock only the references are taken, so that one of two threads closes the sandbox. Closing blocks,
+        # and happens outside.
         with self._changed:
             idle = self._idle
             self._idle = []

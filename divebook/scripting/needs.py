@@ -43,11 +43,13 @@ def needs_of_expression(program: Program) -> frozenset[Need]:
     >>> sorted(needs_of_expression(compile_expression("state.total + inputs['n'] + state.get('more', 0)")))
     [('inputs', 'n'), ('state', 'total')]
     """
+    # An expression that uses neither variable needs no key, and is not parsed again.
     if program.uses.keys().isdisjoint(READ_ONLY):
         return frozenset()
     match program.reference:  # most expressions are references, and need not be parsed again
         case Reference(name, (Attribute(str(key)) | Item(str(key)), *_)) if key not in _OF_MAPPINGS:
             return frozenset({(name, normal_name(key))}) if name in READ_ONLY else frozenset()
+    # A `Program` does not hold its syntax tree.
     return _needs(parse_expression(program.text)[1])
 
 
@@ -76,6 +78,7 @@ def changed_by_script(text: str) -> frozenset[str] | None:
 def _changed(text: str, *changes: str) -> frozenset[str] | None:
     arguments = [_first(node) for node in ast.walk(parse_script(text)[1]) if is_change(node, *changes)]
     names = frozenset(name for name in arguments if name is not None)
+    # None in `arguments` is a computed name. It is missing in `names`, so that the numbers differ.
     return names if len(names) == len(set(arguments)) else None
 
 
@@ -90,11 +93,13 @@ def _needs(tree: ast.AST) -> frozenset[Need]:
     Code that tests a key (``"total" in state``) or catches exceptions handles its absence. Names that the code binds
     itself do not refer to the variables.
     """
+    # A variable ``state`` of the script itself is not the state of the execution.
     bound = {name for node in ast.walk(tree) for name in _bound_by(node)}
     # An exception handler may handle a missing key.
     if any(isinstance(node, ast.Try) for node in ast.walk(tree)):
         return frozenset()
     tested = {need for node in ast.walk(tree) for need in _tested(node)}
+    # The order of reading and testing is not examined: a key that is tested anywhere may be missing everywhere.
     read = {need for node in ast.walk(tree) for need in _read(node)}
     return frozenset(need for need in read - tested if need[0] not in bound)
 
@@ -110,6 +115,7 @@ def _bound_by(node: ast.AST) -> Iterator[str]:
 
 def _read(node: ast.AST) -> Iterator[Need]:
     if isinstance(node, ast.Attribute):
+        # ``state.items()`` calls a method of the mapping.
         yield from _needs_of(node.value, [node.attr] if node.attr not in _OF_MAPPINGS else [])
     elif isinstance(node, ast.Subscript):
         yield from _needs_of(node.value, [node.slice])
@@ -120,9 +126,11 @@ def _tested(node: ast.AST) -> Iterator[Need]:
     code.
     """
     if isinstance(node, ast.Compare):
+        # ``"total" in state``: the key is on the left, the mapping among the comparators.
         for part in node.comparators:
             yield from _needs_of(part, [node.left])
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        # ``state.get("total")`` and similar methods take the key as an argument.
         yield from _needs_of(node.func.value, node.args)
     elif isinstance(node, ast.Call):  # hasattr(state, "total"), or a function that the script defines
         for part in node.args:
@@ -183,6 +191,7 @@ def check_text(text: str) -> list[Program]:
     ...
     divebook.errors.TemplateError: unclosed expression: $(state.a (write $$( for the text $()
     """
+    # With a closing parenthesis somewhere, the text may be prose such as ``$(a) and more``.
     if text.lstrip().startswith("$(") and ")" not in text:
         raise TemplateError(f"unclosed expression: {text} (write $$( for the text $()")
     return check_template(text)
@@ -243,6 +252,7 @@ class CodeText:
     @property
     def key(self) -> str:
         """Name of the key in the step's definition under which the string occurs, such as ``Prompt``."""
+        # Numbers in a place are positions in a list: ("Content", 0, "Dynamic") -> "Dynamic".
         return next(part for part in reversed(self.place) if isinstance(part, str))
 
 
@@ -254,6 +264,7 @@ def code_texts(step: Step) -> Iterator[CodeText]:
     """
     if step.each is not None and isinstance(step.each.items, str):
         yield CodeText(("Each", "Items"), step.each.items, check_expression, is_before=True)
+    # Items that are written as a list, each of which may contain templates.
     elif step.each is not None:
         for code in filled_texts(("Each", "Items"), step.each.items):
             yield replace(code, is_before=True)
@@ -263,6 +274,7 @@ def code_texts(step: Step) -> Iterator[CodeText]:
     if step.type in _OF_TYPE:
         yield from _OF_TYPE[step.type](step)
     if step.rollback is not None:
+        # The parameters of a rollback are evaluated with the result of the call, for each item of a loop.
         for code in filled_texts(("Rollback", "Parameters"), step.rollback.parameters):
             yield replace(code, is_after=True, is_of_item=True, about=OF_RESULT)
 
@@ -313,6 +325,7 @@ def filled_texts(place: Place, values: object) -> Iterator[CodeText]:
     """
     for inner, text in texts_in(values):
         if is_escaped_expression(text):
+            # The text is checked as it will be evaluated: ``$$(a)`` is the text ``$(a)``, which may contain ``${...}``.
             yield CodeText((*place, *inner), without_escape(text), check_template)
         else:
             check = check_expression if is_expression(text) else check_text
@@ -380,6 +393,7 @@ def reads_of(step: Step, *, only_items: bool = False) -> ReadKeys:
         True for only the keys that the expression for the loop items reads. It is evaluated before the step begins.
     """
     if only_items:
+        # The items are evaluated before the first item exists, and so cannot read it.
         return _together(code for code in code_texts(step) if code.is_before)
     # A workflow function gets all inputs, and does not read variables.
     if step.type == FUNCTION:
@@ -387,6 +401,7 @@ def reads_of(step: Step, *, only_items: bool = False) -> ReadKeys:
     # A program of `DynamicFrom`, and the handler of a custom step type, may read everything.
     if step.type not in KNOWN_TYPES or any(entry.dynamic_from is not None for entry in step.content):
         return EVERYTHING
+    # A sequential loop sets its item as a variable, so that code that uses the name of the item reads this variable.
     item = step.each.as_ if step.each is not None else None
     return _together((code for code in code_texts(step) if not code.is_after), item)
 
@@ -394,6 +409,7 @@ def reads_of(step: Step, *, only_items: bool = False) -> ReadKeys:
 def _together(codes: Iterable[CodeText], item: str | None = None) -> ReadKeys:
     keys = NOTHING
     for code in codes:
+        # None absorbs all keys: code that may read everything decides.
         keys = keys.plus(_of_code(code.check, code.text, item))
     return keys
 
@@ -422,6 +438,7 @@ def _of_code(check: Check, text: str, item: str | None = None) -> ReadKeys:
 
 
 def _of_program(program: Program, item: str | None) -> ReadKeys:
+    # ``eval`` may read any variable.
     if program.makes_code:
         return EVERYTHING
     uses = program.uses
@@ -439,5 +456,6 @@ def found_in(values: Mapping[str, T], keys: Keys) -> Iterator[T]:
     """Yield the values that a mapping has under the given keys, in the alphabetical order of the keys. Keys that the
     mapping lacks are skipped. If `keys` is None, yield all values.
     """
+    # Only strings can be names of variables. Integers come from code such as ``state[0]``.
     names = values if keys is None else sorted(key for key in keys if isinstance(key, str))
     yield from (values[name] for name in names if name in values)

@@ -90,6 +90,7 @@ def ran_too_long(seconds: float) -> str:
     return f"script ran longer than {seconds:g} s; do less in one script"
 
 
+# The sandbox has them built in, without files.
 MODULES = frozenset({"json", "math", "re"})
 """Modules that sandboxed code can use without an import."""
 
@@ -275,7 +276,10 @@ def prelude(code: str | None = None) -> str:
 
     Return all helpers if `code` is None or may evaluate more code.
     """
+    # Words and not names of the syntax tree: a word in a string adds a piece in vain, which costs little and is never
+    # wrong.
     words = set(re.findall(r"\w+", code or ""))
+    # ``eval`` and similar functions may use helpers that do not occur in the source.
     everything = code is None or not words.isdisjoint(MAKE_CODE)
     return "\n".join(text for name, text in _PIECES.items() if everything or name in words)
 
@@ -301,6 +305,7 @@ class HostAnswers:
         """Execute one system call of the sandbox with the functions of the `Host`. Return its result in the form that
         Monty expects. Exceptions of the host are not caught.
         """
+        # Only the listed calls reach the host. All others, such as ``open``, are refused here.
         call = _CALLS.get(name)
         if call is None:
             return _refusal("PermissionError", _REFUSED.format(name=name))
@@ -308,6 +313,7 @@ class HostAnswers:
             return _refusal("RuntimeError", f"{name}: {_NO_HOST}")
         try:
             return {"return_value": call(self._host, *arguments)}
+        # Only the error of an absent document can be caught by the script. All other errors of the host end it.
         except FileNotFoundError as error:
             if name != DOCUMENT:
                 raise
@@ -324,6 +330,7 @@ def _time(host: Host, *_: Any) -> float:
 
 
 def _now(host: Host, zone: Any = None) -> datetime:
+    # ``datetime.now()`` without a zone is naive in Python. The host has no zone of its own, so that the time is UTC.
     moment = datetime.fromtimestamp(host.now(), zone or UTC)
     return moment if zone else moment.replace(tzinfo=None)
 
@@ -333,6 +340,7 @@ def _today(host: Host) -> date:
 
 
 def _random_bytes(host: Host, count: int) -> bytes:
+    # The host is asked once and records its answer. The function extends it to as many bytes as the sandbox wants.
     return hashlib.shake_256(host.entropy()).digest(count)
 
 
@@ -345,6 +353,7 @@ def _document(host: Host, path: str) -> dict[str, Any]:
 
 
 def _mutation(host: Host, change: str, key: Any, value: Any = None) -> None:
+    # A variable gets plain data, as the result of a script does.
     host.mutate(change, key, plain(value))
 
 
@@ -376,6 +385,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
 NOTHING = object()
 """Marker for a value that only the sandbox can compute: a key is missing, or the value cannot be used as it is."""
 
+# Compared by `type`: a subclass, such as a string enum, is not plain data.
 _ATOMS = frozenset({type(None), bool, int, float, str, bytes, BigInt, NonFinite})
 _PLAIN = _ATOMS | {dict, list, TaggedDict, datetime, date, time, timedelta, Decimal}
 """Types of values that the sandbox returns unchanged."""
@@ -390,6 +400,7 @@ class Attribute(NamedTuple):
         """Return this attribute with its name spelled like a key of `names`. Two spellings of a name are the same if
         their Unicode normalization forms are equal. Return an equal attribute if no key matches.
         """
+        # ASCII names have one spelling only, and skip the search.
         return self if self.name.isascii() else Attribute(_matching_key(self.name, names))
 
     def of(self, value: Any) -> Any:
@@ -455,6 +466,7 @@ def _matching_key(name: Any, names: Any) -> Any:
 
 
 def _entry(value: Any, key: str, default: Any) -> Any:
+    # A recorded instance of a class has its fields as keys.
     if isinstance(value, Instance):
         value = value.plain()
     return value.get(key, default) if isinstance(value, Mapping) else NOTHING
@@ -472,6 +484,8 @@ class Reference(NamedTuple):
         """Look up the value of the reference in `names`, the values by variable name. Return `NOTHING` if the value
         does not exist, or only the sandbox can compute it.
         """
+        # Each part may return `NOTHING`, which ends the look-up. The sandbox then evaluates the expression, and raises
+        # Python's error.
         value = names.get(self.name, NOTHING)
         for number, part in enumerate(self.parts):
             if value is NOTHING:
@@ -485,6 +499,7 @@ class Reference(NamedTuple):
 
 def reference_of(tree: ast.Expression | ast.Module) -> Reference | None:
     """Convert the syntax tree of an expression to a `Reference`. Return None if the expression is not a reference."""
+    # The parts are collected from the last to the first, because the syntax tree has the last one at its root.
     parts: list[Part] = []
     node: Any = tree.body
     while not isinstance(node, ast.Name):
@@ -505,9 +520,11 @@ def last_part(node: Any) -> tuple[Part, ast.expr] | None:
         return Attribute(node.attr), node.value
     if isinstance(node, ast.Subscript):
         key = _constant(node.slice)
+        # `type` excludes booleans: ``rows[True]`` is left to the sandbox.
         return (Item(key), node.value) if type(key) in (str, int) else None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
         arguments = None if node.keywords else tuple(map(_constant, node.args))
+        # The arguments must be constants: ``state.get(name)`` is not a reference.
         if arguments and len(arguments) in (1, 2) and type(arguments[0]) is str and NOTHING not in arguments:
             return Get(arguments[0], arguments[1] if len(arguments) > 1 else None), node.func.value
     return None
@@ -515,6 +532,7 @@ def last_part(node: Any) -> tuple[Part, ast.expr] | None:
 
 def _constant(node: ast.expr) -> Any:
     """Return the value of a syntax node that is a constant or a negative integer; `NOTHING` for any other node."""
+    # ``rows[-1]`` has a negative index, which the syntax tree holds as an operator and a number.
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         below = _constant(node.operand)
         return -below if type(below) is int else NOTHING
@@ -540,6 +558,7 @@ def is_plain(value: Any) -> bool:
     """
     kind = type(value)
     if kind is list:
+        # A list of numbers or texts is tested in C. Only other lists are walked.
         return _ATOMS.issuperset(map(type, value)) or all(map(is_plain, value))
     if kind is dict or kind is TaggedDict:
         return _ATOMS.issuperset(map(type, value.values())) or all(map(is_plain, value.values()))

@@ -21,6 +21,8 @@ import pydantic_monty as monty
 from divebook.scripting.prelude import ERROR_FUNCTION, HostAnswers, Limits
 from divebook.scripting.syntax import FailureKind, SandboxError, forked
 
+# A session without a host has a fixed clock and fixed random numbers, so that expressions give the same result each
+# time.
 _FROZEN: monty.OSPolicy = {
     "datetime": datetime(2000, 1, 1, tzinfo=UTC),
     "sleep": "zero",
@@ -32,6 +34,7 @@ _STARTED_IN: set[int] = set()
 threads do not survive a fork, so that the child would wait for ever.
 """
 
+# Calls of one script to the host. A script that asks more is ended by Monty.
 _MOST_QUESTIONS = 100_000
 _PRINTED_BYTES = 10 * 1024 * 1024
 
@@ -46,10 +49,12 @@ class Sandbox:
     """
 
     def __init__(self, processes: int) -> None:
+        # The ids of other processes in the set were inherited by a fork.
         if _STARTED_IN - {os.getpid()}:
             raise forked()
         _STARTED_IN.add(os.getpid())
         self._shield = Shield()
+        # The first process starts with the pool. The others start when sessions need them.
         self._pool = monty.Monty(binary_path=self._shield.program, min_processes=1, max_processes=processes)
         self._pool.__enter__()
 
@@ -61,6 +66,7 @@ class Sandbox:
         checked_out = self._pool.checkout(
             script_name="script",
             limits={
+                # The limit counts the time of the sandbox itself, without that of calls to the host.
                 "max_feed_duration_secs": limits.seconds,
                 "max_memory": limits.memory,
                 "max_suspensions": _MOST_QUESTIONS,
@@ -87,9 +93,11 @@ class SandboxSession:
     def __init__(self, session: monty.MontySession, prelude: str) -> None:
         self._session = session.__enter__()
         try:
+            # A fresh session parses the prelude each time, so that an empty one is skipped.
             if prelude:
                 self._session.feed_run(prelude)
         except monty.MontyError as error:
+            # The process of a session that failed must return to the pool.
             self.close()
             raise _failure(error) from error
 
@@ -113,11 +121,13 @@ class SandboxSession:
         printed = monty.CollectString(max_bytes=_PRINTED_BYTES)
         try:
             snapshot = self._session.feed_start(code, inputs=names, print_callback=printed)
+            # Each snapshot is a pause at a call to the host. The loop ends with the result.
             while not isinstance(snapshot, monty.MontyComplete):
                 snapshot = _step(snapshot, answers)
             result = snapshot.output
         except monty.MontyError as error:
             failure = _failure(error)
+            # The script did not catch the error of a missing document. The host's own error is raised unchanged.
             if answers.missing is not None and failure.text == f"FileNotFoundError: {answers.missing}":
                 raise answers.missing from None
             failure.printed = printed.output
@@ -129,13 +139,16 @@ def _step(snapshot: monty.SyncSnapshot, answers: HostAnswers) -> monty.SyncSnaps
     """Resume sandboxed code that is paused at a call to the host: execute the call with `answers`, and pass its result
     to the code. Return Monty's next snapshot of the code: paused at another call, or ended with a result.
     """
+    # A name that the session lacks. Without a value, Monty raises NameError inside the script.
     if isinstance(snapshot, monty.NameLookupSnapshot):
         return snapshot.resume()
+    # The script awaits something that no call of the host will complete.
     if not isinstance(snapshot, monty.FunctionSnapshot):
         raise SandboxError(
             FailureKind.RAISED, "the script waits for something that never comes; await only asyncio.sleep"
         )
     name = str(snapshot.function_name)
+    # An import is not a call of the host. Monty's default applies: its own modules, or an error.
     if name == "import":
         return snapshot.resume_not_handled()
     return snapshot.resume(cast(monty.ExternalResult, answers.answer(name, snapshot.args)))
@@ -143,6 +156,7 @@ def _step(snapshot: monty.SyncSnapshot, answers: HostAnswers) -> monty.SyncSnaps
 
 def _failure(error: monty.MontyError) -> SandboxError:
     if isinstance(error, monty.MontyCrashedError):
+        # Monty ends the process of a script that does not stop in time.
         return SandboxError(FailureKind.TIME if error.timed_out else FailureKind.CRASHED, str(error))
     if isinstance(error, monty.MontyConversionError):
         return SandboxError(FailureKind.UNSENDABLE, str(error))
@@ -160,10 +174,12 @@ def _raised(error: monty.MontyRuntimeError | monty.MontySyntaxError) -> SandboxE
         return SandboxError(FailureKind.TIME, text, line)
     if text.startswith("MemoryError: ") and "memory limit" in text:
         return SandboxError(FailureKind.MEMORY, text, line)
+    # A feature of Python that Monty lacks. The script cannot work in any run, as with a syntax error.
     unsupported = text.startswith("NotImplementedError: ") and ("monty" in text or "not supported" in text)
     if isinstance(error, monty.MontySyntaxError) or unsupported:
         return SandboxError(FailureKind.SYNTAX, text, line)
     # ``error("...")`` of the prelude: the message is shown without the type of the exception.
+    # The last frame is the function of the prelude, and the frame before it is in the script.
     deliberate = frames and frames[-1].function_name == ERROR_FUNCTION and len(script_frames) < len(frames)
     return SandboxError(FailureKind.RAISED, text.removeprefix("Exception: ") if deliberate else text, line)
 
@@ -196,6 +212,8 @@ class Shield:
             script = Path(self._folder.name) / "monty"
             script.write_text(_SCRIPT.format(program=shlex.quote(program)), encoding="utf-8")
             script.chmod(0o700)
+            # A folder for temporary files may be mounted without permission to execute. Monty then starts its default
+            # program.
             self.program = str(script) if os.access(script, os.X_OK) else None
 
     def close(self) -> None:
@@ -209,6 +227,7 @@ def _installed_program() -> str | None:
 
     Return None if the program is missing, or a shell that could start it.
     """
+    # The variable names another program of Monty, which the user wants.
     if os.name != "posix" or "MONTY_BIN" in os.environ:
         return None
     program = Path(sysconfig.get_path("scripts")) / "monty"

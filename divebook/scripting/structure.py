@@ -69,6 +69,8 @@ class WorkBudget:
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds = seconds
         self._clock = clock
+        # The clock of the interpreter stands still while the thread waits for a sandbox session (`_Processes.clock`),
+        # so that a busy machine does not use up the limit.
         self._ends = clock() + seconds
         self._turns = 0
         self._copies = 0
@@ -87,6 +89,7 @@ class WorkBudget:
         """Add `items`, a number of list items that are about to be copied, to the count of all copied items. Raise
         `ScriptLimitError` if the count exceeds `MAX_COPIES`.
         """
+        # The items are counted before they are copied. A check afterwards would come too late for memory.
         self._copies += items
         if self._copies > MAX_COPIES:
             raise ScriptLimitError(f"an expression copied more than {MAX_COPIES:,} items; do less in one script")
@@ -108,6 +111,8 @@ class Scope:
         """Scope like this one, for evaluating the entries of a list or mapping. In it, recorded values such as frames
         keep their type.
         """
+        # The context of the whole decides which values it may be, such as items of a loop. Its entries may be any
+        # recordable value.
         return self if self.context is Context.VALUE else replace(self, context=Context.VALUE)
 
     def with_name(self, name: str, value: Any) -> Scope:
@@ -130,6 +135,7 @@ class Scope:
     def holds(self, test: str) -> bool:
         """Evaluate the test of a conditional expression in the sandbox. Return True if its value is true."""
         self.work.count_turn()
+        # Only the boolean crosses back from the sandbox, not the value of the test.
         return bool(self.parts.evaluate(Context.CONDITION, f"bool({test})", self.names))
 
 
@@ -152,6 +158,7 @@ class ComposedNode:
     def value(self, scope: Scope) -> Any:
         """Return the value of the expression, assembled outside the sandbox or evaluated in it."""
         value = self.structure.value(scope)
+        # Values that were looked up before the tree failed are looked up again. Expressions have no side effects.
         return scope.value_of(self.text) if value is NOTHING else value
 
 
@@ -171,6 +178,7 @@ class _Leaf:
 class _List:
     """Expression node of a list or tuple. A starred entry (``*value``) adds all items of its value."""
 
+    # (True for a starred entry, its node). ``[state.a, *state.b]`` -> ((False, a), (True, b))
     items: tuple[tuple[bool, ExpressionNode], ...]
 
     def value(self, scope: Scope) -> Any:
@@ -180,6 +188,8 @@ class _List:
             if not is_starred:
                 result.append(value)
                 continue
+            # Other types are iterable in Python as well, such as strings and mappings. The sandbox unpacks or refuses
+            # them.
             if type(value) is not list:
                 return NOTHING
             scope.work.count_copies(len(value))
@@ -196,8 +206,11 @@ class _Dict:
     def value(self, scope: Scope) -> Any:
         result: dict[Any, Any] = {}
         for key, item in self.entries:
+            # An entry ``**value`` has no key. The empty string stands for it, and passes the check of keys.
             name = "" if key is None else key.value(scope.of_parts)
             value = item.value(scope.of_parts)
+            # The sandbox raises Python's error for a key that cannot be hashed, and for ``**`` of a value that is not a
+            # mapping.
             if not _is_key(name) or (key is None and type(value) is not dict):
                 return NOTHING
             if key is None:
@@ -221,6 +234,7 @@ class _Choice:
     other: ExpressionNode
 
     def value(self, scope: Scope) -> Any:
+        # The other branch may fail, as in ``state.a / state.n if state.n else 0``.
         return (self.then if scope.holds(self.test) else self.other).value(scope)
 
 
@@ -245,6 +259,7 @@ class _ComputedItem:
     def value(self, scope: Scope) -> Any:
         whole = self.whole.value(scope.of_parts)
         key = self.key.value(scope.of_parts)
+        # A boolean is an integer for ``isinstance``, but not for `type`. The sandbox decides what ``[True]`` means.
         return Item(key).of(whole) if type(key) in (str, int) else NOTHING
 
 
@@ -258,10 +273,12 @@ class _Slice:
     def value(self, scope: Scope) -> Any:
         whole = self.whole.value(scope.of_parts)
         bounds = [None if bound is None else bound.value(scope.of_parts) for bound in self.bounds]
+        # Python refuses a step of zero. The sandbox raises that error.
         is_sound = type(whole) is list and all(bound is None or type(bound) is int for bound in bounds)
         if not is_sound or bounds[2] == 0:
             return NOTHING
         part = slice(*bounds)
+        # The length of the sliced range is the number of items in the part.
         scope.work.count_copies(len(range(len(whole))[part]))
         return whole[part]
 
@@ -301,6 +318,7 @@ class _Loop:
         items = self.items.value(scope)
         if type(items) is not list:
             raise _NoListError
+        # The tests of all items are one list expression: one crossing to the sandbox in place of one for each item.
         passed = scope.value_of(self.tests) if self.tests else [True] * len(items)
         for item, is_included in zip(items, passed, strict=True):
             scope.work.count_turn()
@@ -332,10 +350,13 @@ class _Comprehension:
         turns = _nested(self.loops, scope.of_parts)
         try:
             if self.key is None:
+                # ``NOTHING`` of an item cannot occur here: each item is a leaf or a composed node, which evaluates
+                # itself.
                 return [self.item.value(turn) for turn in turns]
             pairs = [(self.key.value(turn), self.item.value(turn)) for turn in turns]
         except _NoListError:
             return NOTHING
+        # As in Python, the last of equal keys provides the value.
         return dict(pairs) if all(_is_key(key) for key, _ in pairs) else NOTHING
 
 
@@ -346,6 +367,7 @@ def _nested(loops: Sequence[_Loop], scope: Scope) -> Iterator[Scope]:
     if not loops:
         yield scope
         return
+    # The items of an inner loop may depend on the variable of the outer one, so that they are evaluated for each turn.
     loop, *inner = loops
     for turn in loop.turns(scope):
         yield from _nested(inner, turn)
@@ -370,9 +392,12 @@ class _Builder:
         self._lines = [line.encode() for line in source.split("\n")]
 
     def of(self, node: ast.expr) -> ExpressionNode:
+        # Other constants, such as bytes and ``...``, are left to the sandbox.
         if isinstance(node, ast.Constant) and isinstance(node.value, (str, int, float, type(None))):
             return _Leaf("", node.value)
+        # Without a name the value is the same in the sandbox, and nothing can lose its type.
         has_name = any(isinstance(part, ast.Name) for part in ast.walk(node))
+        # A reference is one leaf, which is looked up as a whole: ``state.rows[0].name``.
         is_reference = reference_of(ast.Expression(node)) is not None
         text = self._text(node)
         structure = self._composed(node) if has_name and not is_reference else None
@@ -383,15 +408,18 @@ class _Builder:
         last = cast(int, node.end_lineno) - 1
         if first == last:
             return self._lines[first][node.col_offset : node.end_col_offset].decode()
+        # The text spans several lines: the rest of the first line, the lines between, the beginning of the last line.
         inner = self._lines[first + 1 : last]
         edges = self._lines[first][node.col_offset :], self._lines[last][: node.end_col_offset]
         return b"\n".join((edges[0], *inner, edges[1])).decode()
 
     def _composed(self, node: ast.expr) -> ExpressionNode | None:
+        # ``[state.a, state.b][0]`` reads a part of a composed value.
         part_and_whole = last_part(node)
         if part_and_whole is not None:
             part, whole = part_and_whole
             inner = self.of(whole)
+            # A leaf as the whole means that the sandbox evaluates it anyway, together with the part.
             return None if isinstance(inner, _Leaf) else _Part(inner, part)
         compose = _COMPOSED.get(type(node))
         return None if compose is None else compose(self, node)
@@ -409,6 +437,7 @@ class _Builder:
         """Convert a call ``dict(a=state.a)`` to an expression node of a mapping. Return None for calls of other
         functions, which the sandbox evaluates.
         """
+        # ``dict(**more)`` has a keyword without a name.
         names = [word.arg for word in node.keywords]
         if not (isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args and all(names)):
             return None
@@ -423,6 +452,8 @@ class _Builder:
         ``a or b`` becomes ``a if a else b``. Each value except the last is evaluated twice, which has no effect because
         expressions have no side effects.
         """
+        # From the last operand to the first, since the result of each test contains the rest:
+        # ``a or b or c`` is ``a if a else (b if b else c)``.
         structure = self.of(node.values[-1])
         for value in reversed(node.values[:-1]):
             operand = self.of(value)
@@ -440,11 +471,14 @@ class _Builder:
         """
         operands: list[ast.expr] = []
         first: ast.expr = node
+        # ``a + b + c`` is nested to the left: ``(a + b) + c``. A loop collects the operands of a long sum without
+        # recursion.
         while isinstance(first, ast.BinOp) and isinstance(first.op, ast.Add):
             operands.append(first.right)
             first = first.left
         operands.append(first)
         are_tuples = {isinstance(operand, ast.Tuple) for operand in operands}
+        # One operand: the operator is not an addition.
         if len(operands) == 1 or len(are_tuples) > 1:
             return None
         return _ListSum(tuple(map(self.of, reversed(operands))))
@@ -471,10 +505,12 @@ class _Builder:
         return _Comprehension(self._text(node), key_structure, structure, cast("tuple[_Loop, ...]", loops))
 
     def _loop(self, loop: ast.comprehension) -> _Loop | None:
+        # ``for key, value in ...`` is left to the sandbox.
         if not isinstance(loop.target, ast.Name):
             return None
         name = loop.target.id
         items = self._text(loop.iter)
+        # "for x in xs if a if b" -> "[bool((a) and (b)) for x in xs]"
         tests = " and ".join(f"({self._text(test)})" for test in loop.ifs)
         return _Loop(name, self.of(loop.iter), f"[bool({tests}) for {name} in {items}]" if tests else "")
 

@@ -71,6 +71,7 @@ _FOREIGN = (
     (re.compile(r"\?.*:"), "write 'a if c else b' instead of 'c ? a : b'"),
     (re.compile(r"\$\("), "'$(' may only open the whole text"),
 )
+# ``a.b["c"] = 1``, but not ``a == 1``: group 1 ends with the first ``=`` if no second one follows.
 _ASSIGNS = re.compile(r"^([\w.\[\]\"']+\s*=)(?=[^=])")
 
 
@@ -81,9 +82,12 @@ def parse_expression(text: str) -> tuple[str, ast.Expression]:
     source = normalise(text).strip()
     if not source:
         raise ScriptSyntaxError("the expression is empty; write a Python expression such as state.count > 3")
+    # The closing parenthesis has its own line, behind a comment that may end the source.
     wrapped = f"({source}\n)"
     try:
         with _parser(source):
+            # Without parentheses first: ``a) + (b`` would be valid inside them. The wrapped source is parsed for its
+            # positions.
             parse_python(source, mode="eval")
             return wrapped, parse_python(wrapped, mode="eval")
     except SyntaxError as error:
@@ -137,6 +141,7 @@ def _parse_spanning(source: str, wrapped: str) -> ast.Expression | None:
             tree = parse_python(wrapped, mode="eval")
     except SyntaxError:
         return None
+    # ``x for x in y`` over several lines would become a generator by the added parentheses.
     return None if isinstance(tree.body, ast.GeneratorExp) else tree
 
 
@@ -145,6 +150,7 @@ def _balanced(source: str) -> bool:
     the added parenthesis closes before the ``+``.
     """
     depth = 0
+    # Line and column behind the closing parenthesis: the added line is the one after the last line of the source.
     end = (source.count("\n") + 2, 1)
     try:
         for token in tokenize.generate_tokens(io.StringIO(f"({source}\n)").readline):
@@ -162,6 +168,7 @@ def _advice_on_change(source: str) -> str | None:
     None for other mistakes.
     """
     if _is_comparison(source):
+        # ``=`` in place of ``==`` has its own advice.
         return f"write '==' to compare; {_NO_CHANGES}"
     try:
         with _parser(source):
@@ -190,6 +197,7 @@ def _is_comparison(source: str) -> bool:
 
 def _syntax_error(error: SyntaxError, source: str, hint: str | None = None) -> ScriptSyntaxError:
     hint = hint or next((advice for pattern, advice in _FOREIGN if pattern.search(source)), None)
+    # Expressions are mostly one line, for which a line number is noise.
     message = error.msg if error.lineno is None or "\n" not in source else f"{error.msg} (line {error.lineno})"
     return ScriptSyntaxError(f"{message}; {hint}" if hint else message, error.lineno)
 
@@ -200,6 +208,7 @@ def check_expression(tree: ast.AST) -> None:
     """
     _check_targets(tree)
     _check_texts(tree)
+    # Lambdas that the expression itself calls, by identity: two equal lambdas may be at different places.
     allowed_lambdas = {id(node) for node in _called_lambdas(tree)}
     for node in ast.walk(tree):
         reason = _refusal(node)
@@ -259,6 +268,7 @@ def _refusal(node: ast.AST) -> str | None:
         return "await and yield are not available in an expression"
     if isinstance(node, ast.Attribute) and node.attr.startswith("__"):
         return f"attribute {node.attr!r} is not available: names that begin with '__' are Python's own"
+    # Names such as ``__import__`` and those of the prelude's helpers.
     if isinstance(node, ast.Name | ast.arg) and _name_of(node).startswith("__"):
         return f"name {_name_of(node)!r} is not available: names that begin with '__' are Python's own"
     return None
@@ -272,6 +282,7 @@ def _root_of(node: ast.expr) -> str | None:
     while True:
         if isinstance(node, ast.Attribute | ast.Subscript):
             node = node.value
+        # ``state.get("rows").append(1)`` would change a part of the state.
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
             node = node.func.value
         else:
@@ -290,6 +301,7 @@ def _called_lambdas(tree: ast.AST) -> Iterator[ast.AST]:
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
+            # ``(lambda x: x + 1)(2)``, then ``sorted(rows, key=lambda ...)``, then ``map(lambda ...)``.
             yield node.func
             yield from (keyword.value for keyword in node.keywords if keyword.arg == "key")
             if isinstance(node.func, ast.Name) and node.func.id in ("map", "filter"):
@@ -308,12 +320,15 @@ def check_script(tree: ast.AST, shadowed: frozenset[str]) -> None:
     _check_targets(tree)
     _check_texts(tree)
     for node in _outside_functions(tree):
+        # The parser accepts ``return`` outside a function. Only a compiler refuses it.
         if isinstance(node, ast.Return):
             advice = "end the script with the value instead: its last expression is the result"
             raise ScriptSyntaxError(f"'return' outside a function (line {node.lineno}); {advice}", node.lineno)
     for node in ast.walk(tree):
         line = getattr(node, "lineno", None)
         root = _written_root(node)
+        # A function may have a parameter ``state``. The name is then its own everywhere in the script, which is lenient
+        # but never refuses a valid script.
         if root in READ_ONLY and root not in shadowed:
             raise ScriptSyntaxError(
                 f"a script cannot change {root!r} (line {line}); return the value and name it in the step's Store", line
@@ -339,6 +354,7 @@ def _written_root(node: ast.AST) -> str | None:
     """
     if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript) or isinstance(node.ctx, ast.Load):
         return None
+    # "state.x[0].y = 1" -> "state"
     inner: ast.AST = node
     while isinstance(inner, ast.Attribute | ast.Subscript):
         inner = inner.value
@@ -388,6 +404,7 @@ def rewrite(source: str, tree: ast.Expression | ast.Module, modules: frozenset[s
     modules
         Names that can only be modules or classes. Their attributes stay unchanged.
     """
+    # A script that defines its own ``dict`` must not have its calls changed.
     editor = _Editor(source, modules, has_own_dict=any(_names_dict(node) for node in ast.walk(tree)))
     result = _result_of(tree)
     if result is not None:
@@ -408,8 +425,12 @@ def _may_have_equal_keys(node: ast.Dict) -> bool:
     True.
     """
     constants = [key.value for key in node.keys if isinstance(key, ast.Constant)]
+    # Keys that may equal another one: computed keys and ``**`` (None). Strings equal only strings, and stay as they
+    # are.
     computed = [key for key in node.keys if key is None or not isinstance(key, ast.Constant | ast.JoinedStr)]
     numbers = [value for value in constants if not isinstance(value, str)]
+    # Two keys may be equal if two are computed, or one is computed and one is a number, or two numbers are equal:
+    # ``{1: a, True: b}``.
     return len(computed) + bool(numbers) > 1 or len(set(numbers)) < len(numbers)
 
 
@@ -420,8 +441,10 @@ def _result_of(tree: ast.Expression | ast.Module) -> ast.expr | None:
     Return None if the code has no result, or if the result can only be plain data.
     """
     if isinstance(tree, ast.Expression):
+        # Names of builtins and modules are the only code in an expression. Everything else that it reads is data.
         return tree.body if _may_be_code(tree.body, SAFE_NAMES) else None
     last = tree.body[-1] if tree.body else None
+    # In a script every name may be code, so that only constants are exempt.
     return last.value if isinstance(last, ast.Expr) and not isinstance(last.value, _TEXTS_AND_NUMBERS) else None
 
 
@@ -435,6 +458,7 @@ def _may_be_code(node: ast.expr, code_names: frozenset[str] | None) -> bool:
     if isinstance(node, ast.IfExp):
         return _may_be_code(node.body, code_names) or _may_be_code(node.orelse, code_names)
     if isinstance(node, ast.Attribute | ast.Subscript):
+        # A part of data is data. A part of a module, such as ``math.sin``, may be a function.
         return code_names is None or _may_be_code(node.value, code_names)
     if isinstance(node, ast.Name):
         return code_names is None or node.id in code_names
@@ -491,12 +515,15 @@ class _Editor(ast.NodeVisitor):
         self._edits: list[_Edit] = []
         self._line_starts = [0]
         for line in self._source.split(b"\n"):
+            # Positions of the parser are pairs of line and byte. The sum of a line's start and the byte is the place in
+            # the source.
             self._line_starts.append(self._line_starts[-1] + len(line) + 1)
 
     def edited_source(self) -> str:
         """Apply all collected edits to the original source, and return the new source."""
         pieces: list[bytes] = []
         position = 0
+        # Stable: insertions at one place stay in the order in which they were added, the outer first.
         for edit in sorted(self._edits, key=lambda edit: edit.start):
             pieces += [self._source[position : edit.start], edit.text.encode()]
             position = edit.end
@@ -507,10 +534,12 @@ class _Editor(ast.NodeVisitor):
         value of the expression is not data.
         """
         start, end = self._span(node)
+        # Two parentheses, because ``a, b`` without its own would be two arguments of the call.
         self._insert_call(start, f"{RESULT}((")
         self._edits.append(_Edit(end, end, "))"))
 
     def visit_Call(self, node: ast.Call) -> None:
+        # The name and the opening parenthesis are replaced. The arguments and the closing parenthesis stay.
         if is_change(node) and isinstance(node.func, ast.Attribute):
             start, end = self._span(node.func)
             opening = self._after(_SPACE, end)
@@ -519,6 +548,7 @@ class _Editor(ast.NodeVisitor):
         else:
             if isinstance(node.func, ast.Attribute) and node.func.attr == "get" and _is_named(node.func.value):
                 self._normalise(node.args[:1])
+            # The method stays as written: only the value on which it is called is translated.
             self.visit(node.func.value if isinstance(node.func, ast.Attribute) else node.func)
             if isinstance(node.func, ast.Name) and node.func.id == "dict" and not self._has_own_dict:
                 self._keep_first_keys(node)
@@ -547,6 +577,7 @@ class _Editor(ast.NodeVisitor):
             self._edits.append(_Edit(start, start + 1, f"{ENTRIES}(["))
             begin = start + 1
             for key, value in zip(node.keys, node.values, strict=True):
+                # Behind the value and any parentheses around it: the comma, or the closing brace.
                 close = self._after(_BEFORE_DOT, self._span(value)[1])
                 if key is None:
                     stars = self._source.index(b"**", begin)
@@ -555,6 +586,7 @@ class _Editor(ast.NodeVisitor):
                     self._edits.append(_Edit(begin, begin, "("))
                     self._separate(key)
                     self._edits.append(_Edit(close, close, ")"))
+                # The next entry begins behind the comma.
                 begin = close + 1
             self._edits.append(_Edit(end - 1, end, "])"))
         self.generic_visit(node)
@@ -589,6 +621,8 @@ class _Editor(ast.NodeVisitor):
         Unicode form NFKC, because the log stores names in this form.
         """
         for name in names:
+            # A constant over several lines is left alone, because its replacement on one line would move the lines
+            # below.
             if isinstance(name, ast.Constant) and name.lineno == name.end_lineno:
                 normal = normal_name(name.value)
                 if normal != name.value:
@@ -600,6 +634,7 @@ class _Editor(ast.NodeVisitor):
             dot = self._find_dot(self._span(node.value)[1])
             name = self._find_name(dot + 1)
             path = _path(node.value)
+            # The outer call is inserted before the value is visited, so that it comes first at the same position.
             self._insert_call(start, f"{ATTRIBUTE}(")
             self.visit(node.value)
             self._edits.append(_Edit(dot, dot + 1, ","))
@@ -608,6 +643,7 @@ class _Editor(ast.NodeVisitor):
             self.visit(node.value)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        # An f-string is replaced as a whole, and only if it contains code that must be translated.
         lowering = _Lowering(self._modules)
         lowered = lowering.visit(node)
         if lowering.changed:
@@ -661,6 +697,7 @@ class _Lowering(ast.NodeTransformer):
             self.changed = True
             changed = [ast.Name("state", ast.Load()), ast.Constant(node.func.attr), *map(self.visit, node.args)]
             return ast.Call(ast.Name(CHANGE, ast.Load()), changed, [self.visit(word) for word in node.keywords])
+        # A method of a value is not an attribute that is read, as in `_Editor.visit_Call`.
         if isinstance(node.func, ast.Attribute):
             function = ast.Attribute(self.visit(node.func.value), node.func.attr, ast.Load())
         else:
@@ -677,10 +714,12 @@ class _Lowering(ast.NodeTransformer):
         return _call(ATTRIBUTE, self.visit(node.value), *names)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        # f"a{b}" -> "".join(["a", FORMAT(b, "", "")])
         parts = ast.List([self.visit(part) for part in node.values], ast.Load())
         return ast.Call(ast.Attribute(ast.Constant(""), "join", ast.Load()), [parts], [])
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
+        # -1 means no conversion. Otherwise it is the code of the letter: ``!r`` is 114.
         conversion = ast.Constant(chr(node.conversion) if node.conversion > 0 else "")
         specification = self.visit(node.format_spec) if node.format_spec else ast.Constant("")
         return _call(FORMAT, self.visit(node.value), conversion, specification)
@@ -725,6 +764,7 @@ class Scopes:
             self._top = symtable.symtable(source, "<script>", mode)
         except SyntaxError as error:
             raise ScriptSyntaxError(f"{error.msg} (line {error.lineno})", error.lineno) from error
+        # The symbol table of the original is correct for code without comprehensions, which need not be copied.
         if any(isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp) for node in ast.walk(tree)):
             separate = _SeparateScopes().visit(copy.deepcopy(tree))
             self._top = symtable.symtable(ast.unparse(separate), "<script>", mode)
@@ -740,12 +780,16 @@ class Scopes:
         return frozenset(used - self.defined())
 
     def _outside(self, table: symtable.SymbolTable, symbol: symtable.Symbol) -> bool:
+        # A name of a function that is not its own is global there, such as ``state`` in a function body.
         return table is self._top or symbol.is_global()
 
     def defined(self) -> frozenset[str]:
         """Return the names that the script binds at module level, also through ``global`` in a function."""
         symbols = self._top.get_symbols()
+        # A name that the script binds is not taken from outside, even if it is read first. Python raises NameError
+        # then.
         names = {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
+        # ``global x`` in a function binds a name of the module.
         for table in self._inner:
             for symbol in table.get_symbols():
                 if symbol.is_declared_global() and symbol.is_assigned():
@@ -766,6 +810,7 @@ class Scopes:
         script also uses for a variable of its own.
         """
         imported = {symbol.get_name() for symbol in self._top.get_symbols() if symbol.is_imported()}
+        # A name of an import that a function uses for its own variable may be data there, whose attributes are keys.
         return frozenset(imported - self.shadowed())
 
 
@@ -835,6 +880,7 @@ class _KeyUses(ast.NodeVisitor):
         self.whole.add(node.id)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
+        # ``state.a.b`` reads the key ``a`` of ``state``: the outer attribute is visited, the inner one recorded.
         if not (isinstance(node.ctx, ast.Load) and self._reads(node.value, node.attr)):
             self.generic_visit(node)
 
@@ -843,12 +889,15 @@ class _KeyUses(ast.NodeVisitor):
             self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> None:
+        # ``"a" in state`` needs only this key: the sandbox gets the key if it exists.
         member = len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn)
         if not (member and self._reads(node.comparators[0], _constant(node.left))):
             self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
         if isinstance(node.func, ast.Attribute):
+            # Methods with a key as first argument. Other methods, such as ``items``, need the whole variable: their
+            # object is visited as a name.
             key = _constant(node.args[0]) if node.args and node.func.attr in ("get", "delete") else None
             if not (self._sets(node.func) or self._reads(node.func.value, key)):
                 self.visit(node.func.value)
@@ -889,6 +938,7 @@ def key_uses(tree: ast.AST, free: frozenset[str]) -> dict[str, Keys]:
     """
     uses = _KeyUses()
     uses.visit(tree)
+    # A variable in `whole` is used in a way that may reach all keys.
     return {name: None if name in uses.whole else frozenset(uses.keys.get(name, set())) for name in free}
 
 
@@ -909,6 +959,7 @@ def _hint(name: str, names: Mapping[str, Any], offered: Collection[str]) -> str 
     """
     if name.lower() in _ADVICE:
         return _ADVICE[name.lower()]
+    # ``count`` in place of ``state.count``.
     for root in ("state", "inputs"):
         if isinstance(names.get(root), Mapping) and name in names[root]:
             return f"write {root}.{name}"
@@ -981,6 +1032,7 @@ def _compiled(text: str, source: str, tree: ast.Expression | ast.Module) -> Prog
     """
     try:
         scopes = Scopes(source, tree)
+        # The name analysis is done before the checks, because a script may bind ``state`` itself.
         free = scopes.free()
         if isinstance(tree, ast.Expression):
             check_expression(tree)
@@ -990,6 +1042,7 @@ def _compiled(text: str, source: str, tree: ast.Expression | ast.Module) -> Prog
         makes_code = not free.isdisjoint(MAKE_CODE)
         lines = first_lines(tree, free)
         reference = reference_of(tree)
+        # A tree only for expressions: scripts always run in the sandbox.
         structure = structure_of(source, tree) if reference is None and isinstance(tree, ast.Expression) else None
         return Program(text, code, prelude(code), key_uses(tree, free), makes_code, lines, reference, structure)
     except RecursionError as error:
@@ -1015,6 +1068,7 @@ def select(programs: Iterable[Program], names: Mapping[str, Any]) -> dict[str, A
             return {name: _part(value, None) for name, value in names.items()}
         for name, keys in program.uses.items():
             if name in names:
+                # None absorbs all keys: one program that reads everything needs everything.
                 collected = reached.setdefault(name, set())
                 reached[name] = None if collected is None or keys is None else collected | keys
     return {name: _part(names[name], keys) for name, keys in reached.items()}
@@ -1024,8 +1078,11 @@ def _part(value: Any, keys: set[str | int] | None) -> Any:
     if not isinstance(value, Mapping):
         return value
     if keys is None:
+        # The sandbox takes dicts. The state is a mapping of another type.
         return value if type(value) is dict else dict(value)
     part = {}
+    # A fixed order, so that the sandbox gets the same input in each run. Keys of different types are comparable by
+    # their text only.
     for key in sorted(keys, key=repr):
         name = same_name(key, value)
         if name is not None:
@@ -1104,10 +1161,12 @@ def _needs_more(programs: Sequence[Program], names: Mapping[str, Any], memory: i
     """Return the error message that a script needs more memory. If the largest value that was sent to the sandbox can
     be the cause, the message names it.
     """
+    # Only values that were sent can have filled the memory of the sandbox.
     values = dict(_reached(select(programs, names)))
     weights = {place: _weight(value) for place, value in values.items()}
     place = max(weights, key=weights.__getitem__, default="")
     message = f"script needs more than {memory / 2**20:g} MiB of memory"
+    # Even with the largest growth, the value alone would fit. Then the code itself has built too much.
     if not place or weights[place] * _MAX_GROWTH < memory:
         return f"{message}; work on smaller parts"
     value = values[place]
@@ -1150,6 +1209,8 @@ def _program_line(line: int | None, programs: Sequence[Program]) -> tuple[int | 
     """
     if line is None:
         return None, False
+    # Programs are joined by commas, so that the last line of one is the first line of the next. An expression ends with
+    # a line that has only its closing parenthesis.
     for program in programs:
         count = program.code.count("\n")
         if line <= count or program is programs[-1]:
@@ -1166,6 +1227,7 @@ def _with_nearest_key(text: str, names: Mapping[str, Any]) -> str:
     """
     match = _MISSING_KEY.search(text)
     value: Any = names
+    # "state.order has no key 'totl'" -> the value of names["state"]["order"].
     for part in match["path"].split(".") if match else ():
         value = value.get(part) if isinstance(value, Mapping) else None
     if match is None or not isinstance(value, Mapping):

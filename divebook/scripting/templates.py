@@ -48,10 +48,12 @@ def render_templates(
     texts: Sequence[str], names: Mapping[str, Any], interpreter: Interpreter | None = None
 ) -> list[str]:
     """Render several templates. All their expressions are evaluated together."""
+    # [[text or Slot, ...], ...]: the parts of each template in order.
     templates = [split(text) for text in texts]
     slots = [part.expression for parts in templates for part in parts if isinstance(part, Slot)]
     if not slots:
         return ["".join(_literals(parts)) for parts in templates]
+    # The values are consumed in the order in which the slots were collected.
     values = iter(_evaluated(slots, names, interpreter or default_interpreter()))
     return ["".join(next(values) if isinstance(part, Slot) else part for part in parts) for parts in templates]
 
@@ -60,6 +62,7 @@ def escape_hint(expression: str) -> str:
     """Return advice for an error message about ``${expression}``: the spelling that shows it as plain text instead of
     evaluating it.
     """
+    # A long expression would hide the advice. Dots stand for it.
     shown = expression if len(expression) <= _MOST_SHOWN and "\n" not in expression else "..."
     return f"write $${{{shown}}} for the text ${{{shown}}}"
 
@@ -85,11 +88,13 @@ def rendered(value: Any) -> str:
 
 
 def _evaluated(slots: Sequence[str], names: Mapping[str, Any], interpreter: Interpreter) -> list[str]:
+    # All expressions are checked before any is evaluated, so that a typing mistake is reported without a run.
     for slot in slots:
         _check(slot, names)
     try:
         values = interpreter.evaluate(Context.TEMPLATE, slots, names)
         return list(_within_limit(map(rendered, values)))
+    # The limit applies to all expressions together. None of them can be named as the cause.
     except ScriptLimitError:
         raise
     except ScriptError as error:
@@ -125,6 +130,7 @@ def _blame(
         except ScriptError as slot_error:
             error.code = slot
             return TemplateError(f'failed to evaluate template expression "{slot}": {slot_error}')
+    # Each expression works alone, and fails only together with others.
     return TemplateError(f"failed to evaluate template expressions: {error}")
 
 
@@ -136,6 +142,7 @@ def _check(slot: str, names: Mapping[str, Any]) -> None:
         raise TemplateError(f'failed to parse template expression "{slot}": {error}; {escape_hint(slot)}') from error
     except UndefinedVariableError as error:
         error.code = slot
+        # An identifier in ``${...}`` may be a variable of a shell, for which the author needs the escape.
         hint = f"; {escape_hint(slot)}" if slot.isidentifier() or error.hint is None else ""
         raise TemplateError(f"{error} in template expression ${{{slot}}}{hint}") from error
 
@@ -162,6 +169,7 @@ def evaluate_conditions(
 ) -> list[bool]:
     """Evaluate several conditions together. Return a boolean for each, in order."""
     expressions = [unwrapped(text) for text in texts]
+    # Constants never reach the sandbox: a definition with ``true`` conditions starts no process.
     to_evaluate = [expression for expression in expressions if expression.lower() not in LITERALS]
     if not to_evaluate:
         return [LITERALS[expression.lower()] for expression in expressions]
@@ -206,16 +214,20 @@ def evaluate_items(
     ScriptError
         `items` is neither a list nor an expression, or cannot be evaluated.
     """
+    # A list in the definition is never flattened.
     if isinstance(items, list | tuple):
         return list(items)
     try:
         # The rows of a frame are flattened as well. Only the sandbox converts a frame to rows.
         context = Context.TEMPLATE if flatten else Context.EACH
         [value] = (interpreter or default_interpreter()).evaluate(context, [_expression(items)], names)
+        # A mapping of plain values keeps its keys. With nested values it is flattened, and keys have no meaning any
+        # more.
         if isinstance(value, Mapping) and not (flatten and any(map(_is_nested, value.values()))):
             return {str(key): item for key, item in value.items()}
         return list(_flattened(value) if flatten else _listed(value))
     except ScriptError as error:
+        # The kind of the error is kept, since a limit is handled differently from other errors.
         kind = ScriptLimitError if isinstance(error, ScriptLimitError) else ScriptError
         raise kind(f"{_PREFIX}{error}", error.line) from error
 
@@ -227,6 +239,7 @@ def _expression(items: Any) -> str:
 
 
 def _listed(value: Any) -> list[Any]:
+    # An empty loop would hide a missing value.
     if value is None:
         raise ScriptError(_unsupported(value))
     return value if isinstance(value, list) else [value]
@@ -277,6 +290,7 @@ def fill_values(
     """
     expressions = {}
     templates = {}
+    # The strings are collected by place, evaluated together, and put back: {("rows", 0): value}.
     for place, text in texts_in(values):
         if is_expression(text):
             expressions[place] = text.strip()[2:-1]
@@ -319,6 +333,7 @@ def _values_of(
     """
     values = [look_up(text, names) for text in expressions]
     if references is not None:
+        # `references` holds the values, so that their ids cannot be reused while it exists.
         references.update((id(value), value) for value in values if value is not NOTHING)
     remaining = [text for text, value in zip(expressions, values, strict=True) if value is NOTHING]
     evaluated = iter(interpreter.evaluate(Context.VALUE, remaining, names) if remaining else ())

@@ -13,6 +13,7 @@ from typing import Any
 from divebook.errors import ScriptError, UnopenableValueError
 from divebook.events.recorded import Recorded
 
+# Types that need no conversion.
 _ATOMS = (type(None), bool, int, float, str, bytes)
 _NUMBERS = (int, float)
 _LISTS = (list, tuple)
@@ -47,6 +48,8 @@ def in_order(items: list[Any]) -> list[Any]:
     """
     try:
         return sorted(items)
+    # Items of different types, such as 1 and "a". A set has no order of its own, and that of strings differs between
+    # processes.
     except TypeError:
         return sorted(items, key=lambda item: (type(item).__name__, repr(item)))
 
@@ -55,9 +58,11 @@ def _checked(value: Any) -> Any:
     module = type(value).__module__
     if isinstance(value, BaseException):
         raise ScriptError(f"a script cannot return an exception ({value!r}); return its text, or raise it")
+    # Classes and instances of the script arrive as objects of Monty. They have a name but no data that a log can hold.
     if isinstance(value, type) or module.startswith("pydantic_monty"):
         name = getattr(value, "name", None) or getattr(value, "__name__", repr(value))
         raise ScriptError(f'a script cannot return {name}; return plain data, for example {{"x": point.x}}')
+    # Singletons of Python that JSON lacks.
     if value is Ellipsis or value is NotImplemented:
         raise ScriptError(f"a script cannot return {value!r}; return plain data such as text, numbers, lists and dicts")
     return value
@@ -75,10 +80,12 @@ def sendable(value: Any, path: str) -> Any:
     ScriptError
         A value cannot be converted. The error contains its place, for example ``state.order``.
     """
+    # Before the test for strings, since a member of a string enum is a string as well.
     if isinstance(value, Enum):
         return sendable(value.value, path)
     if isinstance(value, Recorded):
         return sendable(_plain(value, path), path)
+    # Before the test for sequences: a string is a sequence of strings.
     if isinstance(value, str | bytes | bytearray):
         return bytes(value) if isinstance(value, bytearray) else value
     if isinstance(value, Mapping):
@@ -87,6 +94,7 @@ def sendable(value: Any, path: str) -> Any:
         return [sendable(item, f"{path}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, AbstractSet):
         return {sendable(item, path) for item in value}
+    # Dates, durations, time zones and decimals. The last are recognized by their module, which need not be imported.
     if isinstance(value, (*_ATOMS, date, time)) or type(value).__module__ in ("datetime", "decimal", "_decimal"):
         return value
     raise ScriptError(
@@ -121,6 +129,7 @@ def _json(value: Any) -> str:
         return encode_basestring(value)
     if value is None:
         return "null"
+    # Before lists, and with the rules of templates: 2.0 is "2".
     if isinstance(value, _NUMBERS):
         return scalar_text(value)
     if isinstance(value, _LISTS):
@@ -128,8 +137,10 @@ def _json(value: Any) -> str:
     if isinstance(value, Mapping):
         entries = [f"{encode_basestring(_key_text(key))}: {_json(item)}" for key, item in value.items()]
         return "{" + ", ".join(entries) + "}"
+    # JSON has no sets.
     if isinstance(value, _SETS):
         return _json(in_order(list(value)))
+    # Times, bytes and recorded values are their text.
     return encode_basestring(scalar_text(value))
 
 
@@ -147,6 +158,7 @@ def scalar_text(value: Any) -> str:
         return value
     if value is None:
         return ""
+    # Before integers: a boolean is one.
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -178,9 +190,12 @@ def float_text(value: float) -> str:
     >>> [float_text(number) for number in (2.0, 3.14159, 1e6, 123456.5, 0.00001)]
     ['2', '3.14159', '1e+06', '123456.5', '1e-05']
     """
+    # "nan", "inf" and "-inf".
     if not math.isfinite(value):
         return str(value)
+    # In this range `repr` writes the shortest digits without an exponent.
     if value == 0 or 1e-4 <= abs(value) < 1e6:
         return repr(value).removesuffix(".0")
+    # 17 significant digits identify every float, so that one of the candidates is equal.
     candidates = (f"{value:.{places}e}" for places in range(17))
     return next(text for text in candidates if float(text) == value)

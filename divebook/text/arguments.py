@@ -50,6 +50,7 @@ def has_methods(value: object, *names: str) -> bool:
     """Return True if an object is an instance that has all methods in `names`, for example those of a protocol. A class
     is not accepted.
     """
+    # A class has the methods as attributes too, but a call on it would lack the instance.
     return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)
 
 
@@ -74,6 +75,7 @@ def id_of(value: Any, name: str = "the execution") -> str:
     SetupError
         The argument is neither.
     """
+    # A class may have a string ``id`` of its own, but is not an execution.
     execution_id = value if isinstance(value, str | type) else getattr(value, "id", None)
     if not isinstance(execution_id, str):
         raise SetupError(f"{name} must be an id, an Execution or a Run, not {describe(value)}")
@@ -100,6 +102,7 @@ def normal_name(name: T) -> T:
     """
     if not isinstance(name, str) or name.isascii():
         return name
+    # The result has the type of the argument, which may be a subclass of str.
     return type(name)(unicodedata.normalize("NFKC", name))
 
 
@@ -109,9 +112,11 @@ def same_name(name: Any, names: Collection[object]) -> Any:
 
     Return None if no member matches.
     """
+    # The equal member takes precedence, and in the common case no name is normalized.
     if name in names:
         return name
     if not isinstance(name, str) or name.isascii():
         return None
+    # A linear search is enough: only names with other characters than ASCII reach it.
     normal = normal_name(name)
     return next((other for other in names if isinstance(other, str) and normal_name(other) == normal), None)

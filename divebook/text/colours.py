@@ -25,6 +25,7 @@ _LIGHT_TEXT = "#ffffff"
 
 
 def _fill(colour: str, text: str = _DARK_TEXT) -> tuple[Colour, Colour]:
+    # A fill is the same in both themes. The two exceptions, ``item`` and ``turn``, are written out below.
     return Colour(colour, colour), Colour(text, text)
 
 
@@ -70,6 +71,8 @@ COLOURS: Final[dict[str, Colour]] = {
     "focus": Colour("#1b1f24", "#ffffff"),
     "hatch": Colour("#ffffffbf", "#ffffffbf"),
     "rule": Colour("rgba(128,128,128,.35)", "rgba(128,128,128,.35)"),
+    # The fills and their text colours share the table, so that one loop writes all CSS variables: ``step``,
+    # ``step-text``.
     **{name: fill for name, (fill, _) in _FILLS.items()},
     **{f"{name}-text": text for name, (_, text) in _FILLS.items()},
 }

@@ -18,7 +18,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from divebook.text.passwords import for_command
 
+# Control characters except tab (09) and line feed (0a).
 _CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
+# Marks of the writing direction, characters of no width, line separators other than the line feed, and surrogates.
 _REORDERING = "\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ufff9-\\ufffb\\ud800-\\udfff"
 _TEN_CENTS = 0.1
 AS_TEXT = "mathjax_ignore tex2jax_ignore"
@@ -35,10 +37,13 @@ def visible(text: str) -> str:
     >>> visible("a\x1b[31mb\u202ec")
     'a\\x1b[31mb\\u202ec'
     """
+    # A carriage return alone moves the cursor to the beginning of the line, and stays visible. Before a line feed it is
+    # an ordinary line end of Windows.
     return UNSAFE.sub(_spelled, text.replace("\r\n", "\n"))
 
 
 def _spelled(match: re.Match[str]) -> str:
+    # "surrogatepass" lets unpaired surrogates through, which the codec would refuse.
     return match[0].encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
@@ -61,6 +66,7 @@ def size(count: int) -> str:
         return f"{count} B"
     value = count / 1000
     units = ["kB", "MB", "GB", "TB"]
+    # 999.95 kB would be rounded to "1000.0 kB".
     while value >= 999.95 and len(units) > 1:
         value = value / 1000
         units = units[1:]
@@ -73,6 +79,7 @@ def branch_name(path_id: str) -> str:
     >>> branch_name("main"), branch_name("main-1"), branch_name("main-1-2"), branch_name("rollback-3")
     ('', 'branch 1', 'branch 1.2', 'rollback 3')
     """
+    # "main-1-2" -> kind "main", numbers "1-2" -> "branch 1.2".
     kind, _, numbers = path_id.partition("-")
     noun = "rollback" if kind == "rollback" else "branch"
     return f"{noun} {numbers.replace('-', '.')}" if numbers else ""
@@ -108,12 +115,15 @@ def lines_in(text: str) -> list[str]:
     >>> lines_in("a\x0cb\r\n\u2028c")
     ['a\x0cb\r\n', '\u2028c']
     """
+    # `StringIO` with its default newline splits at line feeds only, in C.
     return StringIO(text).readlines()
 
 
 # --- output of commands ---------------------------------------------------------------------------------------------
 
 
+# Three forms: CSI sequences (colours, cursor), OSC sequences (titles, links; ended by BEL or ST), and two-character
+# escapes.
 _CONTROL = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 """Escape sequences that programs print to colour text and move the cursor."""
 _CODES = ("return_code", "exit_code")
@@ -129,7 +139,10 @@ def printed(value: Any) -> str | None:
     """
     if not isinstance(value, Mapping) or not {"stdout", "stderr"} <= value.keys():
         return None
+    # Tools of agents call it ``return_code``, commands of workspaces ``exit_code``.
     code = next((value[name] for name in _CODES if name in value), None)
+    # A user's function may return a mapping with the same keys. It is formatted only if its values have the types of a
+    # command.
     if type(code) is not int or not all(isinstance(value[name], str) for name in ("stdout", "stderr")):
         return None
     lines = [_plain(value["stdout"]), _plain(value["stderr"])]
@@ -137,6 +150,7 @@ def printed(value: Any) -> str | None:
         key = f"{name}_file_path"
         if key in value:
             lines.append(f"[all of {name}: {value[key]}]")
+    # A command that was not run, or ran out of time, has an error. Its code is then always 1.
     lines.append(str(value.get("error") or f"[exit {code}]"))
     return "\n".join(line for line in lines if line)
 
@@ -146,6 +160,8 @@ def _plain(text: str) -> str:
     progress bar, keep only the last version.
     """
     lines = _CONTROL.sub("", text).replace("\r\n", "\n").split("\n")
+    # "10 %\r50 %\r100 %\r" -> "100 %". The trailing carriage return precedes the line feed of a pty, and ends no
+    # version.
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines).rstrip("\n")
 
 
@@ -169,6 +185,7 @@ def local_zone(moment: datetime) -> str:
 
 def local_clock(moment: datetime) -> str:
     """Format the time of day in the reader's time zone, with milliseconds."""
+    # Microseconds without their last three digits are milliseconds.
     return f"{moment.astimezone():%H:%M:%S.%f}"[:-3]
 
 
@@ -204,6 +221,8 @@ def parse_duration(value: str | float) -> float:
             raise ValueError(f"{value!r} is not a duration")
         return float(int(value))
     parts = PART.findall(value.strip())
+    # `findall` skips characters that do not match, so that "5 minutes" would be read as "5m". The parts must make up
+    # the whole text.
     if not parts or "".join(number + unit for number, unit in parts) != value.strip():
         raise ValueError(f"{value!r} is not a duration")
     return sum(float(number) * UNITS[unit] for number, unit in parts)
@@ -215,10 +234,12 @@ def seconds(value: float) -> str:
     >>> seconds(0.0042), seconds(3.21), seconds(75), seconds(7300)
     ('4 ms', '3.2 s', '1 min 15 s', '2 h 01 min')
     """
+    # The limits are half a unit of the last digit below 1 s and 60 s. Otherwise "1000 ms" and "60.0 s" would be shown.
     if value < 0.9995:
         return f"{value * 1000:.0f} ms"
     if value < 59.95:
         return f"{value:.1f} s"
+    # The rounded seconds are divided, so that 119.7 s is "2 min 00 s" and not "1 min 60 s".
     minutes, rest = divmod(round(value), 60)
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
@@ -264,6 +285,7 @@ def in_shell(verb: str, words: Sequence[str], options: Sequence[str] = ()) -> st
     'divebook show exec_1 --store postgresql://ann@host/db'
     """
     options = [for_command(option) for option in options]
+    # Options precede ``--``, because everything after it is positional.
     if any(word.startswith("-") for word in words):
         return shlex.join(["divebook", verb, *options, "--", *words])
     return shlex.join(["divebook", verb, *words, *options])
@@ -277,6 +299,7 @@ def in_notebook(verb: str, words: Sequence[str], options: Sequence[str] = ()) ->
     "%dive signal exec_1 'it''s on' --store 'my runs.db'"
     """
     shown_options = map(for_command, options)
+    # Names of options are never quoted: the magic would take a quoted word for an argument.
     parts = [*map(quoted, words), *(word if word.startswith("--") else quoted(word) for word in shown_options)]
     return " ".join(["%dive", verb, *parts])
 
@@ -296,6 +319,7 @@ Sign: TypeAlias = Literal["same", "removed", "added"]
 SAME: Sign = "same"
 REMOVED: Sign = "removed"
 ADDED: Sign = "added"
+# A comparison of 1,500 words with 1,500 others takes about 0.3 s.
 MOST_WORDS = 1_500
 """Largest number of words for which the differences inside a changed part are computed. In a longer part, all words
 count as changed.
@@ -339,15 +363,15 @@ def pieces(before: str, after: str) -> list[Piece]:
     """Compare two texts word by word. Return their words in order, grouped into pieces that are unchanged, removed from
     the first text or added in the second.
 
-    The common beginning and end are cut off first. Only the words between them are compared with `SequenceMatcher`,
-    whose time grows with the square of their number.
-
     >>> [tuple(piece) for piece in pieces("a red rose", "a white rose")]
     [('same', 'a '), ('removed', 'red'), ('added', 'white'), ('same', ' rose')]
     """
     old = _WORDS.findall(before)
     new = _WORDS.findall(after)
+    # The common beginning and end are cut off first. Only the words between them are compared with `SequenceMatcher`,
+    # whose time grows with the square of their number.
     head = _shared(old, new)
+    # The tail is measured behind the head, so that the two never overlap.
     tail = _shared(old[head:][::-1], new[head:][::-1])
     result = [Piece(SAME, "".join(old[:head]))]
     result += _between(old[head : len(old) - tail], new[head : len(new) - tail])
@@ -362,9 +386,11 @@ def _shared(one: list[str], other: list[str]) -> int:
 
 
 def _between(old: list[str], new: list[str]) -> Iterator[Piece]:
+    # A result without common words is right, if coarse. Quadratic time would stop the view.
     if max(len(old), len(new)) > MOST_WORDS:
         yield from (Piece(REMOVED, "".join(old)), Piece(ADDED, "".join(new)))
         return
+    # `autojunk` would ignore words that occur often in a long text, and show them as changed.
     for kind, begins, ends, new_begins, new_ends in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind == "equal":
             yield Piece(SAME, "".join(old[begins:ends]))
@@ -399,6 +425,7 @@ def alike(one: Any, other: Any) -> bool:
         return bool(one == other)
     if kind is Decimal and (one.is_nan() or other.is_nan()):  # == raises for a signaling NaN
         return bool(one.compare_total(other) == 0)
+    # Equal bytes prove that the values are alike. Different bytes prove nothing, since the order of keys may differ.
     if (kind is dict or kind is list) and _are_written_alike(one, other):
         return True
     if kind is dict:
@@ -428,9 +455,11 @@ def parts(before: Any, after: Any, place: str = "") -> Iterator[Differing]:
     [('a[1]', 2, 5), ('b', 3, nothing), ('c', nothing, 4)]
     """
     if isinstance(before, Mapping) and isinstance(after, Mapping):
+        # The keys of the first value come first, then the keys that only the second value has.
         for name in [*before, *(name for name in after if name not in before)]:
             under = f"{place}.{name}" if place else str(name)
             yield from parts(before.get(name, NOTHING), after.get(name, NOTHING), under)
+    # Items of lists of different lengths cannot be paired. Such lists differ as a whole.
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for number, (old, new) in enumerate(zip(before, after, strict=True)):
             yield from parts(old, new, f"{place}[{number}]")

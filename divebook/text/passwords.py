@@ -2,9 +2,9 @@
 
 Three parts build on one another:
 
-1. `looks_secret` classifies a name: ``API_TOKEN`` is the name of a secret, ``max_tokens`` is not. 2. `assigned` hides
-values that a text assigns to such names: ``API_TOKEN=k8Jd0aQz71`` becomes ``API_TOKEN=[redacted]``. 3.
-`without_password` hides the password of a URL.
+1. `looks_secret` classifies a name: ``API_TOKEN`` is the name of a secret, ``max_tokens`` is not.
+2. `assigned` hides values that a text assigns to such names: ``API_TOKEN=k8Jd0aQz71`` becomes ``API_TOKEN=[redacted]``.
+3. `without_password` hides the password of a URL.
 
 A malformed URL is mostly a URL with a password that was not percent-encoded. Such a URL is hidden from the first
 position where its password may begin, and no store opens it (test_no_password_is_shown_however_a_url_is_mistyped).
@@ -25,6 +25,8 @@ def listed(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
+# Words in names of all styles: "APIKey_2", "apiKey2" and "api-key-2" -> api, key, 2. A run of capitals ends before the
+# capital that begins a word in lower case ("HTTPServer" -> HTTP, Server).
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PASSWORDS = ("password", "passwd", "passphrase", "passcode", "passwort", "pwd")
 _WORDS = frozenset(
@@ -87,6 +89,8 @@ def looks_secret(name: str) -> bool:
     words = _words(name)
     if not words:
         return False
+    # The last word decides, except in two names: a session id is a secret by itself, and ``access_key_id`` contains the
+    # pair ``access_key``.
     if words[-1] in _HARMLESS_LAST and words[-2:] not in (["session", "id"], ["key", "id"]):
         return False
     if not _WORDS.isdisjoint(words) or words[-1] in _LAST or any(word.endswith(_ENDINGS) for word in words):
@@ -105,6 +109,7 @@ def _words(name: str) -> list[str]:
     """Split a name into words in lower case, without a number at the end: ``AuthToken_2`` into ``auth`` and
     ``token``.
     """
+    # The limit bounds the time for hostile names. The end is kept, since the last words decide about most names.
     words = [word.lower() for word in _WORD.findall(name[-200:])]
     while words and words[-1].isdigit():  # TOKEN_2
         words.pop()
@@ -129,6 +134,9 @@ _HINTS = (
 )
 _JOINTS = (":", "=", "-", " is ", " was ")
 """Characters of which every assignment contains some, between the name and the value or before the name."""
+# Three alternatives with two groups each: a name and its joint, an option and the spaces after it, the subject and the
+# verb of a sentence. All runs are possessive (``++``), so that a text without an assignment is read once. Up to 15
+# backslashes precede a quote, since JSON inside JSON inside a shell escapes quotes repeatedly.
 _NAMED = re.compile(
     r"(?<![\w.-])([-.]{0,3}[A-Za-z_][\w.-]{1,80}+)(\\{0,15}+[\"'`]?\]?[ \t]{0,8}+(?:=>|:=|[:=])[ \t]{0,8}+)"
     r"|(?<![\w.-])--?([A-Za-z][\w-]{2,60}+)([ \t]{1,4}+)"
@@ -136,6 +144,8 @@ _NAMED = re.compile(
 )
 _QUOTED = re.compile(r"(\\{0,15}+[\"'`])((?:(?!\1)[^\n]){1,2000}+)(?=\1)")
 _BARE = re.compile(r"[^\s\"'`\\,;&<>(){}\[\]|]{1,2000}+")
+# At the beginning of a line, as in ``TOKEN=a&b;c``, only a space ends a value. Elsewhere it may be an item of a list or
+# a parameter of a URL, and ends at a comma, bracket or ampersand (`_BARE`).
 _WIDE = re.compile(r"[^\s\"'`\\]{1,2000}+")
 _QUOTES = ('"', "'", "`")
 _LINE = re.compile(r"[^\n]{1,4000}+")
@@ -144,8 +154,11 @@ _CREDENTIALS = re.compile(r"[^\n\"'`\\]{1,4000}+")
 _SCHEME = re.compile(
     r"(?i)(?:bearer|basic|token|digest|apikey|api-key|bot|key|jwt|negotiate|ntlm|hmac|aws4-hmac-sha256)[ \t]+"
 )
+# A call or an index, such as ``getpass(`` or ``settings["token"``.
 _CODE = re.compile(r"[A-Za-z_][\w.]*[\[(]")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\.?")
+# Pieces of plain text: a word of at most 15 letters with a short number, a word in capitals, or a number. Random
+# characters change between cases and digits, and do not fit.
 _PIECE = re.compile(r"[A-Z]?[a-z]{0,14}\d{0,4}|[A-Z]{1,15}\d{0,4}|\d{1,10}")
 _APART = re.compile(r"[-_./=+ %]")
 _PLACEHOLDER = re.compile(
@@ -191,6 +204,7 @@ def is_plain_value(text: str) -> bool:
     >>> [text for text in ('learn-contrib-2', 'getToken', 'k8Jd0aQz71', 'abcdefghijklmnopqrst') if is_plain_value(text)]
     ['learn-contrib-2', 'getToken']
     """
+    # "getToken" -> "get_Token", so that camel case counts as two words.
     pieces = re.sub(r"(?<=[a-z])(?=[A-Z][a-z]{2})", "_", text) if len(text) < 400 else text
     return all(_PIECE.fullmatch(piece) for piece in _APART.split(pieces))
 
@@ -214,7 +228,11 @@ def is_path(value: str) -> bool:
     """
     bare = _FILE.sub("", value.strip().rstrip(".,;:!?)'\""))
     if _AT_HOME.match(bare):
+        # A path may contain spaces only if it consists of plain words. Other text with spaces may contain a secret
+        # behind the path.
         return len(bare) < _LONGEST_PATH and (is_plain_value(bare) or not re.search(r"\s", bare))
+    # Base64 data may begin like an absolute path (``/9j4AAQSkZJRg``). A path has several separators, with plain words
+    # between them.
     return _LOCAL.match(bare) is not None and bare.count("/") + bare.count(".") > 1 and is_plain_value(bare)
 
 
@@ -251,24 +269,26 @@ class _Assignment(NamedTuple):
 def assigned(text: str) -> str:
     """Replace in a text each value that is assigned to the name of a secret, such as the value in ``API_TOKEN=...``.
     Other text stays unchanged.
-
-    Two cheap tests reject most texts: they must contain a joint (such as ``=``) and a part of a secret's name. The loop
-    then visits each name, skips names inside a value that was already visited, and copies the text between the values.
     """
+    # Two cheap tests reject most texts: they must contain a joint (such as ``=``) and a part of a secret's name.
     if not any(joint in text for joint in _JOINTS):
         return text
     lower = text.lower()
     if not any(hint in lower for hint in _HINTS):
         return text
     parts = []
+    # Position up to which `text` is copied to `parts`, or belongs to a value that was visited.
     done = 0
     for match in _NAMED.finditer(text):
+        # A name inside a value that was visited, as in ``TOKEN="key=a1b2c3d4"``.
         if match.start() < done:
             continue
+        # Each alternative of `_NAMED` has two groups, so that the last group (2, 4 or 6) gives its number.
         kind = (match.lastindex or 2) // 2
         if looks_secret(match[2 * kind - 1]):
             place = _value_of(text, _assignment(text, match, kind))
         else:
+            # ``?sig=...``: a name that is harmless elsewhere may hold a credential in a URL.
             place = _in_query(text, match)
         if place is None:
             continue
@@ -297,6 +317,8 @@ def _assignment(text: str, match: re.Match[str], kind: int) -> _Assignment:
     """
     name = match[2 * kind - 1]
     joint = match[2 * kind]
+    # The text before the name is compared with a few short words only, so that 80 characters are enough. The limit
+    # keeps the time constant for a text without line ends.
     earliest = max(0, match.start() - 80)
     line_start = text.rfind("\n", earliest, match.start()) + 1
     before = text[max(line_start, match.start() - 80) : match.start()]
@@ -316,10 +338,12 @@ def _value_of(text: str, assignment: _Assignment) -> _Value | None:
     quoted = _QUOTED.match(text, assignment.end)
     if quoted is not None:
         return quoted.start(2), quoted.end(2), _is_secret_text(quoted[2], assignment)
+    # These words precede an assignment in a shell or a Dockerfile.
     starts_line = assignment.before.strip(" \t-") in ("", "export", "set", "env", "ENV", "ARG")
     value = (_WIDE if starts_line else _BARE).match(text, assignment.end)
     if value is None:
         return None
+    # A line of a list, such as ``TOKEN: abc,``: the comma is not part of the value.
     bare = value[0].rstrip(",;)}]") if starts_line else value[0]
     end = assignment.end + len(bare)
     is_secret = _is_secret_word(bare, text[end : end + 80], assignment, starts_line=starts_line)
@@ -340,6 +364,8 @@ def _in_cookie(text: str, assignment: _Assignment) -> _Value | None:
     """Find the value of a cookie header: the rest of the line, or of the quotes around the header. Return its position;
     None if no cookie follows.
     """
+    # The quotes are around the value (``"Cookie": "a=1"``), or around the whole header (``-H "Cookie: a=1"``), where
+    # the opening one precedes the name.
     opening = text[assignment.end : assignment.end + 1]
     if opening in _QUOTES:
         begin = assignment.end + 1
@@ -347,6 +373,7 @@ def _in_cookie(text: str, assignment: _Assignment) -> _Value | None:
     else:
         begin = assignment.end
         around = assignment.before[-1:]
+    # A value without ``=`` has no cookie. The limit is that of the patterns below.
     if text.find("=", begin, begin + 4000) < 0:
         return None
     line = (_INSIDE[around] if around in _QUOTES else _LINE).match(text, begin)
@@ -357,6 +384,7 @@ def _in_header(text: str, start: int) -> _Value | None:
     """Find the credentials in an authorization header: the rest of the line after a scheme such as ``Bearer``, or one
     word. Return their position and True if they must be hidden; None if no credentials follow.
     """
+    # A quote after the joint is not part of the credentials: ``"Authorization": "Bearer ..."``.
     begin = start + (text[start : start + 1] in _QUOTES)
     scheme = _SCHEME.match(text, begin)
     value = _CREDENTIALS.match(text, scheme.end()) if scheme else _BARE.match(text, begin)
@@ -446,11 +474,14 @@ def _hidden(value: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     )
 
 
+# In a URL of Postgres, ``&`` may be part of a password, as in ``?password=a&b``. Elsewhere it always ends the password.
 _OF_ANY = _hidden(r"[^&#]*")
 _OF_POSTGRES = _hidden(rf"(?:(?!&{_SETTING}|&\w*password=)[^#])*")
 _HIDING = rf"(?:{re.escape(HIDDEN)}|{re.escape(REDACTED)})"
 _UNKNOWN = re.compile(rf":{_HIDING}@|={_HIDING}(?=&|$)")
 _KEYS = r"(?:host|hostaddr|port|dbname|user|password|passfile|service|sslmode|connect_timeout|options)"
+# Connection strings without ``://``: a password, two settings, the setting ``dbname`` at the beginning, or the scheme
+# alone.
 _OF_LIBPQ = re.compile(
     rf"(?:^|\s)(?:ssl)?password\s*=|^\s*{_KEYS}\s*=\s*\S+\s+{_KEYS}\s*=|^\s*dbname\s*=|^\s*postgres(?:ql)?:(?!//)",
     re.IGNORECASE,
@@ -475,6 +506,7 @@ def without_password(url: str) -> str:
     'postgresql://ann:***'
     """
     if is_plain(url):
+        # Group 1 is the part of the URL before a password of a user, group 2 the name of a parameter.
         return _passwords(url)[0].sub(lambda match: f"{match[1] or match[2]}{HIDDEN}", url)
     return cut_short(url) if "://" in url or names_database(url) else url
 
@@ -495,6 +527,7 @@ def for_command(location: str) -> str:
     'postgresql://ann@host/db?schema=runs'
     """
     if not is_plain(location):
+        # Options that are not URLs pass through here as well.
         return location
     return _passwords(location)[1].sub(lambda match: match[1] or match[2], location).rstrip("?&")
 

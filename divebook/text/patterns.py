@@ -26,6 +26,9 @@ MAX_LENGTH = 5_000
 """Largest number of characters of a pattern."""
 MAX_PARTS = 100_000
 """Largest number of parts of a pattern, with each counted repetition expanded: ``(ab){50}`` has 100."""
+# The pattern needs to recognize only what changes the expanded size. A set (``[a-z]``) and an escape (``\d``) count as
+# one part, and a parenthesis in them opens no group. Recursion and flags are recognized because they are refused: the
+# first has no bounded size, the second change the syntax that this pattern assumes.
 _TOKEN = re.compile(
     r"""(?P<comment>\(\?\#[^)]*\))
     | (?P<recursion>\(\?(?:R|&|P>|[+-]?\d)[^)]*\))
@@ -48,6 +51,8 @@ class WildcardMatcher:
     """
 
     def __init__(self, items: Sequence[Item]) -> None:
+        # Bit `i` of each number below belongs to item `i`: `_characters["a"]` has the bits of all items that match
+        # ``a``.
         self._characters: dict[str, int] = {}
         self._tests: dict[Test, int] = {}
         self._loops: dict[Test, int] = {}
@@ -65,10 +70,12 @@ class WildcardMatcher:
                 self._characters[item] = self._characters.get(item, 0) | bit
             else:
                 self._tests[item] = self._tests.get(item, 0) | bit
+            # Items that may be skipped: a wildcard matches no character as well, and a pair is optional.
             self._empty |= bit if item is OPTIONAL_PAIR or isinstance(item, Repeated) else 0
             bit = bit << 1
             previous = item
         self._end = bit
+        # {character: (bits of items that match it once, bits of items that match it repeatedly)}
         self._masks: dict[str, tuple[int, int]] = {}
 
     def matches(self, text: str) -> bool:
@@ -76,6 +83,8 @@ class WildcardMatcher:
         # Bit `i` of `states` is set if part `i` of the pattern may match the next character.
         states = self._with_skipped(1)
         for character in text:
+            # A match of a single item moves its bit to the next item. A match of a repeated item leaves the bit where
+            # it is.
             once, looping = self._masks.get(character) or self._mask(character)
             states = self._with_skipped((states & once) << 1 | (states & looping))
             if not states:
@@ -102,6 +111,8 @@ class WildcardMatcher:
         part is optional, it may be skipped, so that the part after it may match next as well.
         """
         while True:
+            # From a pair the match continues behind it (bit + 1, since it is itself empty), or behind its two parts
+            # (bit + 3).
             more = states | (states & self._empty) << 1 | (states & self._pairs) << 3
             if more == states:
                 return states
@@ -121,6 +132,7 @@ def compiled(pattern: str) -> regex.Pattern[str]:
 
     if len(pattern) > MAX_LENGTH:
         raise PatternError(f"{pattern[:60]!r}... has {len(pattern):,} characters; a pattern may have {MAX_LENGTH:,}")
+    # The size is measured before the library sees the pattern: compilation itself takes the memory, and has no timeout.
     _require_small(pattern)
     try:
         return regex.compile(pattern)
@@ -144,14 +156,20 @@ def _require_small(pattern: str) -> None:
     for token in _TOKEN.finditer(pattern):
         kind = token.lastgroup
         if kind in ("recursion", "flags"):
+            # ``(?R)`` repeats the whole pattern. ``(?x)`` ignores spaces, and ``(?V1)`` nests sets, which `_TOKEN` does
+            # not know.
             raise PatternError(f"{_shown(pattern)} uses {token[0]!r}, which patterns may not have here; remove it")
         if kind == "comment":
             continue
         if kind == "open":
             sizes.append(0)
+        # A closing parenthesis without an opening one is a character. The library refuses it later.
         elif kind == "close" and len(sizes) > 1:
+            # An empty group counts as one part, because a count would repeat it as well.
             last = max(1, sizes.pop())
             sizes[-1] += last
+        # The last part is counted once already, so that a count of 3 adds two more. The count is cut to ten digits,
+        # since Python refuses to parse integers of thousands of digits.
         elif kind == "count":
             least = min(int(token["least"][:10]), MAX_PARTS + 1)
             sizes[-1] += last * max(0, least - 1)
@@ -191,6 +209,7 @@ class MatchTime:
         PatternError
             The pattern is not valid, or the time limit is reached.
         """
+        # The pattern is compiled outside of the measured time: its cost is limited by its size.
         search = compiled(pattern).search
         began = time.monotonic()
         try:

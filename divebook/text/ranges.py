@@ -18,6 +18,7 @@ from typing import cast
 
 MOST_INTEGER = 2**63 - 1
 """Largest integer that SQLite, Postgres and Arrow can store in one column."""
+# 100 years of 365.25 days of 86,400 seconds, without a float.
 MOST_SECONDS = 100 * 36525 * 864
 """100 years in seconds. A deadline that far away is a valid `datetime` and fits `threading.TIMEOUT_MAX` (292 years)."""
 MOST_NUMBER = 1e9
@@ -39,6 +40,7 @@ class NumberRange:
         """Return True if a value is a number in this range. Booleans are not numbers."""
         if isinstance(value, bool) or not isinstance(value, int if self.is_whole else (int, float)):
             return False
+        # Without a least value the range is symmetric around zero.
         least = -self.most if self.least is None else self.least
         if not least <= value <= self.most:  # False for NaN as well
             return False
@@ -83,6 +85,7 @@ def wait_limit(timeout: object) -> float | None:
     if timeout is None:
         return None
     seconds = cast("float", timeout)
+    # `numpy` and `fractions` register their numbers as `Real`. A boolean is an integer in Python, but not a time.
     is_number = isinstance(timeout, Real) and not isinstance(timeout, bool)
     # Compared before they become floats, since an integer may be larger than any float.
     if is_number and seconds > MOST_SECONDS:

@@ -62,6 +62,7 @@ MAX_SEEN = 2_000
 """Largest number of stored forms of seen secrets (see `Redactor`). Named secrets are all stored."""
 MAX_REMEMBERED = 200
 """Largest length of a text whose redacted form is cached."""
+# Text of base64 as a whole, such as an image, and a piece of base64 that precedes a supposed mark.
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]++=*+")
 _IN_BASE64 = re.compile(r"[A-Za-z0-9+/]{40}")
 
@@ -87,6 +88,8 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
+        # The two sets differ in use: `_seen` is hidden only in displayed text, `_named` also in stored text. A plain
+        # word, such as the password "postgres", is only seen.
         self._seen = KnownSecrets()
         self._named = KnownSecrets()
         self._processed: set[str] = set()
@@ -104,6 +107,7 @@ class Redactor:
 
         The named secrets of this redactor are copied; `secrets` are added.
         """
+        # Secrets of the configuration are not in the environment, and must be copied.
         redactor = Redactor(secrets)
         redactor._named.add(self._named)
         return redactor
@@ -121,7 +125,9 @@ class Redactor:
         """
         if secret in self._processed:  # each call that uses a secret passes it again
             return
+        # A known secret has parts that a log may contain without the rest, such as one line of a private key.
         for part in (secret.strip(), *parts_of(secret)):
+            # A common word or a path as a whole secret would hide harmless text everywhere.
             if len(part) >= LEAST_SECRET and not is_word(part) and not is_path(part):
                 self._named.add(forms_of(part) | encoded_forms_of(part))
         self._processed.add(secret)
@@ -135,6 +141,7 @@ class Redactor:
 
     def _see(self, secret: str) -> None:
         bare = secret.strip()
+        # Displayed runs add secrets without end, and each one costs a search in every text. Hence the limit.
         if len(bare) >= LEAST_SECRET and not describes_secret(bare) and len(self._seen) < MAX_SEEN:
             self._seen.add(forms_of(bare))
 
@@ -143,7 +150,9 @@ class Redactor:
         # A text this short contains no known secret, and without these characters no assignment.
         if len(text) < LEAST_SECRET and "=" not in text and ":" not in text:
             return text
+        # Named secrets first: a seen secret may be a part of a named one, and would leave the rest of it visible.
         text = self._seen.hidden(self._named.hidden(text))
+        # Only short texts repeat often enough to be worth a place in the cache.
         return _remembered(text) if len(text) <= MAX_REMEMBERED else _without_forms(text)
 
     def without_named(self, value: Any) -> Any:
@@ -163,6 +172,7 @@ class Redactor:
 
     def _certain(self, text: str) -> str:
         text = self._named.hidden(text)
+        # Marks such as ``AKIA`` occur in base64 data by chance. Their replacement would destroy the data.
         is_data = len(text) > MAX_REMEMBERED and _BASE64.fullmatch(text) is not None  # for example an image
         return text if is_data or len(text) < LEAST_SECRET else _without_marks(text)
 
@@ -172,7 +182,9 @@ class Redactor:
 
         The last word, the beginning of a known secret, and the rest of a line after the name of a secret are held back.
         """
+        # The last word may continue with the next piece of the stream.
         end = len(text) if not text or text[-1].isspace() else len(text) - len(text.rsplit(None, 1)[-1])
+        # Only the last line may contain an assignment whose value is not complete.
         assignment = named_at(text, text.rfind("\n") + 1)
         end = end if assignment is None else min(end, assignment)
         end = self._seen.settled(text, self._named.settled(text, end))
@@ -188,10 +200,13 @@ class Redactor:
         """Hide secrets in `value`, a part of plain data that is stored under `name`. If the name looks secret, the
         whole value is hidden.
         """
+        # A boolean or a fraction is never a secret, as in ``token_required: true``.
         if value is None or isinstance(value, bool | float) or not looks_secret(name):
             return self.value(value)
         if isinstance(value, str) and is_path(value):
             return self.text(value)
+        # Small integers under the name of a password are counts and flags, such as ``password: 1``. A longer one may be
+        # a numeric password.
         if isinstance(value, int):
             return REDACTED if is_password(name) and value >= 1000 else value
         return REDACTED
@@ -209,8 +224,10 @@ class Redactor:
                 return {**{key: self.under(key, part) for key, part in value.items()}, "value": self.under(name, inner)}
             case dict():
                 return {self._key(key): self.under(str(key), part) for key, part in value.items()}
+            # ``["Authorization", "Bearer ..."]``: a header as a pair.
             case [str(name), str(inner)]:
                 return [self.text(name), self.under(name, inner)]
+            # A list of numbers has nothing to hide, and is returned without a copy.
             case list() if any(isinstance(part, str | list | dict) or hasattr(part, "inside") for part in value):
                 return [self.value(part) for part in value]
             case _ if hasattr(value, "inside") and value.inside() is not None:  # a recorded tuple or dataclass
@@ -254,6 +271,8 @@ class KnownSecrets:
     def add(self, texts: Iterable[str]) -> None:
         """Add strings to the set of secrets."""
         with self._adding:
+            # Searches read `_texts` without the lock: an addition replaces the tuple and never changes one. The longest
+            # secret comes first, so that a shorter one inside it does not leave its rest visible.
             self._texts = tuple(sorted({*self._texts, *texts}, key=len, reverse=True))
 
     def settled(self, text: str, end: int) -> int:
@@ -261,15 +280,19 @@ class KnownSecrets:
         already. The rest must wait, because it contains or may begin a secret of this set.
 
         For the secret ``hunter2`` and the text ``the key is hun`` this is 11, because the last three characters may
-        become the secret. The second loop moves the end before a complete secret that `end` would cut in two.
+        become the secret.
         """
         for secret in self._texts:
+            # A secret that begins earlier is complete in the text. It will be redacted, and only must not be cut in two
+            # (second loop).
             place = text.find(secret[0], max(0, len(text) - len(secret) + 1))
             while 0 <= place < end:
                 if secret.startswith(text[place:]):
                     end = place
                 place = text.find(secret[0], place + 1)
         while True:
+            # The end moves before a complete secret that it would cut in two. A search from `end - len(secret) + 1` on
+            # finds only secrets that reach beyond `end`.
             places = [text.find(secret, max(0, end - len(secret) + 1)) for secret in self._texts]
             cut_secrets = [place for place in places if 0 <= place < end]
             if not cut_secrets:
@@ -293,6 +316,7 @@ def forms_of(secret: str) -> set[str]:
     ['p%40ss%20word%2F1', 'p%40ss%20word/1', 'p%40ss+word%2F1', 'p@ss word/1']
     """
     bare = secret.strip()
+    # JSON with and without escapes for other characters than ASCII, and `repr`, each without their quotes.
     escaped = {json.dumps(bare)[1:-1], json.dumps(bare, ensure_ascii=False)[1:-1], repr(bare)[1:-1]}
     return {bare, " ".join(bare.split()), *escaped, quote(bare, safe=""), quote(bare), quote_plus(bare)}
 
@@ -314,8 +338,13 @@ def encoded_forms_of(secret: str) -> set[str]:
     forms = set()
     for before in range(3):  # bytes of other data before the secret in its first group
         whole = b64encode(bytes(before) + data).decode()
+        # The last group of four characters is incomplete, unless the bytes fill it. Its characters then depend on the
+        # bytes that follow.
         end = len(whole) - (0 if (before + len(data)) % 3 == 0 else 4)
+        # The first characters contain bits of the bytes before: of one byte the first 2 characters, of two bytes the
+        # first 3.
         middle = whole[(0, 2, 3)[before] : end]
+        # The second form is the alphabet of base64 for URLs.
         forms |= {middle, middle.replace("+", "-").replace("/", "_")}
     return forms
 
@@ -326,13 +355,16 @@ def parts_of(secret: str) -> Iterator[str]:
     >>> list(parts_of('{"user": "ann", "private_key": "k7d0-99-a1b2"}'))
     ['k7d0-99-a1b2']
     """
+    # A secret that is a JSON document, such as the key file of a service account.
     try:
         data = json.loads(secret) if secret.lstrip()[:1] in ("{", "[") else None
     except (ValueError, RecursionError):
         data = None
     parts = [*secrets_in(data)] if data is not None else []
+    # Lines of a wrapped key. The fields of a JSON document are searched as well, since they may contain a key.
     for text in [secret, *parts]:
         lines = text.splitlines()
+        # A single line is the secret itself.
         if len(lines) > 1:
             parts += [line.strip() for line in lines if len(line.strip()) >= _LEAST_LINE]
     secrets = [part for part in parts if len(part) >= LEAST_SECRET and not is_plain_value(part.strip("-"))]
@@ -351,6 +383,7 @@ def secrets_in(value: Any) -> Iterator[str]:
 def _texts_in(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
+    # Everything below the name of a secret counts as a secret, whatever its own name.
     for _, inner in named_parts(value):
         yield from _texts_in(inner)
 
@@ -384,6 +417,8 @@ def secrets_of_environment() -> Iterator[str]:
     (test_places_on_the_disk_that_the_environment_names_are_no_secrets).
     """
     for name, value in os.environ.items():
+        # A path that exists names the file of a secret. A path that does not exist may be a secret with a slash in
+        # front.
         if looks_secret(name) and name not in _FOLDERS and not (value.startswith(os.sep) and os.access(value, os.F_OK)):
             yield value
 
@@ -520,9 +555,11 @@ def _without_marks(text: str) -> str:
     """Hide in a text the credentials that are recognized by their form alone, such as ``ghp_...``."""
     # Most texts have no sign of a credential. One search for all signs saves them some hundred patterns
     # (test_no_rule_that_is_tried_meets_where_no_sign_does, test_most_texts_are_searched_once).
+    # The added line feed stands for the character that each sign requires before it.
     if _signs().search("\n" + text):
         lower = text.lower()
         for rule in _rules():
+            # The hints are in lower case, and `in` is faster than the pattern.
             if any(hint in lower for hint in rule.hints):
                 text = rule.pattern.sub(rule.replacement, text)
     return text
@@ -562,10 +599,12 @@ def _signs() -> re.Pattern[str]:
     """
     groups: dict[str, list[str]] = {}
     for rule in _rules():
+        # "ghp_..." -> group "g". A sign that begins with another character, such as a set, is in the group "".
         for sign in rule.signs:
             first = re.match(r"\w", sign)
             groups.setdefault(first[0] if first else "", []).append(sign[1:] if first else sign)
     branches = [f"{first}(?:{'|'.join(rest)})" for first, rest in groups.items()]
+    # The character before a sign, or an escape sequence, whose letter would otherwise count as part of a word.
     return re.compile(r"(?:[^A-Za-z0-9]|\\[bfnrt])(?:" + "|".join(branches) + ")")
 
 
@@ -589,6 +628,7 @@ def _marked(match: re.Match[str]) -> str:
 
     Plain words (``sk-learn-contrib``) and characters inside base64 data are not replaced.
     """
+    # A mark inside a long run of base64 characters occurs by chance.
     start = match.start()
     inside = start >= 40 and _IN_BASE64.fullmatch(match.string, start - 40, start)
     return match[0] if inside or is_plain_value(match[2]) else REDACTED
@@ -668,6 +708,7 @@ def cut(text: str, limit: int) -> str:
     missing = len(text) - limit
     if missing <= 0:
         return text
+    # The tail behind the cut is redacted too, and then removed. A secret across the cut is then recognized.
     shown = shared().text(text[: limit + TEXT_BEHIND_CUT])[:limit]
     return f"{shown}… ({missing:,} more character{'s' if missing > 1 else ''})"
 
@@ -694,6 +735,7 @@ def one_line(text: str, width: int) -> str:
     >>> one_line("first line\nsecond", 14)
     'first line se…'
     """
+    # Only as much of a large text is joined as can be shown.
     flat = " ".join(text[: width + TEXT_BEHIND_CUT].split())
     flat = flat if len(flat) <= width else shared().text(flat)
     return visible(flat if len(flat) <= width else f"{flat[: width - 1]}…")
@@ -712,13 +754,14 @@ def logger(name: str) -> logging.Logger:
 def clean_libraries(*names: str) -> None:
     """Redact the log records of libraries: add a filter to the loggers of each library in `names`. Call this after the
     libraries are loaded.
-
-    A filter of a logger does not apply to records of its child loggers, so that each child gets a filter as well. The
-    `NullHandler` prevents output to the standard error stream if the application has not configured logging.
     """
+    # A copy, because `logger` adds to the dictionary.
     existing = tuple(logging.root.manager.loggerDict)
     for name in names:
+        # The `NullHandler` prevents output to the standard error stream if the application has not configured logging.
         logger(name).addHandler(logging.NullHandler())
+        # Placeholders of loggers that do not exist yet are listed as well. `logger` creates them with the filter.
+        # A filter of a logger does not apply to records of its child loggers, so that each child gets one as well.
         for child in existing:
             if child.startswith(f"{name}."):
                 logger(child)
@@ -745,8 +788,10 @@ def _without_secrets(record: logging.LogRecord) -> bool:
     """Redact the message and the traceback of a log record, which is changed itself. Always return True, because a
     logging filter that returns False would drop the record.
     """
+    # The message is formatted here, since an argument may be a secret that only the complete message reveals.
     record.msg = shared().text(record.getMessage())
     record.args = ()
     if record.exc_info:
+        # Handlers print `exc_text` if it is set, and format the traceback themselves only if it is not.
         record.exc_text = shared().text(logging.Formatter().formatException(record.exc_info))
     return True

@@ -35,6 +35,7 @@ def parse_python(source: str, mode: Literal["exec", "eval"] = "exec") -> ast.Mod
     SyntaxError, ValueError, RecursionError, MemoryError
         As `ast.parse`.
     """
+    # The last attempt, after the loop, lets the error through.
     for _ in range(_ATTEMPTS):
         try:
             return cast("ast.Module | ast.Expression", ast.parse(source, mode=mode))
@@ -111,6 +112,7 @@ def _end_of_expression(text: str, start: int, opening: re.Pattern[str], tries: i
     until the text before it parses as Python. If none of the first `tries` does, the first closing brace is returned
     with False. If the template has more openings than closing braces, an expression is not closed, which is an error.
     """
+    # The first closing brace is also the end that is reported for text that is not Python.
     first = end = text.find("}", start)
     if first < 0:
         raise _unclosed(text)
@@ -121,6 +123,8 @@ def _end_of_expression(text: str, start: int, opening: re.Pattern[str], tries: i
             return end, True
         end = text.find("}", end + 1)
         if end < 0:
+            # The text ended before a valid expression did. Either a brace is missing, or the expression is wrong
+            # Python.
             break
     openings = opening.findall(text).count("${")
     if openings > text.count("}"):
@@ -134,6 +138,8 @@ def _unclosed(text: str) -> TemplateError:
 
 def _is_python(text: str) -> bool:
     source = text.replace("\r\n", "\n").replace("\r", "\n").strip()
+    # An expression over several lines is valid inside parentheses, as in a call. The closing one has its own line,
+    # behind a comment that may end the last line.
     return _parses(source) or ("\n" in source and _parses(f"({source}\n)"))
 
 
@@ -173,6 +179,7 @@ def with_escapes(text: str) -> str:
     """
     if "$${" not in text:
         return text
+    # The former syntax is read without escapes, and its literal texts are written with them.
     try:
         parts = split(text, escapes=False)
     except TemplateError:  # the step fails with this error, as it did before
@@ -239,6 +246,7 @@ def with_literal_depths(
     """
 
     def first_level(text: str) -> str:
+        # A former ``$(...)`` was a value in this dialect, and keeps its meaning. Where it was text, it gets an escape.
         return text if has_values and is_expression(text) else _escaped_value(template(text))
 
     return {

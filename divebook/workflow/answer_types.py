@@ -47,9 +47,11 @@ def _allow(declared: Any, visited: set[int]) -> None:
     """Allow all classes in an output type, including those of its fields, as `divebook.allow` does. `visited` has the
     ids of types that were processed already.
     """
+    # Classes may refer to each other in a cycle. A string or a schema contains no class.
     if declared is None or isinstance(declared, str | Mapping) or id(declared) in visited:
         return
     visited.add(id(declared))
+    # A list of types means alternatives: ``[Bird, Fish]``. A generic such as ``list[Bird]`` has its types as arguments.
     inner = list(declared) if isinstance(declared, list | tuple) else list(typing.get_args(declared))
     if isinstance(declared, type) and not typing.get_args(declared) and kind_of(declared) is not None:
         allow(declared)
@@ -124,6 +126,7 @@ def answer_type(declared: Any) -> Any:
     """
     if not isinstance(declared, str):
         return declared
+    # Two allowed classes may have the same short name. The full name then identifies one.
     classes = {name: cls for cls in allowed_classes() for name in (cls.__name__, name_of(cls))}
     if declared not in classes:
         raise NotFoundError("class for Output (give it to divebook.allow)", declared, sorted(classes))
@@ -146,6 +149,7 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
     An annotation with an undefined name stays a string.
     """
+    # The annotations belong to the function inside the decorators.
     bare = inspect.unwrap(function)
     hints = {}
     for name, annotation in getattr(bare, "__annotations__", {}).items():
@@ -159,12 +163,15 @@ def resolve(annotation: Any, function: Any) -> Any:
     """
     code = getattr(function, "__code__", None)
     cells = getattr(function, "__closure__", None) or ()
+    # Classes that are defined inside a function are visible in its closure only.
     near = {}
     for name, cell in zip(getattr(code, "co_freevars", ()), cells, strict=False):
         try:
             near[name] = cell.cell_contents
         except ValueError:  # not bound yet
             continue
+    # `get_type_hints` evaluates strings of an object with annotations. A namespace with one annotation is such an
+    # object.
     holder = SimpleNamespace(__annotations__={_FIELD: annotation})
     try:
         hints = typing.get_type_hints(holder, getattr(function, "__globals__", {}), near, include_extras=True)
@@ -222,6 +229,8 @@ class ParameterType:
         try:
             return getattr(model.model_validate({_FIELD: value}), _FIELD)
         except ValidationError as error:
+            # A string that fits as it is stays a string: "1" for an annotation ``str``. Otherwise it is data, such as
+            # "[1, 2]".
             as_data = _from_json(value) if is_text else value
             if as_data is not value:
                 return self.convert(as_data)
@@ -235,8 +244,11 @@ class ParameterType:
         if model is None:
             return json_form(value)
         try:
+            # The value is not validated again, which could change it. The serializer reports values of other types as
+            # errors.
             instance = model.model_construct(**{_FIELD: value})
             form = instance.model_dump(mode="json", warnings="error")[_FIELD]
+            # A NaN has no form in JSON.
             json.dumps(form, allow_nan=False)
         # Pydantic and classes of users raise these for a value that is not of the type or has no form in JSON.
         except (TypeError, ValueError, AttributeError, UnicodeError):
@@ -265,6 +277,7 @@ class ParameterType:
         except PydanticInvalidForJsonSchema:
             return {}
         schema: dict[str, Any] = whole["properties"][_FIELD]
+        # Pydantic derives the title of the schema from the name of the field, which means nothing to a person.
         if schema.get("title") == _FIELD.title():
             del schema["title"]
         return {**schema, **({"$defs": whole["$defs"]} if "$defs" in whole else {})}
@@ -275,6 +288,7 @@ class ParameterType:
         """
         if self._model is None:
             self._model = _model_of(resolve(self._annotation, self._function)) or False
+        # None: not created yet. False: the type has no model.
         return self._model or None
 
 
@@ -288,6 +302,7 @@ def _model_of(annotation: Any) -> Any:
     try:
         field = (_with_portable_dicts(annotation, {}), ...)
         model: Any = create_model("Input", __config__=config, **{_FIELD: field})  # type: ignore[call-overload]
+        # Names that are still undefined raise an error here, and not at the first value.
         model.model_rebuild(raise_errors=True)
     except (PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError, TypeError):
         return None
@@ -307,6 +322,7 @@ def _with_portable_dicts(annotation: Any, dicts: dict[Any, Any]) -> Any:
         return _portable_dict(annotation, dicts)
     parts = typing.get_args(annotation)
     origin = typing.get_origin(annotation)
+    # Arguments of these are values or lists, not types.
     if not parts or origin in (typing.Literal, collections.abc.Callable):
         return annotation
     if origin is typing.Annotated:
@@ -345,6 +361,7 @@ def _faults(error: Any) -> str:
     faults = error.errors(include_url=False, include_context=False, include_input=False)
     shown = []
     for fault in faults[:_FAULTS]:
+        # The first part of the location is the field of the model.
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"][1:])
         shown.append(f"{place.lstrip('.')}: {fault['msg']}" if place else fault["msg"])
     more = f"; and {len(faults) - _FAULTS} more" if len(faults) > _FAULTS else ""
@@ -356,6 +373,7 @@ def _rename_definitions(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
     begin with a prefix.
     """
     text = json.dumps({**schema, "$defs": {f"{prefix}{key}": part for key, part in schema["$defs"].items()}})
+    # References are texts in the schema. JSON is the one form in which all of them can be replaced.
     renamed: dict[str, Any] = json.loads(text.replace('"#/$defs/', f'"#/$defs/{prefix}'))
     return renamed
 

@@ -52,6 +52,7 @@ def parts_of(roots: Mapping[str, Callable[..., Any]]) -> dict[str, Part]:
     """
     parts: dict[str, Part] = {}
     waiting: list[tuple[str, Any]] = list(roots.items())
+    # Work list of labels and objects. A function that was visited is skipped, so that recursion ends.
     while waiting:
         label, thing = waiting.pop()
         if label not in parts:
@@ -83,6 +84,7 @@ def source_of(function: Any) -> str:
     """Return the source of a function. The first result is cached, because the file may change after it was
     imported.
     """
+    # Decorators are looked through: their wrappers have a code of their own.
     bare = inspect.unwrap(function)
     return _source(getattr(bare, "__code__", bare), bare)
 
@@ -95,6 +97,7 @@ def _source(key: Any, bare: Any) -> str:
         try:
             _SOURCES[key] = textwrap.dedent(inspect.getsource(bare))
         except (OSError, TypeError):
+            # Code without a source, such as that of ``exec``, is identified by its bytecode.
             _SOURCES[key] = key.co_code.hex() if isinstance(key, CodeType) else repr(bare)
     return _SOURCES[key]
 
@@ -105,6 +108,7 @@ def _used(thing: Any) -> dict[str, Any]:
     """
     bare = inspect.unwrap(thing)
     values = {_label(value): value for function in _functions(bare) for _, value in _read(function)}
+    # Objects of other modules are not followed: libraries change by their version.
     return {label: value for label, value in values.items() if label and _is_of(inspect.unwrap(value), bare.__module__)}
 
 
@@ -123,6 +127,7 @@ def _is_of(value: Any, module: str) -> bool:
 
 def _functions(target: Any) -> list[FunctionType]:
     if isinstance(target, type):
+        # Only what is callable counts: functions and static methods, not properties and class methods.
         members = (inspect.unwrap(member) for member in vars(target).values() if callable(member))
         return [member for member in members if isinstance(member, FunctionType)]
     return [target] if isinstance(target, FunctionType) else []
@@ -132,6 +137,7 @@ def _read(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """Yield name and value of each variable that a function reads but does not define itself: global variables, and
     variables of enclosing functions.
     """
+    # {name of a variable of an enclosing function: its cell}
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
     for name in _names(function.__code__):
         if name in cells:
@@ -149,6 +155,7 @@ def _names(code: CodeType) -> tuple[str, ...]:
     nested inside it is included.
     """
     names = {step.argval for step in dis.get_instructions(code) if step.opname in _READS}
+    # Code of nested functions, lambdas and comprehensions is a constant of the outer code.
     for part in code.co_consts:
         if isinstance(part, CodeType):
             names.update(_names(part))
@@ -163,6 +170,7 @@ def _digest(thing: Any) -> str:
     constants = {}
     for function in _functions(bare):
         for name, value in _read(function):
+            # A list or a dict may change while the program runs, and does not count as a constant.
             if isinstance(value, CONSTANTS) or (isinstance(value, tuple | frozenset) and _is_plain(value)):
                 constants[name] = _constant_text(value)
     source = _class_text(bare) if isinstance(bare, type) else _normal(source_of(thing))
@@ -171,6 +179,8 @@ def _digest(thing: Any) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _hashed(source: str, constants: str) -> str:
+    # 16 hex digits are 64 bits, enough to tell the versions of one function apart. \x1f separates the two parts, and
+    # occurs in neither.
     return hashlib.sha256(f"{source}\x1f{constants}".encode()).hexdigest()[:16]
 
 
@@ -179,9 +189,11 @@ def _class_text(cls: type) -> str:
 
     Python does not find the source of a class defined in a notebook, so that the methods are read one by one.
     """
+    # Names such as ``__module__`` and ``__doc__`` do not affect behaviour.
     attributes = {name: value for name, value in vars(cls).items() if not name.startswith("__")}
     members = {name: value for name, value in attributes.items() if isinstance(value, CONSTANTS)}
     methods = {function.__qualname__: _normal(source_of(function)) for function in _functions(cls)}
+    # Bases by name: their own code has entries of its own if it is in the same module.
     bases = [base.__qualname__ for base in cls.__mro__[1:]]
     annotations = {name: str(kind) for name, kind in vars(cls).get("__annotations__", {}).items()}
     return f"{bases}{sorted(methods.items())}{sorted(annotations.items())}{_members_text(members)}"
@@ -329,6 +341,7 @@ def rule_for(dotted: str, *, has_arguments: bool = False, is_called: bool = True
 
     `dotted` is the name of the function or value with its module, such as ``time.time``.
     """
+    # Only ``os.environ`` is reported without a call: a function that is merely named does nothing.
     if not dotted or (not is_called and not _READ_WITHOUT_CALL.fullmatch(dotted)):
         return None
     if has_arguments and _UNLESS_ARGUMENTS.fullmatch(dotted):
@@ -345,10 +358,12 @@ def identity_of(value: Any) -> str:
     name = getattr(value, "__qualname__", None)
     owner = getattr(value, "__self__", None)
     module = getattr(value, "__module__", None)
+    # A method of an object in C has no module. That of the object's class stands for it.
     if not isinstance(module, str) and owner is not None and not isinstance(owner, ModuleType):
         module = type(owner).__module__
     if isinstance(name, str) and isinstance(module, str):
         return f"{module}.{name}"
+    # ``os.environ`` is an instance. Its class has no other name.
     return f"{type(value).__module__}.environ" if type(value).__name__ == "_Environ" else ""
 
 
@@ -419,10 +434,12 @@ def doubts_of(function: Callable[..., Any]) -> Iterator[Doubt]:
 
     Functions of the same module that the function uses are checked, too. Line numbers count from the start of the file.
     """
+    # The first parameter is the context, whatever it is called.
     context = next(iter(inspect.signature(function).parameters), "ctx")
     visited: set[Any] = set()
     waiting: list[Callable[..., Any]] = [inspect.unwrap(function)]
     while waiting:
+        # The function itself first, then those that it uses, in the order in which they are used.
         current = waiting.pop(0)
         if current in visited or not isinstance(current, FunctionType):
             continue
@@ -430,8 +447,10 @@ def doubts_of(function: Callable[..., Any]) -> Iterator[Doubt]:
         source = _source_text(current)
         if source is None:
             continue
+        # A helper function gets the context under a usual name.
         visitor = _DeterminismVisitor(current, frozenset({context, "ctx", "context"}))
         visitor.visit(source.tree)
+        # Missing awaits show only when all uses of a name are known.
         visitor.end(source.tree)
         doubts = sorted(visitor.doubts, key=lambda doubt: (doubt[0].lineno, doubt[0].col_offset))
         for node, rule, name in doubts:
@@ -463,6 +482,7 @@ def _source_text(function: FunctionType) -> _Text | None:
         return None
     if not isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef):
         return None
+    # Decorators run when the function is defined, not when it runs again.
     tree.decorator_list = []
     return _Text(tree, lines, max(first, 1))
 
@@ -499,6 +519,7 @@ class _DeterminismVisitor(ast.NodeVisitor):
         """Finish the analysis of a function: add a warning for each recorded call whose ``await`` is missing. Such a
         call is used like a value, or is assigned to a name that is never awaited.
         """
+        # Nodes of a syntax tree do not know their parents.
         parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         uses: dict[str, list[bool]] = {}
         for node in ast.walk(tree):
@@ -509,6 +530,7 @@ class _DeterminismVisitor(ast.NodeVisitor):
         for name, (node, call_text) in self._unawaited.items():
             # A name that also holds other values may be used as a value correctly.
             is_value = name not in self._reassigned and all(uses.get(name, []))
+            # A call whose name is never read is lost. One whose name is only used as a value lacks the await.
             if name not in self._loaded or is_value:
                 self.doubts.append((node, _UNAWAITED, call_text))
 
@@ -523,11 +545,13 @@ class _DeterminismVisitor(ast.NodeVisitor):
             case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.FormattedValue() | ast.Subscript():
                 return True
             case ast.Attribute(attr=name):
+                # ``close``, ``send`` and ``throw`` are methods of the coroutine itself.
                 return name not in {"close", "send", "throw"}
             case ast.If(test=used) | ast.While(test=used) | ast.Assert(test=used) | ast.For(iter=used):
                 return used is node
             case ast.comprehension(iter=used):
                 return used is node
+            # ``a or b`` has the value of one of its parts, so that its own use decides.
             case ast.BoolOp() | ast.IfExp():
                 return self._is_value(parent, parents)
             case ast.Return():
@@ -535,6 +559,7 @@ class _DeterminismVisitor(ast.NodeVisitor):
             case ast.Call(func=ast.Attribute(attr="gather")):
                 return False
             case ast.Call(func=callee):
+                # An argument of another recorded call must be a value, not a coroutine.
                 return callee is not node and self._is_recorded(callee)
         return False
 
@@ -546,6 +571,7 @@ class _DeterminismVisitor(ast.NodeVisitor):
         """
         if name in self._local_names:
             return None
+        # First variables of enclosing functions, then globals, then builtins, as Python looks them up.
         code = self._function.__code__
         if name in code.co_freevars:
             cell = (self._function.__closure__ or ())[code.co_freevars.index(name)]
@@ -553,6 +579,7 @@ class _DeterminismVisitor(ast.NodeVisitor):
                 return cell.cell_contents
             except ValueError:  # not bound yet
                 return None
+        # ``__builtins__`` is a module in ``__main__``, and a dict in other modules.
         builtins = self._function.__globals__.get("__builtins__", {})
         builtin_names = builtins if isinstance(builtins, dict) else vars(builtins)
         return self._function.__globals__.get(name, builtin_names.get(name))
@@ -567,6 +594,7 @@ class _DeterminismVisitor(ast.NodeVisitor):
             case ast.Attribute():
                 root = self._dotted(node.value)
                 return f"{root}.{node.attr}" if root else ""
+            # ``Path("a").exists`` -> "pathlib.Path().exists". The rules have the parentheses.
             case ast.Call():
                 root = self._dotted(node.func)
                 return f"{root}()" if root else ""
@@ -590,6 +618,7 @@ class _DeterminismVisitor(ast.NodeVisitor):
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Load):
             self._loaded.add(node.id)
+            # Step functions are recorded, and need no check. Other functions of the module are checked like this one.
             value = inspect.unwrap(self._value(node.id)) if callable(self._value(node.id)) else None
             is_step = getattr(self._value(node.id), LABEL, None) is not None
             if isinstance(value, FunctionType) and not is_step and value.__module__ == self._function.__module__:
@@ -603,9 +632,11 @@ class _DeterminismVisitor(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         rule = rule_for(self._dotted(node.func), has_arguments=bool(node.args or node.keywords))
+        # ``create_task`` of recorded calls is allowed.
         if rule is not None and not (rule is TASK and self._are_in_order(node.args)):
             self.doubts.append((node, rule, f"{ast.unparse(node.func)}()"))
         self._look_at_order(node)
+        # A method that changes a list or dict of the module outlasts the run.
         if isinstance(node.func, ast.Attribute) and node.func.attr in MUTATING:
             self._look_at_change(node, node.func.value)
         self.generic_visit(node)
@@ -677,6 +708,7 @@ class _DeterminismVisitor(ast.NodeVisitor):
         has the names that also hold other values.
         """
         for name in names:
+            # The name may have held a set before.
             self._sets.discard(name)
             if not (isinstance(value, ast.Call) and self._is_recorded(value.func)):
                 self._reassigned.add(name)
@@ -695,10 +727,12 @@ class _DeterminismVisitor(ast.NodeVisitor):
         module = dotted.partition(".")[0]
         if module in sys.stdlib_module_names:
             return module != "builtins"
+        # "site-packages" or "dist-packages": an installed library.
         return "-packages" in str(getattr(sys.modules.get(module), "__file__", "")) and module != "divebook"
 
     def _is_unrecorded(self, callee: ast.expr) -> bool:
         if self._is_recorded(callee) or rule_for(self._dotted(callee)) is not None:
+            # Rules name such a call with better advice.
             return False
         if isinstance(callee, ast.Name):
             value = self._value(callee.id)
@@ -741,6 +775,7 @@ class _DeterminismVisitor(ast.NodeVisitor):
                 ordered = node.args
             case ast.Attribute(ast.Constant(), "join"):
                 ordered = node.args
+            # ``pop`` without arguments takes the last item of a list, and any item of a set.
             case ast.Attribute(value, "pop") if not node.args:
                 ordered = [value]
             case _:
@@ -752,6 +787,7 @@ class _DeterminismVisitor(ast.NodeVisitor):
         """Record a warning about the expression `node` if it changes a list, dict or set that exists outside of the
         workflow function, because such a change outlives the run. `of` is the syntax node of the changed object.
         """
+        # ``CACHE["a"].b = 1`` changes the object ``CACHE``.
         while isinstance(of, ast.Subscript | ast.Attribute):
             of = of.value
         if isinstance(of, ast.Name) and isinstance(self._value(of.id), list | dict | set):
@@ -776,6 +812,7 @@ def _bound_in(function: FunctionType) -> set[str]:
     waiting = [function.__code__]
     while waiting:
         code = waiting.pop()
+        # Variables of the code itself, and those that nested functions use.
         names |= {*code.co_varnames, *code.co_cellvars}
         waiting += [part for part in code.co_consts if hasattr(part, "co_varnames")]
     return names

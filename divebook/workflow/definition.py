@@ -96,15 +96,20 @@ class Written:
 
         With a `pattern` the position is that of its first match in the faulty part, or of the group in the match.
         """
+        # Positions belong to the whole text: `place` leads to the workflow in it, `problem.place` to a part of the
+        # workflow.
         line, column = nearest_position((*self.place, *problem.place), self.positions)
         if pattern and line:
             line, column = self._first_match(re.compile(pattern), line, column)
         return problem.at(line, column)
 
     def _first_match(self, pattern: re.Pattern[str], line: int, column: int) -> tuple[int, int]:
+        # `line` counts from the top of the cell. The text begins below `above` lines. Later lines are searched as well,
+        # because the part may be a block of several lines.
         for number, text in enumerate(self.text.splitlines()[line - self.above - 1 :], line):
             match = pattern.search(text, column - 1 if number == line else 0)
             if match is not None:
+                # A pattern without a group has `groups` 0, which is the whole match. With one group it is the group.
                 return number, match.start(pattern.groups) + 1
         return line, column
 
@@ -191,10 +196,12 @@ class Workflow(Definition):
         written: Written = UNWRITTEN,
     ) -> None:
         require_text(name, "the name of a workflow", 'write Workflow("name", [Step("name", ...)])')
+        # A string is iterable, and a single step looks like a list of one. Both get an error with the right form.
         if isinstance(steps, str | Step) or not isinstance(steps, Iterable):
             hint = 'write Workflow("name", [Step("name", ...)])'
             raise DefinitionError([Problem(f"a workflow holds a list of steps, got {steps!r}", hint=hint)])
         listed = tuple(require_step(step) for step in steps)
+        # The fields are filled before the checks, which read the linked steps and the rules of the dialect from them.
         self._fill(
             name=normal_name(name),
             description=description,
@@ -235,8 +242,10 @@ class Workflow(Definition):
         The workflow is not checked again, so that recorded workflows stay readable when checks become stricter.
         """
         name = data.get("name")
+        # Logs of earlier versions are upgraded first. A log of a later version raises an error here.
         data = apply_changes(dict(data), data.get(FORM, 0), FORMS, f"the definition of workflow {name!r}")
         workflow = object.__new__(cls)
+        # A field that an earlier version did not have gets its default.
         workflow._fill(written=UNWRITTEN, **{**defaults(cls), **arguments(cls, data)})
         return workflow
 
@@ -244,6 +253,7 @@ class Workflow(Definition):
         """Return plain JSON from which `from_dict` creates an equal workflow. ``form`` is the version of this JSON
         form.
         """
+        # `super()` without arguments does not work in a dataclass with slots: the decorator replaces the class object.
         stored = Definition.to_dict(self)
         return {FORM: len(FORMS), **stored} if FORMS else stored
 
@@ -314,12 +324,14 @@ def fingerprint_of(definition: Mapping[str, Any]) -> str:
 
     Descriptions and the source text do not count. Two definitions that behave alike have equal fingerprints.
     """
+    # Fields without an effect on behaviour are removed, on the level of the workflow and of its inputs and outputs.
     semantic = {key: value for key, value in definition.items() if key not in SILENT_FIELDS}
     for part in ("inputs", "outputs"):
         semantic[part] = [_without_silent(item) for item in semantic.get(part, ())]
     # The content of files counts, not the time of their last change.
     if "steps" in semantic:
         semantic["steps"] = [_without_sources(step) for step in semantic["steps"]]
+    # Canonical JSON: keys in order, no spaces, ASCII only. Equal definitions have equal bytes on all systems.
     text = json.dumps(semantic, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
@@ -364,6 +376,7 @@ class InputDefinition(Definition):
     def __post_init__(self) -> None:
         Definition.__post_init__(self)
         default = recorded_default(self.default, f"default of input {self.name!r}")
+        # The default may be None. `has_default` then distinguishes it from an input without a default.
         self._put(default=default, has_default=self.has_default or self.default is not None)
 
 
@@ -481,12 +494,14 @@ def names(flow: Workflow, kind: str, name: str, workflows: Mapping[str, Workflow
     >>> names(outer, "agent", "critic", {"inner": inner}), names(outer, "agent", "other", {"inner": inner})
     (True, False)
     """
+    # Workflows may run each other in a cycle.
     visited = {flow.name}
     waiting = [flow]
     while waiting:
         steps = waiting.pop().steps
         if any(getattr(step, kind) == name for step in steps):
             return True
+        # "-" binds tighter than "&": the child workflows that are known and have not been visited.
         below = {str(step.workflow) for step in steps if step.workflow} & workflows.keys() - visited
         visited |= below
         waiting += [workflows[child] for child in below]
@@ -504,6 +519,7 @@ def missing_agents(workflow: Workflow, agents: Iterable[str], among: Container[s
     for index, step in enumerate(workflow.steps):
         if step.agent is None or (among is not None and step.name not in among):
             continue
+        # Names are compared in their normal form, as everywhere in an execution.
         if same_name(step.agent, names) is None:
             problems.append(_no_agent(step.agent, names).below("Steps", index, "Agent"))
     return problems
@@ -540,6 +556,7 @@ def missing_workflows(
     """
     for index, step in enumerate(workflow.steps):
         name = step.workflow if among is None or step.name in among else None
+        # A name with ``${...}`` is computed when the step runs, and cannot be checked.
         if name and "${" not in name and same_name(name, workflows) is None:
             hint = did_you_mean(name, workflows)
             place = ("Steps", index, "Workflow")
@@ -607,9 +624,11 @@ def compiled(config: PipelineConfig, mode: RunMode, functions: Iterable[str] = (
 
     `functions` are the names of the stages whose Python functions a process needs to run the workflow.
     """
+    # Names of stages are free. The names of the steps that are added avoid them.
     used_names = set(config.order)
     route = _free(ROUTE, used_names)
     steps = _sequential(config, route) if mode == "sequential" else _parallel(config, route, used_names)
+    # A process without these functions cannot run the pipeline. The first step names them.
     if needed := sorted(functions):
         steps[0] = replace(steps[0], parameters={PART: ROUTE, FUNCTIONS: needed})
     optional = [InputDefinition(name, "map", required=False) for name in (SLOTS, RESPONSE)]
@@ -629,6 +648,7 @@ def declared(config: PipelineConfig) -> Workflow:
     route = pipeline.steps[0]
     is_over = f"$(not state.{STATE}['again'] and len(state.{STATE}['next']) == 0)"
     steps = [
+        # After the edges to the stages: the request is over if no stage is next and no question is left.
         replace(route, edges=(*route.edges, Edge(last, is_over))),
         *pipeline.steps[1:],
         Step(last, script=f"state.{STATE}['envelope']['outputs']", store=OUTPUTS, next=[]),
@@ -668,11 +688,14 @@ def visible_steps(workflow: Workflow) -> list[Step]:
     """
     if not is_pipeline(workflow):
         return list(workflow.steps)
+    # The script of the first step is the whole pipeline as JSON (`_route`).
     config = PipelineConfig.from_text(str(workflow.start.script))
     if any(step.parameters.get(PART) == BATCH for step in workflow.steps):
+        # `reversed` lets the first step of each part win.
         steps_by_part = {step.parameters.get(PART): step for step in reversed(workflow.steps)}
         batch = steps_by_part[BATCH]
         return [batch, replace(steps_by_part[MERGE], edges=(Edge(batch.name),))]
+    # The edges between stages lead through ``route`` in the workflow. People see the routes of the stages instead.
     steps = {step.name: step for step in workflow.steps}
     return [
         replace(steps[stage.name], edges=_stage_edges(stage, config), catch=_caught(stage)) for stage in config.agents
@@ -687,6 +710,7 @@ def hidden_steps(data: Payload) -> frozenset[str]:
     have all steps.
     """
     definition: Mapping[str, Any] = {}
+    # Only these events contain a definition.
     if isinstance(data, catalog.ExecutionStarted | catalog.ExecutionForked):
         definition = data.definition or {}
     steps = definition.get("steps")
@@ -695,6 +719,7 @@ def hidden_steps(data: Payload) -> frozenset[str]:
         return frozenset()  # most workflows; their definition need not be parsed
     try:
         return hidden_in(Workflow.from_dict(definition))
+    # The definition may be of another version, or damaged. All its steps are then shown.
     except UNFIT:
         return frozenset()
 
@@ -721,6 +746,7 @@ def _caught(stage: AgentStage) -> tuple[Catch, ...]:
 
 
 def _sequential(config: PipelineConfig, route: str) -> list[Step]:
+    # In sequence the variable has one stage in ``next``, and the edge to this stage is taken.
     edges = [(name, f"$(state.{STATE}['next'] == [{name!r}])") for name in config.order]
     stages = [_step(name, RUN, store=STATE, next=[route], stage=name) for name in config.order]
     return [_route(config, route, edges), *stages]
@@ -739,6 +765,7 @@ def _parallel(config: PipelineConfig, route: str, used_names: set[str]) -> list[
 
 
 def _route(config: PipelineConfig, name: str, edges: list[tuple[str, str]]) -> Step:
+    # The edge of the step to itself asks one question after the other.
     again = (name, f"$(state.{STATE}['again'])")
     return Step(name, type=STAGE, script=config.to_text(), parameters={PART: ROUTE}, store=STATE, next=[again, *edges])
 
@@ -774,6 +801,7 @@ def require_name(definitions: Definitions) -> str:
 
 def check_providers(definitions: Definitions, is_known: Callable[[str], bool]) -> None:
     """Raise `SetupError` if an agent, or the key DefaultProvider, names an unknown provider."""
+    # Places with the names, so that the error shows the line of the faulty one.
     providers: dict[Place, str | None] = {("Config", "DefaultProvider"): definitions.config.default_provider}
     providers |= {("Agents", index, "Provider"): agent.provider for index, agent in enumerate(definitions.agents)}
     for place, name in providers.items():
@@ -813,6 +841,7 @@ def combined_settings(provider: ProviderSettings, agent_settings: ModelSettings 
     settings = agent_settings or ModelSettings()
     return replace(
         settings,
+        # Sorted, because the order of a set differs between processes.
         features=tuple(sorted({*provider.features, *settings.features})),
         request_headers=_headers(provider.request_headers, settings.request_headers),
         caching=provider.caching if settings.caching is None else settings.caching,
@@ -867,6 +896,7 @@ def merge_config(earlier: Config, later: Config) -> Config:
 
     All approval rules are kept, so that no rule that asks or denies is lost.
     """
+    # An empty value means that a setting is not set, so that it replaces nothing.
     settings = {entry.name: getattr(later, entry.name) for entry in fields(later) if getattr(later, entry.name)}
     approvals = (*earlier.approvals, *unknown(later.approvals, earlier.approvals))
     both = {"providers": merge_named(earlier.providers, later.providers), "approvals": approvals}
@@ -886,6 +916,7 @@ def merge_named(earlier: Iterable[Item], later: Iterable[Item]) -> tuple[Item, .
     """Merge two lists of definitions with names, such as agents. A definition in `later` replaces the definition of the
     same name in `earlier`.
     """
+    # A replaced item keeps its place in the mapping, and so in the list.
     items = {item.name: item for item in earlier}
     items.update({item.name: item for item in later})
     return tuple(items.values())

@@ -74,6 +74,7 @@ _TOKEN = re.compile(
     r"""|(?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)|(?P<operator>:=|&&|\|\||[!=<>]=|[-+*/%]=|[!?:;,()\[\]{}])"""
     r"""|(?P<line>\n)|(?P<other>[^\S\n]+|.)"""
 )
+# Spaces around words, because ``a&&b`` has none.
 _WORDS = {"&&": " and ", "||": " or ", "!": "not ", ":=": "=", ";": "\n"}
 _CONSTANTS = {"true": "True", "false": "False", "nil": "None"}
 _CALLS = {
@@ -88,6 +89,7 @@ _TYPES = ("action", "prompt", "script")
 _OPENING = "([{"
 _CLOSING = ")]}"
 _TEMPLATE = re.compile(r"(\$*)\$\{([^}]*)\}")
+# The conditional expression ``if a { b } else { c }``. Branches with nested braces or several lines do not match.
 _CHOICE = re.compile(r"if\s+(?P<test>[^{}]+?)\s*\{\s*(?P<then>[^{}\n]+?)\s*\}\s*else\s*\{\s*(?P<other>[^{}\n]+?)\s*\}")
 
 
@@ -101,6 +103,7 @@ def script(text: str) -> str:
     x = inputs.n > 1  and  True
     """
     translated = expression(text)
+    # Only functions that the translation has inserted, and whose import the script does not have.
     imports = {needed for name, needed in _CALLS.values() if name in translated and needed not in text}
     used = sorted(imports) if translated != text else []
     return "\n".join([*used, translated])
@@ -115,6 +118,7 @@ def expression(text: str) -> str:
     >>> expression('len(state.found) > 0 ? "some" : "none"')
     '("some" if len(state.found) > 0 else "none")'
     """
+    # Both forms of a condition become one before the text is split: ``if a { b } else { c }`` -> ``(a ? b : c)``.
     tokens = [(match.lastgroup or "", match.group()) for match in _TOKEN.finditer(_CHOICE.sub(_as_choice, text))]
     if not _is_foreign(text, tokens):
         return text
@@ -134,6 +138,7 @@ def template(text: str) -> str:
 
 def _slot(match: re.Match[str]) -> str:
     dollars, inside = match.groups()
+    # An empty ``${}`` is literal text. Behind a dollar sign it needs an escape in the present syntax.
     if not inside.strip():  # literal
         return f"{dollars}$${{{inside}}}" if dollars else match[0]
     return (f'${{"{dollars}"}}' if dollars else "") + f"${{{expression(inside)}}}"
@@ -145,6 +150,7 @@ def wrapped(text: str) -> str:
     """
     stripped = text.strip()
     if not (stripped.startswith("$(") and stripped.endswith(")")):
+        # The constants are the same in both languages, and are compared as words.
         return text if stripped.lower() in ("true", "false") else expression(text)
     return f"$({expression(stripped[2:-1])})"
 
@@ -158,14 +164,17 @@ def step(fields: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(values.get(name), str):
             values[name] = translate(values[name])
     parameters = values.get("parameters") or {}
+    # Only strings of the first level were templates. The deeper ones are escaped.
     values["parameters"] = with_literal_depths(parameters, has_values=False, template=template)
     if "edges" in values:
         values["edges"] = tuple(replace(to, condition=to.condition and wrapped(to.condition)) for to in values["edges"])
     each = values.get("each")
+    # A string without ``$(`` is not an expression, which a later check reports.
     if each and isinstance(each.items, str) and each.items.strip().startswith("$("):
         values["each"] = replace(each, items=wrapped(each.items))
     elif each and isinstance(each.items, list):
         values["each"] = replace(each, items=each_text(each.items, literal))
+    # Without the key, the first of these fields that is set decides.
     values["type"] = values.get("type") or next((name for name in _TYPES if values.get(name)), "")
     return values
 
@@ -184,6 +193,7 @@ def _is_foreign(text: str, tokens: Sequence[tuple[str, str]]) -> bool:
     """Return True if legacy code must be translated: it is not valid Python, or uses a name that only the legacy
     language has.
     """
+    # ``true`` and ``nil`` are valid names in Python, so that parsing alone would not notice them.
     if any(kind == "name" and (token in _CONSTANTS or token in _CALLS) for kind, token in tokens):
         return True
     return not _is_python(text)
@@ -204,6 +214,7 @@ def _word(kind: str, token: str) -> str:
     translated by `_CALLS`, `_CONSTANTS` and `_WORDS`. All other tokens stay unchanged.
     """
     if kind == "text":
+        # A raw string in backquotes may contain quotes and backslashes.
         return repr(token[1:-1]) if token[0] == "`" else token
     if kind == "comment":
         return "#" + token.lstrip("#/")
@@ -227,12 +238,14 @@ def _choices(words: Sequence[str]) -> Iterator[str]:
     position = 0
     while position < len(words):
         word = words[position]
+        # These tokens end an expression, so that a condition cannot reach beyond them.
         if word in ("\n", ",", "=") or word in _CLOSING:
             yield _choice(part)
             yield word
             part = []
         elif word in _OPENING:
             end = _end(words, position)
+            # The bracket with its translated content is one token of the outer expression.
             part.append("".join((word, *_choices(words[position + 1 : end]), *words[end : end + 1])))
             position = end
         else:
@@ -272,6 +285,7 @@ def _choice(words: Sequence[str]) -> str:
         return "".join(words)
     test = "".join(words[key + 1 : question_mark])
     then = _choice(words[question_mark + 1 : middle])
+    # Spaces before the expression are the indentation of a line.
     space = test[: len(test) - len(test.lstrip())]
     chosen = f"{space}({then.strip()} if {test.strip()} else {_choice(words[middle + 1 :]).strip()})"
     return "".join(words[: key + 1]) + chosen

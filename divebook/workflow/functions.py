@@ -85,6 +85,7 @@ class UserFunction:
     """
 
     def __post_init__(self) -> None:
+        # `object.__setattr__` sets a field of a frozen class. Names are stored in their normal form.
         object.__setattr__(self, "name", normal_name(self.name))
         for key in ("name", "description"):
             if locate_surrogate(getattr(self, key), key):
@@ -100,14 +101,17 @@ class UserFunction:
         """Raise `DefinitionError` if the option `executor` of this function is not an executor, or names an executor
         that cannot run this function.
         """
+        # A `concurrent.futures.Executor` has ``submit``, an executor of divebook ``run``. A callable makes an executor.
         is_executor = any(hasattr(self.executor, name) for name in ("submit", "run", "__call__"))
         if not is_executor and not isinstance(self.executor, str):
             message = f"the executor of {self.name} must be a name, a concurrent.futures.Executor or what makes one"
             hint = 'write executor="process", or pass a pool'
             raise DefinitionError([Problem(f"{message}, not {self.executor!r}", key="executor", hint=hint)])
+        # A coroutine runs on the engine's loop, not in an executor.
         if inspect.iscoroutinefunction(self.function):
             message = f"{self.label} is async, so it runs on the engine's loop and in no executor"
             raise DefinitionError([Problem(message, key="executor", hint="write `def`, or leave the executor out")])
+        # A context holds the recorder and other objects of this process, which cannot be pickled.
         if self.executor == "process" and self.kind == "action" and self.takes.context:
             message = f"{self.label} takes a {CONTEXT}, which lives in this process only"
             hint = f"leave out the parameter {CONTEXT}, or the executor"
@@ -137,6 +141,7 @@ class UserFunction:
         TypeError
             The function does not accept these arguments.
         """
+        # The check is cached by the names of the arguments, since calls of a step mostly have the same names.
         misfit = _misfit(self.function, tuple(arguments))
         if misfit:
             raise TypeError(misfit)
@@ -177,8 +182,10 @@ def _takes(function: Callable[..., Any]) -> Takes:
     return Takes(
         inspect.iscoroutinefunction(function),
         IDEMPOTENCY_KEY in parameters,
+        # A parameter ``context`` with a default is an argument of the user.
         context is not None and context.default is context.empty,
         frozenset(parameters) if kinds <= {_BOTH, inspect.Parameter.KEYWORD_ONLY} else frozenset(),
+        # The idempotency key is added by name at each call, so that such a function has no fast path by position.
         tuple(parameters) if kinds <= {_BOTH} and IDEMPOTENCY_KEY not in parameters else (),
         sum(parameter.default is parameter.empty for parameter in parameters.values()),
     )
@@ -233,6 +240,7 @@ def require_nameable(function: Any) -> None:
     if not callable(function):
         message = f"rollback is a function, not {function!r}"
         hint = "write @step(rollback=cancel_room), without quotes"
+    # A partial and a callable object have no qualified name.
     elif getattr(function, "__name__", _LAMBDA) == _LAMBDA or not hasattr(function, "__qualname__"):
         message = f"{function!r} cannot undo calls: it has no name by which a later process would find it"
         hint = "write def cancel_room(result): ..., and give that to @step(rollback=cancel_room)"
@@ -266,18 +274,21 @@ def _are_variants(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
     bound to other objects.
     """
     codes = getattr(one, "__code__", None), getattr(other, "__code__", None)
+    # One `def` statement makes one code object, and a new function each time it runs.
     return codes[0] is not None and codes[0] is codes[1] and _closure_ids(one) != _closure_ids(other)
 
 
 def _closure_ids(function: Callable[..., Any]) -> list[object]:
     cells = getattr(function, "__closure__", None) or ()
     inside = [id(cell.cell_contents) for cell in cells if _is_filled(cell)]
+    # Methods of two objects have the same code and no closure, but another ``__self__``.
     return [*inside, id(getattr(function, "__self__", None))]
 
 
 def _is_filled(cell: Any) -> bool:
     try:
         _ = cell.cell_contents
+    # A variable of an enclosing function that has no value yet.
     except ValueError:
         return False
     return True
@@ -299,8 +310,10 @@ def find_rollback(place: str) -> UserFunction:
     registered = ROLLBACK_FUNCTIONS.get(place)
     if registered is not None:
         return registered
+    # "trips:cancel_room" -> "cancel_room". Older logs have the plain name.
     _, _, name = place.rpartition(":")
     has_module = ":" in place
+    # The function may be loaded under another module name, such as ``__main__``. The name must then be unique.
     matches = [step for step in ROLLBACK_FUNCTIONS.values() if name == (_qualified(step) if has_module else step.name)]
     if len(matches) == 1:
         return matches[0]
@@ -341,6 +354,7 @@ def as_function(target: Any, kind: str, name: str | None = None) -> FunctionType
     DefinitionError
         The target cannot be called, has no signature, or has no name and none is passed.
     """
+    # A decorator inside a class gets the static method before Python binds it.
     if isinstance(target, staticmethod):
         target = target.__func__
     if isinstance(target, classmethod):
@@ -384,8 +398,10 @@ def is_async(target: Any) -> bool:
     target = _without_partials(target)
     if inspect.iscoroutinefunction(target):
         return True
+    # A call of a class returns an instance, whatever its ``__call__`` is.
     if isinstance(target, FunctionType | type):
         return False
+    # A callable object is async if its method ``__call__`` is.
     return inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004
 
 
@@ -415,8 +431,10 @@ def _function(target: Any, kind: str) -> FunctionType:
     def call(*args: Any, **kwargs: Any) -> Any:
         return target(*args, **kwargs)
 
+    # Signature and names are those of the innermost function, so that errors and schemas show the user's code.
     inner = _inner(target)
     hints = hints_of(inner)
+    # Annotations may be strings, which only the scope of the inner function can resolve.
     parameters = [
         each.replace(annotation=hints.get(name, each.annotation)) for name, each in signature.parameters.items()
     ]
@@ -427,6 +445,7 @@ def _function(target: Any, kind: str) -> FunctionType:
     function.__annotations__ = {name: hint for name, hint in hints.items() if name in {*signature.parameters, "return"}}
     function.__name__ = name_of(target)
     function.__doc__ = _doc(target, inner)
+    # The qualified name and the module identify the function in digests and rollbacks.
     function.__qualname__ = getattr(inner, "__qualname__", function.__name__)
     function.__module__ = getattr(inner, "__module__", None) or type(target).__module__
     if isinstance(inner, FunctionType):
@@ -438,11 +457,13 @@ def _inner(target: Any) -> Any:
     """Return the innermost function that runs when a callable is called, without partials, wrappers and bound methods
     around it.
     """
+    # Partials are removed first, then wrappers of `functools.wraps`, then the binding to an object.
     target = inspect.unwrap(_without_partials(target))
     if inspect.ismethod(target):
         return inspect.unwrap(target.__func__)
     if isinstance(target, FunctionType | type) or inspect.isbuiltin(target):
         return target
+    # An object with ``__call__``: Python looks the method up on the class.
     return inspect.unwrap(type(target).__call__)
 
 
@@ -503,8 +524,10 @@ class StepFunction(UserFunction):
         function it is the argument of the call with the same name, or the result of the call.
         """
         assert self.rollback is not None  # noqa: S101 - callers check this
+        # The result has priority over an argument that is called ``result``.
         available = {**self.with_defaults(arguments), ROLLED_BACK: result}
         parameters = signature_of(self.rollback.function).parameters
+        # A parameter that nothing fills keeps its default. `_require_rollback` has refused one without a default.
         return {name: available[name] for name in parameters if name in available}
 
     def named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -518,6 +541,7 @@ class StepFunction(UserFunction):
         signature = signature_of(self.function)
         if not takes.key or IDEMPOTENCY_KEY in kwargs:
             return signature.bind(*args, **kwargs).arguments
+        # `Signature.bind` requires the key if it has no default. None stands for it, and is removed again.
         arguments = signature.bind(*args, **kwargs, **{IDEMPOTENCY_KEY: None}).arguments  # added at each call
         del arguments[IDEMPOTENCY_KEY]
         return arguments
@@ -538,6 +562,7 @@ class StepFunction(UserFunction):
         for name in arguments.keys() - signature.parameters.keys():
             takes = ", ".join(signature.parameters) or "nothing"
             raise TypeError(f"has no parameter {name!r} (it takes: {takes})")
+        # Missing arguments are not checked here: the call itself raises the error.
         bound = inspect.BoundArguments(signature, OrderedDict(arguments))
         return bound.args, bound.kwargs
 
@@ -595,6 +620,7 @@ def workflow(name: Any = None, *, workspace: str | None = None) -> Any:
 
 
 def _make_workflow(target: Any, name: str | None, workspace: str | None) -> Workflow:
+    # Anything else that is not a function gets the error of `as_function`.
     if callable(target) and not is_async(target):
         label = name or name_of(target) or repr(target)
         raise DefinitionError([Problem(f"workflow {label!r} must be an async function", hint="write `async def`")])
@@ -603,6 +629,7 @@ def _make_workflow(target: Any, name: str | None, workspace: str | None) -> Work
     source = _source(function)
     definition = Workflow(
         name,
+        # The source is a part of the definition, so that the fingerprint changes with the code.
         [Step(name, type=FUNCTION, script=source, store=RESULT)],
         description=inspect.getdoc(function) or "",
         inputs=_inputs(function, name),
@@ -618,6 +645,7 @@ def _make_workflow(target: Any, name: str | None, workspace: str | None) -> Work
 def _source(function: Callable[..., Any]) -> str:
     try:
         return textwrap.dedent(inspect.getsource(function))
+    # Code that was typed into an interpreter, or made by ``exec``, has no source.
     except (OSError, TypeError):
         return f"# the source of {function.__qualname__} is not available"
 
@@ -641,6 +669,7 @@ def _takes_context(parameter: inspect.Parameter) -> bool:
     """Return True if the first parameter of a workflow function can be the workflow context (`ctx`): it has no default
     and is not annotated with a simple type.
     """
+    # Kinds are ordered integers: after POSITIONAL_OR_KEYWORD come ``*args``, keyword-only and ``**kwargs``.
     if parameter.default is not parameter.empty or parameter.kind > parameter.POSITIONAL_OR_KEYWORD:
         return False
     return not (_simple_type(parameter.annotation) or _TYPES_BY_NAME.get(str(parameter.annotation)))
@@ -654,10 +683,12 @@ def _input(parameter: inspect.Parameter, annotation: Any, function: Callable[...
     default = parameter.default if has_default else None
     declared = _simple_type(annotation)
     annotated = None
+    # `Any` and `object` accept every value, so that nothing is converted.
     if declared is None and annotation not in (parameter.empty, Any, object):
         annotated = ParameterType(annotation, function)
         allow_answers(annotation)  # instances of the classes in the annotation may be recorded
     definition = InputDefinition(parameter.name, declared, default=default, has_default=has_default)
+    # The annotation is not an argument of the constructor, because a log cannot hold it.
     return definition.like(annotated=annotated)
 
 
@@ -767,11 +798,13 @@ def _undoing(function: Callable[..., Any]) -> StepFunction:
     """Register the rollback function of a step (option ``rollback=``) in this process under its module and name, by
     which a log refers to it. Return it as a step function.
     """
+    # A function that is already a step keeps its own retry, timeout and approval.
     decorated_step: StepFunction | None = getattr(function, _STEP_FUNCTION, None)
     require_nameable(decorated_step.function if decorated_step is not None else function)
     if decorated_step is None:
         plain_function = as_function(function, "step")
         decorated_step = StepFunction(function.__name__, plain_function, inspect.getdoc(function) or "")
+    # The log of a call has only this name (`place_of`).
     ROLLBACK_FUNCTIONS[place_of(decorated_step)] = decorated_step
     return decorated_step
 
@@ -794,6 +827,7 @@ def decorated(name: Any, finish: Callable[[U], Any], kind: type[U], options: Map
     options = {**options, "retry": None if retry is None else Retry.of(retry)}
 
     def decorate(target: Any) -> Any:
+        # ``@step`` without parentheses gets the function as its first argument.
         explicit_name = None if name is target else name
         function = as_function(target, kind.kind, explicit_name)
         description = inspect.getdoc(function) or ""
@@ -807,11 +841,14 @@ def _make_step(step_function: StepFunction) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        # The recorder of the workflow function that is running in this context. A step function that is called
+        # elsewhere, such as in a test, is an ordinary function.
         calls = CURRENT.get()
         return function(*args, **kwargs) if calls is None else calls.call(step_function, args, kwargs)
 
     setattr(call, LABEL, f"step {step_function.name}")
     setattr(call, _STEP_FUNCTION, step_function)
+    # The source is read at the definition, because the file may change after it was imported.
     source_of(function)
     _require_rollback(step_function)
     return call
@@ -824,6 +861,7 @@ def _require_rollback(step_function: StepFunction) -> None:
     if step_function.rollback is None:
         return
     parameters = signature_of(step_function.rollback.function).parameters.values()
+    # A rollback may ask for the idempotency key as well, which the call provides.
     available = {*signature_of(step_function.function).parameters, ROLLED_BACK, IDEMPOTENCY_KEY}
     for parameter in parameters:
         is_required = parameter.default is parameter.empty and parameter.kind not in (
@@ -870,6 +908,7 @@ def bind_inputs(workflow: Workflow, values: Mapping[str, Any], *, coerce_text: b
     """
     if not isinstance(values, Mapping):
         raise InputError(f"inputs are a mapping of names to values, not {values!r:.60}; write {{'name': value}}")
+    # Two spellings of a name are equal after normalization. The declared one is used from here on.
     values = _by_declared_name(workflow, values)
     declared = _declared(workflow, values)
     return {
@@ -923,6 +962,7 @@ def _bound(workflow: Workflow, definition: InputDefinition, values: Mapping[str,
     """
     if definition.name not in values:
         if definition.has_default or definition.required is False:
+            # A recorded default is opened anew for each execution.
             return opened(definition.default)
         raise InputError(
             f'input "{definition.name}" is required (a required input of workflow "{workflow.name}"'
@@ -931,9 +971,11 @@ def _bound(workflow: Workflow, definition: InputDefinition, values: Mapping[str,
             definition.name,
         )
     value = values[definition.name]
+    # The legacy dialect passes strings as they are.
     if isinstance(value, str) and not workflow.manner.converts_inputs:
         return value
     annotated = declared_type(workflow, definition)
+    # An optional input accepts None, although its annotation may not.
     if annotated is not None and not (value is None and _accepts_none(definition)):
         try:
             return annotated.convert(value, is_text=coerce_text and isinstance(value, str))
@@ -955,11 +997,13 @@ def _checked(definition: InputDefinition, value: Any) -> Any:
     types = INPUT_TYPES.get((definition.type or "").lower())
     if types is None:
         return value
+    # A boolean is an integer in Python, but not an input of type ``int``.
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise InputError(
             f'input "{definition.name}" must be of type {definition.type}, got {type(value).__name__}: {_short(value)}',
             definition.name,
         )
+    # A log has lists only.
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -971,6 +1015,7 @@ def _from_text(definition: InputDefinition, text: str) -> Any:
     try:
         if bool in types:
             return {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}[text.strip().lower()]
+        # Before integers: the types of a number include both, and "2.5" is valid for it.
         if float in types:
             return float(text)
         return int(text) if int in types else text
@@ -1028,6 +1073,7 @@ def lint(workflow: Any) -> Doubts:
     ['random.choice() gives something else whenever the function runs again']
     """
     registered = WORKFLOW_FUNCTIONS.get(getattr(workflow, "name", ""))
+    # A workflow of the same name may come from a log or a file. Only the registered object belongs to the function.
     if registered is not None and registered.workflow == workflow:
         workflow = registered.function
     expected = "what @workflow made, an async function, or a Workflow"

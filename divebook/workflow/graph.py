@@ -24,6 +24,7 @@ from divebook.workflow.table import number_problems
 # --- single steps: the type exists, has its required keys, and uses all keys that are set -----------------------------
 
 
+# {field: key} of all fields that matter to one type only.
 SETTINGS = {field: key for used in USED.values() for field, key in used.items()}
 UNLIMITED = {
     "wait": "write Seconds",
@@ -34,6 +35,7 @@ UNLIMITED = {
     "stage": "write timeout_seconds in the stage",
 }
 """Advice in the error for a `Timeout` of a step, by step type, for types that have another limit."""
+# ``${name}``, but not the escape ``$${name}``.
 BARE_NAME = re.compile(r"(?<!\$)\$\{\s*([A-Za-z_]\w*)\s*\}")
 _ESCAPED_REFERENCE = re.compile(r"\$\$\{\s*((?:state|inputs)\b[^}]*)\}")
 
@@ -54,6 +56,7 @@ class _Unused(NamedTuple):
 def _unused_by(used: Mapping[str, str]) -> _Unused:
     fields = tuple(field for field in SETTINGS if field not in used)
     values = attrgetter(*fields)
+    # The defaults are those of a step without any setting.
     return _Unused(fields, values, values(Step("nothing")))
 
 
@@ -62,15 +65,15 @@ _UNUSED = {step_type: _unused_by(used) for step_type, used in USED.items()}
 
 def step_problems(step: Step, rules: DialectRules) -> list[Problem]:
     """Check one step without the rest of its workflow. Return the problems. The path of each problem begins at the
-    step, for example ``Each``, ``Items``.
-
-    Each group of checks is called only if the step has the keys that the group checks, because a workflow may have
-    thousands of simple steps. The strict dialect has more checks.
+    step, for example ``Each``, ``Items``. The strict dialect has more checks.
     """
+    # Each group of checks is called only if the step has the keys that the group checks, because a workflow may have
+    # thousands of simple steps.
     problems = [] if step.name.strip() else [Problem("step name cannot be empty", key="Name", place=("Name",))]
     # The full checks of type and keys are needed only if this quick test fails.
     if rules.is_strict and not _has_required_key(step):
         problems += [*_type(step), *_missing(step)]
+    # A loop has either rows or items.
     if step.each:
         listed = _rows(step, step.each) if step.each.rows is not None else _items(step.each)
         problems += [*(listed if rules.is_strict else ()), *_each(step.each)]
@@ -81,10 +84,12 @@ def step_problems(step: Step, rules: DialectRules) -> list[Problem]:
     if step.seconds is not None:
         problems += _seconds(step.seconds)
     problems += number_problems(step)
+    # Without a schema and a default there is nothing to check.
     if step.ask is not None and (step.ask.schema is not None or step.ask.has_default):
         problems += _ask(step.ask)
     if isinstance(step.output, Mapping) and (warning := check_defined_schema(step.output, "Output")) is not None:
         problems.append(warning)
+    # Most keys have no effect on the step that ends the execution.
     if step.type == CONTINUE:
         problems += _without_effect(step)
     if step.end or _has_unused_keys(step):
@@ -103,17 +108,21 @@ def _ask(ask: Ask) -> Iterator[Problem]:
     except DefinitionError as error:
         yield from (problem.below("Ask") for problem in error.problems)
         return
+    # A schema that refers to another document cannot check the default.
     if warning is not None:
         yield warning.below("Ask")
         return
     if not ask.has_default:
         return
+    # The question's own setting, or that of its kind.
     optional = KINDS[ask.kind].optional if ask.optional is None else ask.optional
     try:
+        # The default is checked as the answer to a question that is open and never expires: any time will do.
         checked_answer(
             Question("default", ask.kind, ask.question, schema=ask.schema, optional=optional), ask.default, FITTING, 0
         )
     except InterruptError as error:
+        # The ending belongs to answers of people. Here no question is open.
         message = f"Default does not fit: {error.reason.removesuffix('. The question is still open')}"
         yield Problem(message, key="Default", place=("Ask", "Default"), hint="write a value that fits the Schema")
 
@@ -127,7 +136,6 @@ def _has_required_key(step: Step) -> bool:
 
 
 def _has_unused_keys(step: Step) -> bool:
-    """Return True if a step sets keys that have no effect for its step type."""
     unused = _UNUSED.get(step.type)
     return unused is not None and unused.values(step) != unused.nothing
 
@@ -136,6 +144,7 @@ def _type(step: Step) -> Iterator[Problem]:
     message = f'unsupported step type "{step.type}" in step "{step.name}"'
     if step.type in STEP_TYPES:
         return
+    # Stages are made from pipelines only, and are not offered.
     written = (name for name in STEP_TYPES if name != STAGE)
     hint = did_you_mean(step.type, STEP_TYPES) or f"use one of {', '.join(written)}"
     if not step.type:
@@ -215,6 +224,7 @@ def _each(each: Each) -> Iterator[Problem]:
 
 
 def _seconds(seconds: float | str) -> Iterator[Problem]:
+    # A template may result in a number when the step runs.
     if isinstance(seconds, str) and "${" not in seconds:
         hint = "write 2.5 or ${state.delay}"
         yield Problem(f"Seconds must be a number or a template, not {seconds!r}", hint=hint, place=("Seconds",))
@@ -252,11 +262,13 @@ def bare_names(steps: Sequence[Step], inputs: Collection[str]) -> Iterator[Probl
 
     A former syntax of Dive allowed the short form.
     """
+    # A variable has priority over an input of the same name in the hint.
     owners = {**dict.fromkeys(inputs, "inputs"), **{step.store: "state" for step in steps if step.store}}
     for index, step in enumerate(steps):
         texts = {"Prompt": step.prompt, **{f"Parameters.{key}": value for key, value in step.parameters.items()}}
         for key, text in texts.items():
             for name in BARE_NAME.findall(text) if isinstance(text, str) else ():
+                # In a loop the item has a name of its own: ``${row}`` is right.
                 if name in owners and not (step.each and step.each.as_ == name):
                     hint = f"write ${{{owners[name]}.{name}}}"
                     place: Place = ("Steps", index, *key.split(".", 1))
@@ -330,10 +342,12 @@ def check_workflow(
     if rules.is_strict:
         problems += [*_no_names("input", input_names, ("Inputs",)), *_stores(steps)]
     if not steps:
+        # Without a step there is nothing else to check.
         return [*problems, Problem("no steps found", key="Steps", place=("Steps",), hint="add at least one step")]
     problems += duplicate_names("step", (step.name for step in steps), ("Steps",), rules=rules)
     for index, step in enumerate(steps):
         problems += [problem.below("Steps", index) for problem in step_problems(step, rules)]
+    # Doubts are warnings. They look at the linked steps, in which every edge is explicit.
     doubts = (*_unreachable(linked), *_falling_through(steps, linked), *bare_names(steps, input_names))
     if rules.is_strict:
         doubts = (*doubts, *escaped_references(steps))
@@ -378,8 +392,10 @@ def duplicate_names(
     first: dict[str, int] = {}
     problems = []
     for index, name in enumerate(names):
+        # An empty name is reported as missing.
         if name and name in first:
             message = f"two {kind}s are called {name!r}" if rules.is_strict else f"{kind} already registered: {name}"
+            # The first of two equal names, which the error shows as well.
             twin = (*place, first[name], "Name") if rules.is_strict else ()
             where = (*place, index, "Name")
             problems.append(Problem(message, key="Name", severity=severity, place=where, twin=twin))
@@ -404,6 +420,7 @@ def _dangling(steps: Sequence[Step], rules: DialectRules) -> Iterable[Problem]:
 
 def _unreachable(steps: Sequence[Step]) -> Iterable[Problem]:
     start = steps[0].name
+    # The start is reached without an edge.
     reached: Container[str] = reachable_from({step.name: step for step in steps}, start) | {start}
     for index, step in enumerate(steps):
         if step.name not in reached:
@@ -419,17 +436,22 @@ def _falling_through(written: Sequence[Step], linked: Sequence[Step]) -> Iterabl
     In ``choose -> [yes, no]`` with the list ``choose, yes, no`` the step ``yes`` without ``Next`` continues to ``no``,
     which is rarely intended.
     """
+    # For equal names, which are an error of their own, the last one counts.
     position = {step.name: index for index, step in enumerate(written)}
     warned: set[str] = set()
     for step in linked:
+        # A step with one edge does not branch.
         if len(step.edges) < 2:
             continue
         targets = {edge.step for edge in step.edges}
         for name in sorted(targets - warned, key=lambda name: position.get(name, -1)):
             index = position.get(name, -1)
+            # Only a step without ``Next`` leads to the step below it by its order.
             if index < 0 or not written[index].is_open or not linked[index].edges:
                 continue
             sibling = linked[index].edges[0].step
+            # A join below is where branches meet again, so that this edge is intended. The sibling is the step right
+            # below.
             if sibling in targets and sibling != name and not linked[index + 1].join:
                 warned.add(name)
                 yield _fall_through(name, sibling, step.name, index)

@@ -85,6 +85,7 @@ class SchemaFault(Exception):  # noqa: N818 - becomes a DefinitionError, or the 
         super().__init__(reason)
 
 
+# Nodes are compared by identity, since equal subschemas at two places are two nodes. They serve as keys of dicts.
 @dataclass(eq=False)
 class Node:
     """Node of a `SchemaGraph`: one subschema of a JSON schema. Its edges lead to the subschemas that it contains or
@@ -134,7 +135,10 @@ class SchemaGraph:
         self.outside: SchemaFault | None = None
         """Fault of the first reference to another document, which makes the schema unusable; None without one."""
         self._specification = specification_with(dialect)
+        # Nodes by the id of their schema object. The schema is freshly parsed from JSON, so that each subschema is one
+        # object, which the node keeps alive.
         self._nodes: dict[int, Node] = {}
+        # References to follow when all nodes exist: (node, keyword, reference, resolver).
         self._waiting: list[tuple[Node, str, str, Any]] = []
         resource = self._specification.create_resource(schema)
         try:
@@ -158,9 +162,11 @@ class SchemaGraph:
         node = Node(schema, place)
         if not isinstance(schema, Mapping):
             return node  # true and false are shared, and refer to nothing
+        # Before the subschemas: a schema that contains itself in Python must not recurse without end.
         self._nodes[id(schema)] = node
         if place and schema.get("$schema", self._dialect).rstrip("#") != self._dialect:
             raise SchemaFault("a schema within another has the same $schema; leave it out", (*place, "$schema"))
+        # An ``$id`` in the subschema changes the base of the references in it.
         resolver = resolver.in_subresource(self._specification.create_resource(schema))
         for keyword, (kind, form) in _KEYWORDS.items():
             for key, inner in _schemas_under(keyword, schema.get(keyword), form):
@@ -189,6 +195,8 @@ class SchemaGraph:
                 place,
                 "put what it refers to under $defs, and write '#/$defs/NAME'",
             )
+            # A reference within this document must have a target. One to another document only makes the schema
+            # unusable.
             if reference.startswith("#"):
                 raise fault from None
             self.outside = self.outside or fault
@@ -208,6 +216,7 @@ class SchemaGraph:
         """
         chains: dict[Node, int] = {}
         sizes: dict[Node, int] = {}
+        # Only edges in place are followed: a loop through an edge into the value ends with the value.
         for node in _children_first(list(self._nodes.values()), _DEFINED, _INTO):
             below = [inner for kind, inner in node.edges.values() if kind == _IN_PLACE]
             if any(inner not in sizes for inner in below):
@@ -217,6 +226,8 @@ class SchemaGraph:
                     node.place,
                     "a schema may contain itself under properties or items only",
                 )
+            # For ``a -> b -> c`` the chains are c: 1, b: 2, a: 3. A node that two parents refer to counts in both
+            # sizes.
             chains[node] = 1 + max((chains[inner] for inner in below), default=0)
             sizes[node] = 1 + sum(sizes[inner] for inner in below)
             if chains[node] > MAX_CHAIN:
@@ -242,6 +253,7 @@ class SchemaGraph:
             Function that validates a value against a subschema, for the values of ``enum`` and ``const``.
         """
         possible: dict[Node, frozenset[str]] = {}
+        # Definitions under ``$defs`` that nothing refers to may be impossible.
         nodes = _children_first([self.root], _DEFINED)
         enums = {node: _of_values(node, fits) for node in nodes}
         # All nodes begin as impossible: a schema that contains itself is possible only through values that end.
@@ -251,6 +263,7 @@ class SchemaGraph:
                 possible[node] = _possible_types(node, possible) & enums[node]
             if possible == before:
                 break
+        # No result after so many rounds: nothing is claimed about the schema.
         else:
             return
         if not possible[self.root]:
@@ -283,8 +296,10 @@ def _children_first(starts: list[Node], *without: str) -> list[Node]:
 
     Edges of the kinds in `without` are not followed.
     """
+    # Iterative, because a schema may be nested more deeply than Python's recursion limit.
     ordered: dict[Node, None] = {}
     entered: set[Node] = set()
+    # The stack is taken from its end. `reversed` lets the first start be visited first.
     waiting = [(node, False) for node in reversed(starts)]
     while waiting:
         node, is_done = waiting.pop()
@@ -292,6 +307,7 @@ def _children_first(starts: list[Node], *without: str) -> list[Node]:
             ordered[node] = None
         elif node not in entered:
             entered.add(node)
+            # The node is entered again when everything that was pushed after it is done: this gives the postorder.
             waiting.append((node, True))
             waiting += [(below, False) for kind, below in node.edges.values() if kind not in without]
     return list(ordered)
@@ -328,6 +344,7 @@ def _of_values(node: Node, fits: Callable[[Any, Any], bool]) -> frozenset[str]:
         return _SCHEMA_TYPES
     values = [schema["const"]] if "const" in schema else list(schema["enum"])
     rest = {name: value for name, value in schema.items() if name in _SIMPLE}
+    # A value that the schema's own limits exclude is not possible: {"enum": ["a"], "minLength": 2}.
     return frozenset(_type_of(value) for value in values if fits(rest, value))
 
 
@@ -358,6 +375,7 @@ def _possible_types(node: Node, possible: Mapping[Node, frozenset[str]]) -> froz
         return _SCHEMA_TYPES if schema else frozenset()
 
     def of(inner: Node) -> frozenset[str]:
+        # A node without a result so far has no possible type.
         return possible.get(inner, frozenset())
 
     types = _named_types(schema.get("type")) - {kind for kind, _ in _impossible(node, possible)}
@@ -368,8 +386,10 @@ def _possible_types(node: Node, possible: Mapping[Node, frozenset[str]]) -> froz
         if schema.get(keyword):
             types &= frozenset().union(*map(of, node.to(keyword)))
     for inner in node.to("not"):
+        # ``not: {}`` excludes every value.
         if inner.schema is True or inner.schema == {}:
             return frozenset()
+        # Other negations exclude only a part of a type, and leave the type possible.
         if isinstance(inner.schema, Mapping) and inner.schema.keys() == {"type"}:
             types -= _named_types(inner.schema["type"])
     return types
@@ -388,6 +408,7 @@ def _impossible(node: Node, possible: Mapping[Node, frozenset[str]]) -> Iterator
         ("array", "minItems", "maxItems"),
         ("object", "minProperties", "maxProperties"),
     ):
+        # Absent limits are 0 and infinity.
         if schema.get(low, 0) > schema.get(high, math.inf):
             yield kind, f"{low} {schema[low]} is above {high} {schema[high]}"
     yield from _impossible_numbers(schema)
@@ -396,6 +417,8 @@ def _impossible(node: Node, possible: Mapping[Node, frozenset[str]]) -> Iterator
         additional = next(iter(node.to("additionalProperties")), None)
         for name in required:
             inner = node.named("properties", name)
+            # A required property that is not declared falls under ``additionalProperties``, unless a pattern may match
+            # its name.
             if inner is None and additional is not None and not schema.get("patternProperties"):
                 inner = additional
             if inner is not None and not possible.get(inner):
@@ -403,10 +426,12 @@ def _impossible(node: Node, possible: Mapping[Node, frozenset[str]]) -> Iterator
         if len(set(required)) > schema.get("maxProperties", math.inf):
             yield "object", f"{len(set(required))} names are required, and maxProperties is {schema['maxProperties']}"
     contains = next(iter(node.to("contains")), None)
+    # ``contains`` requires one item by default, and none with ``minContains: 0``.
     if contains is not None and not possible.get(contains) and schema.get("minContains", 1) > 0:
         yield "array", "nothing can be what contains asks for"
     items = node.edges.get(("items",))
     least = max(schema.get("minItems", 0), 0)
+    # ``items`` applies behind the items of the prefix.
     if items is not None and not possible.get(items[1]) and least > len(schema.get("prefixItems", ())):
         yield "array", f"minItems is {least}, and items can have no value"
 
@@ -418,14 +443,17 @@ def _impossible_numbers(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     below = schema.get("exclusiveMaximum", math.inf)
     if isinstance(above, bool) or isinstance(below, bool):  # these keywords have another meaning in draft 4
         return
+    # An inclusive limit may equal an inclusive one, but not an exclusive one.
     if low > high or max(low, above) >= below or above >= high:
         reason = f"no number is from {max(low, above)} to {min(high, below)}"
         yield from (("integer", reason), ("fraction", reason))
     elif -math.inf < max(low, above) and min(high, below) < math.inf:
+        # The least and the greatest integer in the range: 0.5 <= n < 3 has 1 and 2.
         first = max(low if low == -math.inf else math.ceil(low), above if above == -math.inf else math.floor(above) + 1)
         last = min(high if high == math.inf else math.floor(high), below if below == math.inf else math.ceil(below) - 1)
         if first > last:
             yield "integer", f"no integer is from {max(low, above)} to {min(high, below)}"
+        # One number only: it is an integer or a fraction, and the other type is impossible.
         if low == high:
             yield ("fraction" if low == math.floor(low) else "integer"), f"only {low} is allowed"
 
@@ -444,10 +472,12 @@ def _culprit(
     while True:
         causes = [below for keyword in (*_REFERENCES, "allOf", "anyOf", "oneOf") for below in node.to(keyword)]
         required = node.schema.get("required", ()) if isinstance(node.schema, Mapping) else ()
+        # If other types are allowed as well, an impossible property does not make the schema impossible.
         if _named_types(node.schema.get("type") if isinstance(node.schema, Mapping) else None) == {"object"}:
             causes += [inner for name in required if (inner := node.named("properties", name)) is not None]
         within = next((below for below in causes if not possible.get(below) and below not in visited), None)
         if within is None:
+            # A cause that was visited before, and that is not the node itself, closes a circle.
             is_endless = any(below in visited and below is not node for below in causes)
             break
         node = within
@@ -477,6 +507,7 @@ def complaint(schema: Mapping[str, Any], value: Any) -> str | None:
     The work is limited, and patterns are matched for at most `divebook.text.patterns.MATCH_SECONDS`. A schema that is
     not valid or exceeds a limit results in an error as well: a value that cannot be checked does not fit.
     """
+    # Schemas are cached by their text, because callers pass a new mapping each time.
     try:
         usable = _usable(_json(schema))
         usable.require_whole("Schema")
@@ -533,6 +564,7 @@ def check_defined_schema(schema: Mapping[str, Any], key: str = "Schema") -> Prob
         `require_possible_schema` refuses the schema for any other reason.
     """
     usable = _usable(_json(schema, key), key)
+    # A reference to another document is only a warning here. Whether any value fits cannot be examined then.
     if usable.outside is None:
         usable.require_possible(key)
         return None
@@ -582,6 +614,7 @@ class _Usable:
         """Validate a value against this schema. Return the most relevant error message; None if the value fits."""
         from divebook.workflow.schema_keywords import Work
 
+        # Each validation gets its own budget. The validator itself is shared.
         return _first_error(self._validator.evolve(format_checker=Work()), value)
 
     def require_possible(self, key: str) -> None:
@@ -590,6 +623,7 @@ class _Usable:
         """
         from divebook.workflow.schema_keywords import Work
 
+        # One budget for all values of the schema together.
         work = Work()
 
         def fits(schema: Any, value: Any) -> bool:
@@ -630,11 +664,14 @@ def _usable(text: str, key: str = "Schema", *, has_patterns: bool = True) -> _Us
 
     if len(text) > MAX_CHARACTERS:
         _refuse(key, f"it has more than {MAX_CHARACTERS:,} characters")
+    # A copy with plain dicts and lists: no object occurs at two places, and later changes have no effect.
     schema = json.loads(text)
+    # Before the library sees the schema: it recurses for each level.
     if _depth(schema) > MAX_DEPTH:
         _refuse(key, f"it is nested more than {MAX_DEPTH} levels deep; put inner parts under $defs")
     dialect = DEFAULT_DIALECT
     if isinstance(schema, dict) and "$schema" in schema:
+        # "http://json-schema.org/draft-07/schema#" is written with and without the "#".
         dialect = str(schema["$schema"]).rstrip("#")
         if dialect not in DIALECTS:
             _refuse(
@@ -644,6 +681,7 @@ def _usable(text: str, key: str = "Schema", *, has_patterns: bool = True) -> _Us
                 f"leave $schema out, or write {DEFAULT_DIALECT}",
             )
     form = validator_class(dialect)
+    # Validator of schemas: the meta-schema describes the schemas of a dialect.
     of_schemas = form(form.META_SCHEMA)
 
     def check(part: Any, place: Place) -> None:
@@ -655,6 +693,7 @@ def _usable(text: str, key: str = "Schema", *, has_patterns: bool = True) -> _Us
         graph = SchemaGraph(schema, dialect, check, has_patterns=has_patterns)
     except SchemaFault as fault:
         raise DefinitionError([_problem(key, fault)]) from None
+    # The validator resolves references with the registry of the graph, and fetches nothing.
     return _Usable(form(schema, _resolver=graph.resolver), graph)
 
 
@@ -662,10 +701,12 @@ def _require_valid(validator: Any, schema: Any, key: str, place: Place) -> None:
     from jsonschema.exceptions import best_match
 
     try:
+        # `best_match` prefers errors that are less deep in the value.
         error = best_match(validator.iter_errors(schema))
     except SchemaLimitError:
         _refuse(key, "it is too large to be checked", place)
     if error is not None:
+        # A misspelled type gets a hint.
         is_type = isinstance(error.instance, str) and list(error.absolute_path)[-1:] == ["type"]
         hint = did_you_mean(error.instance, _TYPES) or f"use {', '.join(_TYPES)}" if is_type else None
         _refuse(key, error.message, (*place, *error.absolute_path), hint)

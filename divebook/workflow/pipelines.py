@@ -72,6 +72,7 @@ class EdgeLimit(Definition):
         `source` may also be called ``from``, and `target` ``to``.
         """
         if isinstance(value, Mapping):
+            # ``from`` is a keyword of Python, and cannot be the name of a field.
             synonyms = {"from": "source", "to": "target"}
             value = {synonyms.get(key, key): item for key, item in value.items()}
         return as_definition(cls, value)
@@ -169,6 +170,7 @@ class AgentStage(Definition):
 
     def __post_init__(self) -> None:
         lists = ("requires", "after", "allowed_tools", "required_output_fields")
+        # Lists become tuples, so that equal stages compare equal.
         self._put(**{name: tuple(getattr(self, name)) for name in lists})
         self._put(routing_rules=tuple(map(RoutingRule.of, self.routing_rules)), output_key=self.output_key or self.name)
 
@@ -176,6 +178,7 @@ class AgentStage(Definition):
         """Return the stage or target to which this stage routes an output: the target of the first routing rule that
         fits the output, or else the default.
         """
+        # The first rule that fits decides, so that the order of the rules matters.
         fired = (rule.target for rule in self.routing_rules if rule.fires(output))
         return next(fired, self.default_next or END)
 
@@ -183,6 +186,7 @@ class AgentStage(Definition):
         """Return True if the agent of the stage may call a tool."""
         if self.tool_access == "none":
             return False
+        # Without a list, ``read`` and ``write`` allow all tools.
         return self.tool_access == "all" or not self.allowed_tools or tool in self.allowed_tools
 
     def problems(self, names: Sequence[str]) -> Iterator[Problem]:
@@ -201,6 +205,7 @@ class AgentStage(Definition):
         targets = [("routing rule", rule.target) for rule in self.routing_rules]
         targets += [(key, getattr(self, key)) for key in ("default_next", "error_next") if getattr(self, key)]
         for key, target in targets:
+            # A target is a stage, or a word such as ``end``.
             if target not in names and target not in RESERVED:
                 yield unknown(f"{of}: {key} leads to unknown target", target, (*names, *RESERVED))
         for key in ("requires", "after"):
@@ -225,6 +230,7 @@ def chosen(record: object, of: str) -> Iterator[Problem]:
     """Check the fields of a definition for which only certain strings are valid (type `Literal`). Yield a problem for
     each field with any other value. `of` describes the definition in the text of the problem.
     """
+    # `get_type_hints` removes `Annotated`, so that the literal types of the fields are visible.
     for key, hint in get_type_hints(type(record)).items():
         value = getattr(record, key, None)
         if get_origin(hint) is Literal and value not in get_args(hint):
@@ -239,6 +245,7 @@ def _is_same(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(_is_same(value, other[key]) for key, value in one.items())
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and all(map(_is_same, one, other))
+    # 1 == 1.0 is wanted, and 1 == True is not. Booleans are integers for ``isinstance``.
     numbers = [isinstance(value, int | float) and not isinstance(value, bool) for value in (one, other)]
     return bool(one == other) and (all(numbers) or type(one) is type(other))
 
@@ -322,6 +329,7 @@ class PipelineConfig(Definition):
     resume_checkpoints: Annotated[bool, Key("Whether checkpoints are passed without waiting for a person.")] = False
 
     def __post_init__(self) -> None:
+        # `sorted` is stable: stages of equal order keep the order in which they are listed.
         stages = sorted(map(AgentStage.of, self.agents), key=lambda stage: stage.stage_order)
         self._put(agents=tuple(stages), edge_limits=tuple(map(EdgeLimit.of, self.edge_limits)))
         require_whole_characters(self)
@@ -359,10 +367,12 @@ class PipelineConfig(Definition):
 
     def seconds(self, stage: AgentStage) -> float | None:
         """Return the time limit of one attempt at a stage in seconds; None for no limit."""
+        # 0 means that no limit is set, on both levels.
         return stage.timeout_seconds or self.default_timeout_seconds or None
 
     def to_text(self) -> str:
         """Return the pipeline as a JSON string, which `from_text` reads."""
+        # Sorted keys: equal pipelines have equal text, and thus equal fingerprints of their workflows.
         return json.dumps(self.to_dict(), sort_keys=True, ensure_ascii=False)
 
     @classmethod
@@ -374,6 +384,7 @@ class PipelineConfig(Definition):
 def _problems_of(config: PipelineConfig) -> list[Problem]:
     """Check all parts of a pipeline. Return all problems."""
     if not config.name:
+        # The other checks refer to the pipeline by its name.
         return [Problem("pipeline name is required", key="name")]
     names = config.order
     problems_of_stages = [problem for stage in config.agents for problem in stage.problems(names)]
@@ -390,6 +401,7 @@ def _problems_of(config: PipelineConfig) -> list[Problem]:
 
 
 def _named(names: list[str]) -> Iterator[Problem]:
+    # Each name once, so that three stages of one name give one problem.
     for name in dict.fromkeys(names):
         if not name:
             yield Problem("stage name is required", key="name")
@@ -412,6 +424,7 @@ def _limits(config: PipelineConfig, names: list[str]) -> Iterator[Problem]:
 def _resume_stages(config: PipelineConfig, names: list[str]) -> Iterator[Problem]:
     for key in _RESUME_STAGES:
         name = getattr(config, key)
+        # A request may also end after an answer.
         if name and name not in (*names, END):
             yield unknown(f"{key} names unknown stage", name, names)
 
@@ -428,6 +441,7 @@ def _cycles(config: PipelineConfig) -> Iterator[Problem]:
     Stages that wait for no other stage are removed repeatedly. Stages that remain form a cycle.
     """
     waiting = {stage.name: stage for stage in config.agents}
+    # Kahn's algorithm: a, b after a, c after b. The rounds release [a], [b], [c], and nothing remains.
     while released := [name for name, stage in waiting.items() if not _waits_for(stage, waiting)]:
         for name in released:
             del waiting[name]

@@ -68,6 +68,7 @@ def read_definitions(
         The text has errors. The exception lists all of them.
     """
     reading = Reading(text, source_name, dialect, format, line_offset)
+    # The limit comes first: parsing takes time and memory in proportion to the text.
     if len(text) > MAX_TEXT:
         reading.fail(f"the text has {len(text)} characters, more than {MAX_TEXT}", Mark(1, 1), "split it into files")
     return _read(parse_json(reading) if format == "json" else parse_yaml(reading), reading, body, name)
@@ -130,13 +131,16 @@ def _read_either(
 
 
 def _read(node: Node | None, reading: Reading, body: Body, name: str | None) -> Definitions:
+    # An empty text is an empty mapping, whose missing keys are reported.
     root = MappingNode(()) if node is None else node
     if not isinstance(root, MappingNode):
         reading.fail(
             f"a definition is a mapping of keys to values, not {kind_of(root)}", root.start, "write Key: value"
         )
     definitions = _file(root, reading) if body == "file" else _single(root, reading, body, name)
+    # All errors are raised together, after everything is read.
     reading.raise_errors()
+    # `is_text` marks the definitions as less trusted than Python code.
     return replace(definitions, warnings=reading.warnings, positions=reading.positions, is_text=True)
 
 
@@ -151,11 +155,13 @@ def _single(root: MappingNode, reading: Reading, body: Body, name: str | None) -
     """
     table, key = (WORKFLOW, "Workflows") if body == "workflow" else (AGENT, "Agents")
     place: Place = (key, 0)
+    # The place of the workflow exists only in a file. In a cell it is the whole text.
     reading.locate(place, root.start, root.start)
     definition = table.read(_named(root, reading, place, name), place, reading)
     items = () if definition is INVALID else (definition,)
     if body == "agent":
         return Definitions(agents=items)
+    # The source of a workflow in a cell is the text of the cell, with its comments.
     return Definitions(workflows=tuple(item.like(source=reading.text) for item in items))
 
 
@@ -163,10 +169,12 @@ def _named(root: MappingNode, reading: Reading, place: Place, name: str | None) 
     """Add to a definition in a notebook cell the name that the magic above it states, as in ``%%dive workflow NAME``.
     Add a problem to `reading` if the definition has another name.
     """
+    # In JSON the key may have any case.
     written = next((value for key, value in root.entries if key.text.casefold() == "name"), None)
     if name is None:
         return root
     if written is None:
+        # The added name has the position of the whole definition.
         return replace(
             root, entries=((Scalar("Name", "Name", root.start), Scalar(name, name, root.start)), *root.entries)
         )
@@ -182,6 +190,7 @@ def _named(root: MappingNode, reading: Reading, place: Place, name: str | None) 
 def definitions_to_mapping(definitions: Definitions) -> dict[str, Any]:
     """Return definitions as a mapping with the keys of definition files. Keys with their default value are omitted."""
     mapping = DEFINITIONS.write(definitions)
+    # Workflows of pipelines are made from them again when the text is read.
     pipelines = {pipeline.name for pipeline in definitions.pipelines}
     workflows = [workflow for workflow in definitions.workflows if workflow.name not in pipelines]
     mapping.pop("Workflows", None)
@@ -196,6 +205,8 @@ def workflow_to_mapping(workflow: Workflow) -> dict[str, Any]:
     implies it.
     """
     mapping = WORKFLOW.write(workflow)
+    # Keys are deleted after the table has written all of them, since only the order of the steps shows which are
+    # implied.
     for written, is_implied in zip(mapping["Steps"], _implied(workflow.steps), strict=True):
         if is_implied:
             del written["Next"]
@@ -212,6 +223,7 @@ def _as_text(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_as_text(part) for part in value]
     if isinstance(value, int) and not isinstance(value, bool):
+        # An integer beyond 64 bits has a class of its own (`BigInt`). The writer of YAML knows plain integers only.
         return int(value)
     return value if value is None or isinstance(value, str | float | bool) else parse(encode(value))
 
@@ -226,6 +238,7 @@ def _implied(steps: tuple[Step, ...]) -> list[bool]:
     """Return a boolean for each step: True if its key ``Next`` can be omitted from the text, because the order of the
     steps implies the same edges.
     """
+    # Edges that follow from the order are computed as if no step had the key.
     without_next = chained(replace(step, edges=UNDECIDED) for step in steps)
     return [step.edges == implied.edges for step, implied in zip(steps, without_next, strict=True)]
 
@@ -261,8 +274,10 @@ def with_keys(
     """
     require_step_of(workflow, step)
     reading = _reading(keys, source_name, workflow.dialect, line_offset)
+    # The changed workflow is read like a text, so that it passes all checks of a text.
     root = nodes_of(workflow_to_mapping(workflow))
     assert isinstance(root, MappingNode)  # noqa: S101 - a workflow is written as one
+    # The source text of the workflow does not have the change.
     return workflow_of(_with_step(root, step, _keys(keys, reading)), reading).like(source="")
 
 
@@ -276,6 +291,7 @@ def workflow_text(workflow: Workflow, written: str = "", step: str = "") -> str:
         that comments and layout of the rest stay (test_a_trial_is_kept_in_the_text_that_was_written).
     """
     mapping = workflow_to_mapping(workflow)
+    # Without a known step, or without its former text, the whole workflow is written again.
     changed_step = next((entry for entry in mapping["Steps"] if entry["Name"] == step), None)
     text = None if changed_step is None or not written else _text_with(written, workflow, changed_step)
     return text or dump_yaml({key: value for key, value in mapping.items() if key != "Name"})
@@ -288,14 +304,17 @@ def _text_with(written: str, workflow: Workflow, step: Mapping[str, Any]) -> str
     try:
         root = parse_yaml(Reading(written, "kept", workflow.dialect))
         entries = root.entries if isinstance(root, MappingNode) else ()
+        # `items` exists only on a list. Other values under ``Steps`` have no steps.
         steps = [item for key, value in entries if key.text == "Steps" for item in getattr(value, "items", ())]
         old = next(item for item in steps if isinstance(item, MappingNode) and _is_named(item, step["Name"]))
         lines = written[old.start.index : old.end.index].split("\n")
         while not lines[-1].strip() or lines[-1].lstrip().startswith("#"):  # they belong to the next step
             lines.pop()
         end = old.start.index + len("\n".join(lines))
+        # The step begins in the column of the old one, behind its "- ". Its first line needs no indentation.
         step_text = indent(dump_yaml(step).rstrip("\n"), " " * (old.start.column - 1)).lstrip()
         text = f"{written[: old.start.index]}{step_text}{written[end:]}"
+        # The new text is read again, since the old step may have had an anchor that the rest uses.
         result = read_workflow(text, dialect=workflow.dialect, name=workflow.name)
     except (DefinitionError, StopIteration):
         return None
@@ -344,9 +363,12 @@ def _with_step(root: MappingNode, step: str, changes: MappingNode) -> MappingNod
 
 def _merged(step: Node, changes: MappingNode) -> MappingNode:
     assert isinstance(step, MappingNode)  # noqa: S101 - the node of a written step
+    # A changed key replaces the old one in either spelling.
     changed_keys = {snake_case(key.text) for key, _ in changes.entries}
     unchanged = [entry for entry in step.entries if snake_case(entry[0].text) not in changed_keys]
+    # A null removes the key.
     new = [entry for entry in changes.entries if not (isinstance(entry[1], Scalar) and entry[1].value is None)]
+    # Errors of the merged step are shown at the changes, because the rest has no text.
     start = changes.entries[0][0].start if changes.entries else Mark()
     return replace(step, entries=(*unchanged, *new), start=start)
 

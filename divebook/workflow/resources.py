@@ -170,6 +170,7 @@ class AgentDefinition(Definition):
         if "*" in self.name:  # approval rules contain the name, in which ``*`` would match any characters
             message = f"{self.name!r} cannot be the name of an agent: what is said of it would hold for others"
             raise DefinitionError([Problem(message, key="Name", hint="leave out the *")])
+        # In a file the table of keys has checked the numbers. These checks are for definitions in Python.
         require_numbers(self)
         require_whole_characters(self)
         self._put(output=declared_answer(self.output))
@@ -212,6 +213,7 @@ class ModelSettings(Definition):
         hint = "write {type: auto}, {type: any}, {type: none} or {type: tool, name: search}"
         if choice.get("type") not in TOOL_CHOICES or not choice.keys() <= {"type", "name"}:
             raise DefinitionError([Problem(f"ToolChoice cannot be {dict(choice)}", key="tool_choice", hint=hint)])
+        # The name must be present with the type ``tool``, and absent with all others.
         if (choice["type"] == "tool") is not bool(choice.get("name")):
             message = "ToolChoice names a tool with the type tool, and only then"
             raise DefinitionError([Problem(message, key="tool_choice", hint=hint)])
@@ -426,9 +428,11 @@ CONTAINED = frozenset({FENCED, DOCKER})
 COMMAND_TIMEOUT = 180.0
 """Default time limit of a command in seconds."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+# At least one digit other than 0, so that "0m" is refused: "512m", "1.5gb".
 _MEMORY = re.compile(r"(?=.*[1-9])\d+(\.\d+)?[kmgt]?b?", re.IGNORECASE)
 MOST_MEMORY_DIGITS = 16
 """Largest number of characters of an amount of memory: sufficient for exbibytes in bytes."""
+# Keys that only one kind of workspace uses, with this kind.
 _OF_KINDS = {
     "python": VIRTUALENV,
     "packages": VIRTUALENV,
@@ -530,6 +534,7 @@ class WorkspaceDefinition(Definition):
             hint = did_you_mean(self.kind, WORKSPACE_KINDS) or f"one of {', '.join(WORKSPACE_KINDS)}"
             raise _wrong(f"unknown kind of workspace: {self.kind}", "Kind", hint)
         for name, kind in _OF_KINDS.items():
+            # A key of another kind would have no effect, and is an error.
             if getattr(self, name) and self.kind != kind:
                 key = name.capitalize()
                 message = f"{key} of workspace {self.name} has no effect: its Kind is {self.kind}"
@@ -655,6 +660,7 @@ class ApprovalRule(Definition):
                 raise _approval_error("Arguments", self.arguments, "write a mapping: {path: docs/**}")
             self._put(arguments=json_value(self.arguments, "Arguments"))
         if self.expires is not None:
+            # One form for all spellings of a time, so that equal rules are stored alike.
             self._put(expires=_moment(self.expires).isoformat())
 
     @property
@@ -675,6 +681,7 @@ def _moment(value: Any) -> datetime:
     Raise `DefinitionError` for any other value.
     """
     try:
+        # ``datetime.fromisoformat`` takes a date as well, and means its beginning.
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     except (TypeError, ValueError) as error:
         raise _approval_error(
@@ -715,6 +722,7 @@ class Approvals:
         person.
         """
         modes = (self.mode, *self.servers.values())
+        # The other modes ask for every call that may change something.
         relaxations = [f"the mode {mode}" for mode in modes if mode in (IF_DESTRUCTIVE, NEVER)]
         return relaxations + [f"the rule: {rule.in_words}" for rule in self.rules if rule.outcome == ALLOW]
 
@@ -722,6 +730,7 @@ class Approvals:
         """Return the approval mode for the tools of the MCP server `server`, or for tools without a server if `server`
         is ``""``. An empty result means that the properties of each tool decide.
         """
+        # An empty mode of a server means that it has none of its own.
         return self.servers.get(server) or self.mode
 
     def plus(self, rules: Iterable[ApprovalRule | Mapping[str, Any]], agent: str | None = None) -> Self:
@@ -729,6 +738,7 @@ class Approvals:
         apply only to calls of this agent.
         """
         additional = [ApprovalRule.of(rule) for rule in rules]
+        # The rule of an agent may name another agent. Within the agent's own policy it applies to this one only.
         if agent is not None:
             additional = [rule.like(agent=agent) for rule in additional]
         return replace(self, rules=(*self.rules, *additional))

@@ -82,8 +82,10 @@ def step(parsed: ParsedMapping, reading: Reading) -> Any:
     then report no further errors of this step that follow from the first ones.
     """
     if not parsed.is_sound:
+        # `_is_consequence` looks the place up.
         reading.broken.add(parsed.place)
     values = {"name": "", **parsed.values}
+    # The legacy dialect derives the type of a step by its own rules, and translates its code.
     if not reading.strict:
         values = dialect.step(values)
     return Step(**values)
@@ -129,6 +131,7 @@ def workflow(parsed: ParsedMapping, reading: Reading) -> Any:
     """
     values = {"name": "", "steps": (), "inputs": (), **parsed.values}
     _bounds(values, parsed, reading)
+    # ``Output`` is the single form of ``Outputs``. The two may be written together.
     single = values.pop("output", None)
     outputs = (*([single] if single else []), *values.pop("outputs", ()))
     steps_place = (*parsed.place, "Steps")
@@ -139,9 +142,11 @@ def workflow(parsed: ParsedMapping, reading: Reading) -> Any:
         inputs = values["inputs"]
         names = {"inputs": [entry.name for entry in inputs], "outputs": [entry.name for entry in outputs]}
         problems = check_workflow(values["name"], steps, chained(steps), reading.rules, **names)
+        # Places become absolute: ("Steps", 2) of this workflow -> ("Workflows", 0, "Steps", 2).
         reading.add_located(
             problem.below(*parsed.place) for problem in problems if not _is_consequence(problem, parsed.place, reading)
         )
+    # Any error so far ends with an exception after the whole text is read, so that no workflow is needed.
     if reading.errors:
         return INVALID
     written = Written(reading.source_name, reading.positions, parsed.place, reading.text, reading.line_offset)
@@ -154,6 +159,7 @@ def _is_consequence(problem: Problem, place: Place, reading: Reading) -> bool:
     the other error has been reported already.
     """
     in_broken_step = (*place, *problem.place[:2]) in reading.broken
+    # Faults of edges and names have their cause outside of the step, and are reported in any case.
     return in_broken_step and problem.place[2:3] not in (("Next",), ("Name",))
 
 
@@ -168,6 +174,7 @@ def agent(parsed: ParsedMapping, reading: Reading) -> Any:
         values["name"] = f"agent-{_number(parsed.place)}"
     _bounds(values, parsed, reading, agent_bounds)
     _check_provider(values.get("provider"), (*parsed.place, "Provider"), reading)
+    # 0 stands for the default of these two keys.
     if not values.get("response_timeout", 1):
         del values["response_timeout"]
     if values.get("tool_iteration_limit", 1) <= 0:
@@ -186,6 +193,7 @@ def config(parsed: ParsedMapping, reading: Reading) -> Any:
 
 
 def _check_provider(name: str | None, place: Place, reading: Reading) -> None:
+    # In the legacy dialect an empty provider is an omitted one.
     if name is None or (name == "" and not reading.strict):
         return
     if reading.strict and not PROVIDER_NAME.fullmatch(name):
@@ -205,6 +213,7 @@ def mcp_server(parsed: ParsedMapping, reading: Reading) -> Any:
         return INVALID
     server = MCPServerDefinition(**parsed.values)
     needs = {"stdio": ("command", "Command"), "http": ("url", "URL")}.get(server.type)
+    # Further faults of a server that has an error already would mostly follow from it.
     if reading.strict and parsed.is_sound and needs is None:
         message = f"unsupported mcp server type: {server.type}"
         reading.add(message, parsed.node.start, parsed.place, key="Type", hint="one of stdio, http")
@@ -220,6 +229,7 @@ def definitions(parsed: ParsedMapping, reading: Reading) -> Any:
     """
     for name, (key, label) in LISTS.items():
         names = [item.name for item in parsed.values.get(name, ())]
+        # Agents, workflows and pipelines are found by name, so that a second one could never be used.
         severity: Severity = "error" if name in FATAL_DUPLICATES else reading.severity
         reading.add_located(duplicate_names(label, names, (*parsed.place, key), severity, rules=reading.rules))
     if reading.errors:
@@ -227,6 +237,7 @@ def definitions(parsed: ParsedMapping, reading: Reading) -> Any:
     workflows = parsed.values.get("workflows", ())
     pipelines = parsed.values.get("pipelines", ())
     for place, pipeline in enumerate(pipelines):
+        # Both become workflows, which need different names.
         if pipeline.name in {workflow.name for workflow in workflows}:
             message = f"pipeline {pipeline.name!r} has the name of a workflow"
             reading.add(message, parsed.node.start, (*parsed.place, "Pipelines", place, "Name"), key="Name")
@@ -237,6 +248,7 @@ def stage(parsed: ParsedMapping, _reading: Reading) -> Any:
     """Create a pipeline stage from its parsed keys; return `INVALID` if a key has an error. If the keys name an agent,
     the stage is marked as one that asks a model.
     """
+    # An explicit ``HasLLM: false`` has priority over the agent.
     has_llm = {"has_llm": True} if parsed.values.get("model_role") else {}
     return AgentStage(**{**has_llm, **parsed.values}) if parsed.is_sound else INVALID
 
@@ -251,6 +263,7 @@ def pipeline(parsed: ParsedMapping, reading: Reading) -> Any:
         return PipelineConfig(**parsed.values)
     except DefinitionError as error:
         for problem in error.problems:
+            # The problems of a pipeline name the field, not its place in the text.
             place = (*parsed.place, problem.key or "")
             reading.add(problem.message, parsed.node.start, place, key=problem.key, hint=problem.hint)
         return INVALID
@@ -391,6 +404,7 @@ DEFINITIONS = Table(
 
 _NOTHING: tuple[Any, ...] = (None, "", [], {})
 """Default values that the reference does not show."""
+# `globals` has the tables of this module in the order of their definition.
 TABLES: dict[str, Table] = {table.label: table for table in tuple(globals().values()) if isinstance(table, Table)}
 """All tables by label, such as ``step``."""
 
@@ -450,9 +464,11 @@ def table_called(name: str) -> Table:
 
     Raise `NotFoundError` if no table has this name.
     """
+    # "ModelSettings", "model settings" and "model_settings" -> "modelsettings".
     folded = snake_case(name.replace(" ", "")).replace("_", "").casefold()
     for label, table in TABLES.items():
         names = {label.replace(" ", "").casefold(), *_holders(label)}
+        # A plural such as "Steps" names the table of one step.
         if folded in names or folded.removesuffix("s") in names:
             return table
     raise NotFoundError("part of a definition", name, TABLES)
@@ -468,6 +484,7 @@ def _ordered() -> list[str]:
     file.
     """
     labels = [DEFINITIONS.label]
+    # The list grows while it is iterated: breadth first, each table once.
     for label in labels:
         for key in TABLES[label].keys:
             if isinstance(key.kind, One | Many) and key.kind.table.label not in labels:
@@ -498,6 +515,7 @@ def line_of(key: Key, table: Table) -> KeyLine:
     """Return the row for a key of a table, for the page of all keys (``notebooks/KEYS.md``)."""
     default = defaults(table.definition).get(key.field)
     written = None if default is None else key.kind.write(default)
+    # A default is shown in the form in which a person would write it.
     shown = "" if written in _NOTHING else json.dumps(written)
     return KeyLine(key.name, _holds(key), key.means, "; ".join(_notes(key)), shown, _example(key, default))
 
@@ -506,6 +524,7 @@ def _example(key: Key, default: Any) -> str:
     """Return the example of a key for the page of all keys: the key with a value, such as ``Parallel: 4``. Return an
     empty string for a key without effect.
     """
+    # The order of the cases is their priority: an explicit example, a nested one, then a value that is not the default.
     match key.kind:
         case _ if key.ignored:
             return ""
@@ -563,6 +582,7 @@ def help_about(name: str) -> str:
         note     not in the dialect dive
     """
     matches = [(table, key) for table in TABLES.values() for key in table.keys if _is_called(key, name)]
+    # A name may be a key in several tables, and a part of its own: "Each" is a key of steps and a table.
     parts = {table.label: table for _, key in matches for table in _below(key)}
     try:
         part = table_called(name)

@@ -80,6 +80,7 @@ class Work:
         """Return True if a regular expression matches somewhere in a string. Raise PatternError like
         `MatchTime.contains`.
         """
+        # A match costs one step, and one more for each 1,000 characters. Time is limited separately.
         self.spend(1 + len(text) // 1_000)
         return self._time.contains(pattern, text)
 
@@ -90,6 +91,7 @@ def validator_class(dialect: str) -> Any:
     Each instance needs a `Work`, the budget, as its argument `format_checker`.
     """
     base: Any = _DIALECTS[dialect]
+    # All keywords of the dialect are wrapped, so that no work is uncounted.
     keywords = {name: _counted(_REPLACED.get(name, keyword)) for name, keyword in base.VALIDATORS.items()}
     validator = validators.extend(base, keywords)  # type: ignore[no-untyped-call]
     validator.evolve = _evolve
@@ -103,6 +105,7 @@ def _evolve(self: Any, **changes: Any) -> Any:
     The original method of jsonschema would switch classes at an inner ``$schema``.
     """
     same = {"schema": self.schema, "format_checker": self.format_checker, "registry": self._registry}
+    # The resolver belongs to the place in the schema at which references are looked up.
     return type(self)(**{**same, "_resolver": self._resolver, **changes})
 
 
@@ -113,7 +116,9 @@ def _counted(keyword: Keyword) -> Keyword:
 
     def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         work = validator.format_checker
+        # A keyword may look at each item of a list or mapping.
         work.spend(1 + (len(value) // 4 if isinstance(value, list | dict) else 0))
+        # Keyword functions of jsonschema are generators, or return None.
         for error in keyword(validator, value, instance, schema) or ():
             work.spend(1 + len(error.message) // 200)  # a message contains the value, which may be long
             yield error
@@ -142,6 +147,7 @@ def _additional_properties(validator: Any, schema: Any, instance: Any, within: A
     """
     if not validator.is_type(instance, "object"):
         return
+    # Patterns are matched with a time limit (`Work.contains`).
     declared = _declared(validator, instance, within)
     extras = [name for name in instance if name not in declared]
     if validator.is_type(schema, "object"):
@@ -172,6 +178,7 @@ def _declared(validator: Any, instance: Mapping[str, Any], schema: Mapping[str, 
 def _unique_items(validator: Any, is_unique: bool, instance: Any, _schema: Any) -> Iterator[ValidationError]:  # noqa: FBT001
     if not is_unique or not validator.is_type(instance, "array"):
         return
+    # One canonical text for each item: a comparison of all pairs would take quadratic time.
     forms = set()
     for item in instance:
         form = _canonical(item)
@@ -193,6 +200,7 @@ def _plain(value: Any) -> Any:
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
+    # A boolean is not a float, so that ``true`` stays apart from ``1``.
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -203,6 +211,7 @@ def _multiple_of(validator: Any, factor: Any, instance: Any, _schema: Any) -> It
     if not validator.is_type(instance, "number"):
         return
     try:
+        # The decimal digits as written: the float 0.1 itself is not exactly a tenth.
         is_multiple = Fraction(str(instance)) % Fraction(str(factor)) == 0
     except ValueError:  # not finite, or more digits than Python parses
         is_multiple = False
@@ -226,11 +235,13 @@ def _has_format(name: str, text: str, work: Work) -> bool:
     if name in _ADDRESSES:
         return work.contains(_ADDRESSES[name], text)
     work.spend(len(text) // 10)
+    # An unknown format fits everything, as the specification demands. Very long strings fit no format.
     return name not in _CHEAP_FORMATS or (len(text) <= MAX_FORMAT and _formats().conforms(text, name))
 
 
 @cache
 def _formats() -> FormatChecker:
+    # Some formats need optional libraries, which may be absent.
     return FormatChecker([name for name in _CHEAP_FORMATS if name in FormatChecker.checkers])
 
 
@@ -239,6 +250,7 @@ def _unevaluated_properties(validator: Any, schema: Any, instance: Any, within: 
         return
     evaluated = _evaluated(validator, instance, within, is_top=True)
     remaining = [name for name in instance if name not in evaluated]
+    # The first error of a part is enough.
     wrong = [name for name in remaining if next(validator.descend(instance[name], schema), None) is not None]
     if wrong:
         shown = ", ".join(map(repr, sorted(wrong)))
@@ -277,15 +289,19 @@ def _evaluated(validator: Any, instance: Any, schema: Any, *, is_top: bool = Fal
     """
     if not isinstance(schema, Mapping):
         return set()
+    # Each visited subschema costs a step, since references may lead here many times.
     validator.format_checker.spend(1)
     by_keywords = _own_properties if isinstance(instance, Mapping) else _own_items
     evaluated = by_keywords(validator, instance, schema, is_top=is_top)
+    # Subschemas that apply to the same value evaluate parts as well: ``allOf: [{properties: ...}]``.
     for below, inner in _in_place(validator, instance, schema):
         evaluated |= _evaluated(below, instance, inner)
     return evaluated
 
 
 def _own_properties(validator: Any, instance: Any, schema: Any, *, is_top: bool) -> set[Any]:
+    # These keywords apply to all remaining properties, and thereby evaluate them. The keyword that is being checked
+    # does not count.
     takes_all = "additionalProperties" in schema or ("unevaluatedProperties" in schema and not is_top)
     return set(instance) if takes_all else _declared(validator, instance, schema)
 
@@ -298,6 +314,7 @@ def _own_items(validator: Any, instance: Any, schema: Any, *, is_top: bool) -> s
         return everything
     if is_prefix and "additionalItems" in schema:
         return everything
+    # The first items, one for each schema of the prefix.
     evaluated = set(range(min(len(instance), len(items if is_prefix else schema.get("prefixItems", ())))))
     if "contains" in schema:
         contains = validator.evolve(schema=schema["contains"])
@@ -318,9 +335,11 @@ def _in_place(validator: Any, instance: Any, schema: Any) -> Iterator[tuple[Any,
     yield from _referred(validator, schema)
     for keyword in ("allOf", "anyOf", "oneOf"):
         for inner in schema.get(keyword, ()):
+            # Only a subschema that the value fits evaluates parts of it.
             if next(validator.descend(instance, inner), None) is None:
                 yield validator, inner
     if "if" in schema:
+        # ``if`` is not a constraint: it chooses between ``then`` and ``else``, and evaluates parts only if it holds.
         holds = next(validator.descend(instance, schema["if"]), None) is None
         if holds:
             yield validator, schema["if"]
@@ -337,6 +356,7 @@ def _referred(validator: Any, schema: Any) -> Iterator[tuple[Any, Any]]:
         if keyword in schema and keyword in validator.VALIDATORS:
             resolver = validator._resolver  # noqa: SLF001 - the library has no other way
             is_recursive = keyword == "$recursiveRef"
+            # The dynamic reference depends on the path of references that led here, which the resolver knows.
             resolved = lookup_recursive_ref(resolver) if is_recursive else resolver.lookup(schema[keyword])
             yield validator.evolve(schema=resolved.contents, _resolver=resolved.resolver), resolved.contents
 

@@ -99,6 +99,7 @@ class CallOutcome(Definition):
         """True if the server has sent requests instead of content, so that the tool must be called again with
         answers.
         """
+        # A server may ask to be called again with its state only, without a request.
         return bool(self.requests) or self.state is not None
 
 
@@ -186,6 +187,7 @@ class TokenStoreDefinition(Definition):
     path: Annotated[str | None, Key("The file.", example="tokens.json")] = None
 
     def __post_init__(self) -> None:
+        # The choices of the key contain the keychain, so that this error can explain it.
         if self.type == KEYCHAIN:
             message = "tokens cannot be kept in a keychain: no library for keychains comes with divebook"
             raise _refused(message, "Type", "write Type: file, which only you can read")
@@ -214,6 +216,7 @@ class OAuthDefinition(Definition):
     )
 
     def __post_init__(self) -> None:
+        # None is the default. Only an explicit false is refused.
         if self.pkce_enabled is False:
             message = "PKCEEnabled: false is refused: without PKCE whoever sees the answer of the browser has the token"
             raise _refused(message, "PKCEEnabled", "leave PKCEEnabled out")
@@ -316,6 +319,7 @@ class MCPServerDefinition(Definition):
         settings = self.tool_configuration
         if settings is None:
             return True
+        # Without a list of allowed tools, all are allowed.
         return settings.enabled and (not settings.allowed_tools or tool in settings.allowed_tools)
 
     def _in_rules(self, tool: str) -> str:
@@ -327,6 +331,7 @@ class MCPServerDefinition(Definition):
     @property
     def approvals(self) -> Approvals:
         """Approval policy for the server's tools, as its tool configuration states it."""
+        # Absent settings are those of an empty definition: no rules and no mode.
         settings = self.tool_configuration or ToolConfigurationDefinition()
         tools = settings.approval_filter or ApprovalFilterDefinition()
         rules = [ApprovalRule(self._in_rules(tool), server=self.name, outcome=ASK) for tool in tools.always]

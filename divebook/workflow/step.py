@@ -89,6 +89,7 @@ class Retry(Definition):
         try:
             pause = self.seconds * self.factor ** max(0, failures - 1)
         except OverflowError:  # the pause grows exponentially; `max_seconds` limits the result
+            # 0 seconds stay 0, whatever the factor.
             pause = math.inf if self.seconds else 0.0
         return min(self.max_seconds, pause)
 
@@ -206,6 +207,7 @@ class Ask(Definition):
     optional: Annotated[bool | None, Key("Whether the person may leave it unanswered.")] = None
 
     def __post_init__(self) -> None:
+        # Copies as plain JSON: a definition must not change with the caller's objects.
         self._put(**{name: json_value(getattr(self, name), name) for name in ("data", "schema", "default")})
         self._put(has_default=self.has_default or self.default is not None)
         if self.kind not in DEFINABLE:
@@ -382,6 +384,7 @@ class Edge(Definition):
 
     def __post_init__(self) -> None:
         Definition.__post_init__(self)
+        # An empty condition is none. Equal edges are stored alike.
         if self.condition is not None and not self.condition:
             self._put(condition=None)
 
@@ -452,6 +455,8 @@ class Each(Definition):
     @classmethod
     def of(cls, value: Any) -> Self:
         """Create a loop from a value in a definition: a list of items, an expression, or a mapping of fields."""
+        # A string is an expression and a number an error of a later check. Other iterables, such as sets and
+        # generators, become lists.
         return as_definition(cls, value if isinstance(value, Each | Mapping | str | int | float) else _items(value))
 
     def item_name(self, index: int, key: str | None = None, step: str = "item ") -> str:
@@ -461,6 +466,7 @@ class Each(Definition):
         >>> Each("$(state.rows)", as_="row").item_name(3), Each([1, 2]).item_name(0, step="try")
         ('rows[3]', 'try[0]')
         """
+        # "$(state.rows)" -> "rows". Other expressions have no name that people would recognize.
         match = _REFERRED.search(self.items) if isinstance(self.items, str) else None
         return f"{match[1] if match else step}[{index if key is None else repr(key)}]"
 
@@ -625,6 +631,8 @@ class Step(Definition):
             each=None if each is None else Each.of(each),
             edges=_edges(next if next is not None else edges),
             end=end,
+            # Whole numbers become floats, so that equal steps are stored alike. Templates stay strings, and numbers out
+            # of range stay for the check.
             seconds=float(seconds) if seconds is not None and SECONDS.fits(seconds) else seconds,
             content=tuple(ContentEntry.of(entry) for entry in content) if content else (),
             output=declared_answer(output),
@@ -641,6 +649,7 @@ class Step(Definition):
             workflow=normal_name(workflow),
             inputs={normal_name(key): value for key, value in _mapping(inputs, "inputs").items()},
         )
+        # An explicit type stays, also an empty one, which a later check reports.
         if type is None:
             object.__setattr__(self, "type", inferred_type(self))
 
@@ -660,6 +669,8 @@ class Step(Definition):
 
         `kind` is the kind of the function, such as ``action`` or ``step``.
         """
+        # The step that undoes has the retry policy of the rollback, and nothing of the step that would run it again,
+        # store a result or continue.
         retry = self.rollback and self.rollback.retry
         called = {"type": f"{ROLLBACK} {kind}", "action": action, "parameters": parameters, "retry": retry}
         nothing = {"each": None, "store": None, "catch": (), "timeout": None, "executor": None, "rollback": None}
@@ -691,6 +702,7 @@ def _items(value: Any) -> list[Any]:
 
 
 def _edges(value: str | Sequence[Edge | str | tuple[str, str | None]] | None) -> tuple[Edge, ...]:
+    # Copies of a step pass its edges on, including those that are not decided.
     if value is None or isinstance(value, _Undecided):
         return UNDECIDED
     return tuple(Edge.of(edge) for edge in ([value] if isinstance(value, str) else value))
@@ -721,12 +733,14 @@ def chained(steps: Iterable[Step]) -> tuple[Step, ...]:
     """
     listed = tuple(steps)
     following = [step.name for step in listed[1:]]
+    # The last step has None as its successor.
     return tuple([_decided(step, after) for step, after in zip_longest(listed, following)])
 
 
 def _decided(step: Step, after: str | None) -> Step:
     if not step.is_open:
         return step
+    # A step that continues as a new execution ends this one.
     return step.like(edges=() if step.end or step.type == CONTINUE or after is None else (Edge(after),))
 
 
@@ -769,6 +783,7 @@ def blocks_from_script_result(result: Any) -> list[Block]:
     """
     if isinstance(result, str):
         return [text_block(result)]
+    # A single block needs no list.
     items = result if isinstance(result, list | tuple) else [result]
     return [_checked(item) for item in items]
 
@@ -778,6 +793,7 @@ def blocks_from_program_output(output: str) -> list[Block]:
     output.
     """
     try:
+        # Deeply nested output of a program raises RecursionError.
         items = json.loads(output)
     except (ValueError, RecursionError) as error:
         raise ScriptError(f"failed to parse script JSON output: {error}") from error
@@ -803,6 +819,7 @@ def _has_source(item: Mapping[str, Any]) -> bool:
     fields = {"base64": ("media_type", "data"), "url": ("url",)}
     if not isinstance(source, Mapping):
         return False
+    # A source of an unknown type needs nothing that could be checked, and is refused by the empty tuple.
     needed = fields.get(str(source.get("type")), ())
     return bool(needed) and all(isinstance(source.get(name), str) for name in needed)
 
@@ -829,12 +846,14 @@ def fingerprint_block(block: Mapping[str, Any]) -> ContentFingerprint:
     if kind == "text":
         return _fingerprint(str(block.get("text", "")), "text")
     if kind == "dynamic":
+        # Blocks of a script or program are identified by their text.
         return _fingerprint("".join(str(part.get("text", "")) for part in block.get("content", ())), "dynamic")
     if kind not in BLOCK_TYPES:
         return _fingerprint(kind, "unknown")
     source = block.get("source") or {}
     if source.get("type") == "base64":
         return _fingerprint(str(source.get("data", "")), f"{kind}-base64")
+    # A page is not fetched for its fingerprint: its address stands for it, and its size is unknown.
     if source.get("url"):
         return ContentFingerprint(_sha256(source["url"]), f"{kind}-url:{source['url']}", 0)
     return ContentFingerprint(_sha256(""), f"empty-{kind}", 0)

@@ -38,10 +38,12 @@ def json_value(value: Any, name: str) -> Any:
 
     `name` is the first part of this path.
     """
+    # Most steps have empty mappings, which need no copy.
     if not value and type(value) is dict:
         return {}
     try:
         plain_value = _json(value, name, 0)
+        # Values are plain now. Encoding finds what only a store refuses, such as half a character.
         encode(plain_value, name)
     except (UnstorableValueError, RecursionError) as error:
         raise DefinitionError([Problem(f"{error}", key=name, hint="definitions hold JSON values only")]) from error
@@ -51,6 +53,7 @@ def json_value(value: Any, name: str) -> Any:
 def _json(value: Any, path: str, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise UnstorableValueError(path, f"nested deeper than {MAX_DEPTH} levels; is it part of itself?")
+    # Exact types only: an instance of a subclass, such as an enum member, is normalized below.
     if type(value) in _ATOMS:
         if type(value) is float and not math.isfinite(value):
             raise UnstorableValueError(path, f"{value} is not a JSON number; write it as a string, in quotes")
@@ -67,6 +70,7 @@ def _json(value: Any, path: str, depth: int) -> Any:
         return normal
     if type(normal) not in _ATOMS:
         raise UnstorableValueError(path, f"a {type(value).__name__} is not JSON; write it as a string")
+    # The normalized value may be a string or a number that needs a check itself.
     return _json(normal, path, depth)
 
 
@@ -129,6 +133,7 @@ class Definition:
         # Remove `Key` annotations from the signature, which should show types only (test_signatures_show_types_alone).
         hints = getattr(vars(cls).get("__init__"), "__annotations__", {})
         annotated = {name: hint for name, hint in hints.items() if str(hint).startswith("Annotated[")}
+        # "Annotated[int, Key(...)]" -> "int". The hints are strings, because annotations are postponed.
         hints |= {name: hint.partition(", Key(")[0].removeprefix("Annotated[") for name, hint in annotated.items()}
 
     def __post_init__(self) -> None:
@@ -140,6 +145,7 @@ class Definition:
     def _put(self, **values: Any) -> None:
         """Set fields of this definition although it is frozen. Used by its constructor and for cached values."""
         for name, value in values.items():
+            # The class is frozen, and its own ``__setattr__`` raises.
             object.__setattr__(self, name, value)
 
     def like(self, **changes: Any) -> Self:
@@ -147,6 +153,7 @@ class Definition:
 
         The values must have the form that the constructor produces, because the constructor does not run.
         """
+        # All fields are copied, also those that are not arguments of the constructor.
         values, fill = _form(type(self)).whole
         copy = object.__new__(type(self))
         fill(copy, *values(self))
@@ -161,6 +168,8 @@ class Definition:
         stored = {}
         for name, default, keeps_equals in _form(type(self)).defaults:
             value = getattr(self, name)
+            # An identical value is the default in any case. An equal one is not for a field marked ``always``: the
+            # empty edges ``()`` equal `UNDECIDED`, but end a path.
             if value is default or (not keeps_equals and type(value) is type(default) and value == default):
                 continue
             stored[name] = plain(value)
@@ -191,6 +200,7 @@ def arguments(cls: type[Definition], data: Mapping[str, Any]) -> dict[str, Any]:
     `DefinitionError` for an unknown field.
     """
     readers = _form(cls).readers
+    # A newer version has stored a field that this one does not know. Ignoring it could change the meaning.
     if not data.keys() <= readers.keys():
         raise _unknown_field(cls, next(key for key in data if key not in readers))
     return {key: value if (read := readers[key]) is None else read(value) for key, value in data.items()}
@@ -206,16 +216,16 @@ def _unknown_field(cls: type[Definition], name: str) -> DefinitionError:
 def restored(cls: type[R], data: Mapping[str, Any]) -> R:
     """Create an instance of the definition class `cls` from the output of `to_dict`, without running the constructor
     and its checks.
-
-    The checks passed before the definition was stored. A workflow may have thousands of steps, and their constructors
-    took half the time of a resumption.
     """
+    # The checks passed before the definition was stored. A workflow may have thousands of steps, and their constructors
+    # took half the time of a resumption.
     definition = object.__new__(cls)
     # After the loop `count` is 0 if each stored field belongs to the class.
     count = len(data)
     for name, put, read, default in _form(cls).puts:
         if name in data:
             count -= 1
+            # The field is set by the descriptor of its slot, without the check of a frozen class.
             put(definition, data[name] if read is None else read(data[name]))
         elif default is MISSING:
             raise DefinitionError([Problem(f"stored {cls.__name__} has no {name}", key=name)], "<stored definition>")
@@ -232,6 +242,7 @@ class _Form:
     """
 
     def __init__(self, cls: type[Definition]) -> None:
+        # Fields outside the constructor are caches. Transient fields hold positions in a text.
         stored = [entry for entry in fields(cls) if entry.init and not entry.metadata.get("transient")]
         hints = get_type_hints(cls)
         self.defaults = [(entry.name, _default(entry), bool(entry.metadata.get("always"))) for entry in stored]
@@ -247,6 +258,7 @@ class _Form:
         second sets the fields of a new instance to such values.
         """
         first, *rest = (entry.name for entry in fields(self._cls))
+        # `attrgetter` with one name returns the value and not a tuple.
         values = attrgetter(first, *rest) if rest else lambda definition: (getattr(definition, first),)
         return values, compile_init(self._cls)
 
@@ -264,6 +276,7 @@ _FORMS: dict[type[Definition], _Form] = {}
 
 
 def _form(cls: type[Definition]) -> _Form:
+    # Computed at the first use: annotations may name classes that are defined later in the module.
     if cls not in _FORMS:
         _FORMS[cls] = _Form(cls)
     return _FORMS[cls]
@@ -299,6 +312,7 @@ def _written(cls: type[Definition], data: Mapping[str, Any]) -> dict[str, Any]:
     for key in data.keys() - mandatory.keys():
         hint = did_you_mean(str(key), mandatory) or f"known are {', '.join(mandatory)}"
         raise DefinitionError([Problem(f"{cls.__name__} has no key {key!r}", key=str(key), hint=hint)])
+    # None means an omitted key if the field has a default.
     values = {key: value for key, value in data.items() if value is not None or mandatory[key]}
     missing = [name for name, is_mandatory in mandatory.items() if is_mandatory and name not in values]
     if missing:
@@ -308,6 +322,7 @@ def _written(cls: type[Definition], data: Mapping[str, Any]) -> dict[str, Any]:
 
 def without_none(hint: Any) -> Any:
     """Return the type ``T`` for the annotation ``T | None`` of a field. Return any other annotation unchanged."""
+    # ``Optional[T]`` and ``T | None`` have different types at run time.
     if get_origin(hint) not in (Union, UnionType):
         return hint
     choices = [choice for choice in get_args(hint) if choice is not NoneType]
@@ -315,6 +330,7 @@ def without_none(hint: Any) -> Any:
 
 
 def _reader(hint: Any) -> Reader | None:
+    # Definitions are read recursively, and tuples of them item by item. All other values are stored as they are.
     if isinstance(hint, type) and issubclass(hint, Definition):
         return lambda value: None if value is None else hint.from_dict(value)
     if get_origin(hint) not in (tuple, Sequence):
@@ -340,6 +356,7 @@ def with_present_templates(workflow: Data) -> Data:
     """Convert a stored workflow from an early version (form 0) to form 1: escapes are added to its templates, because
     the syntax of form 0 had none.
     """
+    # In the dialect ``dive`` a whole string ``$(...)`` was text.
     has_values = DIALECT_RULES[workflow.get("dialect", OWN)].has_extensions
     steps = workflow.get("steps") or []
     return {**workflow, "steps": [_step(step, has_values=has_values) for step in steps]}
@@ -356,6 +373,7 @@ def _step(step: Data, *, has_values: bool) -> Data:
         if isinstance(step.get(name), str):
             changed[name] = with_escapes(step[name])
     for name, step_types in _FILLED.items():
+        # Other types of steps ignore these fields.
         if step.get(name) and step.get("type") in step_types:
             changed[name] = with_literal_depths(step[name], has_values=has_values)
     if isinstance(step.get("ask"), Mapping):

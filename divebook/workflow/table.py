@@ -53,16 +53,19 @@ class Table:
     """Additional keys that do not fill a field of the definition."""
 
     def __post_init__(self) -> None:
+        # The class is known before its keys are: `One` and `Many` find the table of a nested definition here.
         _TABLES[self.definition] = self
 
     @cached_property
     def keys(self) -> tuple[Key, ...]:
         """Keys of the table's definition class, in the order of its fields."""
+        # On first use, since annotations may name classes that are defined later.
         hints = get_type_hints(self.definition, include_extras=True)
         return (*(_key(name, *get_args(hint)) for name, hint in hints.items() if _has_key(hint)), *self.more)
 
     @cached_property
     def _spellings(self) -> dict[str, Key]:
+        # Former names come first, so that a present name has priority over an equal former one.
         former = {name: key for key in self.keys for name in key.formerly}
         former |= {snake_case(name): key for name, key in former.items()}
         present = {key.name: key for key in self.keys}
@@ -79,10 +82,12 @@ class Table:
         All keys are read even if some fail. The definition is then created from the valid values. If its constructor
         refuses them, its problems get the positions of their keys.
         """
+        # Errors of this mapping, including those of nested definitions, are the ones that are added from here on.
         before = len(reading.errors)
         values: dict[str, Any] = {}
         key_nodes: dict[str, Scalar] = {}
         for key_node, item in node.entries:
+            # An unknown key is reported by `_find`, a repeated one by `_is_new`.
             key = self._find(key_node, place, reading)
             if key is None or not self._is_new(key, key_node, key_nodes, place, reading):
                 continue
@@ -103,6 +108,7 @@ class Table:
         except DefinitionError as error:  # the constructor refuses the values
             reading.refused.add(place)
             for problem in error.problems:
+                # A problem with a place has its own position. Otherwise the position is that of the mapping.
                 if problem.place:
                     reading.add_located([problem.below(*place)])
                 else:
@@ -126,12 +132,15 @@ class Table:
         """Convert a definition to a mapping with the keys of definition files. Keys with their default value are
         omitted.
         """
+        # `to_dict` omits fields with their default value.
         data = value.to_dict()
         return {key.name: key.kind.write(getattr(value, key.field)) for key in self.keys if key.field in data}
 
     def _find(self, node: Scalar, place: Place, reading: Reading) -> Key | None:
+        # Keys of JSON files are matched without regard to case.
         by_spelling = self._folded if reading.format == "json" else self._spellings
         key = by_spelling.get(node.text.casefold() if reading.format == "json" else node.text)
+        # A key that only the strict dialect has is unknown in the legacy one.
         if key is None or (key.extension and not reading.strict):
             self._unknown(node, place, reading, key)
             return None
@@ -151,6 +160,7 @@ class Table:
         names = [key.name for key in self.keys]
         if text in self.advice:
             return self.advice[text]
+        # "tool_config" is compared as "toolconfig" too, because keys are written in Pascal case.
         near = did_you_mean(text, names) or did_you_mean(text.replace("_", ""), names)
         return near or f"{self.label} has {', '.join(names)}"
 
@@ -160,6 +170,7 @@ class Table:
 
         Two equal spellings were already reported by the parser.
         """
+        # The node that has this key first. It is the present one if the key is new.
         earlier = key_nodes.setdefault(key.name, node)
         if earlier is node or reading.lax:
             return True
@@ -181,6 +192,7 @@ class Table:
             reading.add(message, node.start, place, key=key.name, hint=key.ignored, severity=reading.severity)
 
     def _missing(self, values: dict[str, Any], node: MappingNode, place: Place, reading: Reading) -> set[str]:
+        # An empty value counts as missing: ``Name: ""``.
         missing = [key for key in self.keys if key.required and not values.get(key.field)]
         for key in missing:
             reading.add(key.required, node.start, (*place, key.name), key=key.name, hint=f"add {key.name}")
@@ -190,6 +202,7 @@ class Table:
 # --- nodes: scalars, lists and mappings with their positions in a text ------------------------------------------------
 
 
+# Limits of untrusted texts. The number of nodes counts aliases with everything below them.
 MAX_DEPTH = 64
 MAX_NODES = 200_000
 MAX_TEXT = 2_000_000
@@ -296,6 +309,7 @@ def nearest_position(place: Place, positions: Mapping[Place, tuple[int, int]]) -
 
     The result is (0, 0) if no position is recorded.
     """
+    # From the place itself to the root, which has the empty place.
     for length in range(len(place), -1, -1):
         if place[:length] in positions:
             return positions[place[:length]]
@@ -399,6 +413,7 @@ class Reading:
         """Record line and column of a part of a definition. If its value begins on the line of its key, the position of
         the value is recorded; otherwise that of the key.
         """
+        # Data from Python has no positions.
         if key.line:
             self.positions[place] = self.position(value if value.line == key.line else key)
 
@@ -428,11 +443,14 @@ class Reading:
         """
         if not isinstance(node, MappingNode) or not node.start.line:
             return ""
+        # The mapping ends before the next key, so that space and line ends behind it are cut off.
         lines = self.text[node.start.index : node.end.index].rstrip().split("\n")
+        # Each line below the first has the indentation of the mapping.
         margin = " " * (node.start.column - 1)
         return "\n".join([lines[0], *(line.removeprefix(margin) for line in lines[1:])]) + "\n"
 
     def _error(self) -> DefinitionError:
+        # Nested definitions report their problems before the mapping that contains them.
         ordered = sorted(self.errors, key=lambda problem: (problem.line, problem.column))
         return DefinitionError(ordered, self.source_name)
 
@@ -528,6 +546,7 @@ class Text(Plain):
         if not isinstance(node, Scalar):
             return mismatch("a text", node, place, reading, self.hint)
         text = node.text.strip() if self.trimmed else node.text
+        # An empty string means that the key is not set.
         if self.choices and text and text not in self.choices:
             hint = did_you_mean(text, self.choices) or f"one of {', '.join(self.choices)}"
             reading.add(self.complaint.format(text), node.start, place, key=_key_of(place), hint=hint)
@@ -588,9 +607,11 @@ class Number(Plain):
         return `INVALID`.
         """
         value = node.value if isinstance(node, Scalar) else None
+        # Only the limits that clocks and databases need remain.
         allowed = self.range if reading.strict else replace(self.range, least=None, excludes_least=False)
         if not allowed.fits(value):
             return mismatch(str(allowed), node, place, reading)
+        # Whole numbers of a float field become floats, so that equal definitions are stored alike.
         return value if self.range.is_whole else float(value)  # type: ignore[arg-type]
 
 
@@ -605,6 +626,7 @@ class Seconds(Plain):
         """Return the number of seconds, or the template, that a node contains. If it is neither, add a problem to
         `reading` and return `INVALID`.
         """
+        # Any string is a template here. Its value is checked when the step runs.
         if isinstance(node, Scalar) and isinstance(node.value, str):
             return node.text
         return Number(self.range).read(node, place, reading)
@@ -629,6 +651,7 @@ class ResponseTimeout:
         seconds = None
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             with suppress(ValueError, OverflowError):
+                # A float that is too large for an integer raises OverflowError.
                 seconds = parse_duration(value)
         if self.range.fits(seconds):
             return seconds
@@ -639,6 +662,8 @@ class ResponseTimeout:
 
     def write(self, value: Any) -> Any:
         """Convert a number of seconds to its form in a definition file."""
+        # An integer is read as seconds. A fraction needs the unit, because `parse_duration` cuts off the fraction of a
+        # number.
         return int(value) if value == int(value) else f"{value}s"
 
 
@@ -698,6 +723,7 @@ class Texts:
         `INVALID`.
         """
         if not isinstance(node, SequenceNode):
+            # The hint is right only for a single word: "Tools: fetch" -> "write [fetch]".
             hint = f"write [{node.text}]" if isinstance(node, Scalar) and re.fullmatch(r"[\w.-]+", node.text) else None
             return mismatch("a list of texts", node, place, reading, hint)
         return tuple(self._item(item, (*place, index), reading) for index, item in enumerate(node.items))
@@ -720,8 +746,11 @@ DERIVED: Any = None
 
 def snake_case(key: str) -> str:
     """Convert the spelling of a key to snake case: ``ResponseTimeout`` to ``response_timeout``."""
+    # The rule below would separate "O" from "Auth".
     if key == "OAuth":
         return "oauth"
+    # Two boundaries: "responseTimeout" between a small and a capital letter, "MCPServers" before the last capital of a
+    # run.
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", key).lower()
 
 
@@ -786,6 +815,7 @@ def ranges(definition: type[Definition]) -> Mapping[str, tuple[str, NumberRange,
     """Return for each numeric field of a definition class a tuple: the name of its key, the allowed range, and True if
     a template is allowed as its value.
     """
+    # Cached: the annotations of a class are expensive to evaluate, and each step is checked.
     if definition not in _RANGES:
         hints = get_type_hints(definition, include_extras=True)
         keys = [_key(name, *get_args(hint)) for name, hint in hints.items() if _has_key(hint) and _is_number(hint)]
@@ -803,9 +833,11 @@ def number_problems(definition: Definition) -> Iterator[Problem]:
     """
     for field_name, (key, allowed, is_template) in ranges(type(definition)).items():
         value = getattr(definition, field_name)
+        # A template is checked when its value is known.
         if value is None or (is_template and isinstance(value, str)):
             continue
         if not allowed.fits(value):
+            # Python uses the name of the field, files that of the key. The error shows both if they differ.
             name = key if key.casefold() == field_name else f"{key} ({field_name})"
             yield Problem(f"{name} must be {allowed}, not {shown_number(value)}", key=key, place=(key,))
 
@@ -814,6 +846,7 @@ def require_numbers(definition: Definition) -> None:
     """Raise `DefinitionError` if a number in a definition is outside the range of its key. Called for definitions that
     are created in Python.
     """
+    # A definition in Python has no place in a text.
     problems = [replace(problem, place=()) for problem in number_problems(definition)]
     if problems:
         raise DefinitionError(problems)
@@ -826,6 +859,7 @@ _RANGES: dict[type[Definition], dict[str, tuple[str, NumberRange, bool]]] = {}
 
 
 def _has_key(hint: Any) -> bool:
+    # The annotation may have other metadata, whose first entry is then not a key.
     return get_origin(hint) is Annotated and isinstance(hint.__metadata__[0], Key)
 
 
@@ -838,6 +872,7 @@ def _key(name: str, hint: Any, key: Key) -> Key:
     """Return a copy of a field's `Key` in which a missing name and kind are derived from the name and annotation of the
     field.
     """
+    # The kind follows from the annotation unless the key names one.
     kind = _kind_of(hint) if key.kind is DERIVED else key.kind
     return replace(key, name=key.name or _written(name), field=name, kind=kind)
 
@@ -849,6 +884,7 @@ def _kind_of(hint: Any) -> Kind:
     hint = without_none(hint)
     if hint in _KINDS:
         return _KINDS[hint]
+    # A tuple of definitions. A tuple of strings is in the table of kinds.
     return Many(get_args(hint)[0]) if get_origin(hint) is tuple else One(hint)
 
 
@@ -900,6 +936,7 @@ class One(_OfRecords):
         key = self.table.text_key
         example = self.table.example
         if key and isinstance(node, Scalar) and isinstance(node.value, str):
+            # A string is the value of one key: ``Ask: Go on?`` -> ``Ask: {Question: Go on?}``.
             node = MappingNode(((Scalar(key, key, node.start), node),), node.start, node.start)
         if not isinstance(node, MappingNode):
             hint = f"write {place[-1]}: {example}{self.besides}" if example else None
@@ -928,6 +965,7 @@ class Many(_OfRecords):
         """
         if not isinstance(node, SequenceNode):
             return mismatch("a list", node, place, reading, self._hint(place))
+        # All items are read, so that each reports its errors.
         items = [self._item(item, (*place, index), reading) for index, item in enumerate(node.items)]
         if not all(isinstance(item, MappingNode) for item in node.items):
             return INVALID

@@ -122,6 +122,7 @@ class ToolFunction(UserFunction):
 
     def __post_init__(self) -> None:
         UserFunction.__post_init__(self)
+        # Names of a server's tools are chosen by the server.
         if not self.server and not is_tool_name(self.name):
             hint = "letters, digits, _ - and . only, at most 64, not beginning with a digit: @tool(name=...)"
             raise DefinitionError([Problem(f"{self.name!r} cannot be the name of a tool", key="name", hint=hint)])
@@ -130,9 +131,11 @@ class ToolFunction(UserFunction):
             if value is not None and not allowed.fits(value):
                 message = f"{option} of {self.label} must be {allowed}, not {shown_number(value)}"
                 raise DefinitionError([Problem(message, key=option, hint="leave it out for the default")])
+        # A call of a tool has one result, which the log records.
         if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
             hint = "let it return a list of what it yields"
             raise DefinitionError([Problem(f"{self.label} yields, and a call of a tool returns once", hint=hint)])
+        # An explicit schema names the arguments itself.
         if self.schema is None:
             self._require_names()
 
@@ -158,6 +161,7 @@ class ToolFunction(UserFunction):
 
         If the tool's own workspace is ``""``, calls of the copy work in the agent's workspace.
         """
+        # The empty name means "where the agent works". Any other workspace of the tool stays.
         return replace(self, workspace=workspace) if self.workspace == "" and workspace else self
 
     @property
@@ -185,6 +189,7 @@ def tool_of(target: Any) -> ToolFunction:
     if not callable(target) and not isinstance(target, staticmethod | classmethod):
         hint = "give a function, or the name of a tool as a text"
         raise DefinitionError([Problem(f"a tool is a function, not {target!r}", hint=hint)])
+    # The decorator has left its data on the function.
     decorated: ToolFunction | None = getattr(target, _TOOL_FUNCTION, None)
     if decorated is not None:
         # A method that is accessed through an instance is another object than the decorated function.
@@ -288,10 +293,12 @@ def tool(
 
     def decorate(target: Any) -> Any:
         function = as_function(target, "tool", None if name is target else name)
+        # ``@tool`` without parentheses gets the function as its first argument.
         tool_name = function.__name__ if name is target or name is None else name
         tool_function = ToolFunction(
             tool_name,
             function,
+            # An empty description is a description. Only None means the docstring.
             description if description is not None else inspect.getdoc(function) or "",
             approval=approval,
             retry=policy,
@@ -306,6 +313,7 @@ def tool(
         if "." not in function.__qualname__.rpartition("<locals>.")[2]:  # a method needs its object
             REGISTERED_TOOLS[tool_function.name] = tool_function
         setattr(function, _TOOL_FUNCTION, tool_function)
+        # The source is read at the definition, because the file may change after it was imported.
         source_of(function)
         return function
 

@@ -58,6 +58,7 @@ def parse_yaml(reading: Reading) -> Node | None:
     try:
         return _Composer(reading, YAML(typ="safe", pure=True).parse(reading.text)).document()
     except MarkedYAMLError as error:
+        # The mark of the problem, or of the context in which it occurred.
         mark = error.problem_mark or error.context_mark
         reading.fail(f"not valid YAML: {error.problem or error.context}", _mark(mark), _advice(str(error.problem)))
     except YAMLError as error:
@@ -77,11 +78,14 @@ def dump_yaml(value: Any) -> str:
             return {key: with_blocks(inner) for key, inner in item.items()}
         if isinstance(item, list):
             return [with_blocks(inner) for inner in item]
+        # A block scalar has no escapes, so that only printable characters fit. Leading space would change its
+        # indentation, and space at the end of a line is invisible.
         is_block = isinstance(item, str) and "\n" in item and re.fullmatch(r"[\n\x20-\x7e\xa0-\ud7ff]*", item)
         return LiteralScalarString(item) if is_block and not re.search(r"^\s|[ \t]\n", item) else item
 
     yaml = YAML(typ="rt", pure=True)
     yaml.indent(mapping=2, sequence=4, offset=2)
+    # Long lines are not folded, which would add line breaks to the text.
     yaml.width = 10_000
     stream = io.StringIO()
     yaml.dump(with_blocks(value), stream)
@@ -89,6 +93,7 @@ def dump_yaml(value: Any) -> str:
 
 
 def _mark(mark: Any) -> Mark:
+    # Marks of ruamel count from 0, those of divebook from 1.
     return Mark(mark.line + 1, mark.column + 1, mark.index) if mark is not None else Mark(1, 1)
 
 
@@ -125,12 +130,14 @@ class _Composer:
 
     def document(self) -> Node | None:
         root: Node | None = None
+        # Events of the stream and of the end of a document are skipped.
         for event in self._events:
             name = type(event).__name__
             if name == "DocumentStartEvent":
                 if root is not None:
                     self._reading.fail("only one YAML document is allowed", _mark(event.start_mark), "remove the ---")
                 root = self._node(next(self._events), 0)
+        # A document that is only a comment, or null, is empty.
         return None if isinstance(root, Scalar) and root.value is None else root
 
     def _node(self, event: Any, depth: int) -> Node:
@@ -150,6 +157,7 @@ class _Composer:
         return node
 
     def _made(self, event: Any, kind: str, mark: Mark, depth: int) -> Node:
+        # An unknown tag is reported, and its value is read as if it had none.
         if event.tag is not None and str(event.tag) not in CORE_TAGS | TEXT_TAGS:
             self._reading.add(f"unknown YAML tag {str(event.tag)!r}", mark, hint="remove it")
         if kind == "ScalarEvent":
@@ -163,6 +171,7 @@ class _Composer:
 
     def _scalar(self, event: Any, mark: Mark) -> Scalar:
         text = self._whole_characters(event.value, mark)
+        # A style is a quoted or block scalar, which is always a string.
         if event.style or str(event.tag) in TEXT_TAGS:
             return Scalar(text, text, mark)
         return Scalar(_resolved(text), text, mark)
@@ -192,10 +201,12 @@ class _Composer:
                 break
             key = self._key(self._node(event, depth + 1), _mark(event.start_mark))
             value = self._node(next(self._events), depth + 1)
+            # Merged entries are collected first, since entries of the mapping have priority wherever ``<<`` is written.
             if key.value == "<<":
                 merged += self._merged(value)
             else:
                 entries.append((key, value))
+        # Only written keys can be duplicates. Merged ones are overridden silently.
         self._reading.find_duplicates(entries)
         entries = _with_merged(entries, merged)
         return MappingNode(tuple(entries), mark, end, 1 + sum(1 + size_of(value) for _, value in entries))
@@ -204,6 +215,7 @@ class _Composer:
         if not isinstance(node, Scalar):
             self._reading.fail("keys must be text, not a list or mapping", mark)
         if not isinstance(node.value, str):
+            # The key is used by its text all the same, so that the rest is checked.
             self._reading.add(f"keys must be text, not {node.text or 'null'}", mark, hint=f"write {node.text!r}:")
         return Scalar(node.text, node.text, mark)
 
@@ -213,6 +225,7 @@ class _Composer:
         for source in sources:
             if not isinstance(source, MappingNode):
                 self._reading.fail("<< takes a mapping or a list of mappings", value.start)
+            # Of several sources, the earlier ones have priority.
             entries = _with_merged(entries, list(source.entries))
         return entries
 
@@ -223,6 +236,7 @@ def _resolved(text: str) -> str | int | float | bool | None:
     if len(text) > MAX_DIGITS:
         return text
     if INTEGER.fullmatch(text):
+        # "0o17" -> 15, "0xff" -> 255.
         return int(text, BASES.get(text[:2], 10))
     return float(text) if FLOAT.fullmatch(text) else text
 
@@ -263,6 +277,7 @@ def value_typed(text: str) -> Any:
     """Parse a value that a person typed, as YAML. Words that have another meaning in YAML or are not valid there, such
     as ``*.py`` and ``#1``, are returned as strings.
     """
+    # Brackets or quotes show that the person means YAML, so that an error is reported and not taken for text.
     is_written_out = text[:1] in {*QUOTES, *BRACKETS}
     reading = Reading(text, "value")
     try:
@@ -273,6 +288,7 @@ def value_typed(text: str) -> Any:
             raise
         return text
     if not is_written_out and not isinstance(node, Scalar):
+        # ``a: b`` without brackets is text. An empty document has no node and means None only in its usual spellings.
         return None if text in ("", "~") or text.lower() == "null" else text
     value = Anything().read(node, ("value",), reading) if node is not None else None
     reading.raise_errors()
@@ -304,6 +320,7 @@ class _Scanner:
         self._reading = reading
         self._text = reading.text
         self._at = 0
+        # Positions at which lines begin. `_mark` finds the line of a position by bisection.
         self._line_starts = [0, *(match.end() for match in re.finditer("\n", reading.text))]
 
     def document(self) -> Node:
@@ -313,6 +330,7 @@ class _Scanner:
         return node
 
     def _mark(self) -> Mark:
+        # The number of line starts up to the position is the number of the line.
         line = bisect_right(self._line_starts, self._at)
         return Mark(line, self._at - self._line_starts[line - 1] + 1, self._at)
 
@@ -352,8 +370,10 @@ class _Scanner:
     def _converted(self, text: str, mark: Mark) -> Scalar:
         if text in JSON_WORDS:
             return Scalar(JSON_WORDS[text], text, mark)
+        # Python refuses to parse integers of thousands of digits.
         if text[0] != '"' and len(text) > MAX_DIGITS:
             self._reading.fail(f"not valid JSON: a number of more than {MAX_DIGITS} digits", mark)
+        # The text is one token of JSON, whose escapes the standard library decodes.
         value = json.loads(text)
         if isinstance(value, str) and re.search("[\ud800-\udfff]", value):
             self._reading.fail("the text holds half a character (a lone surrogate)", mark)
