@@ -301,7 +301,7 @@ def error_lines(error: DivebookError, cell: Sequence[str] = (), positions: Posit
         return [f"{kind}: {problem_text(problem)}", *_pointer(problem, cell)]
     if not (isinstance(error, DefinitionError) and cell):
         return [f"{kind}: {visible(str(error))}"]
-    # A typing mistake near the top of a definition can cause hundreds of problems. The first ones show its place.
+    # One mistake can cause many problems. The first ones show its place.
     problems = error.problems[:MAX_PROBLEMS]
     if len(error.problems) == 1:
         return [f"{kind}: {problem_text(problems[0])}", *_pointer(problems[0], cell)]

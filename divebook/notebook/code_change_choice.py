@@ -59,7 +59,8 @@ def wait_for_choice(error: CodeChangedError) -> Run:
     Raises the same errors as `await_choice`.
     """
     with _buttons(error) as output:
-        # The browser's first message arrives on another thread, because this thread is blocked.
+        # A cell blocks this thread. Messages of the browser can arrive only on another one
+        # (`divebook.widgets.views.answer_while_busy`).
         if not interruptible_wait(output.view.greeted, GREETING_TIMEOUT):
             return _run_of_default(error)
         deadline = _deadline(error)
@@ -98,8 +99,7 @@ class ChoiceOutput:
 
     def remove(self) -> None:
         """Remove the buttons from the cell, which then shows the run or the error."""
-        # The update comes before `retire`: a page that still shows the buttons closes the view after its output has
-        # changed.
+        # `retire` closes the view as soon as no page shows it, so the pages get the empty output first.
         self._output.update(NOTHING, raw=True)
         self.view.retire()
 

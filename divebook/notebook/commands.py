@@ -492,8 +492,7 @@ class Command:
     def parse(self, words: list[str], names: Names | None = None) -> Arguments:
         """Parse the words after this sub-command. Raise `UsageError` for words that the sub-command does not accept."""
         arguments = parse(words, self.flags, self.valued, inputs=self.inputs, names=names, data_word=self.data_word)
-        # Each sub-command fails at the first word that it does not know. A ``max_words`` of `sys.maxsize` allows any
-        # number.
+        # More words than declared are a mistake, mostly a text without quotes.
         extra = " ".join(arguments.words[self.max_words :])
         name = self.usage.split()[0]
         if extra and self.inputs:

@@ -119,7 +119,6 @@ def line_before(head: str) -> str | None:
 
 def install_completion(shell: InteractiveShell) -> None:
     """Add a `DiveMatcher` to the completer of a shell."""
-    # A list of other matchers of IPython, which exists in all its front ends.
     completer: Any = shell.Completer
     completer.custom_matchers.append(DiveMatcher(shell).match)
 
@@ -242,7 +241,6 @@ def help_at(code: str, cursor: int) -> str | None:
     line = line_before(lines[row])
     if line is None:
         return None
-    # The names of all sub-commands load with the magics, which the extension has imported already.
     from divebook.notebook.magics import COMMANDS
 
     name = _WORD.match(line.lstrip())
