@@ -724,8 +724,7 @@ def failure_card(failures: ReportedFailures, hint: str, redactor: Redactor) -> s
 def _source_lines(failure: Failure, redactor: Redactor) -> str:
     """Return HTML of the source lines around a failure. The failed line is bold."""
     lines = []
-    # The text was redacted as a whole, since a secret may span several lines. Redaction keeps the number of lines,
-    # which `strict` checks.
+    # `failure.lines` has one numbered line for each source line.
     for text, (number, _) in zip(redactor.text(failure.lines).splitlines(), failure.source, strict=True):
         lines.append(f"<strong>{_safe(text)}</strong>" if number == failure.line else _safe(text))
     return f'<pre style="{PRE}">{chr(10).join(lines)}</pre>'
