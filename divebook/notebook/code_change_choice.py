@@ -40,7 +40,6 @@ async def await_choice(error: CodeChangedError) -> Run:
     ------
     CodeChangedError
         No browser shows the buttons and `error` has no default choice, or the kernel was interrupted.
-    # The error is the value of this function's question: it has the choices, and it is raised if no choice can be made.
     """
     with _buttons(error) as output:
         # Without a browser no button can be pressed, and the cell would wait for ever.

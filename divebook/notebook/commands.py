@@ -523,7 +523,6 @@ def command(usage: str, *, data_word: int | None = None) -> Callable[[Method], C
         # therefore sees a value only after one space.
         for short, name, value in _OPTION.findall(text):
             names = valued if value else flags
-            # Both spellings lead to the long name, by which methods read the option.
             names[f"--{name}"] = name
             if short:
                 names[short] = name
@@ -536,7 +535,6 @@ def command(usage: str, *, data_word: int | None = None) -> Callable[[Method], C
 
 def help_with(word: str, commands: Mapping[str, Command]) -> str:
     """Return the help for a word: a sub-command, or a key of definitions. Other words raise `UsageError`."""
-    # `help` is rare, and the tables of keys load slowly.
     from divebook.errors import NotFoundError
     from divebook.workflow.schema import help_about
 

@@ -55,8 +55,6 @@ class DiveMatcher:
         lines = context.full_text.split("\n")
         row = context.cursor_line
         column = context.cursor_position
-        # Three places are distinguished: the body of a ``%%dive`` cell, its first line, and a ``%dive`` line of any
-        # cell.
         body = body_at(lines, row, column)
         if body is not None:
             return _in_cell(body)

@@ -34,7 +34,6 @@ from divebook.text.syntax import parse_python
 AWAITED_COMMANDS = ("run", "resume", "fork", "answer", "signal")
 # The text into which IPython turns ``%dive ...``, except for its argument.
 _CALL = "run_line_magic('dive', "
-# ``run?`` and ``run??`` of IPython mean the same here.
 _COMMAND_WITH_QUESTION_MARK = re.compile(r"^(\s*%dive\s+)([a-z-]+)\s*\?{1,2}\s*$")
 _MAGIC_WITH_QUESTION_MARK = re.compile(r"^(\s*)%%?dive\s*\?{1,2}\s*$")
 # No ``await`` is added inside these: a plain function cannot await, and the cell awaits only its own statements.

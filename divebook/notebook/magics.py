@@ -119,7 +119,6 @@ class DiveMagics(Magics):
 
         Some versions of IPython increase the count before the cell runs, so the number is read from the history.
         """
-        # A shell without a history, such as an embedded one, has no execution count that a person sees.
         history = getattr(self.shell, "history_manager", None)
         cells = [] if history is None else history.input_hist_raw
         written = cells[-1] if cells else ""
@@ -211,7 +210,6 @@ class DiveMagics(Magics):
 
     @property
     def _session(self) -> Session:
-        # The import takes long, and the extension loads without it.
         from divebook.notebook.session import current_session
 
         return current_session()
@@ -644,7 +642,6 @@ class DiveMagics(Magics):
         """
         since = _number(arguments, "since", "an event")
         at = _number(arguments, "at", "an event")
-        # `or None` means all files.
         return self._files_of_run(arguments).changed(since, at, arguments.words[1:] or None)
 
     @command("apply [RUN] [FILE] ...")
@@ -766,7 +763,6 @@ class DiveMagics(Magics):
         limit = options.get("limit", "0")
         if not limit.isdecimal():
             raise UsageError(f"--limit needs a number, not {limit!r}")
-        # None means no filter.
         filters: dict[str, Any] = {
             name: options.get(name) for name in ("status", "workflow", "tag", "origin", "notebook")
         }

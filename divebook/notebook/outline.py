@@ -267,8 +267,8 @@ class Outline:
         elif character in "}],":
             self._note(line[self._token : position])
             if character != ",":
-                # A comma starts the next item of a list, or the next key of a mapping.
                 self._open.pop()
+            # A comma starts the next item of a list, or the next key of a mapping.
             elif top.is_list:
                 top.index += 1
             else:

@@ -197,8 +197,8 @@ def _workflow_line(workflow: Workflow) -> str:
 
 def _input_text(definition: InputDefinition) -> str:
     if definition.has_default:
-        # An input that is not required and has no default value is None in the workflow.
         return f"{definition.name}={one_line(repr(definition.default), 20)}"
+    # An input that is not required and has no default value is None in the workflow.
     return f"{definition.name}=None" if definition.required is False else definition.name
 
 
@@ -1001,7 +1001,7 @@ def answers_of(execution: Execution) -> Iterable[tuple[str, str]]:
     answer, the person and the time.
     """
     closed = [question for question in execution.asked.values() if not question.is_open]
-    # Old logs lack the time of an answer. The time of the question is then used. The id makes the order unique.
+    # The id makes the order unique if several questions were closed at the same moment.
     closed.sort(key=lambda question: (question.settled_us or question.raised_us, question.id))
     for question in closed[-MAX_VALUES:]:
         words = became(question.status, question.response)

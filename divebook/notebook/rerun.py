@@ -250,9 +250,9 @@ def _changes(opening: ExecutionStarted, workflow: Workflow, inputs: Mapping[str,
     names of those that differ: ``definition``, ``inputs``, both or none.
     """
     bound = storable(bind_inputs(workflow, inputs), "inputs")
+    changed = [] if opening.fingerprint == workflow.fingerprint else ["definition"]
     # The log contains the form in which inputs are stored (`storable`), so that a DataFrame and its recorded form are
     # equal.
-    changed = [] if opening.fingerprint == workflow.fingerprint else ["definition"]
     if canonical_hash(dict(opening.inputs), "inputs") != canonical_hash(dict(bound), "inputs"):
         changed.append("inputs")
     return tuple(changed)

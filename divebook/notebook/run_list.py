@@ -206,10 +206,10 @@ class Runs:
     def what_if(
         self, change: ChangeLike = None, at: int | None = None, **options: Unpack[WhatIfOptions]
     ) -> pd.DataFrame:
-        # A what-if returns an object with its own comparison. The frame needs the execution in it.
         """Run each execution in the list once more with one change, one after the other; see
         `divebook.Environment.what_if`.
         """
+        # A what-if returns an object with its own comparison. The frame needs the execution in it.
         return self.handle(lambda environment, name: environment.what_if(name, change, at, **options).execution)
 
     def handle(self, verb: BulkOperation, *, wait: bool = True) -> pd.DataFrame:

@@ -14,8 +14,8 @@ from IPython import get_ipython
 from divebook.runtime.errors import CodeCell
 
 _NOTHING = object()
-_IDS: dict[int, str] = {}
 # Entries are never removed: a traceback may name any cell of the session.
+_IDS: dict[int, str] = {}
 """Cell id of the front end by the execution count of the cell."""
 
 

@@ -37,9 +37,9 @@ from divebook.widgets.views import ReplayPictures, ReplayView
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 NOTHING = {"text/plain": ""}
 _OUTPUT = ".jp-OutputArea-child"
+_BELOW = ".jp-OutputArea-child:has(.divebook-below)"
 # The first selector hides an output whose view is gone, if a saved form follows. The second one hides the saved form
 # while an output above it contains a view.
-_BELOW = ".jp-OutputArea-child:has(.divebook-below)"
 _SHOW_ONE_OF_BOTH = (
     f"<style>{_OUTPUT}:has(> .jupyter-widgets):not(:has(> .jupyter-widgets > *)):has(~ {_OUTPUT} .divebook-below),"
     f"{_OUTPUT}:has(.divebook) ~ {_BELOW} {{ display: none }}</style>"

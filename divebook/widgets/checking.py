@@ -116,8 +116,8 @@ def _misfits(data: Any, expected: Any, where: str) -> Iterator[str]:
         yield f"{where} is {_mismatch(data)}"
 
 
-# Undeclared fields are ignored (`tests/notebook/test_saved.py::test_an_unknown_column_is_ignored`).
 def _misfits_of_fields(data: dict[str, Any], expected: Any, where: str) -> Iterator[str]:
+    # Undeclared fields are ignored (`tests/notebook/test_saved.py::test_an_unknown_column_is_ignored`).
     for key, kind in get_type_hints(expected).items():
         if key in data:
             yield from _misfits(data[key], kind, f"{where}.{key}")

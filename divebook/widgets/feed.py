@@ -142,8 +142,8 @@ class _Text:
             rest = redactor.text(self.raw[place:])
             if place and beginning + rest == whole:
                 self.raw = self.raw[place:]
-                # `base` counts redacted characters, so it grows by the redacted length of the removed part.
                 self.clean = self.clean[len(beginning) :]
+                # `base` counts redacted characters, so it grows by the redacted length of the removed part.
                 self.base += len(beginning)
                 return
 
@@ -481,8 +481,8 @@ class Feed:
         labelled = self._labelled
         if sequence:
             return [(span, label) for span, label in labelled if span.sequences[-1] > sequence]
-        # Running spans are included however old they are, because the view draws them up to the present time.
         first = max(0, len(labelled) - most)
+        # Running spans are included however old they are, because the view draws them up to the present time.
         running = [(span, label) for span, label in labelled[:first] if span.ended_us is None][:most]
         return [*running, *labelled[first:]]
 

@@ -270,10 +270,10 @@ def _and_more(parts: list[Any], whole: int) -> list[Any]:
 
 
 def _is_nested(value: Any) -> bool:
+    # A flat list fits on one line. A nested value is easier to read with indentation.
     parts: Iterable[Any] = ()
     if isinstance(value, Mapping):
         parts = value.values()
-    # A flat list fits on one line. A nested value is easier to read with indentation.
     elif isinstance(value, list):
         parts = value
     return any(isinstance(part, Mapping | list) and part for part in parts)

@@ -117,7 +117,6 @@ class ViewModel:
     def close(self) -> None:
         """Stop showing changes of the publisher, and remove the view from the page."""
         self._detach()
-        # The method of the widget or of the comm.
         super().close()  # type: ignore[misc]  # of the class beside it
 
     def _attach(self) -> None:
@@ -485,7 +484,7 @@ class LiveView(FollowingView):
     def _take_snapshot(self, header: Header) -> int:
         pending = [question for question in self._questions.values() if question["status"] == "pending"][:MAX_PENDING]
         snapshot = shared().value({"status": header["status"], "workflow": header["workflow"], "pending": pending})
-        # Assigning an equal value would still send a message.
+        # An equal snapshot sends nothing, and therefore counts as no message.
         if snapshot == self.snapshot:
             return 0
         # A traitlet is sent as a message of its own, which counts for the rate of the publisher.
@@ -714,8 +713,8 @@ class RunCommands:
             case "resume":
                 self._environment.resume(execution_id)
             case "cancel":
+                # A cancelled execution may still finish a call. The acknowledgement comes when it has ended.
                 self._environment.cancel(execution_id).wait()
-            # A cancelled execution may still finish a call. The acknowledgement comes when it has ended.
             case "tag":
                 self._environment.tag(execution_id, *wish["tags"])
             case "untag":
@@ -745,7 +744,6 @@ class OfferFeed:
         """Return a function that ends the subscription. It does nothing, because an offer is constant and never has
         changes.
         """
-        # A function that does nothing.
         return self.request_refresh
 
     def welcome(self, view: str, _since: int) -> Offer:
