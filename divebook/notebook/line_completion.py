@@ -68,8 +68,8 @@ NOTHING = Completions("")
 
 def matching(fragment: str, candidates: Iterable[Candidate]) -> Completions:
     """Return those candidates that start with `fragment`, the unfinished word before the cursor, ignoring case."""
-    # `lstrip`: a candidate may begin with a space, because YAML needs one after a colon (see `_values`).
     start = fragment.casefold()
+    # `lstrip`: a candidate may begin with a space, because YAML needs one after a colon (see `_values`).
     matches = tuple(entry for entry in candidates if entry.text.lstrip().casefold().startswith(start))
     return Completions(fragment, matches)
 
@@ -275,7 +275,7 @@ def _option_values(option: str, arguments: Arguments, names: KnownNames) -> Iter
         "output": names.classes,
         "from": lambda: (record.execution_id for record in names.executions()),
         "tools": lambda: TOOLS,
-        # "approve=": the person continues with the answer.
+        # The completion ends with ``=``, behind which the person types the answer.
         "answer": lambda: (f"{step}=" for step in names.asking_steps(arguments.words[0] if arguments.words else None)),
     }
     if option in sources:

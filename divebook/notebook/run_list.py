@@ -68,8 +68,8 @@ class Runs:
     chosen: tuple[str, ...] | None = None
     """Ids of executions that were selected one by one; None for all executions that match the filters."""
 
-    @cached_property
     # Read once: `len`, indexes and methods of one object then agree, also while new runs start.
+    @cached_property
     def records(self) -> list[ExecutionRecord]:
         """Records of the executions in the store, read at the first access."""
         # A shortened id raises an error if it is ambiguous.

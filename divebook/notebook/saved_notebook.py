@@ -52,9 +52,9 @@ class SavedRun(FramedLog):
         self._positions = RecordedPositions(recording, one_line(packed["store"], 200))
 
     @property
-    # The file is untrusted. Each text is cut to one line and cleaned of control characters before it is shown.
     def id(self) -> str:
         """Id of the execution."""
+        # The file is untrusted. Each text is cut to one line and cleaned of control characters before it is shown.
         return one_line(self._packed["execution_id"], 60)
 
     @property
@@ -93,7 +93,6 @@ class SavedRun(FramedLog):
         return self._recording["questions"]
 
     @cached_property
-    # State after the last recorded event.
     def _last(self) -> StateView:
         return self._positions.state_at(self._positions.total)
 
