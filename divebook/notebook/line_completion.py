@@ -204,7 +204,6 @@ def complete(before: str, commands: Mapping[str, Command], names: KnownNames) ->
 
 
 def _fragment(before: str) -> str:
-    """Return the unfinished word before the cursor, which the completions replace."""
     return re.split(r"\s", before)[-1]
 
 

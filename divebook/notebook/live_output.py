@@ -118,7 +118,7 @@ class LiveOutput:
 
     def _save_if_due(self) -> None:
         """Save the current state of a run that has stopped, but not ended, in the output. If the last save was a short
-        time ago, do nothing; a later call then saves the run.
+        time ago, do nothing.
 
         The publisher calls this method at each heartbeat, so that a postponed save is made later.
         """
@@ -129,10 +129,7 @@ class LiveOutput:
             self._save()
 
     def _save(self) -> None:
-        """Save the current state of the run as text, HTML and replay data in the output.
-
-        The lock ensures that of two threads the later one saves the newer state.
-        """
+        """Save the current state of the run as text, HTML and replay data in the output."""
         with self._lock:
             start = time.monotonic()
             self._output.save(self.run.refresh().static_bundle())
@@ -141,10 +138,7 @@ class LiveOutput:
             self._next_save_at = now + SAVE_PAUSE * (now - start)
 
     def _save_end(self) -> None:
-        """Save the final state of the run in the output, once each time that the run ends.
-
-        A failed run can be continued from the page, and then ends again.
-        """
+        """Save the final state of the run in the output, once each time that the run ends."""
         with self._lock:
             # Under the lock: the publisher's thread and the cell's thread both see the end.
             last = self.run.refresh().execution.state.last_sequence

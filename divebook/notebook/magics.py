@@ -70,8 +70,7 @@ _RUN_OPTIONS = ("store", "durability", "model", "note")
 class DiveMagics(Magics):
     """The magics ``%dive`` and ``%%dive`` of one shell, with all sub-commands.
 
-    The methods with `command` are the sub-commands, in the order of ``%dive help``. Their docstrings are the help texts
-    for people, from which `command` also reads the words and options.
+    The methods with `command` are the sub-commands, in the order of ``%dive help``.
     """
 
     # IPython would replace ``$name`` and ``{name}`` in the line by texts. `divebook.notebook.commands` evaluates
@@ -397,9 +396,6 @@ class DiveMagics(Magics):
         return run
 
     def _workflow_of(self, arguments: Arguments) -> Workflow:
-        """Return the workflow whose name is the first word of the line; without a word, the workflow that was defined
-        last.
-        """
         return self._session.workflow(arguments.words[0] if arguments.words else None)
 
     def _resume_each(self, arguments: Arguments) -> pd.DataFrame:
@@ -1046,7 +1042,6 @@ COMMANDS = {entry.usage.split()[0]: entry for entry in vars(DiveMagics).values()
 
 
 def _inputs(arguments: Arguments, workflow: Workflow) -> dict[str, Any]:
-    """Return the inputs of the line (``KEY=VALUE``), parsed according to the types that the workflow declares."""
     from divebook.notebook.commands import values
 
     types = {definition.name: definition.type for definition in workflow.inputs}

@@ -211,9 +211,6 @@ class Run(ReadExecution):
         return self._checked_strictly()
 
     def _checked_strictly(self) -> Self:
-        """Return this handle. If it is `strict` and the run has to wait for a person or a signal, raise
-        `ExecutionWaitingError`.
-        """
         if self.strict and self.status == WAITING:
             raise waiting_error(self._execution)
         return self

@@ -43,9 +43,6 @@ processes.
 async def await_run(run: Run, front_end: FrontEnd) -> Run:
     """Wait until a run has ended, or has to wait for a person who cannot answer in this cell; return the run.
 
-    Each iteration of the loop waits until the run stops. If it waits for an answer, the person answers in the live view
-    or at a prompt.
-
     Raises
     ------
     ExecutionPausedError
@@ -54,6 +51,8 @@ async def await_run(run: Run, front_end: FrontEnd) -> Run:
     # The order matters: `_error_if_paused` ends first and raises in the block of `_live_output`, which then saves the
     # paused state.
     with _live_output(run, front_end) as output, _error_if_paused(run):
+        # Each iteration waits until the run stops. If it waits for an answer, the person answers in the live view or at
+        # a prompt, and the run continues.
         while True:
             # Nothing wakes this process when another one ends the run. The checks below read the log instead.
             if not _is_in_other_process(run):

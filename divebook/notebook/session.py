@@ -252,9 +252,6 @@ class Session:
         """Return the run of a cell. If the cell has started a run before, this run is resumed or shown; otherwise a new
         run is started (`divebook.notebook.rerun`).
 
-        There are three cases: the definition of the earlier run has changed, no earlier run can continue, or
-        the earlier run is continued, perhaps with edited functions.
-
         Parameters
         ----------
         always_new
@@ -502,11 +499,10 @@ def present_environment() -> Environment | None:
 def close_session() -> None:
     """Close the session of this process with its environments and views, and end the engine's thread unless something
     else runs in it.
-
-    Views are closed first, because they read the stores.
     """
     from divebook.widgets.publisher import stop_publishers  # loading the extension must be quick
 
+    # Views are closed first, because they read the stores.
     stop_publishers()
     while _sessions:
         _sessions.pop().close()

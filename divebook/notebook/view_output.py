@@ -1,7 +1,7 @@
 """Outputs of cells that contain a view of a run: the live view while its kernel runs, and the saved form (text and HTML
 that need no kernel) afterwards.
 
-The saved form consists of text, table, timeline and recording, and needs no kernel.
+The saved form consists of text, table, timeline and recording.
 
 A page with divebook's JupyterLab extension hosts views: one output contains both the view and its saved form. The page
 shows the view while the kernel knows it, and the saved form afterwards, also in untrusted notebooks

@@ -189,11 +189,7 @@ class Streams:
         return bool(self._inbox)
 
     def pieces(self) -> list[Streamed]:
-        """Return the streamed text that arrived since the previous frame, at most `PER_FRAME` characters.
-
-        The inbox is emptied under the lock. Its pieces are appended to their texts. The texts are then redacted, and
-        the parts that were not sent yet are returned. Texts of ended calls are removed.
-        """
+        """Return the streamed text that arrived since the previous frame, at most `PER_FRAME` characters."""
         # The lock is held only for the exchange: redaction takes long, and the engine's thread would wait for it.
         with self._lock:
             inbox = self._inbox
@@ -203,6 +199,7 @@ class Streams:
             self._dropped = set()
         for name in dropped:
             self._texts.setdefault(name, _Text()).is_cut = True
+        # The pieces of the inbox are appended to their texts.
         grown: set[tuple[str, str]] = set()
         for delta in inbox:
             name = delta.operation_id, encodable(delta.part)
@@ -214,6 +211,7 @@ class Streams:
         # Each text is redacted once per frame, however many pieces it got.
         for name in grown:
             self._texts[name].settle(shared())
+        # The parts that were not sent yet are returned, as far as one frame may contain them.
         streamed = []
         room = PER_FRAME
         for (operation_id, part), text in list(self._texts.items()):

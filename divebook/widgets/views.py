@@ -107,8 +107,7 @@ class ViewModel:
         """Close this view as soon as no page shows it any more, because its output was replaced. If no page shows it
         now, close it at once.
 
-        A view whose output was replaced is not closed at once: pages that were loaded later do not learn of the
-        replacement.
+        Pages that were loaded later do not learn of the replacement, and still show the view.
         """
         self._is_retired = True
         if not self._audience:
@@ -147,7 +146,6 @@ class ViewModel:
         return 1
 
     def _on_heartbeat(self) -> None:
-        """Remove views from the audience that have sent no message for a long time."""
         self._audience.expire()
         # Silent pages count as gone, so that a retired view whose tabs were closed without a message closes too.
         if self._is_retired:
@@ -735,15 +733,13 @@ class OfferFeed:
         self.offer = offer
 
     def frame(self) -> None:
-        """Return None, which means that there are no changes: an offer is constant."""
+        """Return None, which means that there are no changes."""
 
     def request_refresh(self) -> None:
-        """Skip the refresh: an offer is constant, so that nothing can have changed."""
+        """Skip the refresh, because nothing can have changed."""
 
     def subscribe(self, _wake: Callable[[], None]) -> Callable[[], None]:
-        """Return a function that ends the subscription. It does nothing, because an offer is constant and never has
-        changes.
-        """
+        """Return a function that ends the subscription. It does nothing, since there are no changes to report."""
         return self.request_refresh
 
     def welcome(self, view: str, _since: int) -> Offer:
