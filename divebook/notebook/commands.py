@@ -39,7 +39,8 @@ from divebook.workflow.yaml_text import BRACKETS, QUOTES, value_typed
 _EXPRESSION_START = re.compile(r"\$(?=[^\W\d]|[(\[\"'])")
 _NAME = re.compile(r"[^\W\d]\w*")
 _CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
-# IPython replaces ``$name``, ``$(...)``, ``${...}`` and ``{name}``. It leaves doubled braces (``{{name}}``) alone.
+# IPython replaces ``$name`` and ``{name}``. ``$(...)``, ``$[...]`` and ``${...}`` look as if they were replaced too.
+# Doubled braces (``{{name}}``) stay as they are.
 _REPLACED_BY_IPYTHON = re.compile(r"\$(?:[^\W\d]|[(\[{$])|(?<!\{)\{[^\W\d][^{}:]*\}(?!\})")
 _MAX_SHOWN = 60
 """Maximum number of characters of a text or message that an error quotes."""

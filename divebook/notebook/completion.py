@@ -47,8 +47,8 @@ class DiveMatcher:
         if result is not None and result.candidates:
             completions = [SimpleCompletion(entry.text, type=entry.type) for entry in result.candidates]
             fragment = result.fragment
-        # `suppress` hides the matchers of other libraries, which would offer Python names and files inside a line of
-        # words. Outside ``%dive`` the list is empty, and an empty result suppresses nothing.
+        # `suppress` hides all other matchers, which would offer Python names and files inside a line of words. Outside
+        # ``%dive`` the list is empty, and an empty result suppresses nothing.
         return {"completions": completions, "suppress": True, "matched_fragment": fragment, "ordered": True}
 
     def _completions(self, context: CompletionContext) -> Completions | None:

@@ -149,7 +149,7 @@ class Ordinals:
         """
         if front_end.cell is None:
             return None
-        # A new execution count means that the cell runs anew, and its runs are counted from 1 again.
+        # A new execution count means that the cell runs again, and its runs are counted from 1.
         if front_end.count != self._count:
             self._count = front_end.count
             self._runs = {}

@@ -693,7 +693,7 @@ def _cells(part: str, state: ExecutionState) -> dict[str, Any]:
 
 def _differs(part: str, before: Any, now: Any) -> bool:
     # Recorded values never change, and comparing large tables is slow. Small parts are compared by value, since their
-    # cells are made anew each time.
+    # cells are new objects each time.
     return before is not now if part in TABLES else bool(before != now)
 
 

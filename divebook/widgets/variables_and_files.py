@@ -94,7 +94,7 @@ class VariableReader:
         """Return all inputs and variables of a state in the form that views show, including variables that a step will
         set later.
         """
-        # The cache is filled anew by each call. Variables that no longer exist drop out of it.
+        # Each call fills a new cache, so that variables that no longer exist drop out of it.
         before = self._cache
         self._cache = {}
         return [self._view(variable, before) for variable in islice(self._variables_of(state, setters), MOST_VARIABLES)]
