@@ -77,10 +77,12 @@ def parse_cell(line: str, text: str, lines_above: int = 1, scope: Names | None =
 
     `UsageError` is raised if the line is invalid.
     """
+    # `inputs=False`: a word with ``=`` is a name here, not an input of a workflow.
     arguments = parse(split(line), {}, {"--dialect": "dialect"}, inputs=False, names=scope)
     dialect = arguments.options.get("dialect", OWN)
     if dialect not in DIALECTS:
         raise UsageError(f"unknown dialect {dialect!r}; one of {', '.join(DIALECTS)}")
+    # ``%%dive`` without a word defines everything that a file can define, under the keys Agents, Workflows and so on.
     kind, *names = arguments.words or ("file",)
     if kind != "file" and kind not in BODIES:
         advice = did_you_mean(kind, (*BODIES, SCRIPT, "try")) or f"write {USAGE}"
@@ -96,6 +98,7 @@ def scripted_agent(line: str) -> str | None:
 
     `line` is the first line without ``%%dive``.
     """
+    # ``%%dive`` alone has no words, and is a cell with definitions.
     kind, *names = split(line) or ("",)
     if kind != SCRIPT:
         return None
@@ -119,16 +122,20 @@ def define_cell(session: Session, line: str, text: str, lines_above: int, names:
     number
         Number of the cell's execution, 0 if unknown.
     """
+    # The text of a script cell is a list of replies, which no table of definitions describes. It has its own reader.
     agent = scripted_agent(line)
     if agent is not None:
         with short_errors([""] * lines_above + text.splitlines()):
             print_answer(session.follow_script(agent, yaml_of(text, "cell", lines_above)))
         return
     cell = parse_cell(line, text, lines_above, names, number)
+    # Positions of parts exist only after the text was read. An error of `define`, such as an unknown agent, names only
+    # the part; `positions` provide its line.
     with short_errors(cell.lines):
         definitions = cell.read()
     with short_errors(cell.lines, definitions.positions):
         change = session.define(definitions)
+        # These definitions may complete those that an interrupted run needs, so that it can be resumed now.
         lines = [confirmation(change), *lines_after_defining(session)]
     print_answer("\n".join(lines))
 
@@ -164,7 +171,9 @@ def run_cells(cells: Iterable[tuple[int, str]], path: Path) -> list[Any]:
     SetupError
         A cell fails. The ones after it are not run.
     """
+    # IPython's history is a database of the user's own sessions, in which these cells do not belong.
     shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
+    # The variables that IPython itself defines (`In`, `exit`, ...) are not results of the cells.
     before = set(shell.user_ns)
     sys.path.insert(0, str(path.parent.absolute()))  # as a kernel does, which starts in the notebook's folder
     with contextlib.redirect_stdout(sys.stderr):
@@ -176,7 +185,9 @@ def run_cells(cells: Iterable[tuple[int, str]], path: Path) -> list[Any]:
 def _run(shell: InteractiveShell, source: str, where: str) -> None:
     with _without_tracebacks(shell):
         result = shell.run_cell(source, silent=True)  # type: ignore[no-untyped-call]  # IPython has no types
+    # A syntax error is raised before the code is executed, every other error while it is executed.
     error = result.error_before_exec or result.error_in_exec
+    # Ctrl-C ends the whole command. It is not a fault of the notebook.
     if isinstance(error, KeyboardInterrupt):
         raise error
     if error is not None:
@@ -192,6 +203,7 @@ def _without_tracebacks(shell: InteractiveShell) -> Iterator[None]:
     """
     names = ("showtraceback", "showsyntaxerror")
     for name in names:
+        # An attribute of the object hides the method of its class.
         setattr(shell, name, lambda *_, **__: None)
     try:
         yield
@@ -208,6 +220,7 @@ def _line(error: BaseException, source: str) -> int | None:
     above = source[: len(source) - len(source.lstrip())].count("\n")
     if isinstance(error, SyntaxError):
         return above + (error.lineno or 1)
+    # A library may have raised the error. The innermost frame in a cell is then the person's own line.
     frames = extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename.startswith(CELL_FILE_PREFIX)]
     if not lines:
@@ -234,6 +247,7 @@ def located(line: tuple[int, str] | None) -> Iterator[None]:
     """
     try:
         yield
+    # IPython shows a `UsageError` as one line without a traceback, so that a new text is enough.
     except UsageError as error:
         where = "" if line is None else f"cell line {line[0]}: "
         raise UsageError(shared().text(f"{where}{error}")) from None
@@ -262,6 +276,7 @@ def short_errors(cell: Sequence[str] = (), positions: Positions | None = None) -
     try:
         yield
     except DivebookError as error:
+        # An error that `located` or a called function has given a short form keeps it.
         if not hasattr(error, "_render_traceback_"):
             show_as(error, error_lines(error, cell, positions))
         raise
@@ -279,11 +294,14 @@ def error_lines(error: DivebookError, cell: Sequence[str] = (), positions: Posit
     A `DefinitionError` is shown with each of its problems, and with the lines of the cell that contain them.
     """
     kind = type(error).__name__
+    # The error names a part of a definition, such as ``("Workflows", 0, "Steps", 1)``. If its position is unknown, the
+    # line of the nearest enclosing part is shown.
     if isinstance(error, SetupError) and error.place and positions:
         problem = Problem(str(error)).at(*nearest_position(error.place, positions))
         return [f"{kind}: {problem_text(problem)}", *_pointer(problem, cell)]
     if not (isinstance(error, DefinitionError) and cell):
         return [f"{kind}: {visible(str(error))}"]
+    # One mistake can cause many problems. The first ones show its place.
     problems = error.problems[:MAX_PROBLEMS]
     if len(error.problems) == 1:
         return [f"{kind}: {problem_text(problems[0])}", *_pointer(problems[0], cell)]
@@ -307,6 +325,7 @@ def _pointer(problem: Problem, cell: Sequence[str]) -> list[str]:
 
     The list is empty if the line number is unknown, or the line is too long.
     """
+    # Line 0 means that the position is unknown.
     if not 1 <= problem.line <= len(cell):
         return []
     line = cell[problem.line - 1]

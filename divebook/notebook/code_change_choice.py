@@ -48,6 +48,7 @@ async def await_choice(error: CodeChangedError) -> Run:
         deadline = _deadline(error)
         while not output.choice and time.monotonic() < deadline:  # noqa: ASYNC110 - an idle loop sees no interrupts
             await asyncio.sleep(POLL_INTERVAL)
+    # The buttons are removed before the run starts, so that its view appears in their place.
     return _run_of(error, output.choice or error.default or "")
 
 
@@ -57,10 +58,14 @@ def wait_for_choice(error: CodeChangedError) -> Run:
     Raises the same errors as `await_choice`.
     """
     with _buttons(error) as output:
+        # A cell blocks this thread. Messages of the browser can arrive only on another one
+        # (`divebook.widgets.views.answer_while_busy`).
         if not interruptible_wait(output.view.greeted, GREETING_TIMEOUT):
             return _run_of_default(error)
         deadline = _deadline(error)
         while not output.choice and time.monotonic() < deadline:
+            # Interrupts are deferred here. Without this call, the stop button would have no effect while no button is
+            # pressed.
             INTERRUPTS.raise_pending()
             time.sleep(POLL_INTERVAL)
     return _run_of(error, output.choice or error.default or "")
@@ -77,6 +82,8 @@ class ChoiceOutput:
         ]
         offer = Offer(type="offer", view="", id="edited", text=_text(error), choices=choices)
         self.view = OfferView(offer, self._choose)
+        # The view is created here and not by a cell's last value, so the reference to it is written by hand. JupyterLab
+        # and other front ends find the widget by `model_id`.
         reference = {"version_major": 2, "version_minor": 0, "model_id": self.view.model_id}
         self._output = display_bundle({**static_bundle(error), WIDGET_VIEW: reference})
 
@@ -86,10 +93,12 @@ class ChoiceOutput:
         return self.view.greeted.is_set()
 
     def _choose(self, name: str) -> None:
+        # Intents arrive on another thread, and a double click sends two. The first one counts.
         self.choice = self.choice or name
 
     def remove(self) -> None:
         """Remove the buttons from the cell, which then shows the run or the error."""
+        # `retire` closes the view as soon as no page shows it, so the pages get the empty output first.
         self._output.update(NOTHING, raw=True)
         self.view.retire()
 
@@ -122,8 +131,10 @@ def _buttons(error: CodeChangedError) -> Iterator[ChoiceOutput]:
     output = ChoiceOutput(error)
     try:
         yield output
+    # ipykernel cancels the coroutine of a cell that awaits, and raises KeyboardInterrupt in a cell that blocks.
     except (asyncio.CancelledError, KeyboardInterrupt):
         raise error from None
+    # Also after an error, because nothing would react to the buttons of a cell that has ended.
     finally:
         output.remove()
 
@@ -136,7 +147,6 @@ def _deadline(error: CodeChangedError) -> float:
 
 
 def _run_of_default(error: CodeChangedError) -> Run:
-    """Make the default choice of a `CodeChangedError` and return its run. Raise the error if it has no such choice."""
     if error.default is None:
         raise error
     return _run_of(error, error.default)
@@ -146,6 +156,7 @@ def _run_of(error: CodeChangedError, choice: str) -> Run:
     """Make the choice of a person whose cell has changed code: run again, keep the old run or reuse completed calls.
     Return the resulting run, after printing its remark if it has one.
     """
+    # `begin` belongs to `divebook.notebook.rerun`, which knows the earlier run and the new definitions.
     run: Run = error.begin(choice)
     if run.remark:
         print_answer(run.remark)

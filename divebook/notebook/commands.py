@@ -35,9 +35,12 @@ from divebook.workflow.yaml_text import BRACKETS, QUOTES, value_typed
 # looks like Python is ever taken as text (`tests/notebook/test_expressions.py`).
 
 
+# ``$x``, ``$(1 + 1)``, ``$[1, 2]`` and ``$'a'`` are expressions; ``$5`` is a text.
 _EXPRESSION_START = re.compile(r"\$(?=[^\W\d]|[(\[\"'])")
 _NAME = re.compile(r"[^\W\d]\w*")
 _CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
+# IPython replaces ``$name`` and ``{name}``. ``$(...)``, ``$[...]`` and ``${...}`` look as if they were replaced too.
+# Doubled braces (``{{name}}``) stay as they are.
 _REPLACED_BY_IPYTHON = re.compile(r"\$(?:[^\W\d]|[(\[{$])|(?<!\{)\{[^\W\d][^{}:]*\}(?!\})")
 _MAX_SHOWN = 60
 """Maximum number of characters of a text or message that an error quotes."""
@@ -53,10 +56,12 @@ def expression_end(line: str, start: int) -> int:
 
     The expression ends at the first white space outside brackets and quotes.
     """
+    # A stack of the closing brackets that are still expected, the innermost last.
     expected: list[str] = []
     position = start + 1
     while position < len(line) and (expected or not line[position].isspace()):
         character = line[position]
+        # Brackets and spaces in a Python string do not count. Python strings escape quotes by backslashes, unlike YAML.
         if character in QUOTES:
             position = _string_end(line, position)
             continue
@@ -73,6 +78,7 @@ def expression_end(line: str, start: int) -> int:
 def _string_end(line: str, start: int) -> int:
     """Return the index after the closing quote of the Python string that starts at index `start`."""
     quote = line[start]
+    # A backslash and the character after it are one unit, so that ``\"`` does not end the string.
     string = re.compile(rf"{quote}(?:\\.|[^\\{quote}])*{quote}").match(line, start)
     if string is None:
         raise UsageError(f"the quote {quote} before {line[start + 1 : start + 21]!r} is not closed")
@@ -101,21 +107,25 @@ class Names:
             The text is not a Python expression, or the expression raised an exception.
         """
         source = text[1:]
+        # A plain name is checked before it is evaluated, so that the error can suggest a similar variable.
         if _NAME.fullmatch(source) and source not in self.variables:
             raise UsageError(f"{what}: {self._unknown(source)}")
         try:
+            # `eval` adds ``__builtins__`` to its globals, so it gets a copy and the user's variables stay unchanged.
             return eval(compile(source, "<%dive>", "eval"), dict(self.variables))  # noqa: S307 - the person's own cell
         except SyntaxError as error:
             advice = "single quotes make it a text"
             raise UsageError(f"{what}: {text} is not a Python expression ({error.msg}); {advice}") from error
         except NameError as error:
             raise UsageError(f"{what}: {text}: {self._unknown(error.name or '')}") from error
+        # The expression is the person's code and can raise anything. A traceback would mainly show lines of divebook.
         except Exception as error:
             raised = f"{type(error).__name__}: {one_line(str(error), _MAX_SHOWN)}"
             raise UsageError(f"{what}: {text} raises {raised}; run it in a cell of its own to see where") from error
 
     def _unknown(self, name: str) -> str:
         candidates = self.variables if self.user_names is None else self.user_names
+        # Names with an underscore belong to IPython (``_``, ``_i1``) or are private.
         close = nearest(name, (candidate for candidate in candidates if not candidate.startswith("_")))
         advice = f"did you mean ${close}?" if close else "define it in a cell, or quote the value if it is text"
         return f"there is no variable {name!r} ({advice})"
@@ -127,9 +137,11 @@ def as_word(what: str, text: str, value: Any) -> str:
 
     The value is a string, number or path, or an object with an ``id`` or ``name``. Other values raise `UsageError`.
     """
+    # Runs and questions have an ``id``, agents and workflows a ``name``: ``%dive show $run``.
     for candidate in (value, getattr(value, "id", None), getattr(value, "name", None)):
         if isinstance(candidate, str):
             return candidate
+    # A truth value is an instance of int, but ``True`` is a mistake wherever a word is expected.
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, os.PathLike):
@@ -152,12 +164,15 @@ def _advice(text: str) -> str:
     """Return the last part of an error message about a text such as ``{name}`` or ``[a, b]``. It explains how to write
     the text as a Python expression, and how to write it as a literal text.
     """
+    # "{city}" -> "write $city for the value, or '{city}' for that text"
     match = re.fullmatch(r"\$?\{([^{}]+)\}", text) or re.fullmatch(r"[\"]?\$+([\w.]+)[\"]?", text)
     if match:
         return f"write ${match[1]} for the value, or '{text.strip(chr(34))}' for that text"
+    # "[$a, $b]" -> "write Python after a dollar, $[a, b], or quote the text in it"
     if text[:1] in "[{":
         return f"write Python after a dollar, {'$[a, b]' if text[0] == '[' else '$dict(a=b)'}, or quote the text in it"
     bare = text.strip('"')
+    # "${city}.txt" -> 'write $f"{city}.txt" for the value'
     python = re.sub(r"\$\{?([^\W\d]\w*)\}?", r"{\1}", bare)
     return f"write $f\"{python}\" for the value, or '{bare}' for that text"
 
@@ -172,6 +187,8 @@ def _unquoted_parts(text: str) -> Iterable[str]:
     if text[:1] not in {"[", "{"}:
         yield text
         return
+    # The white space, comma, colon or bracket before a quote shows that a value starts there. ``O'Brien`` has no such
+    # quote.
     yield from re.split(r"(?<=[\[{,: ])'(?:[^']|'')*'", text)
 
 
@@ -206,6 +223,7 @@ class Arguments:
 
     def several(self, name: str) -> list[str]:
         """Return all values of an option that may occur several times in a ``%dive`` line; empty without the option."""
+        # `parse` joins repeated values by line breaks. Values with line breaks cannot be typed on one line.
         return [value for value in self.options.get(name, "").split("\n") if value]
 
     def only_word(self, what: str, advice: str = "") -> str:
@@ -243,8 +261,10 @@ def split(line: str) -> list[str]:
 
 def _word_end(line: str, start: int) -> int:
     """Return the index after the last character of the word that starts at index `start` of a ``%dive`` line."""
+    # ``names=[a, b]`` is one word: the quotes or brackets after the key keep it together.
     key = _LONG_KEY.match(line, start)
     position = key.end() if key else start
+    # Python comes first: after ``$``, brackets and quotes follow the rules of Python.
     if is_expression(line[position:]):
         return expression_end(line, position)
     if position < len(line) and line[position] in QUOTES:
@@ -276,10 +296,12 @@ def _quote_end(line: str, start: int) -> int:
 
 def _bracket_end(line: str, start: int) -> int:
     """Return the index after the closing bracket of the YAML list or mapping that starts at index `start`."""
+    # As in `expression_end`, a stack of the closing brackets that are still expected.
     expected = [BRACKETS[line[start]]]
     position = start + 1
     while position < len(line):
         character = line[position]
+        # A quote counts only where a YAML value can start. An apostrophe inside a word does not.
         if character in QUOTES and line[position - 1] in "[{,: ":
             position = _quote_end(line, position)
             continue
@@ -324,12 +346,16 @@ def parse(
     inputs_by_name: dict[str, str] = {}
     options: dict[str, str] = {}
     data: dict[int, Any] = {}
+    # An option without ``=`` takes its value from the same iterator, so that this loop never sees the value.
     remaining = iter(words)
     for word in remaining:
         key = _KEY.match(word)
         spelling, equals, value = word.partition("=")
+        # A single dash is a plain word.
         if word.startswith("-") and word != "-":
             name, text = _option(spelling, value if equals else None, remaining, flags, valued)
+            # The value of an option is evaluated at once, because options are texts. Inputs stay unparsed: their types
+            # are known only after the workflow is known.
             text = _text(f"option {spelling}", text, names)
             is_repeated = name in REPEATED and name in options
             options[name] = f"{options[name]}\n{text}" if is_repeated else text
@@ -337,6 +363,7 @@ def parse(
             if key[1] in inputs_by_name:
                 raise UsageError(f"input {key[1]!r} is given twice")
             inputs_by_name[key[1]] = word[key.end() :]
+        # Only the word at `data_word` may be any object. It is stored in `data`; the word itself stays in its position.
         elif names is not None and len(plain) == data_word and is_expression(word):
             data[len(plain)] = names.value(word, word)
             plain.append(word)
@@ -351,6 +378,7 @@ def _text(what: str, word: str, names: Names | None) -> str:
     """
     if names is not None and is_expression(word):
         return as_word(what, word, names.value(what, word))
+    # Without `names` the caller only completes a line, in which an unfinished text may look like anything.
     if names is not None:
         refuse_inside(what, word)
     return _unquoted(word)
@@ -364,6 +392,7 @@ def _option(
 
     If the value does not follow after ``=``, it is the next of the `remaining` words.
     """
+    # ``--background=yes`` is an error: a flag has no value.
     if spelling in flags and value is None:
         return flags[spelling], ""
     if spelling not in valued:
@@ -371,6 +400,7 @@ def _option(
         close = nearest(spelling, spellings)
         advice = f"did you mean {close}?" if close else f"known: {', '.join(spellings) or 'none'}"
         raise UsageError(f"unknown option {spelling} ({advice})")
+    # `iter` of an iterator is the iterator itself, so that this takes the next word away from the loop in `parse`.
     if value is None:
         value = next(iter(remaining), None)
     if value is None:
@@ -414,10 +444,12 @@ def _value(name: str, text: str, declared: str | None, names: Names) -> Any:
     if is_expression(text):
         return names.value(what, text)
     refuse_inside(what, text)
+    # version=1.10 of a declared string stays "1.10"; as YAML it would be the number 1.1.
     if (declared or "").lower() in _TEXT_TYPES and text[:1] not in {*QUOTES, *BRACKETS}:
         return text
     try:
         return value_typed(text)
+    # One value is one line. Its line number would be meaningless, so only the message is used.
     except DefinitionError as error:
         problem = error.problems[0]
         raise UsageError(f"{what}: {problem.message} in {text!r}") from None
@@ -428,7 +460,9 @@ def _value(name: str, text: str, declared: str | None, names: Names) -> Any:
 Method: TypeAlias = "Callable[[Any, Arguments], Any]"
 
 HELP_OPTIONS = frozenset({"--help", "-h"})
+# "-n, --limit N": ("-n", "limit", "N")   "--store PATH": ("", "store", "P")   "--force": ("", "force", "")
 _OPTION = re.compile(r"^(?:(-\w), )?--([\w-]+)(?: (\S))?", re.MULTILINE)
+# A line of the help that starts with a word in capitals: ``NAME           the workflow``.
 _WORD = re.compile(r"^[A-Z]+ ", re.MULTILINE)
 
 
@@ -459,6 +493,7 @@ class Command:
     def parse(self, words: list[str], names: Names | None = None) -> Arguments:
         """Parse the words after this sub-command. Raise `UsageError` for words that the sub-command does not accept."""
         arguments = parse(words, self.flags, self.valued, inputs=self.inputs, names=names, data_word=self.data_word)
+        # More words than declared are a mistake, mostly a text without quotes.
         extra = " ".join(arguments.words[self.max_words :])
         name = self.usage.split()[0]
         if extra and self.inputs:
@@ -485,11 +520,14 @@ def command(usage: str, *, data_word: int | None = None) -> Callable[[Method], C
         text = inspect.getdoc(method) or ""
         flags: dict[str, str] = {}
         valued: dict[str, str] = {}
+        # One space separates an option and its value, several spaces an option and its description. The pattern
+        # therefore sees a value only after one space.
         for short, name, value in _OPTION.findall(text):
             names = valued if value else flags
             names[f"--{name}"] = name
             if short:
                 names[short] = name
+        # Each positional word has its own line in the help, so their number is the number of these lines.
         max_words = sys.maxsize if usage.endswith(" ...") else len(_WORD.findall(text))
         return Command(usage, method, text, flags, valued, max_words, "\nKEY=VALUE" in text, data_word)
 
@@ -501,6 +539,7 @@ def help_with(word: str, commands: Mapping[str, Command]) -> str:
     from divebook.errors import NotFoundError
     from divebook.workflow.schema import help_about
 
+    # A sub-command has precedence over a key of the same name, such as ``run``.
     if word in commands:
         return commands[word].whole_help
     try:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from divebook.notebook.line_completion import CellWithCursor, Completions
 
 
+# The assignment is optional: ``%dive ``, ``r = %dive ``, ``a, b[0] = %dive ``.
 _LINE = re.compile(r"\s*(?:[\w.,\[\]\"' ]+=\s*)?%dive\s")
 _CELL = re.compile(r"\s*%%dive\s")
 _BODIES = ("workflow", "agent")
@@ -37,13 +38,17 @@ class DiveMatcher:
 
         try:
             result = self._completions(context)
+        # A typing person must not see an error of the store.
         except StoreError:  # reported when the store is really used
             result = None
         completions = []
+        # IPython replaces the fragment by the completion, so it must be the part that the matcher has completed.
         fragment = context.token
         if result is not None and result.candidates:
             completions = [SimpleCompletion(entry.text, type=entry.type) for entry in result.candidates]
             fragment = result.fragment
+        # `suppress` hides all other matchers, which would offer Python names and files inside a line of words. Outside
+        # ``%dive`` the list is empty, and an empty result suppresses nothing.
         return {"completions": completions, "suppress": True, "matched_fragment": fragment, "ordered": True}
 
     def _completions(self, context: CompletionContext) -> Completions | None:
@@ -55,8 +60,10 @@ class DiveMatcher:
             return _in_cell(body)
         head = lines[row][:column]
         top = _top(lines)
+        # The space at the end lets the pattern match ``%%dive`` without words.
         cell = _CELL.match(f"{lines[top]} ") if row == top else None
         if cell is not None:
+            # Nothing is completed inside the word ``%%dive`` itself.
             return _first_line(head[cell.end() :], self._shell) if column >= cell.end() else None
         line = line_before(head)
         return None if line is None else _in_line(line, self._shell)
@@ -78,6 +85,7 @@ def body_at(lines: Sequence[str], row: int, column: int) -> CellWithCursor | Non
         return None
     from divebook.notebook.line_completion import CellWithCursor
 
+    # The option is searched for in the text and not parsed, because the line may be unfinished.
     first = lines[top][cell.end() :]
     words = first.split()
     return CellWithCursor(
@@ -117,6 +125,7 @@ def remove_completion(shell: InteractiveShell) -> None:
     """Remove the `DiveMatcher` from the completer of a shell."""
     completer: Any = shell.Completer
     matchers = completer.custom_matchers
+    # `entry` is a bound method; its ``__self__`` is the matcher.
     matchers[:] = [entry for entry in matchers if not isinstance(getattr(entry, "__self__", None), DiveMatcher)]
 
 
@@ -136,6 +145,7 @@ def _first_line(before: str, shell: InteractiveShell) -> Completions:
     if before.lstrip().startswith(f"{_TRY} "):
         return _in_line(before, shell)
     names = KnownNames(shell)
+    # Only the words before the cursor decide. The last part of the split is the unfinished word.
     *words, fragment = before.split(" ")
     previous = [word for word in words if word]
     is_option = fragment.startswith("-")
@@ -144,6 +154,7 @@ def _first_line(before: str, shell: InteractiveShell) -> Completions:
         return matching(fragment, (Candidate(name, "dialect") for name in DIALECTS))
     if not previous and not is_option:
         return matching(fragment, (Candidate(name, "command") for name in (*_BODIES, "script", _TRY)))
+    # All words are complete: kind and name. Only the option is left.
     if len(previous) != 1 or is_option:
         return matching(fragment, [Candidate("--dialect", "option")])
     match previous[0]:
@@ -160,6 +171,7 @@ def _in_cell(document: CellWithCursor) -> Completions:
     from divebook.notebook.line_completion import DefinedNames, complete_cell, present_environment
 
     environment = present_environment()
+    # Before the first use of the session, only the names inside the cell are known.
     if environment is None:
         return complete_cell(document, DefinedNames())
     names = DefinedNames(tuple(environment.agents), tuple(environment.actions), tuple(environment.workflows))
@@ -199,6 +211,8 @@ def install_inspection(shell: InteractiveShell) -> None:
     """
     kernel = getattr(shell, "kernel", None)
     if kernel is not None:
+        # An attribute of the kernel object hides the method of its class, so that `remove_inspection` restores it by
+        # deleting the attribute.
         kernel.do_inspect = HelpAtCursor(kernel.do_inspect)
 
 
@@ -213,6 +227,7 @@ def help_at(code: str, cursor: int) -> str | None:
     """Return the help for the key or sub-command at an offset in a cell; None if the offset is at neither of them."""
     lines = code.split("\n")
     row = code.count("\n", 0, cursor)
+    # The kernel passes the cursor as an offset in the whole cell.
     column = cursor - (code.rfind("\n", 0, cursor) + 1)
     body = body_at(lines, row, column)
     if body is not None:

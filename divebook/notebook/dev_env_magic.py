@@ -27,6 +27,7 @@ _PIECE = 1 << 16
 class DevEnvMagics(Magics):
     """The magics ``%dev_env`` and ``%%dev_env`` of one shell."""
 
+    # Without this decorator, IPython would replace ``$HOME`` and ``{name}`` in commands for the environment.
     @no_var_expand
     @line_cell_magic
     def dev_env(self, line: str, cell: str | None = None) -> Any:
@@ -46,6 +47,7 @@ class DevEnvMagics(Magics):
             words = shlex.split(line)
         except ValueError as error:
             raise UsageError(f"%dev_env {line}: {error}") from error
+        # The text of the cell becomes one argument, so that it needs no quotes.
         if cell is not None:
             if len(words) != 1:
                 raise UsageError("%%dev_env takes the name of an environment, in which the cell is run")
@@ -61,11 +63,14 @@ def _value_of(words: list[str]) -> Any:
     JSON output is parsed, a path is returned as a string, and other output is printed. Output of programs inside an
     environment (``execute``, ``logs``) is printed as it arrives.
     """
+    # Text of a running program must appear at once. With ``--json`` the same commands return one document at the end.
     is_streamed = ("execute" in words or "logs" in words) and "--json" not in words
     code, output, errors = _run(words or ["--help"], is_streamed=is_streamed)
     if code:
+        # The last line of the error output states the cause. The lines before it were printed already.
         last_line = errors.strip().rpartition("\n")[2].removeprefix("dev_env: ") or "it said nothing"
         raise DevEnvError(f"{last_line} (exit code {code})")
+    # Some commands print JSON, others a path or a text.
     try:
         return json.loads(output)
     except ValueError:
@@ -85,15 +90,19 @@ def _run(words: list[str], *, is_streamed: bool) -> tuple[int, str, str]:
     pipes are read as data arrives, so that the process never blocks on a full pipe.
     """
     with (
+        # The command cannot ask the person: a cell has no terminal.
         subprocess.Popen(
             [*_PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process,
+        # `communicate` would return the output only at the end, and reading one pipe after the other could block both
+        # sides.
         selectors.DefaultSelector() as streams,
     ):
         buffers: dict[Any, bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
         for stream in buffers:
             streams.register(stream, selectors.EVENT_READ)
         try:
+            # An unregistered stream has ended. The loop ends with the last one.
             while streams.get_map():
                 for key, _ in streams.select():
                     piece = os.read(key.fd, _PIECE)
@@ -106,8 +115,11 @@ def _run(words: list[str], *, is_streamed: bool) -> tuple[int, str, str]:
                         buffers[key.fileobj] += piece
                     if is_error or is_streamed:
                         target = sys.stderr if is_error else sys.stdout
+                        # A character of several bytes that is cut between two pieces is shown as a replacement
+                        # character.
                         target.write(piece.decode(errors="replace"))
                         target.flush()
+        # `BaseException`, so that Ctrl-C ends the command too.
         except BaseException:
             process.terminate()  # it ends its command, and cleans up
             raise

@@ -30,10 +30,13 @@ from divebook.notebook.recovery import print_interrupted
 from divebook.notebook.shell_state import remember_cell
 from divebook.text.syntax import parse_python
 
+# Sub-commands that wait for a run. All others return at once.
 AWAITED_COMMANDS = ("run", "resume", "fork", "answer", "signal")
+# The text into which IPython turns ``%dive ...``, except for its argument.
 _CALL = "run_line_magic('dive', "
 _COMMAND_WITH_QUESTION_MARK = re.compile(r"^(\s*%dive\s+)([a-z-]+)\s*\?{1,2}\s*$")
 _MAGIC_WITH_QUESTION_MARK = re.compile(r"^(\s*)%%?dive\s*\?{1,2}\s*$")
+# No ``await`` is added inside these: a plain function cannot await, and the cell awaits only its own statements.
 _FUNCTION_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 Transform: TypeAlias = Callable[[list[str]], list[str]]
 
@@ -44,13 +47,17 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
     Loading twice has the same effect as loading once.
     """
+    # Loading again, for example after an upgrade, replaces the earlier objects.
     _remove_all(shell)
     shell.register_magics(DiveMagics, DevEnvMagics)
+    # The clean-up transformers run first, before IPython replaces ``%dive run?`` by a search for an object `run`. The
+    # others run last, when the text is valid Python.
     shell.input_transformers_cleanup.append(help_for_commands)
     shell.input_transformers_post.append(AwaitWherePossible(shell))
     install_completion(shell)
     install_inspection(shell)
     shell.events.register("pre_run_cell", remember_cell)
+    # The last statement, because it may read a store and resume runs, which needs the loaded magics.
     print_interrupted()
 
 
@@ -67,12 +74,15 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
 
 def _remove_all(shell: InteractiveShell) -> None:
     _remove(shell.input_transformers_cleanup, lambda transform: transform is help_for_commands)
+    # Another shell or an earlier load has its own instance, so that the class is compared.
     _remove(shell.input_transformers_post, lambda transform: isinstance(transform, AwaitWherePossible))
     remove_completion(shell)
     remove_inspection(shell)
     if remember_cell in shell.events.callbacks["pre_run_cell"]:
         shell.events.unregister("pre_run_cell", remember_cell)
     remaining = [entry for entry in shell.configurables if not isinstance(entry, DiveMagics | DevEnvMagics)]
+    # `register_magics` has put the instances into three places of the shell: its configurables, the registry of
+    # classes, and the tables of line and cell magics.
     shell.configurables[:] = remaining
     for magics_type in (DiveMagics, DevEnvMagics):
         shell.magics_manager.registry.pop(magics_type.__name__, None)
@@ -102,6 +112,8 @@ class AwaitWherePossible:
         """Return the lines of a cell with ``await`` before slow ``%dive`` calls. Return them unchanged if the shell
         runs the cell without an event loop.
         """
+        # A text that is transformed while `run_code` is on the stack runs inside another cell, for example by
+        # ``%%time``. The code around it cannot await.
         if not self._shell.autoawait or runs_inside(InteractiveShell.run_code.__code__):
             return lines
         return await_magics(lines)
@@ -111,6 +123,7 @@ def await_magics(lines: list[str]) -> list[str]:
     """Put ``await`` before those ``%dive`` calls of a cell that take long. Return the changed lines of the cell; if
     they have a syntax error, return them unchanged.
     """
+    # The parser is slow compared to this search, and runs for each cell of the user.
     if not any(_CALL in line for line in lines):
         return lines
     try:
@@ -119,11 +132,13 @@ def await_magics(lines: list[str]) -> list[str]:
         return lines
     changed = list(lines)
     for call, offset in reversed(list(_calls(tree))):  # from the end, so that earlier offsets stay valid
+        # The offsets of syntax trees count bytes of UTF-8.
         row = call.lineno - 1
         line = changed[row].encode()
         before = line[: call.col_offset]
         call_text = line[call.col_offset : offset]
         rest = line[offset:]
+        # run_line_magic('dive', 'run x') -> await run_line_magic('dive', 'await run x')
         changed[row] = (before + b"await " + call_text + f"{AWAIT} ".encode() + rest).decode()
     return changed
 
@@ -151,6 +166,7 @@ def _offset_of_command(call: ast.Call) -> int | None:
     if not (isinstance(call.func, ast.Attribute) and call.func.attr == "run_line_magic" and len(call.args) == 2):
         return None
     magic, line = call.args
+    # The line is not a constant if the person calls `run_line_magic` with a variable.
     if not (isinstance(magic, ast.Constant) and magic.value == "dive" and isinstance(line, ast.Constant)):
         return None
     words = str(line.value).split(maxsplit=1)
@@ -170,6 +186,7 @@ def help_for_commands(lines: list[str]) -> list[str]:
 
 def runs_inside(code: CodeType) -> bool:
     """Return whether the code object `code` is on the Python call stack of this thread."""
+    # The frame of this function itself is not checked.
     frame = sys._getframe()  # noqa: SLF001 - the public way, inspect.stack, reads every source file
     while frame.f_back is not None:
         frame = frame.f_back

@@ -43,6 +43,7 @@ class FrontEnd:
 
         Programs that run notebooks would store the view but not show it.
         """
+        # Programs that run notebooks have a kernel as well, but they do not accept `input`.
         return self.has_kernel and self.takes_input
 
 
@@ -53,6 +54,7 @@ def shows_widgets() -> bool:
     from IPython import get_ipython
 
     shell = get_ipython()
+    # Outside IPython the front end is unknown. marimo, which displays widgets itself, is such a front end.
     return shell is None or present_front_end(shell).shows_widgets
 
 
@@ -60,6 +62,7 @@ def present_front_end(shell: Any) -> FrontEnd:
     """Return the front end that runs the current cell of a shell."""
     kernel = getattr(shell, "kernel", None)
     if kernel is None:
+        # Without a kernel, no request describes the cell.
         return FrontEnd(takes_input=_is_terminal(shell), count=getattr(shell, "execution_count", 0))
     # The message that asked the kernel to run the cell. JupyterLab and VS Code put the id of the cell into it.
     request = kernel.get_parent() or {}
@@ -68,12 +71,16 @@ def present_front_end(shell: Any) -> FrontEnd:
     cell = {
         "cell": str((request.get("metadata") or {}).get("cellId", "")),
         "notebook": notebook_of(shell),
+        # Each start of a kernel has another id.
         "kernel": str(getattr(kernel, "ident", "")),
+        # Sixteen hexadecimal digits are 64 bits, which is enough to tell the cells of a notebook apart. White space
+        # around the text does not count.
         "source": hashlib.sha256(source.strip().encode()).hexdigest()[:16],
     }
     return FrontEnd(
         has_kernel=True,
         takes_input=bool(content.get("allow_stdin", False)),
+        # All requests without code would have the same digest.
         cell=cell if source.strip() else None,
         count=shell.execution_count,
     )
@@ -97,4 +104,5 @@ def _is_terminal(shell: Any) -> bool:
     """Return whether a shell is IPython's terminal shell with a person who can type. Programs that run cells use other
     shells.
     """
+    # `sys.stdin` is None in programs without a console.
     return hasattr(shell, "simple_prompt") and sys.stdin is not None and sys.stdin.isatty()

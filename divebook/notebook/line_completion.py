@@ -69,6 +69,7 @@ NOTHING = Completions("")
 def matching(fragment: str, candidates: Iterable[Candidate]) -> Completions:
     """Return those candidates that start with `fragment`, the unfinished word before the cursor, ignoring case."""
     start = fragment.casefold()
+    # `lstrip`: a candidate may begin with a space, because YAML needs one after a colon (see `_values`).
     matches = tuple(entry for entry in candidates if entry.text.lstrip().casefold().startswith(start))
     return Completions(fragment, matches)
 
@@ -90,6 +91,7 @@ class CellWithCursor:
     dialect: Dialect = OWN
 
 
+# Statuses from which an execution can be resumed or cancelled.
 RESUMABLE = (PENDING, ENQUEUED, RUNNING, WAITING, FAILED, CANCELLED)
 CANCELLABLE = (PENDING, ENQUEUED, RUNNING, WAITING)
 TRUTH = ("true", "false")
@@ -101,6 +103,7 @@ def present_environment() -> Environment | None:
     """Return the environment of the session; None before the session is created."""
     import sys
 
+    # `sys.modules` and not an import: without a session, completion must not load the engine and its libraries.
     module = sys.modules.get("divebook.notebook.session")
     return None if module is None else module.present_environment()
 
@@ -114,6 +117,7 @@ def _workflow(name: str | None) -> Workflow | None:
     environment = present_environment()
     if environment is None:
         return None
+    # Without a name, ``%dive run`` starts the workflow that was defined last, so its inputs are the right ones.
     return environment.workflows.get(name or current_session().last_workflow or "")
 
 
@@ -160,6 +164,7 @@ class KnownNames:
         """Return the records of the latest executions, the newest first."""
         from divebook.notebook.recovery import existing_store
 
+        # Before the session is created, the store is opened only if it exists already.
         environment = present_environment()
         store = existing_store() if environment is None else environment.store
         return () if store is None else store.records(limit=LATEST)
@@ -173,6 +178,7 @@ class KnownNames:
         """Return the names of the user's classes that can be declared as the type of an agent's answer."""
         from divebook.events.classes import kind_of
 
+        # A class counts if a model's answer can have it: a pydantic model or a dataclass.
         variables = {name: self._shell.user_ns[name] for name in self.variables()}
         return (name for name, value in variables.items() if isinstance(value, type) and kind_of(value) is not None)
 
@@ -185,6 +191,7 @@ class KnownNames:
 
 def complete(before: str, commands: Mapping[str, Command], names: KnownNames) -> Completions:
     """Return the completions for a ``%dive`` line; `before` is the text between ``%dive`` and the cursor."""
+    # Only the words before the fragment are parsed, since the fragment may be an unclosed quote or half an option.
     fragment = _fragment(before)
     try:
         words = split(before[: len(before) - len(fragment)])
@@ -197,7 +204,6 @@ def complete(before: str, commands: Mapping[str, Command], names: KnownNames) ->
 
 
 def _fragment(before: str) -> str:
-    """Return the unfinished word before the cursor, which the completions replace."""
     return re.split(r"\s", before)[-1]
 
 
@@ -209,9 +215,12 @@ def _after_command(
     The cursor is, in this order of precedence, at the value of an option, the name of an option, the value of an input,
     or a word of the sub-command. If the sub-command takes no more words, its options are suggested.
     """
+    # First the option whose value is being typed is taken out. `parse` would otherwise refuse it, because its value is
+    # missing.
     option, rest = _option(command, words[1:], fragment)
     arguments = parse(rest, command.flags, command.valued, inputs=command.inputs)
     if option:
+        # "--tag=ba" -> "ba"   "--tag ba" -> "ba"
         value = fragment.partition("=")[2] if fragment.startswith("--") else fragment
         return matching(value, _option_values(option, arguments, names))
     if fragment.startswith("-"):
@@ -219,6 +228,7 @@ def _after_command(
     if "=" in fragment and command.inputs:
         name, _, value = fragment.partition("=")
         return matching(value, _input_values(name, arguments, names))
+    # Sub-commands without an entry in `_WORDS` take no words, or words that cannot be known.
     candidates = list(_WORDS.get(words[0], _no_words)(arguments, names))
     if words[0] == "help" and not arguments.words:
         candidates = [*_commands(commands), *(Candidate(quoted(name), "key") for name in key_names())]
@@ -232,8 +242,10 @@ def _option(command: Command, words: list[str], fragment: str) -> tuple[str, lis
     """Find the option whose value a person is typing at the end of a ``%dive`` line. Return its long name (empty if an
     option's value is not being typed), and the words before it.
     """
+    # ["run", "--tag"], "ba": the value follows after a space.
     if words and words[-1] in command.valued:
         return command.valued[words[-1]], words[:-1]
+    # ["run"], "--tag=ba": the value follows after the equals sign.
     spelled, equals, _ = fragment.partition("=")
     return (command.valued.get(spelled, "") if equals else ""), words
 
@@ -247,11 +259,13 @@ def _options(command: Command, arguments: Arguments) -> Iterator[Candidate]:
     return (
         Candidate(spelled, "option")
         for spelled, name in spellings.items()
+        # An option that is already in the line is offered again only if it may be repeated.
         if spelled.startswith("--") and (name in REPEATED or not arguments.has(name))
     )
 
 
 def _option_values(option: str, arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
+    # Functions, so that only the names of the one needed option are read from store and session.
     sources: Mapping[str, Callable[[], Iterable[str]]] = {
         "status": lambda: STATUSES,
         "origin": lambda: ORIGINS,
@@ -260,14 +274,17 @@ def _option_values(option: str, arguments: Arguments, names: KnownNames) -> Iter
         "output": names.classes,
         "from": lambda: (record.execution_id for record in names.executions()),
         "tools": lambda: TOOLS,
+        # The completion ends with ``=``, behind which the person types the answer.
         "answer": lambda: (f"{step}=" for step in names.asking_steps(arguments.words[0] if arguments.words else None)),
     }
     if option in sources:
+        # An option without an entry takes free text.
         yield from (Candidate(value, option) for value in sources[option]())
 
 
 def _input_values(name: str, arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
     declared = next((entry for entry in _inputs(arguments, names) if entry.name == name), None)
+    # ``true`` and ``false`` are the only YAML values of a bool. A variable can hold a value of any type.
     if declared is not None and (declared.type or "").lower() in ("bool", "boolean"):
         yield from (Candidate(value, "value") for value in TRUTH)
     yield from (Candidate(f"${variable}", "variable") for variable in names.variables())
@@ -285,9 +302,12 @@ def _no_words(_arguments: Arguments, _names: KnownNames) -> Iterator[Candidate]:
 
 
 def _run(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
+    # The first word is the name of a workflow. A line that starts with an input runs the workflow that was defined
+    # last.
     if not (arguments.words or arguments.inputs):
         yield from (Candidate(quoted(name), "workflow") for name in names.workflows())
     for entry in _inputs(arguments, names):
+        # An input that has a value in the line already is left out.
         if entry.name not in arguments.inputs:
             yield Candidate(f"{entry.name}=", entry.type or "input")
 
@@ -295,6 +315,7 @@ def _run(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
 def _ask(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
     if not arguments.words:
         yield from (Candidate(quoted(name), "agent") for name in names.agents())
+    # The second word of ``ask`` is the prompt, which a variable can hold.
     elif len(arguments.words) == 1:
         yield from (Candidate(f"${variable}", "variable") for variable in names.variables())
 
@@ -327,6 +348,7 @@ def _answer(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
         for execution_id, question in names.questions():
             yield Candidate(address_of(execution_id, question), question.kind)
     elif len(arguments.words) == 1:
+        # The question's id may be followed by the id of its execution: ``question@execution``.
         question_id = arguments.words[0].partition("@")[0]
         for _, question in names.questions():
             if question.id == question_id:
@@ -365,11 +387,13 @@ def names_at(document: CellWithCursor) -> Completions | None:
     is not in code.
     """
     place = _place(document)
+    # Variables belong to a workflow, so that only values below ``Steps`` are completed.
     if place is None or "Steps" not in place:
         return None
     if place[-1] not in _CODE_KEYS and not _OPEN_EXPRESSION.search(document.head):
         return None
     name = _NAME.search(document.head)
+    # The text after the cursor also defines names, so the whole cell is read, including the rest of the cursor's line.
     outline = Outline("\n".join((document.above, document.head + document.tail, document.below)))
     return matching(name[0] if name else "", _names(outline, place))
 
@@ -380,6 +404,7 @@ def _place(document: CellWithCursor) -> Place | None:
     """
     outline = Outline(document.above)
     block = outline.block_text(document.head)
+    # A block text, such as a script of several lines, can itself be the code.
     if block is not None:
         return block
     spot = outline.spot(document.head)
@@ -387,11 +412,15 @@ def _place(document: CellWithCursor) -> Place | None:
 
 
 def _names(outline: Outline, place: Place) -> Iterator[Candidate]:
+    # ("Workflows", 0, "Steps", 1, "Prompt") -> workflow ("Workflows", 0), step ("Workflows", 0, "Steps", 1)
     workflow = place[: place.index("Steps")]
     step = place[: len(workflow) + 2]
     for where, text in outline.values.items():
+        # Variables of another workflow in the same cell do not exist in this one.
         if where[: len(workflow)] != workflow:
             continue
+        # A variable is stored by any step. The item of ``Each`` exists only in its own step. Inputs belong to the
+        # workflow.
         match where[len(workflow) :]:
             case ("Steps", int(), *_, "Store"):
                 yield Candidate(f"state.{text}", "variable")
@@ -421,6 +450,7 @@ class DefinedNames:
 
 def complete_cell(document: CellWithCursor, defined: DefinedNames) -> Completions:
     """Return the completions in the body of a ``%%dive`` cell: variables in code, keys, list items, or values."""
+    # Inside ``${...}`` the names of variables come first, although the value around them may also have fixed choices.
     names = names_at(document)
     if names is not None:
         return names
@@ -436,6 +466,7 @@ def complete_cell(document: CellWithCursor, defined: DefinedNames) -> Completion
         return NOTHING if spot.after_key else matching(spot.fragment, _keys(holder.keys, spot, document))
     if isinstance(key.kind, Many):
         return NOTHING if spot.after_key else matching(spot.fragment, _first_keys(key.kind, document))
+    # ``Bounds`` is a mapping whose keys are not in the tables; `divebook.questions.bounds` defines them.
     if key.name == "Bounds" and not spot.after_key:
         return matching(spot.fragment, _colons(bounds.KEYS, spot, document))
     return _values(holder, key, spot, document, defined)
@@ -450,6 +481,7 @@ def key_at(document: CellWithCursor) -> tuple[Table, Key] | None:
     spot = Outline(document.above).spot(document.head + (rest[0] if rest else ""))
     if spot is None:
         return None
+    # Behind a key, the place ends with this key. Elsewhere the unfinished word is the key.
     if spot.after_key:
         place = spot.place[:-1]
         name = spot.place[-1]
@@ -471,9 +503,12 @@ def _resolved(table: Table, place: Place) -> tuple[Table, Key | None] | None:
     from a table to a key, or from a key to the table of its value. At the value of a key, the key is returned with the
     table that contains it. None if the tables have no such position.
     """
+    # `holder` is the table of the mapping that contains the position. `key` is set while the position is at the value
+    # of a key and the kind of this value is not yet used up by the next part.
     holder = table
     key = None
     for part in place:
+        # A key of a mapping. If its value is a single mapping, the next part is a key of that mapping.
         if key is None and isinstance(part, str):
             key = holder.key(part)
             if key is None:
@@ -481,9 +516,11 @@ def _resolved(table: Table, place: Place) -> tuple[Table, Key | None] | None:
             if isinstance(key.kind, One):
                 holder = key.kind.table
                 key = None
+        # The index of a list of mappings leads to the table of its items.
         elif key is not None and isinstance(part, int) and isinstance(key.kind, Many):
             holder = key.kind.table
             key = None
+        # A list of texts has indexes, but no table. Anything else does not exist in the tables.
         elif key is None or not isinstance(part, int) or not isinstance(key.kind, Texts):
             return None
     return holder, key
@@ -493,6 +530,7 @@ def _resolved(table: Table, place: Place) -> tuple[Table, Key | None] | None:
 
 
 def _keys(keys: Iterable[Key], spot: Spot, document: CellWithCursor) -> Iterator[Candidate]:
+    # The legacy dialect does not know the keys that divebook has added.
     is_strict = DIALECT_RULES[document.dialect].is_strict
     names = [key.name for key in keys if is_strict or not key.extension]
     ignored = {key.name for key in keys if key.ignored}
@@ -503,8 +541,10 @@ def _colons(names: Iterable[str], spot: Spot, document: CellWithCursor) -> Itera
     """Yield completions for key names that the YAML mapping at the cursor does not contain yet. Each ends with a colon,
     unless a colon already follows the cursor.
     """
+    # Keys below the cursor belong to the same mapping if they start at the column at which the fragment starts.
     column = len(document.head) - len(spot.fragment)
     present = {*spot.keys, *keys_below(document.below, column)}
+    # A person may complete a key in front of a colon that is already there.
     colon = "" if document.tail.lstrip().startswith(":") else ": "
     return (Candidate(f"{name}{colon}", "key") for name in names if name not in present)
 
@@ -513,6 +553,7 @@ def _first_keys(kind: Many, document: CellWithCursor) -> Iterator[Candidate]:
     """Yield one completion that starts a new item of a YAML list, such as ``- Name:``. It contains the first key of
     such items; after an opening bracket it starts with ``{`` instead of a dash.
     """
+    # "Agents: [" -> "{Name: "   "Agents:" -> "- Name: "
     dash = "{" if document.head.rstrip().endswith("[") else "- "
     return (Candidate(f"{dash}{key.name}: ", "item") for key in kind.table.keys[:1])
 
@@ -525,11 +566,13 @@ NameSource = Callable[[Outline, Place, DefinedNames], Iterable[str]]
 
 def _step_names(outline: Outline, place: Place, _defined: DefinedNames) -> Iterable[str]:
     """Return the names of the steps of the workflow that contains the cursor."""
+    # ("Workflows", 0, "Steps", 1, "Next", 0, "Step") -> the names below ("Workflows", 0, "Steps")
     steps = place[: place.index("Steps") + 1]
     return [text for where, text in outline.values.items() if where[:-2] == steps and where[-1] == "Name"]
 
 
 def _agent_names(outline: Outline, _place: Place, defined: DefinedNames) -> Iterable[str]:
+    # `dict.fromkeys` removes duplicates: the cell may define an agent of the session again.
     return dict.fromkeys([*_names_of(outline, "Agents"), *defined.agents])
 
 
@@ -540,6 +583,7 @@ def _names_of(outline: Outline, key: str) -> list[str]:
 
 def _other_agents(outline: Outline, place: Place, defined: DefinedNames) -> Iterable[str]:
     """Return the names of all agents except the agent whose definition contains the cursor."""
+    # In a cell with one agent (``%%dive agent NAME``), the name is a top-level key.
     name_place: Place = (*place[:2], "Name") if place[:1] == ("Agents",) else ("Name",)
     this_agent = outline.values.get(name_place)
     return [name for name in _agent_names(outline, place, defined) if name != this_agent]
@@ -567,6 +611,7 @@ def _words(*words: str) -> NameSource:
 
 
 VALUES: Mapping[tuple[str, str], tuple[str, NameSource]] = {
+    # ``function`` is the type of Python functions, which YAML cannot define.
     ("step", "Type"): ("type", _words(*(name for name in STEP_TYPES if name != "function"))),
     ("step", "Agent"): ("agent", _agent_names),
     ("step", "Action"): ("action", _action_names),
@@ -588,8 +633,10 @@ VALUES: Mapping[tuple[str, str], tuple[str, NameSource]] = {
 
 
 def _values(holder: Table, key: Key, spot: Spot, document: CellWithCursor, defined: DefinedNames) -> Completions:
+    # A key that is not in `VALUES` may still have fixed choices.
     kind, names = VALUES.get((holder.label, key.name), ("value", _fixed(key)))
     outline = Outline("\n".join((document.above, document.head + document.tail, document.below)))
+    # YAML needs a space between the colon and the value.
     space = " " if document.head.endswith(":") else ""
     candidates = (Candidate(f"{space}{name}", kind) for name in names(outline, spot.place, defined))
     return matching(spot.fragment, candidates)

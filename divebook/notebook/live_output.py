@@ -31,8 +31,11 @@ class LiveOutput:
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        # All views of the execution share one publisher, and thus one reading of its events.
         self._publisher: Publisher[Feed] = publisher_of(run.execution)
         self.view = view_of(run)
+        # The lock is held while the state is read and saved. Otherwise a slow save of an old state could overwrite a
+        # newer one.
         self._lock = threading.Lock()
         self._saved_end = 0
         """Sequence number of the last event when the end of the run was saved; 0 before. A failed run can be continued
@@ -43,7 +46,9 @@ class LiveOutput:
         self._next_save_at = 0.0
         """Monotonic time before which the run is not saved again."""
         self._is_save_due = False
+        # The first output contains no replay data: it would take seconds for a long run, and the run changes at once.
         self._output = ViewOutput(self.view, run.static_bundle(with_data=False))
+        # Added after the output exists, because the publisher may call `_on_delta` before `add` returns.
         self._detach: Callable[[], None] = self._publisher.add(self._on_delta, self._save_if_due)
         self.view.when_moved(self._follow)
 
@@ -66,9 +71,12 @@ class LiveOutput:
         For a long run this takes seconds. If a page shows the view, the publisher's thread saves the run, and the cell
         does not wait (``python -m benchmarks.ending``).
         """
+        # This is the end of the first cell with a view. A page that shows the view has had time to report; later cells
+        # then rely on what is known now.
         if PAGES.host_views is None and self.is_watched:
             PAGES.host_views = self.view.is_hosted
         state = self.run.refresh().execution.state
+        # At its end a run is saved once for each end, while a running one may be saved many times.
         finish = self._save_end if state.is_over else self._save
         may_wait = self._output.is_kept or (self.is_watched and state.is_over)
         # A page that shows the view needs no saved form yet.
@@ -81,6 +89,7 @@ class LiveOutput:
         """Replace the run whose state is saved in this output, because a button in the page has started a new run.
         `publisher` sends the changes of the new run.
         """
+        # The old run must not write into this output any more.
         self._detach()
         self._publisher = publisher
         self._last_status = None
@@ -97,8 +106,10 @@ class LiveOutput:
         is_live = delta["header"]["live"]
         before = self._last_status
         self._last_status = status, is_live
+        # A delta is sent for each change of the run. Only a change of status or liveness is worth a save.
         if self._last_status == before:
             return 0
+        # Paused or waiting for a person: the run may stay in this state for days, so the notebook should contain it.
         self._is_save_due = not is_live and status not in TERMINAL
         if status in TERMINAL and not is_live:
             self._save_end()
@@ -107,19 +118,18 @@ class LiveOutput:
 
     def _save_if_due(self) -> None:
         """Save the current state of a run that has stopped, but not ended, in the output. If the last save was a short
-        time ago, do nothing; a later call then saves the run.
+        time ago, do nothing.
 
         The publisher calls this method at each heartbeat, so that a postponed save is made later.
         """
+        # Without an output for the saved form, saving would insert a second output into the page while the cell runs.
         if self._is_save_due and self._output.is_lasting and time.monotonic() >= self._next_save_at:
+            # Reset before the save: a change during it requests another one.
             self._is_save_due = False
             self._save()
 
     def _save(self) -> None:
-        """Save the current state of the run as text, HTML and replay data in the output.
-
-        The lock ensures that of two threads the later one saves the newer state.
-        """
+        """Save the current state of the run as text, HTML and replay data in the output."""
         with self._lock:
             start = time.monotonic()
             self._output.save(self.run.refresh().static_bundle())
@@ -128,15 +138,15 @@ class LiveOutput:
             self._next_save_at = now + SAVE_PAUSE * (now - start)
 
     def _save_end(self) -> None:
-        """Save the final state of the run in the output, once each time that the run ends.
-
-        A failed run can be continued from the page, and then ends again.
-        """
+        """Save the final state of the run in the output, once each time that the run ends."""
         with self._lock:
+            # Under the lock: the publisher's thread and the cell's thread both see the end.
             last = self.run.refresh().execution.state.last_sequence
+            # The same last event means that this end is saved already. A resumed run has more events.
             if last == self._saved_end:
                 return
             stays = self._output.end(self.run.static_bundle())
             self._saved_end = last
+        # A completed run cannot change any more, and a retired view needs no saves.
         if not stays or self.run.status == COMPLETED:
             self._detach()

@@ -53,6 +53,7 @@ AWAIT = "await"
 """Word before a sub-command that makes the magic return a coroutine instead of blocking."""
 TRY = "try"
 LISTED = "; %dive runs lists them"
+# The lines of help that are not sub-commands, because they start a cell.
 OVERVIEW = """\
 %%dive                            define agents and workflows, in YAML
 %%dive workflow NAME              define one workflow
@@ -69,10 +70,11 @@ _RUN_OPTIONS = ("store", "durability", "model", "note")
 class DiveMagics(Magics):
     """The magics ``%dive`` and ``%%dive`` of one shell, with all sub-commands.
 
-    The methods with `command` are the sub-commands, in the order of ``%dive help``. Their docstrings are the help texts
-    for people, from which `command` also reads the words and options.
+    The methods with `command` are the sub-commands, in the order of ``%dive help``.
     """
 
+    # IPython would replace ``$name`` and ``{name}`` in the line by texts. `divebook.notebook.commands` evaluates
+    # ``$name`` itself, so that an input can be any object (`tests/notebook/test_expressions.py`).
     @no_var_expand
     @needs_local_scope
     @line_cell_magic
@@ -90,8 +92,11 @@ class DiveMagics(Magics):
         """
         from divebook.notebook.cells import located, short_errors
 
+        # `define_cell` and trials produce their own short errors, which name a line of the YAML text.
         if cell is not None:
             return self._run_cell(line, cell, self._names(local_ns))
+        # `located` is the inner block: it adds the line to an error before `short_errors` gives the error its final
+        # form.
         with short_errors(), located(line_in_cell(self.shell)):
             return self._run_command(line, self._names(local_ns))
 
@@ -103,6 +108,7 @@ class DiveMagics(Magics):
 
         if self.shell is None:
             return Names()
+        # A local variable hides a global one of the same name, as in Python.
         variables = {**self.shell.user_ns, **(local or {})}
         return Names(variables, tuple(user_variables(self.shell)))
 
@@ -115,10 +121,14 @@ class DiveMagics(Magics):
         history = getattr(self.shell, "history_manager", None)
         cells = [] if history is None else history.input_hist_raw
         written = cells[-1] if cells else ""
+        # Blank lines above ``%%dive`` are part of the cell for the person, but IPython removes them before the magic
+        # gets its text.
         blank = len(written) - len(written.lstrip())
+        # A ``%%dive`` cell that runs inside another cell is not the last input of the history.
         is_this_cell = written.lstrip().startswith("%%dive") and written.rstrip().endswith(text.rstrip())
         if not is_this_cell:
             return 1, 0
+        # The history starts with an empty entry, so that index n is the cell with execution count n.
         return 1 + written.count("\n", 0, blank), len(cells) - 1
 
     def _run_cell(self, line: str, text: str, names: Names) -> StepTrial | None:
@@ -128,11 +138,13 @@ class DiveMagics(Magics):
         from divebook.notebook.cells import define_cell, short_errors
         from divebook.notebook.commands import split
 
+        # Only ``try`` is handled here: it runs a step of a recorded run and defines nothing.
         lines_above, number = self._position_of_cell(text)
         kind, *words = split(line) or [""]
         if kind != TRY:
             define_cell(self._session, line, text, lines_above, names, number=number)
             return None
+        # The keys below ``%%dive try`` are YAML, and their errors name a line of the cell.
         with short_errors([""] * lines_above + text.splitlines()):
             arguments = COMMANDS[TRY].parse(words, names)
             return self._try_with_keys(arguments, text, lines_above, number)
@@ -149,21 +161,27 @@ class DiveMagics(Magics):
         words = split(line)
         # The cell awaits the result, so that also a result that is ready must be returned by a coroutine.
         is_awaited = words[:1] == [AWAIT]
+        # A truth value is 0 or 1 in a slice. The word `AWAIT`, which the extension has inserted, is skipped.
         name, *rest = words[is_awaited:] or ("help",)
         sub_command = command_called(name, COMMANDS)
+        # Help comes before parsing, so that it also explains a line with mistakes.
         if not HELP_OPTIONS.isdisjoint(rest):
             print_answer(sub_command.whole_help)
             return immediate(None) if is_awaited else None
         arguments = sub_command.parse(rest, names)
+        # Only methods that return a run have this option. All other results are ready at once.
         if "--background" not in sub_command.flags:
             return sub_command.method(self, arguments)
         front_end = present_front_end(self.shell)
+        # Set before the run starts: its view appears a moment later and would miss the beginning of a text.
         self._session.streams_text = front_end.shows_widgets
         # An interrupt between the start of the run and its display would leave a run that no cell refers to.
         with INTERRUPTS.deferred():
             result = self._run_or_choice(sub_command, arguments, front_end)
+            # Some of these methods also return frames and plans: ``%dive resume`` with several ids or with ``--plan``.
             if not isinstance(result, Run | CodeChangedError):
                 return immediate(result) if is_awaited else result
+            # With ``--background`` there are no buttons, so that `_run_or_choice` has made the choice.
             if arguments.has("background") and not isinstance(result, CodeChangedError):
                 return show_in_background(result, arguments, front_end, is_awaited=is_awaited)
             if is_awaited:
@@ -179,9 +197,12 @@ class DiveMagics(Magics):
         try:
             return sub_command.method(self, arguments)
         except CodeChangedError as error:
+            # ``--background`` and ``--strict`` exclude buttons: the first does not wait, the second must not depend on
+            # a person.
             has_buttons = front_end.shows_widgets and not arguments.has("background") and not arguments.has("strict")
             if has_buttons:
                 return error
+            # `default` is None if the old run has not ended. Only a person may replace such a run.
             if error.default is None:
                 raise
             return error.begin(error.default)
@@ -259,6 +280,7 @@ class DiveMagics(Magics):
             raise UsageError("%dive ask needs the name of an agent, and a text in quotes; %dive list has the agents")
         agent, prompt = arguments.words
         output = class_of_answer(arguments.options.get("output"), arguments.names.variables)
+        # The name is looked up before the run starts, so that a typing mistake does not leave a failed run.
         name = self._session.environment.agent(agent).name
         workflow = ask_workflow(name, output, arguments.options.get("thread"))
         return self._start(workflow, {"prompt": prompt}, arguments)
@@ -288,6 +310,7 @@ class DiveMagics(Magics):
         """
         execution_id = arguments.only_word("execution id", LISTED)
         at = arguments.options.get("at")
+        # `isdecimal` rejects signs and spaces, which `int` accepts.
         if at is not None and not at.isdecimal():
             raise UsageError(f"--at needs the number of an event, not {at!r}; %dive show {execution_id} has them")
         source = self._session.run_of(execution_id, store=arguments.options.get("store"))
@@ -318,6 +341,7 @@ class DiveMagics(Magics):
         from divebook.environment.variants import NEW
         from divebook.notebook.run import Run
 
+        # Several ids lead to a frame with one row each, so a failure of one is a row and not an error.
         if len(arguments.words) > 1:
             return self._resume_each(arguments)
         execution_id = arguments.only_word("execution id", LISTED)
@@ -327,6 +351,7 @@ class DiveMagics(Magics):
         store = options.get("store")
         bounds = _bounds(arguments)
         answers = _answers(arguments)
+        # Combinations without a meaning are refused before anything is started.
         if definition not in (None, NEW):
             raise UsageError(f"--definition is new, the definition of now, not {definition!r}")
         if strategy is not None and (definition is not None or bounds is not None):
@@ -338,6 +363,7 @@ class DiveMagics(Magics):
             return Run(environment.retry(execution_id, strategy), environment, answers)
         if definition is None:
             return self._session.resume(execution_id, store=store, bounds=bounds, answers=answers)
+        # The plan is always made first: a person sees which calls are repeated before they are made.
         plan = environment.resume(execution_id, bounds, definition=NEW, plan=True)
         if arguments.has("plan"):
             return plan
@@ -348,6 +374,7 @@ class DiveMagics(Magics):
         """Start a run for ``%dive run``, or continue the earlier run of this cell (`divebook.notebook.rerun`)."""
         from divebook.notebook.rerun import edit_policy
 
+        # Options that the line lacks are None, which `Session.start` treats as not set.
         options: dict[str, Any] = {name: arguments.options.get(name) for name in _RUN_OPTIONS}
         options["bounds"] = _bounds(arguments)
         options["answers"] = _answers(arguments)
@@ -355,8 +382,10 @@ class DiveMagics(Magics):
         front_end = present_front_end(self.shell)
         on_edit = edit_policy(arguments.options.get("changed"))
         place = self._session.ordinals.next(front_end, workflow.name)
+        # A front end without cells, such as a terminal, starts a new run for each line.
         if place is None:
             return self._session.start(workflow, inputs, **options)
+        # Programs that run notebooks cannot press a button, so the run starts again.
         if on_edit is None:
             on_edit = "ask" if front_end.shows_widgets else "again"
         run = self._session.start_at(
@@ -367,9 +396,6 @@ class DiveMagics(Magics):
         return run
 
     def _workflow_of(self, arguments: Arguments) -> Workflow:
-        """Return the workflow whose name is the first word of the line; without a word, the workflow that was defined
-        last.
-        """
         return self._session.workflow(arguments.words[0] if arguments.words else None)
 
     def _resume_each(self, arguments: Arguments) -> pd.DataFrame:
@@ -420,6 +446,7 @@ class DiveMagics(Magics):
         }
         if place is not None:
             start_options |= place.start_options
+            # An explicit ``--key`` takes precedence over the key of the cell.
             if start_options["key"] is None and not arguments.has("new"):
                 start_options["key"] = start_key(environment, workflow, inputs, place, None)
         execution = environment.enqueue(
@@ -442,6 +469,7 @@ class DiveMagics(Magics):
 
         environment = self._session.over(arguments.options.get("store"))
         workers = environment.workers()
+        # Workers are printed, because the frame has one row for each run.
         for worker in workers:
             queues = ", ".join(worker.queues)
             print_answer(f"worker {worker.id}: {queues}; drives {worker.driving} of {worker.parallel}")
@@ -471,6 +499,7 @@ class DiveMagics(Magics):
         at = _number(arguments, "at", "an event")
         row = _number(arguments, "row", "a row")
         column = arguments.options.get("column")
+        # For ``why``, the id of the run is the second word, after the name of the variable.
         run = self._run_of_word(arguments, 1)
         return run.environment.why(run.id, arguments.words[0], at, row=row, column=column)
 
@@ -507,6 +536,8 @@ class DiveMagics(Magics):
         if definition not in (None, "new"):
             raise UsageError(f"--definition is new, or is left out for that of the log, not {definition!r}")
         environment = run.environment
+        # Without ``--definition``, the log is checked against the definition that it records. With ``new``, it is
+        # checked against the current workflow of the same name.
         if definition is None:
             return environment.verify(run.id)
         name = recorded_opening(run.id, environment.store).workflow_name
@@ -561,6 +592,7 @@ class DiveMagics(Magics):
             "bounds": _bounds(arguments),
             "tools": arguments.options.get("tools", "recorded"),
         }
+        # Three calls, since the result type of `what_if` depends on `plan` and `repeat`.
         if arguments.has("plan"):
             return run.environment.what_if(run.id, change, at, plan=True, **options)
         if repeat is None:
@@ -588,6 +620,7 @@ class DiveMagics(Magics):
         """
         since = _number(arguments, "since", "an event")
         at = _number(arguments, "at", "an event")
+        # `whole=False` shows the files folded; ``%dive diff`` shows all differences.
         return self._files_of_run(arguments).changed(since, at, whole=False)
 
     @command("diff [RUN] [FILE] ...")
@@ -623,6 +656,7 @@ class DiveMagics(Magics):
         files = self._files_of_run(arguments)
         to = arguments.options.get("to")
         applied = files.apply(to, arguments.words[1:] or None)
+        # The text names the files that were left out, with the line that applies them.
         return applied.told(to or files.source, "%dive apply RUN {}")
 
     @command("restore [RUN]")
@@ -693,8 +727,10 @@ class DiveMagics(Magics):
 
         if not text.strip():
             return try_step(self._session, arguments)
+        # As in IPython's tracebacks, errors name the cell by its execution count.
         source_name = f"Cell [{number}]" if number else "cell"
 
+        # `try_step` finds the run and passes its workflow to this function, so the keys are read later than the line.
         def with_new_keys(workflow: Workflow) -> Workflow:
             return with_keys(workflow, arguments.words[0], text, source_name=source_name, line_offset=lines_above)
 
@@ -756,10 +792,13 @@ class DiveMagics(Magics):
 
         if len(arguments.words) > 2:
             raise UsageError("%dive open takes a file and, after it, at most the id of a run")
+        # Without a file, the saved file of this notebook is opened. Only some front ends report its path.
         name = arguments.words[0] if arguments.words else notebook_of(self.shell)
         if not name:
             raise UsageError("which notebook? This front end does not say; name its file: %dive open FILE")
         path = Path(name).expanduser()
+        # Three kinds of files: a log becomes a run in a new store in memory. A page without a log, and a saved
+        # notebook, only show their runs.
         if carries_log(path):
             if arguments.words[1:]:
                 raise UsageError(f"{name} holds one run: leave out its id")
@@ -805,6 +844,7 @@ class DiveMagics(Magics):
 
         store = arguments.options.get("store")
         page = arguments.options.get("page", "1")
+        # `isdecimal` excludes signs, `int(page)` the page 0.
         if not (page.isdecimal() and int(page)):
             raise UsageError(f"--page needs a number from 1 on, not {page!r}")
         if not (arguments.words or arguments.has("all")):
@@ -829,6 +869,7 @@ class DiveMagics(Magics):
 
         store = arguments.options.get("store")
         environment = self._session.over(store)
+        # Without questions, one line of text is enough. A widget would stay in the notebook.
         if present_front_end(self.shell).shows_widgets and environment.interrupts():
             InboxOutput(environment, store)
         else:
@@ -870,6 +911,7 @@ class DiveMagics(Magics):
             raise UsageError("%dive answer needs the id of a question and an answer; %dive inbox lists the questions")
         question, word = arguments.words
         options = arguments.options
+        # ``$name`` gives the value itself, which can be any object. A text is interpreted according to the question.
         answer = arguments.data.get(1, word)
         if isinstance(answer, str):
             answer = typed_answer(answer, options.get("as"), options.get("result"))
@@ -900,6 +942,7 @@ class DiveMagics(Magics):
         if len(arguments.words) not in (2, 3):
             raise UsageError("%dive signal needs the id of an execution, the name of a signal, and perhaps a payload")
         execution_id, name, *rest = arguments.words
+        # The data of a word exist only if the word was a Python expression. Any other payload is YAML, like an input.
         typed_payload = value_typed(rest[0]) if rest else None
         payload = arguments.data.get(2, typed_payload)
         options = arguments.options
@@ -938,6 +981,7 @@ class DiveMagics(Magics):
 
         if not arguments.words:
             raise UsageError(f"%dive annotate needs the id of an execution{LISTED}")
+        # `annotating` checks all options first, so that a mistake changes no execution.
         verb = annotating(
             note=arguments.options.get("note"),
             tags=arguments.several("tag"),
@@ -983,11 +1027,13 @@ class DiveMagics(Magics):
         width = max(len(entry.usage) for entry in COMMANDS.values())
         lines = []
         for entry in COMMANDS.values():
+            # The summary is the first line of the docstring.
             summary = entry.help.partition("\n")[0]
             lines.append(f"%dive {entry.usage:<{width}}  {summary}")
         print_answer("\n".join([OVERVIEW, "", *lines]))
 
 
+# `vars` keeps the order of the class body, which is the order of ``%dive help``.
 COMMANDS = {entry.usage.split()[0]: entry for entry in vars(DiveMagics).values() if isinstance(entry, Command)}
 """The sub-commands of ``%dive`` by name, in the order of ``%dive help``."""
 
@@ -996,7 +1042,6 @@ COMMANDS = {entry.usage.split()[0]: entry for entry in vars(DiveMagics).values()
 
 
 def _inputs(arguments: Arguments, workflow: Workflow) -> dict[str, Any]:
-    """Return the inputs of the line (``KEY=VALUE``), parsed according to the types that the workflow declares."""
     from divebook.notebook.commands import values
 
     types = {definition.name: definition.type for definition in workflow.inputs}
@@ -1020,7 +1065,6 @@ def _change(arguments: Arguments, model: str | None = None) -> Change:
 
 
 def _bounds(arguments: Arguments) -> Bounds | None:
-    """Return the budget of the option ``--bounds``; None without the option."""
     from divebook.config.answers import bounds_from
 
     return bounds_from(arguments.options.get("bounds"))
@@ -1055,6 +1099,7 @@ def _priority(text: str) -> int:
     """
     from divebook.errors import InputError
 
+    # `int` accepts negative numbers, unlike `_number`.
     try:
         return int(text)
     except ValueError as error:

@@ -92,6 +92,7 @@ def map(  # noqa: A001 - it is `divebook.map`
     >>> labels.wait().frame["label"].tolist()
     ['A', 'B']
     """
+    # `divebook.mapping` lies below this layer and knows no session, so the environment is passed to it.
     return mapped(
         current_session().environment if environment is None else environment,
         frame,
@@ -116,6 +117,7 @@ def display_rows(rows: MappedRows) -> None:
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 
+    # A row call that has ended needs no live view. Its report is displayed like the value of a cell.
     front_end = present_front_end(get_ipython())
     if front_end.shows_widgets and rows.execution.is_live:
         show_live(rows.run, front_end).leave()

@@ -21,8 +21,12 @@ from dataclasses import dataclass, field
 
 from divebook.errors import Place
 
+# A key in quotes, or a plain key. A plain key starts with no character that has another meaning in YAML (a dash only if
+# no space follows), and ends at a colon before a space or the end of the line. "Prompt: |" -> "Prompt"
 _KEY = re.compile(r"""("[^"]*"|'[^']*'|[^\s#&*!|>%@`{}\[\],"'-][^:#]*?|-[^\s:#][^:#]*?)\s*:(?=\s|$)""")
+# "- Name: plan": the dash and the spaces behind it.
 _DASH = re.compile(r"-(?: +|$)")
+# "|", ">-", "|2  # comment": the text follows in the lines below.
 _BLOCK_TEXT = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 _QUOTES = "\"'"
 
@@ -47,6 +51,8 @@ class _Open:
     not ended yet.
     """
 
+    # Column at which the keys of the mapping, or the dashes of the list, start. 0 in brackets, where columns have no
+    # meaning.
     column: int
     is_list: bool = False
     is_flow: bool = False
@@ -85,14 +91,18 @@ class Outline:
             self._read(line)
 
     def _read(self, line: str) -> None:
+        # An index of another line would be meaningless.
         self._token = 0
         column = _indent(line)
+        # Before anything else, because an unclosed bracket would swallow all lines below it.
         self._end_forgotten_flow(line, column)
         if self._in_flow:
             self._flow(line, 0)
             return
+        # Blank lines and comments are checked after the block text, which may contain both.
         if self._is_text(line, column) or not line.strip() or line.lstrip().startswith("#"):
             return
+        # Dashes first: in ``- Name: plan`` the key stands in a mapping behind the dash.
         start = self._items(line, column)
         if start < len(line):
             self._entry(line, start)
@@ -103,6 +113,7 @@ class Outline:
 
         `head` is the part of the cursor's line before the cursor.
         """
+        # The outline has read the lines above. The brackets that they have opened still contain the cursor.
         if self._in_flow:
             return self._spot_in_flow(head, 0)
         column = _indent(head)
@@ -110,10 +121,12 @@ class Outline:
             return None
         start = self._items(head, column)
         key = _KEY.match(head, start)
+        # Unlike `_entry`, this does not store the value, because the cursor is still in it.
         if key is not None:
             self._take_key(_unquoted(key[1]), start)
             start = key.end() + _indent(head[key.end() :])
         else:
+            # The cursor may have left the mapping above it: fewer spaces close the mappings that are indented more.
             self._close_to(start)
         if head[start : start + 1] in ("{", "["):
             return self._spot_in_flow(head, start)
@@ -137,6 +150,7 @@ class Outline:
         """
         if self._text_below is None:
             return False
+        # A line of spaces only belongs to the text while it is indented more than the key. An empty line always does.
         if column > self._text_below or not line.strip():
             return column > self._text_below or not line
         self._text_below = None
@@ -147,11 +161,14 @@ class Outline:
         dash.
         """
         while dash := _DASH.match(line, start):
+            # A dash ends everything that is indented more than the dash itself.
             while self._open and self._open[-1].column > start:
                 self._open.pop()
+            # Another dash at the same column is the next item of the same list.
             if self._open and self._open[-1].is_list and self._open[-1].column == start:
                 self._open[-1].index += 1
             else:
+                # A list may start at the column of the key above it, so the mapping around it stays open.
                 self._open.append(_Open(start, is_list=True))
             start = dash.end()
         return start
@@ -162,6 +179,7 @@ class Outline:
             self._take_key(_unquoted(key[1]), start)
             column = start
             start = key.end() + _indent(line[key.end() :])
+        # A line that continues a plain value, or a scalar list item. It belongs to the mapping or list around it.
         else:
             column = self._open[-1].column if self._open else 0
         rest = line[start:]
@@ -170,6 +188,7 @@ class Outline:
         elif _BLOCK_TEXT.match(rest):
             self._text_below = column
         else:
+            # Behind " #" a comment starts. A value that contains it must be quoted in YAML too.
             self._note(rest.split(" #")[0])
 
     def _take_key(self, key: str, column: int) -> None:
@@ -192,6 +211,7 @@ class Outline:
     def _spot_here(self, fragment: str, *, after_key: bool, column: int) -> Spot:
         top = self._open[-1] if self._open else None
         in_mapping = top is not None and not top.is_list and top.column == column
+        # A cursor behind a key, or at the start of a new item, has no sibling keys.
         if after_key or top is None or not in_mapping:
             return Spot(self._place, fragment.lstrip(_QUOTES), after_key)
         return Spot(self._place[:-1], fragment.lstrip(_QUOTES), after_key=False, keys=frozenset(top.keys))
@@ -203,7 +223,9 @@ class Outline:
 
         Such brackets exist if the line is not indented more than the mapping around the brackets.
         """
+        # The brackets stand in a mapping or list that is written by indentation.
         outside = next((frame for frame in reversed(self._open) if not frame.is_flow), None)
+        # A line that only closes brackets, or that is blank, may be indented like the text around the brackets.
         if outside is None or column > outside.column or line.strip()[:1] in ("", "}", "]", "#"):
             return
         while self._in_flow:
@@ -221,12 +243,15 @@ class Outline:
             # A quote counts only at the start of a word. Brackets inside a quoted text have no meaning.
             if character in _QUOTES and not line[self._token : position].strip():
                 end = line.find(character, position + 1)
+                # An unclosed quote reaches to the end of the line.
                 position = len(line) if end < 0 else end + 1
                 continue
+            # A hash in a word, such as ``a#b``, does not start a comment.
             if character == "#" and line[position - 1 : position] in ("", " "):
                 return
             self._flow_character(line, position)
             position += 1
+            # The outermost bracket is closed. The rest of the line does not matter.
             if not self._in_flow:
                 return
 
@@ -236,16 +261,20 @@ class Outline:
         top = self._open[-1] if self._open else None
         if character in "{[":
             self._open.append(_Open(0, is_list=character == "[", is_flow=True))
+        # A closing bracket without an opening one is a mistake that needs no reaction here.
         elif top is None:
             return
         elif character in "}],":
             self._note(line[self._token : position])
             if character != ",":
                 self._open.pop()
+            # A comma starts the next item of a list, or the next key of a mapping.
             elif top.is_list:
                 top.index += 1
             else:
                 top.key = None
+        # The first colon of an entry ends its key. `top.part` is None for a mapping whose entry has no key yet, and
+        # never for a list.
         elif character == ":" and line[position + 1 : position + 2] in ("", " ") and top.part is None:
             top.key = _unquoted(line[self._token : position].strip())
             top.keys.add(top.key)
@@ -254,6 +283,7 @@ class Outline:
         self._token = position + 1
 
     def _spot_in_flow(self, head: str, start: int) -> Spot | None:
+        # The brackets up to the cursor become open. The outline is used for one cursor only, so it may change.
         self._flow(head, start)
         if not self._in_flow or _has_comment(head[self._token :]):
             return None
@@ -265,6 +295,7 @@ class Outline:
 
     @property
     def _place(self) -> Place:
+        # An open mapping without a key has no part: the cursor is where a key is expected.
         return tuple(part for part in (frame.part for frame in self._open) if part is not None)
 
     def _note(self, text: str) -> None:
@@ -276,9 +307,11 @@ def keys_below(tail: str, column: int) -> Iterator[str]:
     """Yield the keys below the cursor that are in the same YAML mapping, whose keys start at `column`."""
     for line in tail.splitlines():
         indent = _indent(line)
+        # Lines that are indented more belong to values of the mapping.
         if not line.strip() or indent > column:
             continue
         key = _KEY.match(line, indent)
+        # Less indentation, or another thing than a key, ends the mapping.
         if indent < column or key is None:
             return
         yield _unquoted(key[1])

@@ -24,6 +24,9 @@ MAX_LINES = 5
 """Maximum number of executions that are listed one by one after an automatic recovery."""
 MAX_LISTED = 50
 """Number of executions on one page of ``%dive recover``."""
+# The following names are copies.
+# `tests/notebook/test_recovery.py::test_the_names_are_those_of_the_modules_that_own_them` compares them with the
+# originals.
 STORE_VARIABLE = "DIVEBOOK_STORE"
 STORE_FILE = ".divebook/executions.db"
 RECOVER_VARIABLE = "DIVEBOOK_RECOVER"
@@ -38,10 +41,12 @@ def print_interrupted() -> None:
 
     If the file of the store does not exist, nothing happens.
     """
+    # Without a file there are no runs, and opening the store would create one.
     if os.environ.get(RECOVER_VARIABLE) == "off" or not _store_exists():
         return
     try:
         lines = _lines_on_load()
+    # Loading the extension must not fail because of a damaged store.
     except DivebookError as error:
         lines = [f"interrupted runs cannot be looked for: {error}"]
     for line in lines:
@@ -58,17 +63,20 @@ def existing_store() -> EventStore | None:
 def _store_exists() -> bool:
     """Return whether the default store already exists as a file, or is a URL, so that reading it creates nothing."""
     address = os.environ.get(STORE_VARIABLE) or STORE_FILE
+    # An address with ``://`` names a server, on which reading creates no file.
     return "://" in address or Path(address).expanduser().is_file()
 
 
 def _lines_on_load() -> list[str]:
     from divebook.store import open_store
 
+    # Reading orphans needs no session. Most loads end here and stay quick.
     orphans = open_store().orphans()
     if not orphans:
         return []
     from divebook.config.answers import AUTO, recovery_mode
 
+    # At this moment no cell has defined anything yet, so only the environment variable can contain ``auto``.
     if recovery_mode() != AUTO:
         return [_count_line(len(orphans))]
     from divebook.notebook.session import current_session
@@ -103,7 +111,9 @@ def _recovered_lines(recovered: Recovered) -> list[str]:
     If there are many executions, return one line with their numbers.
     """
     count = len(recovered.resumed)
+    # Most refusals name an agent or action that a later cell may define. They are not printed.
     needs_person = [str(error) for _, error in recovered.refused if type(error) is NeedsPersonError]
+    # The limit on resumed runs also decides about the form: with many of them, a single line has all numbers.
     if count <= MAX_LINES:
         lines = resumed_lines(recovered)
         if len(needs_person) <= MAX_LINES:
@@ -120,6 +130,7 @@ def lines_after_recovering(recovered: Recovered) -> list[str]:
     """Return the lines that ``%dive recover`` prints about the executions that it has resumed and those that it could
     not resume. Of many executions, only the first ones are listed, followed by the number of the others.
     """
+    # Unlike after an automatic recovery, each refusal is printed: the person has asked for exactly these executions.
     lines = [*_first(resumed_lines(recovered), "resumed"), *_first(refused_lines(recovered), "not resumed")]
     return lines or ["nothing to recover"]
 
@@ -156,9 +167,11 @@ def listing(records: Sequence[ExecutionRecord], page: int = 1) -> str:
     lines = [
         f"  {record.execution_id}  {one_line(record.workflow_name, 40)}  {record.status}  "
         f"{local_time(record.started_at)}"
+        # Pages count from 1.
         for record in records[(page - 1) * MAX_LISTED : page * MAX_LISTED]
     ]
     if not lines:
+        # Records without lines mean that the page number is too high.
         return f"there is no page {page}" if records else "nothing to recover"
     pages = math.ceil(len(records) / MAX_LISTED)
     more = [f"  page {page} of {pages}, {len(records):,} runs: %dive recover --page N"] if pages > 1 else []

@@ -91,6 +91,7 @@ def open_questions(environment: Environment, store: str | None = None) -> list[l
     """
     blocks = []
     for execution_id, question in environment.interrupts():
+        # The badge (``what-if``, ``fork``) distinguishes runs whose questions have equal texts.
         badge = badge_of(environment.store.record(execution_id))
         blocks.append(list(question_lines(execution_id, question, store, badge)))
     return blocks
@@ -101,9 +102,11 @@ def rules(environment: Environment, revoked: str | None = None) -> str:
 
     `revoked` is the id of a rule to revoke first.
     """
+    # Revoked first, so that the list shows the rules that are left.
     if revoked is not None:
         environment.revoke(revoked)
     lines = [f"{rule.rule_id}  {rule_in_words(rule, name)}" for name, rule in environment.rules()]
+    # A rule contains arguments of the approved call, which can contain secrets.
     lines = [one_line(shared().text(line), 400) for line in lines]
     return "\n".join(_section("rules", lines or ["none"]))
 
@@ -125,6 +128,7 @@ def question_lines(execution_id: str, question: Question, store: str | None = No
 def answer_line(execution_id: str, question: Question, store: str | None = None) -> str:
     """Return the magic command that answers a question."""
     words = [address_of(execution_id, question), example_answer(question)]
+    # The session has one default store. Only questions of another store need the option.
     return in_notebook("answer", words, [] if store is None else ["--store", store])
 
 
@@ -146,6 +150,7 @@ def waiting_lines(execution: Execution) -> list[str]:
     sends it. For a paused execution, return one line with the command that resumes it.
     """
     state = execution.state
+    # A paused run may have open questions. An answer would not continue it, so only the resumption is named.
     if state.paused is not None:
         resume = in_notebook("resume", [execution.id])
         return [f"{execution.id} is paused. Run the cell again to continue, or: {resume}"]
@@ -154,6 +159,7 @@ def waiting_lines(execution: Execution) -> list[str]:
         for question in execution.interrupts
     ]
     lines += [f"{awaited}: {signal_line(execution.id, awaited)}" for awaited in awaited_signals(state)]
+    # A run that waits for a timer has neither questions nor signals.
     return [f"{execution.id} waits for {line}" for line in lines or waits_for(state, ()) or ["a time"]]
 
 
@@ -174,6 +180,7 @@ def ways_on(execution: Execution) -> list[str]:
 
 
 def _also_in_shell(verb: str, words: Sequence[str], store: EventStore) -> list[str]:
+    # A store in memory, or one that is open in this process only, cannot be reached from a shell.
     return [f"  or in a shell: {in_shell(verb, words, ['--store', store.location])}"] if store.shared else []
 
 
@@ -191,6 +198,7 @@ def _workflow_line(workflow: Workflow) -> str:
 def _input_text(definition: InputDefinition) -> str:
     if definition.has_default:
         return f"{definition.name}={one_line(repr(definition.default), 20)}"
+    # An input that is not required and has no default value is None in the workflow.
     return f"{definition.name}=None" if definition.required is False else definition.name
 
 
@@ -234,6 +242,7 @@ SIGNS = {
 }
 COLUMNS = ("step", "branch", "status", "duration", "output")
 TURN_COLUMNS = ("agent", "request", "status", "duration", "what")
+# Texts of a budget name the unit behind the amounts.
 _UNITS = {"$": "US dollars"}
 
 
@@ -288,6 +297,8 @@ def report_of(execution: Execution, log: Sequence[Event]) -> Report:
 
     Secrets are removed (`divebook.text.redaction`).
     """
+    # The fresh redactor hides the secrets of this run, but not those of other runs, in the report. The shared one hides
+    # them in everything that this process shows later.
     redactor = shared().fresh()
     redactor.learn({**execution.state.inputs, **execution.state.variables})
     shared().learn({**execution.state.inputs, **execution.state.variables})
@@ -296,6 +307,7 @@ def report_of(execution: Execution, log: Sequence[Event]) -> Report:
     spans = tuple(clean_span(span, redactor) for span in read.shown_spans)
     status = execution.state.shown_status
     steps = [span for span in spans if span.kind == "step"]
+    # A step that started and has not ended counts as running, although its execution waits or is paused.
     if execution.status == WAITING:
         steps = [_as_stopped(step, status) for step in steps]
     values_title, values = _values(execution, redactor)
@@ -306,6 +318,7 @@ def report_of(execution: Execution, log: Sequence[Event]) -> Report:
         facts=tuple(facts_of(execution, read)),
         rows=rows_of(steps, FIRST_ROWS),
         more_title=more_title(len(steps)),
+        # The folded table repeats the rows above, which have gaps.
         more_rows=rows_of(steps, MAX_ROWS) if len(steps) > FIRST_ROWS else (),
         turns=turn_rows(spans, redactor),
         spreads=tuple(map(redactor.text, spreads_of(read))),
@@ -348,6 +361,7 @@ def _error_text(execution: Execution) -> str:
     """Return the text about the error of a failed execution, or about the damage of its log; empty if there
     is neither.
     """
+    # A damaged log has no reliable status. Its first events are still valid.
     if execution.damage is not None:
         note = f"the log is damaged; this is what its first {execution.state.last_sequence} events say. "
         return cut(readable(f"{note}{execution.damage}"), MAX_ERROR)
@@ -367,6 +381,7 @@ def _next(execution: Execution) -> str:
         return ""
     if execution.is_live or (not execution.state.is_over and execution.goes_on_elsewhere):
         return f"%dive show {execution.id}"
+    # Completed, moved and continued runs cannot be resumed.
     if execution.state.is_over and execution.status not in (FAILED, CANCELLED):
         return ""
     return f"%dive resume {execution.id}"
@@ -378,6 +393,7 @@ def _values(execution: Execution, redactor: Redactor) -> tuple[str, tuple[tuple[
     """
     kind = "output"
     values: Mapping[str, Any] = execution.state.outputs
+    # A run that has not ended has no outputs yet, and a workflow may declare none.
     if not values:
         kind = "variable"
         values = dict(sorted(execution.state.variables.items()))
@@ -394,6 +410,7 @@ def _value(name: str, value: Any, redactor: Redactor) -> str:
 
     The name of the variable, and the names of fields, can mark a value as a secret.
     """
+    # A list of records is redacted field by field, because the name of each field can mark a secret.
     records = records_of(value)
     if records is None:
         return str(redactor.under(name, readable(value, indent=2)))
@@ -401,6 +418,7 @@ def _value(name: str, value: Any, redactor: Redactor) -> str:
         {field_name: redactor.under(field_name, part) for field_name, part in record.items()}
         for record in records[:MAX_RECORDS]
     ]
+    # The name of the variable can hide the whole list. Then the result is not a list any more.
     clean = redactor.under(name, first)
     return as_table(clean, len(records)) if isinstance(clean, list) else str(clean)
 
@@ -410,6 +428,8 @@ def _value(name: str, value: Any, redactor: Redactor) -> str:
 
 def as_text(report: Report) -> str:
     """Render a report as text for a terminal."""
+    # Head, table of steps, agents. The last lines of a text are visible in a terminal, so questions, errors and the
+    # next command come last.
     lines = [f"{report.name}: {SIGNS.get(report.status, '')} {report.status}", f"  {report.id}"]
     lines += [f"  {', '.join(report.facts)}", "", *_text_table(COLUMNS, report.rows), *_text_of_items(report)]
     # Each part follows an empty line, and is left out if it has nothing to show.
@@ -417,6 +437,7 @@ def as_text(report: Report) -> str:
         limit = MAX_VALUE if report.status == COMPLETED else MAX_VALUE_UNFINISHED
         lines += ["", f"{report.values_title}:", *_text_values(report.values, limit)]
     for changed in report.files:
+        # The text form lists the changed files, and leaves the differences to the HTML form.
         lines += ["", *str(replace(changed, whole=False)).splitlines()]
     for question, answer in report.answers:
         lines += ["", f"asked: {question}", f"answered: {answer}"]
@@ -426,6 +447,7 @@ def as_text(report: Report) -> str:
         lines += ["", f"waits for {signal}", f"to send it: {' or '.join(commands)}"]
     if report.error:
         lines += ["", f"error: {report.error}"]
+    # A run that continued after its failures has no error above. An empty line then separates their summary.
     if report.failures.last is None and report.failures.other_failures:
         lines += [""]
     lines += text_lines(report.failures, report.clean)
@@ -462,6 +484,7 @@ def _without_empty_columns(columns: Sequence[str], rows: Sequence[Sequence[str]]
 def _text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the lines of a table with aligned columns."""
     table = _without_empty_columns(columns, rows)
+    # The last column is not padded: it may be very long.
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]) - 1)]
     return [
         "  " + "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
@@ -471,6 +494,7 @@ def _text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[s
 
 def _text_values(values: Iterable[tuple[str, str]], limit: int) -> Iterable[str]:
     for name, whole in values:
+        # The report keeps whole values. Each form cuts them by its own limit.
         text = cut(whole, limit)
         if "\n" in text:
             yield f"  {name} ="
@@ -502,6 +526,7 @@ _PRE = f"{_WRAPPED};margin:2px 0 8px 0;padding:0;background:none;color:inherit"
 
 def as_html(report: Report) -> str:
     """Render a report as HTML with inline styles only."""
+    # A failed run starts with a card that has the error and the next command. Other runs have them at the end.
     has_card = report.failures.last is not None
     parts = [
         failure_card(report.failures, _hint(report) if has_card else "", report.clean),
@@ -516,6 +541,7 @@ def as_html(report: Report) -> str:
     ]
     if not has_card:
         parts += [_error(report), _hint(report)]
+    # The class keeps pages from rendering the text between two dollar signs as a formula.
     return f'<div class="{AS_TEXT}" style="max-width:1000px;color:inherit">{"".join(parts)}</div>'
 
 
@@ -570,6 +596,7 @@ def _breakable(text: str, longest: int = MAX_WORD) -> str:
     such breaks do not work, because untrusted notebooks remove them.
     """
     # A piece of exactly `longest` characters is followed by more of its word, so a break is allowed behind it.
+    # "abcdef", longest=3: "abc" with a break, "de", "f". Only a piece of full length gets a break.
     pieces = re.findall(rf"\S{{1,{longest}}}(?=\S)|.", text, re.DOTALL)
     return "".join(f"{_safe(piece)}<wbr>" if len(piece) == longest else _safe(piece) for piece in pieces)
 
@@ -579,6 +606,7 @@ def _picture(report: Report) -> str:
         return ""
     steps = plural(sum(span.kind == "step" for span in report.spans), "step")
     alt = f"Timeline of {report.name}: {steps}, {report.status}; the table says the same in words"
+    # An image with a data URI passes sanitizers that remove ``<svg>``.
     uri = svg_data_uri(svg(layout(report.spans), alt))
     return f'<img alt="{_safe(alt)}" src="{uri}" style="display:block;max-width:100%;height:auto;margin:10px 0">'
 
@@ -586,6 +614,7 @@ def _picture(report: Report) -> str:
 def _details(report: Report) -> str:
     if not report.values:
         return ""
+    # Long values are folded, so that the questions below stay visible.
     is_short = sum(len(text) for _, text in report.values) < MAX_OPEN_VALUES
     body = "".join(
         f'<div><code>{_safe(name)}</code></div><pre dir="auto" style="{_PRE}">{_safe(cut(text, MAX_VALUE))}</pre>'
@@ -602,6 +631,7 @@ def _questions(report: Report) -> str:
         f'<p style="margin:6px 0"><strong>Asked:</strong> {_safe(question)}<br>Answered: {_safe(answer)}</p>'
         for question, answer in report.answers
     ]
+    # Open questions and signals come last, next to the end of the output.
     paragraphs += [_with_commands("Asks:", text, "To answer", commands) for text, commands in report.questions]
     paragraphs += [_with_commands("Waits for", text, "To send it", commands) for text, commands in report.signals]
     return "".join(paragraphs)
@@ -641,10 +671,12 @@ def failures_in(execution: Execution, log: ReadLog) -> ReportedFailures:
 
     For a damaged log there are none; the report shows the damage instead.
     """
+    # Most runs have no failure. The search for its cause would read the whole log.
     if execution.damage is not None or not any(span.is_failure for span in log.spans):
         return ReportedFailures()
     last = execution.failure_in(log)
     failures = failures_of(log)
+    # A failed run has one last failure. A run that continued past its failures only has a summary of them.
     other_failures = summary(failures) if len(failures) > 1 or last is None else ""
     kept_results = kept_in(log.spans) if execution.status == FAILED else ""
     return ReportedFailures(last, other_failures, kept_results)
@@ -664,6 +696,7 @@ def failure_card(failures: ReportedFailures, hint: str, redactor: Redactor) -> s
     """Return HTML about one failure: error, meaning, code location, arguments, source line, calls, reused results and
     `hint`.
     """
+    # The run continued, so a line is enough.
     if failures.last is None:
         return (
             f'<p style="margin:6px 0">✕ {_safe(redactor.text(failures.other_failures))}</p>'
@@ -691,6 +724,7 @@ def failure_card(failures: ReportedFailures, hint: str, redactor: Redactor) -> s
 def _source_lines(failure: Failure, redactor: Redactor) -> str:
     """Return HTML of the source lines around a failure. The failed line is bold."""
     lines = []
+    # `failure.lines` has one numbered line for each source line.
     for text, (number, _) in zip(redactor.text(failure.lines).splitlines(), failure.source, strict=True):
         lines.append(f"<strong>{_safe(text)}</strong>" if number == failure.line else _safe(text))
     return f'<pre style="{PRE}">{chr(10).join(lines)}</pre>'
@@ -721,11 +755,14 @@ def rows_of(steps: Sequence[Span], limit: int = MAX_ROWS) -> tuple[tuple[str, ..
     """
     # False sorts before True: first the steps that did not complete, then the last third.
     last = len(steps) - limit // 3
+    # `sorted` is stable: within each of the groups the steps keep their order.
     ranked = sorted(range(len(steps)), key=lambda index: (steps[index].status == COMPLETED, index < last))
     selected = sorted(ranked[:limit])
     rows = []
     previous = -1
+    # `len(steps)` is one past the last step, and adds the gap at the end.
     for index in [*selected, len(steps)]:
+        # -1 is one before the first step, so that a gap at the beginning counts too.
         if index > previous + 1:
             rows.append(_gap(steps[previous + 1 : index]))
         if index < len(steps):
@@ -748,6 +785,7 @@ def more_title(count: int) -> str:
 def _cells(step: Span) -> tuple[str, ...]:
     notes = [f"visit {step.visit}"] if step.visit > 1 else []
     notes += [f"attempt {step.attempts}"] if step.attempts > 1 else []
+    # For example ``parse (visit 2, attempt 3)``.
     again = f" ({', '.join(notes)})" if notes else ""
     branch = one_line(branch_name(step.path), 40)
     return one_line(step.step, 60) + again, branch, _status(step.status), _took(step), _outcome(step)
@@ -769,11 +807,14 @@ def turn_rows(spans: Sequence[Span], redactor: Redactor) -> tuple[tuple[str, ...
 
     If there are too many rows, the last rows are returned.
     """
+    # Calls are grouped by the request that demanded them.
     calls: dict[int, list[ToolCallView]] = {}
     for call in tool_calls_in(spans):
         calls.setdefault(call.view.span.index, []).append(call)
+    # A request without a holder is a plain request of an agent without tools. Its step already has a row.
     views = [view for view in requests_in(spans) if view.span.holder >= 0]
     rows = [row for view in views for row in _request_rows(view, calls.get(view.span.index, []))]
+    # The last rows show how the agents ended. Redaction is limited to the shown rows.
     clean = [tuple(redactor.text(cell) for cell in row) for row in rows[-MAX_ROWS:]]
     omitted = len(rows) - len(clean)
     if not omitted:
@@ -789,7 +830,9 @@ def _request_rows(view: RequestView, calls: Sequence[ToolCallView]) -> Iterator[
     blocks = answer_blocks(view)
     outputs = output_names(view)
     answers = [str(block["text"]) for block in blocks if block.get("type") == "text"]
+    # With structured output, the model returns its answer as the arguments of an output tool.
     answers += [readable(block["arguments"]) for block in blocks if block.get("tool") in outputs]
+    # Logs count costs in nanodollars (1e-9 US dollars).
     cost = view.usage.get("cost", 0) / NANODOLLARS
     facts = [price(cost) if cost else "", "from the cache" if view.cached else "", view.error or " ".join(answers)]
     text = one_line(" ".join(filter(None, facts)), MAX_CELL)
@@ -806,6 +849,7 @@ def _request_rows(view: RequestView, calls: Sequence[ToolCallView]) -> Iterator[
 
 
 def _arguments(call: ToolCallView) -> str:
+    # Arguments that are not an object come from a model that violates the schema.
     arguments = call.arguments if isinstance(call.arguments, dict) else {"": call.arguments}
     return one_line(", ".join(f"{name}={readable(value)}" for name, value in arguments.items()), MAX_CELL // 2)
 
@@ -829,6 +873,7 @@ def records_of(value: Any) -> list[Mapping[str, Any]] | None:
     """
     if not isinstance(value, list | tuple) or not value:
         return None
+    # A `Recorded` value, such as a tuple or dataclass, is compared by its plain form.
     items = [item.plain() if isinstance(item, Recorded) else item for item in value]
     records = [item for item in items if isinstance(item, Mapping) and item]
     if len(records) != len(items):
@@ -848,6 +893,7 @@ def as_table(records: Sequence[Mapping[str, Any]], total: int | None = None) -> 
     wren
     """
     first = records[:MAX_RECORDS]
+    # Records may lack fields. The columns follow the order in which fields first occur.
     names = list(dict.fromkeys(name for record in first for name in record))
     table = [[one_line(str(name), MAX_RECORD_CELL) for name in names]]
     for record in first:
@@ -883,6 +929,7 @@ def spreads_of(log: ReadLog) -> Iterable[str]:
     """Yield one text for each result column of the steps that process many items. The text contains the distribution of
     the column's values: ``label: praise 812, blame 164``.
     """
+    # Counting is postponed until the report is made, because it reads all rows.
     log.spreads.count()
     latest = log.spreads.latest(log.activity.progress)
     for step, spreads in latest.items():
@@ -896,8 +943,10 @@ def changed_files_of(execution: Execution, log: Sequence[Event]) -> tuple[Change
     """
     changes = []
     for name, workspace in sorted(execution.state.workspaces.items()):
+        # Equal digests mean that the files are as at the start, for example because a change was reverted.
         if workspace.tree != workspace.first:
             files = KeptFiles(execution.store, log, name)
+            # `most` limits the number of compared files, `within` the length of the differences.
             changes.append(files.changed(whole=False, most=MAX_FILES).within(MAX_DIFFERENCES))
     return tuple(changes)
 
@@ -907,6 +956,7 @@ def _budget(execution: Execution) -> Iterable[str]:
     100 requests``.
     """
     for spent in spent_of(execution.state):
+        # Times have their own formats: ``12 s of 1 h``.
         if spent.unit == "s":
             yield f"{seconds(float(spent.amount))} of {_span(float(spent.limit))}"
         else:
@@ -921,12 +971,14 @@ def _span(limit: float) -> str:
 
 def _amount(value: float | Decimal) -> str:
     """Return a number as text with thousands separators and without trailing zeros: ``100,000``, ``1.4``."""
+    # 1.50 -> "1.5"   2.0 -> "2"   100000 -> "100,000"
     return f"{value:,f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value:,}"
 
 
 def questions_of(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
     """Yield a text about each open question of an execution, with the commands that answer it."""
     for question in execution.interrupts[:MAX_VALUES]:
+        # The Python form of the answer contains the choices, so that it can be copied and shortened.
         choices = (question.data or {}).get("choices")
         argument = one_line(" or ".join(map(repr, choices)), MAX_CELL) if choices else "..."
         expected = one_line(expected_in_full(question), MAX_ERROR)
@@ -937,6 +989,7 @@ def questions_of(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
 
 def signals_of(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
     """Yield a text about each signal that an execution waits for, with the commands that send it."""
+    # The state of an ended run may still contain the waits at which it ended.
     if execution.state.is_over:
         return
     for awaited in awaited_signals(execution.state)[:MAX_VALUES]:
@@ -948,6 +1001,7 @@ def answers_of(execution: Execution) -> Iterable[tuple[str, str]]:
     answer, the person and the time.
     """
     closed = [question for question in execution.asked.values() if not question.is_open]
+    # The id makes the order unique if several questions were closed at the same moment.
     closed.sort(key=lambda question: (question.settled_us or question.raised_us, question.id))
     for question in closed[-MAX_VALUES:]:
         words = became(question.status, question.response)

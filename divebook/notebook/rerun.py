@@ -71,6 +71,7 @@ class CellPlace:
         """The identity of the run without the id of the kernel. Two kernels that execute the same cell compute the same
         value.
         """
+        # The kernel's id would make the start keys of two kernels differ, and both would start a run.
         return {name: value for name, value in self.to_dict().items() if name != "kernel"}
 
     @property
@@ -78,6 +79,7 @@ class CellPlace:
         """Name of the run in texts for people: the id of its cell and the number of the run in the cell, such as
         ``a1b2/1``. For a cell without an id, the digest of the cell's text is used.
         """
+        # A notebook without cell ids still has texts. The digest changes with each edit of the cell.
         return f"{self.cell.get('cell') or self.cell['source']}/{self.ordinal}"
 
     @property
@@ -92,15 +94,18 @@ class CellPlace:
         Cells are compared by id, or by text if one of both has no id. Values that a front end does not provide are
         ignored.
         """
+        # The third run of a loop continues the third run of the earlier loop, and no other.
         if recorded.get("ordinal") != self.ordinal:
             return False
         old_notebook = recorded.get("notebook")
         new_notebook = self.cell["notebook"]
+        # Only two known and different paths prove that the notebooks differ.
         differ = bool(old_notebook and new_notebook) and old_notebook != new_notebook
         if differ and not self._was_renamed_since(recorded):
             return False
         old_cell = recorded.get("cell")
         new_cell = self.cell["cell"]
+        # The id stays the same when the text of the cell is edited, so it decides if both have one.
         if old_cell and new_cell:
             return bool(old_cell == new_cell)
         return bool(recorded.get("source") == self.cell["source"])
@@ -111,6 +116,7 @@ class CellPlace:
 
         The path of the notebook or the id of the kernel is equal, or the notebook was renamed.
         """
+        # A front end that provides no path still provides the kernel, which runs one notebook.
         for key in ("notebook", "kernel"):
             if recorded.get(key) and recorded[key] == self.cell.get(key):
                 return True
@@ -124,6 +130,7 @@ class CellPlace:
         """
         old = str(recorded.get("notebook") or "")
         cell = recorded.get("cell")
+        # An absolute path only: a relative one says nothing without the folder to which it was relative.
         return bool(cell) and cell == self.cell["cell"] and Path(old).is_absolute() and not Path(old).exists()
 
 
@@ -142,6 +149,7 @@ class Ordinals:
         """
         if front_end.cell is None:
             return None
+        # A new execution count means that the cell runs again, and its runs are counted from 1.
         if front_end.count != self._count:
             self._count = front_end.count
             self._runs = {}
@@ -183,18 +191,23 @@ def earlier_run(
 
     If it is not certain that the notebook is the same, definition, inputs and functions must be equal.
     """
+    # The newest run first. The limit bounds the search: each candidate costs one read of its opening events.
     for record in environment.executions(workflow=workflow.name, limit=MAX_CANDIDATES):
         opening = _opening(environment, record)
         if opening is None:
             continue
         recorded = (opening.identity or {}).get(CELL)
+        # Runs that were not started by a cell have no such identity.
         if not isinstance(recorded, Mapping) or not place.matches(recorded):
             continue
         changed = _changes(opening, workflow, inputs)
+        # The state is read only for these statuses, because it needs the whole log.
         has_failed = record.status in (FAILED, CANCELLED)
         is_rolled_back = has_failed and environment.execution(record.execution_id).state.is_final
+        # In the same notebook a changed run is returned too, with the changes, because the caller has to react to them.
         if place.is_same_notebook(recorded):
             return PreviousRun(record, changed, is_rolled_back=is_rolled_back)
+        # An equal cell in another notebook may use the run only if nothing differs, including the code of functions.
         if not changed and dict(opening.code or {}) == environment.code_of(workflow):
             return PreviousRun(record, changed, str(recorded.get("notebook") or ""), is_rolled_back)
     return None
@@ -212,6 +225,7 @@ def start_key(
 
     The key contains the id of the earlier run, so that a cell can start one run after another.
     """
+    # The inputs are compared in their recorded form, with default values, so that ``n=1`` equals the default 1.
     bound = storable(bind_inputs(workflow, inputs), "inputs")
     parts = {
         "place": place.shared,
@@ -237,6 +251,8 @@ def _changes(opening: ExecutionStarted, workflow: Workflow, inputs: Mapping[str,
     """
     bound = storable(bind_inputs(workflow, inputs), "inputs")
     changed = [] if opening.fingerprint == workflow.fingerprint else ["definition"]
+    # The log contains the form in which inputs are stored (`storable`), so that a DataFrame and its recorded form are
+    # equal.
     if canonical_hash(dict(opening.inputs), "inputs") != canonical_hash(dict(bound), "inputs"):
         changed.append("inputs")
     return tuple(changed)
@@ -277,6 +293,7 @@ def changed_error(earlier: PreviousRun) -> ExecutionError:
     """
     execution_id = earlier.record.execution_id
     changed = " and ".join(earlier.changed)
+    # `--definition new` keeps the inputs of the run, so that it does not help with changed inputs.
     with_new = ""
     if changed == "definition":
         with_new = f"%dive resume {execution_id} --definition new continues with the new one; "
@@ -328,6 +345,7 @@ class ChangedFunctions:
 
         `begin` is called with the name of a choice and returns the run of this choice.
         """
+        # Completed calls that the new run repeats.
         repeated = plural(self.completed_calls - self.calls, "completed call")
         if self.until:
             start = f"from the first call that this can reach, and reuses {plural(self.calls, 'call')}"
@@ -385,22 +403,28 @@ def changed_functions(environment: Environment, execution: Execution) -> Changed
     events = execution.history()
     name = execution.state.workflow_name
     changes_by_epoch = {epoch.begins: changed_since(epoch.code, name, environment) for epoch in epochs_of(events)}
+    # A function may be used in several epochs. The latest change replaces the earlier one.
     functions_by_label = {function.label: function for functions in changes_by_epoch.values() for function in functions}
     functions = tuple(functions_by_label.values())
     completed_calls = calls_in(events)
     has_completed = execution.status == COMPLETED
     latest = list(changes_by_epoch.values())[-1]
+    # The code of the workflow function decides which calls are made at all. After its edit, no earlier call is certain.
     if any(function.by_workflow for function in latest):
         return ChangedFunctions(execution.id, functions, 0, 0, completed_calls, has_completed)
 
     def affected_names(epoch: Epoch) -> set[str]:
+        # `reaches` names the steps and actions that use an edited function, so edits of helper functions are found too.
         return {name for function in changes_by_epoch[epoch.begins] for name in function.reaches}
 
     first_affected = first_reached(events, affected_names)
     if first_affected is None:
+        # Edits of functions that the run has not called, or whose calls it repeats anyway, do not matter.
         return None
+    # The fork shares everything before the start of the first affected call.
     until = first_affected - 1
     calls = calls_in(events[:until])
+    # Without a completed call in the shared part, a fork saves nothing, and a plain new run is clearer.
     return ChangedFunctions(execution.id, functions, until if calls else 0, calls, completed_calls, has_completed)
 
 
@@ -472,9 +496,12 @@ def changed_definition(
     if earlier is None or earlier.changed != ("definition",):
         return None
     defined = environment.workflows.get(workflow.name)
+    # `run_again` uses the registered definition. A workflow object that is not registered in the environment cannot be
+    # planned.
     if defined is None or defined.fingerprint != workflow.fingerprint:
         return None
     try:
+        # The plan rehearses the new definition with recorded results, without a call.
         plan = environment.run_again(earlier.record.execution_id, plan=True)
     except DivebookError:  # another process runs it, it is damaged, or it needs something that is not defined here
         return None

@@ -71,8 +71,11 @@ def data_of(
 
     `enabled` overrides the settings.
     """
+    # `enabled` is the option of one run (``--no-data``), which takes precedence over environment variable and
+    # definition.
     if enabled is False or (enabled is None and _data_setting(config) == OFF):
         return {}
+    # A damaged log has no certain states. A run without events has nothing to replay.
     if execution.damage is not None or not execution.state.last_sequence:
         return {}
     return {MIME: saved_run(execution, log, sent_secrets(config), next_step=next_step)}
@@ -94,6 +97,7 @@ def sent_secrets(config: Config) -> Iterator[str]:
     sounds secret.
     """
     for provider in config.providers:
+        # Only values of headers such as ``Authorization``. ``User-Agent`` and the like are not secret.
         for name, values in provider.request_headers.items():
             if looks_secret(name):
                 yield from values
@@ -183,28 +187,30 @@ class Run(ReadExecution):
         ExecutionWaitingError
             The handle is `strict`, and the run has to wait for an answer or a signal.
         """
+        # The first call waits until the run stops. Answers given in advance may then continue it, several times.
         self._execution.wait(timeout)
         if self._answers is not None:
             self._answers.settle(self._execution)
         if check:
+            # It has stopped, so that this call only raises its error.
             self._execution.wait(check=True)
         return self._checked_strictly()
 
     def __await__(self) -> Generator[Any, None, Self]:
         """Wait like `wait` on any asyncio loop, including the kernel's; return this handle."""
+        # `__await__` must return an iterator, which a coroutine provides.
         return self._wait_async().__await__()
 
     async def _wait_async(self) -> Self:
         waiter = asyncio.ensure_future(_wait(self._execution, self._answers))
+        # A waiting loop would not notice an interrupt until the run stops. The timeout wakes it up.
         while not waiter.done():
             await asyncio.wait((waiter,), timeout=POLL_INTERVAL)
+        # `result` raises the error of the waiter.
         waiter.result()
         return self._checked_strictly()
 
     def _checked_strictly(self) -> Self:
-        """Return this handle. If it is `strict` and the run has to wait for a person or a signal, raise
-        `ExecutionWaitingError`.
-        """
         if self.strict and self.status == WAITING:
             raise waiting_error(self._execution)
         return self
@@ -263,8 +269,10 @@ class Run(ReadExecution):
         plan is returned, and nothing runs. See `Environment.resume`.
         """
         if plan:
+            # The two calls differ in the overload that the type checker chooses.
             resume_plan: ResumePlan = self._environment.resume(self.id, definition=definition or NEW, plan=True)
             return resume_plan
+        # The handle follows its execution: with a new definition this is another one.
         self._execution = self._environment.resume(self.id, definition=definition)
         return self
 
@@ -290,12 +298,14 @@ class Run(ReadExecution):
         """
         old = self._execution
         opening = recorded_opening(old.id, old.store)
+        # The current definition of the same name, or the recorded one if this kernel has not defined it.
         workflow = self._environment.workflows.get(old.workflow.name, old.workflow)
         self._execution = self._environment.start(workflow, old.inputs, **options_of(opening, old.workflow))
         return self
 
     def answer(self, interrupt_id: str, response: Any, by: str | None = None) -> Self:
         """Answer a question of the run. The run continues at once; `wait` for the end."""
+        # The answer may have resumed the run, which creates a new object for the same log.
         self._execution = self._environment.answer(interrupt_id, response, self.id, by)
         return self
 
@@ -357,10 +367,12 @@ class Run(ReadExecution):
         from IPython.core.getipython import get_ipython
 
         shell = get_ipython()
+        # IPython calls this method first. NotImplementedError means that it shall use the MIME bundle.
         if self.shown_in is None or shell is None or self.shown_in != shell.execution_count:
             raise NotImplementedError
 
     def _repr_html_(self) -> str:
+        # The method returns HTML only, so the data are not collected.
         return str(self.static_bundle(with_data=False)["text/html"])
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
@@ -377,7 +389,10 @@ class Run(ReadExecution):
         from divebook.notebook.report import as_html, as_text, report_of
         from divebook.projections.summary import ReadLog
 
+        # A log of many events creates many small objects at once. Garbage collection would scan all of them several
+        # times (`benchmarks/values.py`).
         with garbage_collection_paused():
+            # One `ReadLog` for report and data: each fold of a long log takes as long as all the rest.
             log = ReadLog.of(self._execution.history())
             report = report_of(self._execution, log)
             bundle = {"text/plain": as_text(report), "text/html": as_html(report)}
@@ -432,11 +447,13 @@ class Run(ReadExecution):
         from divebook.notebook.view_output import RunReplay
 
         name = f"{self._execution.workflow.name} {self.id}"
+        # `static_bundle` is passed as a function, because it is needed only when the replay is displayed.
         return RunReplay(self._execution, name, self.static_bundle, moves=shows_widgets())
 
 
 def waiting_error(execution: Execution) -> ExecutionWaitingError:
     """Return the error for an execution that has to wait: it names the first open question and all awaited signals."""
+    # One question is enough for the text of an error. The list of signals is short.
     first_question = one_line(execution.interrupts[0].question, 200) if execution.interrupts else ""
     signals = [str(awaited) for awaited in awaited_signals(execution.state)]
     return ExecutionWaitingError(execution.id, first_question, " and ".join(signals))
@@ -449,11 +466,14 @@ async def _wait(execution: Execution, answers: Answers | None) -> None:
     await execution
     if answers is None:
         return
+    # The answers are settled on a thread, because `settle` blocks and this loop belongs to the kernel.
     # The kernel's loop has an executor, but its thread would survive an unload of the extension.
     executor = ThreadPoolExecutor(1)
     try:
+        # The copied context lets the kernel find the cell below which output of the run is printed.
         await asyncio.wrap_future(executor.submit(contextvars.copy_context().run, answers.settle, execution))
     finally:
+        # Without waiting, since an interrupt must not be held up by the thread.
         executor.shutdown(wait=False)
 
 
@@ -472,6 +492,7 @@ def connect_page(environment: Environment) -> Callable[[], None]:
     from divebook.widgets.views import Handlers, InboxComm, RunsComm
 
     questions = InboxComm(inbox_publisher_of(environment), Handlers(environment.answer))
+    # The extension of a JupyterLab page reports hosting on this comm before any view exists.
     questions.when_hosted(PAGES.on_hosting)
     runs = RunsComm(RunsFeed(environment))
 
@@ -483,6 +504,7 @@ def connect_page(environment: Environment) -> Callable[[], None]:
 
 
 def _has_page() -> bool:
+    # Scripts do not import IPython, and this function must not do it for them.
     if "IPython" not in sys.modules:
         return False
     from IPython.core.getipython import get_ipython

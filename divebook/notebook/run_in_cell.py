@@ -23,6 +23,7 @@ def show_in_background(run: Run, arguments: Arguments, front_end: FrontEnd, *, i
     it if the cell awaits the magic.
     """
     _set_data_option(run, arguments)
+    # `leave` saves the report at once, because the cell ends now.
     if front_end.shows_widgets:
         show_live(run, front_end).leave()
     return immediate(run) if is_awaited else run
@@ -33,6 +34,7 @@ def show_while_running(run: Run, front_end: FrontEnd) -> Run:
     case.
     """
     execution = run.execution
+    # A run that has ended, or that waits without a process, is shown as the value of the cell.
     if front_end.shows_widgets and (execution.is_live or execution.goes_on_elsewhere):
         show_live(run, front_end).leave()
     return run
@@ -49,12 +51,15 @@ def await_in_cell(
     from divebook.notebook.cells import short_errors
     from divebook.notebook.code_change_choice import await_choice
 
+    # The cell awaits the coroutine later, when the magic has already returned. Errors therefore get their short form
+    # inside it.
     async def finish() -> Run:
         with short_errors():
             if isinstance(run_or_choice, CodeChangedError):
                 run = await await_choice(run_or_choice)
             else:
                 run = run_or_choice
+            # The run of a choice is known only here.
             _set_data_option(run, arguments)
             await await_run(run, front_end)
             return cell_outcome(run, arguments, front_end)
@@ -66,6 +71,7 @@ def wait_in_cell(run_or_choice: Run | CodeChangedError, arguments: Arguments, fr
     """Wait like `await_in_cell`, but block: for cells that cannot await."""
     from divebook.notebook.code_change_choice import wait_for_choice
 
+    # The caller has set up short errors for this thread already.
     run = wait_for_choice(run_or_choice) if isinstance(run_or_choice, CodeChangedError) else run_or_choice
     _set_data_option(run, arguments)
     wait_for_run(run, front_end)
@@ -84,10 +90,12 @@ def cell_outcome(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
     ExecutionFailedError, ExecutionCancelledError, ExecutionWaitingError
         The run is shown before the first two are raised.
     """
+    # Printed before a possible error, which would hide them.
     for key in run.unused_answers:
         print_answer(f"the answer for {key!r} was not needed: no question of that name was asked")
     if run.continued_as is not None:
         print_answer(f"it continues as {run.continued_as}; to look at that: %dive show {run.continued_as}")
+    # Waiting is not a failure: the cell succeeds, and the run continues when the answer arrives.
     if run.status == WAITING:
         return _outcome_of_waiting(run, front_end, strict=arguments.has("strict"))
     if run.status not in (FAILED, CANCELLED) or arguments.has("no-check"):
@@ -96,11 +104,13 @@ def cell_outcome(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
 
     from divebook.notebook.cells import error_lines, show_as
 
+    # The report shows how far the run came. An error alone would hide it.
     display(run)  # type: ignore[no-untyped-call]
     error: ExecutionCancelledError | ExecutionFailedError
     if run.status == CANCELLED:
         error = ExecutionCancelledError(run.id)
     else:
+        # `error` is None if the log records no text.
         error = ExecutionFailedError(run.id, run.error or run.status)
     show_as(error, [*error_lines(error), "To continue past failures: --no-check"])
     raise error
@@ -115,14 +125,17 @@ def _outcome_of_waiting(run: Run, front_end: FrontEnd, *, strict: bool) -> Run:
     from divebook.notebook.report import waiting_lines, ways_on
     from divebook.notebook.run import waiting_error
 
+    # Programs with ``--strict`` get the commands for both notebook and shell.
     if strict:
         error = waiting_error(run.execution)
         show_as(error, [error_lines(error)[0], *ways_on(run.execution)])
         raise error
+    # Without a live view, the saved report shows the questions and the commands that answer them.
     if run.interrupts and not front_end.shows_widgets:
         from IPython.display import display
 
         display(run)  # type: ignore[no-untyped-call]
+        # The run may be the last value of the cell. It is then not displayed twice.
         run.shown_in = front_end.count
     else:
         print_answer("\n".join(waiting_lines(run.execution)))

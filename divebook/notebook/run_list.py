@@ -68,15 +68,18 @@ class Runs:
     chosen: tuple[str, ...] | None = None
     """Ids of executions that were selected one by one; None for all executions that match the filters."""
 
+    # Read once: `len`, indexes and methods of one object then agree, also while new runs start.
     @cached_property
     def records(self) -> list[ExecutionRecord]:
         """Records of the executions in the store, read at the first access."""
+        # A shortened id raises an error if it is ambiguous.
         if self.chosen is not None:
             return [self.environment.store.record(self.environment.store.resolve(name)) for name in self.chosen]
         return self.environment.executions(limit=self.limit, **self.filters)
 
     def ids(self) -> Iterable[str]:
         """Return the ids of the executions in the list."""
+        # Chosen ids may not exist. They are passed on unchecked, so that each missing one becomes a row with its error.
         return self.chosen or [record.execution_id for record in self.records]
 
     def frame(self) -> pd.DataFrame:
@@ -119,12 +122,15 @@ class Runs:
 
         One more record is read to find out whether there are more.
         """
+        # `limit` is 0 for all.
         count = min(self.limit or MAX_ROWS, MAX_ROWS)
+        # The display reads its own records, because the property would read all records of the store.
         if self.chosen is None:
             records = self.environment.executions(limit=count + 1, **self.filters)
         else:
             records = self.records[: count + 1]
         rows = [_cells(line) for line in Overview(self.environment.store).lines(records[:count])]
+        # A list that is as long as its own limit is complete, although the store has more runs.
         is_cut = len(records) > count and self.limit != count
         return rows, ["and more: .frame() has all"] if is_cut else []
 
@@ -132,6 +138,7 @@ class Runs:
         """Show the run browser if the front end of the cell shows widgets; else let IPython show text or HTML."""
         from IPython.core.getipython import get_ipython
 
+        # A browser with filters cannot represent ids that were chosen one by one.
         if self.chosen is not None or not present_front_end(get_ipython()).shows_widgets:
             raise NotImplementedError  # the browser shows the executions that match filters
         RunsOutput(self)
@@ -155,6 +162,7 @@ class Runs:
         query["status"] = self.filters.get("status", "")
         query["workflow"] = self.filters.get("workflow", "")
         query["tag"] = self.filters.get("tag", "")
+        # Filters that the browser has no control for, such as ``origin``, stay fixed.
         fixed_filters = {
             name: value for name, value in self.filters.items() if name not in ("status", "workflow", "tag")
         }
@@ -201,6 +209,7 @@ class Runs:
         """Run each execution in the list once more with one change, one after the other; see
         `divebook.Environment.what_if`.
         """
+        # A what-if returns an object with its own comparison. The frame needs the execution in it.
         return self.handle(lambda environment, name: environment.what_if(name, change, at, **options).execution)
 
     def handle(self, verb: BulkOperation, *, wait: bool = True) -> pd.DataFrame:
@@ -221,19 +230,23 @@ class RunsOutput:
         from divebook.widgets.views import RunsView
 
         self._environment = runs.environment
+        # The saved form is made before the view, because both are part of the same first output.
         static = {"text/plain": repr(runs), "text/html": runs._repr_html_()}
         self._view = RunsView(runs.feed(), self.open)
         self._output = ViewOutput(self._view, static)
         # An empty output below the list, which later shows the opened execution.
         self._opened = display_bundle(NOTHING)
+        # Saved at once: the page without a kernel needs the list, and no later event would save it.
         self._output.save(static)
 
     def open(self, execution_id: str | None) -> None:
         """Show an execution in the output below the list of runs; None removes the shown execution."""
+        # The person has closed the execution in the browser.
         if execution_id is None:
             self._opened.update(NOTHING, raw=True)
             return
         run = Run(self._environment.execution(execution_id), self._environment)
+        # The run replaces the content of the existing output below the list.
         ViewOutput(run.view(), run.static_bundle(), self._opened)
 
 
@@ -247,6 +260,7 @@ def _table_cell(text: str) -> str:
 
 def _cells(line: RunLine) -> tuple[str, ...]:
     """Return the table cells of one execution in the list of runs, in the order of `TITLES`."""
+    # The current time in microseconds: a running run has worked until now.
     worked = line.worked_us(time.time_ns() // 1000)
     status = ", ".join(filter(None, [line.status, line.stand]))
     about = " ".join([line.about, *(f"#{tag}" for tag in line.record.tags)])
@@ -294,8 +308,12 @@ class InboxOutput:
         """
         with self._lock:
             if self._is_final:
+                # The questions have ended and the answers are shown. Later changes of other runs do not belong to this
+                # output.
                 return
             if feed.is_over:
+                # `end` returns False if the text has replaced the cards. Pages that host views keep them, and later
+                # changes are shown.
                 self._is_final = not self._output.end(settled_bundle(feed.shown))
                 return
             bundle = static_bundle(self._environment, self._store)
@@ -335,6 +353,7 @@ def inbox_view(environment: Environment, output: InboxOutput | None = None) -> I
         if output is not None:
             output.save(feed)
 
+    # All views of the environment share the publisher, so that the store is read once.
     return InboxView(inbox_publisher_of(environment), Handlers(environment.answer), on_change)
 
 
@@ -355,6 +374,7 @@ def _paragraph(lines: list[str]) -> str:
     """Return the lines about one open question as an HTML paragraph, with the question first and the command that
     answers it last.
     """
+    # `question_lines` yields run and step first, then the question and its details, and at last the command.
     run, question, *more, command = map(html.escape, lines)
     label, _, code = command.partition(": ")
     parts = [f"<strong>{question}</strong>", *more, run, f"{label}: <code>{code}</code>"]
@@ -380,5 +400,6 @@ def _outcome(entry: Asked) -> tuple[str, str]:
     """
     question = entry["question"]
     run = f"{one_line(entry['workflow'], 60)}, {entry['execution_id']}"
+    # `became` is empty for an open question.
     answer = settled_text(question["became"] or "open", question["answered_by"], question["answered_us"])
     return one_line(question["question"], 200), f"{answer} ({run})"

@@ -31,6 +31,8 @@ def view_of(run: ControllableRun) -> LiveView:
     """
     from divebook.widgets.views import LiveView
 
+    # The handlers need the view and the view needs the handlers. The function reads `view` only when a button is
+    # pressed.
     view = LiveView(follow_run(run), _handlers(run, lambda: view.follow(follow_run(run))))
     return view
 
@@ -39,7 +41,9 @@ def follow_run(run: ControllableRun) -> Publisher[Feed]:
     """Return the publisher that sends the changes of a run to its live views. After a failure it also sends the
     recovery options, such as running again.
     """
+    # A function and not an execution, because a button can replace the execution of the run.
     options = RecoveryOptions(run.environment, lambda: run.execution)
+    # The publisher calls `of` again and again: an edit of a function appends no event.
     return publisher_of(run.execution, options.of)
 
 
@@ -57,6 +61,7 @@ def _handlers(run: ControllableRun, on_new_execution: Callable[[], None]) -> Han
         on_new_execution()
 
     def fix() -> None:
+        # `continue_failed` starts a new execution only if something was edited.
         before = run.execution
         continue_failed(run)
         if run.execution.id != before.id:
@@ -64,15 +69,18 @@ def _handlers(run: ControllableRun, on_new_execution: Callable[[], None]) -> Han
 
     def resume() -> None:
         reason = awaited_from_outside(run.execution)
+        # Resuming a run that needs an answer would do nothing. The view shows the reason instead.
         if reason:
             raise ExecutionError(reason)
         run.resume()
 
     def take_over(message: TakingOver) -> str:
         files = run.environment.files(run.execution.id, message["workspace"])
+        # Only changes up to the event that the person saw are applied.
         applied = files.apply(paths=message["paths"], until=message["at"])
         return applied.told(files.source)
 
+    # The plan is made when the person presses the button, with the definitions of that moment.
     plan = partial(plan_of, run)
     return Handlers(run.answer, run.pause, resume, run.cancel, plan=plan, fix=fix, again=again, take_over=take_over)
 
@@ -138,6 +146,7 @@ class RecoveryOptions:
             Text that describes what continuing reuses.
         """
         execution = self._execution()
+        # Only a failed run has these options. A cancelled one has the command ``resume``.
         if execution.is_live or execution.status != FAILED:
             return []
         failure = self._read_failure(execution)
@@ -145,6 +154,7 @@ class RecoveryOptions:
 
     def _read_failure(self, execution: Execution) -> Failure | None:
         last = execution.state.last_sequence
+        # The number of events identifies the end: a run that was continued and failed again has more events.
         if self._failure_read_at != last:
             try:
                 self._failure = execution.failure
@@ -154,6 +164,7 @@ class RecoveryOptions:
         return self._failure
 
     def _fix(self, execution: Execution, failure: Failure | None, kept_results: str) -> Way:
+        # Compared at each call and not cached, since any cell may edit a definition.
         text, is_ready = _advice(failure, changed_definitions(self._environment, execution))
         return Way(
             name="fix", label=FIX, told=text, reused=kept_results, live="", cost=None, took_us=None, ready=is_ready
@@ -167,9 +178,11 @@ def changed_definitions(environment: Environment, execution: Execution) -> list[
     An edit counts as soon as its cell has run.
     """
     state = execution.state
+    # A workflow that this kernel has not defined is compared with itself, so that its definition counts as unchanged.
     workflow = environment.workflows.get(state.workflow_name, execution.workflow)
     before = state.code
     now = environment.code_of(workflow)
+    # A function that exists only before or only now differs too.
     functions = sorted(label for label in before.keys() | now.keys() if before.get(label) != now.get(label))
     if workflow.fingerprint != state.fingerprint:
         return ["the definition", *functions]
@@ -179,10 +192,9 @@ def changed_definitions(environment: Environment, execution: Execution) -> list[
 def plan_of(run: ControllableRun) -> str:
     """Return the text that a person must confirm before a failed run continues with edited definitions. It lists the
     results that are reused and the calls that are made again. If nothing was edited, return an empty text.
-
-    Without changes, a person need not confirm the recovery.
     """
     if not changed_definitions(run.environment, run.execution):
+        # Without changes, a person need not confirm the recovery.
         return ""
     return "\n".join(run.environment.resume(run.execution.id, definition=NEW, plan=True).lines)
 
@@ -199,10 +211,13 @@ def continue_failed(run: ControllableRun) -> None:
     """
     try:
         run.resume(definition=NEW if changed_definitions(run.environment, run.execution) else None)
+    # Another process holds the lease, so this one cannot drive the run. The message names that process.
     except LeaseHeldError as held:
         who = f"{held.name or 'another process'} (process {held.pid} on {held.host})"
         raise ExecutionError(f"It runs in {who} already, and is not run twice. Run the cell again to see it") from held
     except ExecutionError:
+        # Two pages of one kernel, or two kernels, may continue the run at the same moment. The later one gets an error,
+        # but its purpose is achieved (`tests/notebook/test_ways.py`).
         if run.execution.refresh().status != COMPLETED:  # another kernel has completed it
             raise
 
@@ -214,7 +229,9 @@ def _advice(failure: Failure | None, changed: list[str]) -> tuple[str, bool]:
     """
     if changed:
         return f"Continuing uses {', '.join(changed)} as now defined, and first shows what that changes.", True
+    # The error was raised in the person's own function and not in a model, a tool or a server.
     is_own_code = failure is not None and (failure.traceback or not failure.called)
+    # Without a known place, no line can be edited.
     if failure is None or not failure.place or not is_own_code:
         return "Continue retries the failed call.", True
     function = failure.called or failure.step

@@ -43,21 +43,25 @@ processes.
 async def await_run(run: Run, front_end: FrontEnd) -> Run:
     """Wait until a run has ended, or has to wait for a person who cannot answer in this cell; return the run.
 
-    Each iteration of the loop waits until the run stops. If it waits for an answer, the person answers in the live view
-    or at a prompt.
-
     Raises
     ------
     ExecutionPausedError
         The kernel was interrupted, which pauses the run, or something else has paused it.
     """
+    # The order matters: `_error_if_paused` ends first and raises in the block of `_live_output`, which then saves the
+    # paused state.
     with _live_output(run, front_end) as output, _error_if_paused(run):
+        # Each iteration waits until the run stops. If it waits for an answer, the person answers in the live view or at
+        # a prompt, and the run continues.
         while True:
+            # Nothing wakes this process when another one ends the run. The checks below read the log instead.
             if not _is_in_other_process(run):
                 await run
+            # Everything that is not an open question ends the waiting: the end, a pause, a signal, a timer.
             if not _waits_for_answer(run):
                 await _hosting_decided(output)
                 return run
+            # A browser with the view answers there. Otherwise the cell asks, unless the front end has no input.
             if await browser_shows(output):
                 await _answer_from_view(run)
             elif not (front_end.takes_input and _ask_in_cell(run)):
@@ -77,12 +81,14 @@ def wait_for_run(run: Run, front_end: FrontEnd) -> Run:
             if not _is_in_other_process(run):
                 run.wait()
             if not _waits_for_answer(run):
+                # The form of the output depends on the page (`view_output.Pages`), which may not have reported yet.
                 if output is not None and output.is_hosting_undecided:
                     interruptible_wait(output.view.greeted, FIRST_GREETING_TIMEOUT)
                 return run
             # A view that greets is shown in a browser, where a person can answer. Otherwise the cell asks.
             if output is not None and interruptible_wait(output.view.greeted, GREETING_TIMEOUT):
                 while _has_no_answer(run):
+                    # The sleep of a blocked thread does not end at an interrupt that is deferred.
                     INTERRUPTS.raise_pending()
                     time.sleep(POLL_INTERVAL)
             elif not (front_end.takes_input and _ask_in_cell(run)):
@@ -97,9 +103,11 @@ def _live_output(run: Run, front_end: FrontEnd) -> Iterator[LiveOutput | None]:
     Yield None if the front end shows no widgets, or if the run has completed and cannot be continued.
     """
     # A failed or cancelled run can be resumed from its view, a completed run cannot.
+    # A run that is live or not over continues in the view.
     may_continue = run.execution.is_live or run.status in (FAILED, CANCELLED) or not run.execution.state.is_over
     output: LiveOutput | None = None
     try:
+        # The pause comes before `leave`, so that the saved form shows the paused run.
         with _pause_on_interrupt(run):
             if front_end.shows_widgets and may_continue:
                 output = show_live(run, front_end)
@@ -119,12 +127,15 @@ def show_live(run: Run, front_end: FrontEnd) -> LiveOutput:
 
 def _is_in_other_process(run: Run) -> bool:
     """Return whether another process drives a run. This process then cannot wait for its end."""
+    # `was_driven` is also True after this process has driven the run, when `wait` returns at once.
     return not run.execution.was_driven and not run.execution.state.is_over
 
 
 def _waits_for_answer(run: Run) -> bool:
     """Return whether a run has open questions and cannot continue before one of them is answered."""
+    # The log is read first, since another process may have answered.
     state = run.refresh().execution.state
+    # A live run counts as idle if a running call itself waits for the answer (`Execution.is_blocked`).
     is_idle = not run.execution.is_live or run.execution.is_blocked
     return bool(run.interrupts) and not state.is_over and state.paused is None and is_idle
 
@@ -146,6 +157,7 @@ async def _hosting_decided(output: LiveOutput | None) -> None:
     """
     seconds = 0.0
     while output is not None and output.is_hosting_undecided:
+        # A page that has greeted will report soon, so it gets more time.
         limit = HOSTING_TIMEOUT if output.is_watched else FIRST_GREETING_TIMEOUT
         if seconds >= limit:
             return
@@ -179,6 +191,7 @@ async def browser_shows(output: WatchableOutput | None) -> bool:
 
 def _ask_in_cell(run: Run) -> bool:
     """Ask all open questions of a run at a prompt in the cell; return whether at least one was answered."""
+    # A list and not a generator: `any` would stop at the first answer, and the other questions would not be asked.
     results = [_ask(run, question) for question in run.interrupts]
     return any(results)
 
@@ -189,6 +202,7 @@ def _ask(run: Run, question: Question) -> bool:
     """
     lines = [question.question, question.message or "", _data_text(question)]
     print_answer("\n".join(filter(None, lines)))
+    # An empty answer ends the loop. An invalid one is explained, and the question is asked again.
     while typed := _input(f"Your answer{_expected_form(question)} (Enter alone: later): "):
         try:
             run.answer(question.interrupt_id, Typed(typed))
@@ -200,6 +214,7 @@ def _ask(run: Run, question: Question) -> bool:
 
 
 def _input(prompt: str) -> str:
+    # The prompt may stay open for hours. Ctrl-C must end it at once, although interrupts are deferred around it.
     with INTERRUPTS.allowed():
         return input(prompt)
 
@@ -213,6 +228,7 @@ def _expected_form(question: Question) -> str:
 def _data_text(question: Question) -> str:
     from divebook.events.codec import readable
 
+    # The prompt lists the choices already.
     data: dict[str, Any] = {key: value for key, value in (question.data or {}).items() if key != "choices"}
     return readable(data, indent=2) if data else ""
 
@@ -228,6 +244,7 @@ def _pause_on_interrupt(run: Run) -> Iterator[None]:
     """
     try:
         yield
+    # ipykernel cancels an awaited cell, and raises KeyboardInterrupt in a blocked one.
     except (asyncio.CancelledError, KeyboardInterrupt):
         _pause(run)
         raise _pause_error(run, "interrupted: ") from None
@@ -240,6 +257,7 @@ def _pause(run: Run) -> None:
     """
     try:
         run.pause().wait(PAUSE_TIMEOUT)
+    # If the run ends instead of pausing, or a call takes longer, `_pause_error` describes the state that was reached.
     except (DivebookError, TimeoutError):
         return
 
@@ -251,6 +269,7 @@ def _error_if_paused(run: Run) -> Iterator[None]:
 
     Run All then stops as it does after an interrupt.
     """
+    # A run may have been paused before this cell. Showing it again is not a new pause.
     was_paused = _is_paused(run)
     yield
     if _is_paused(run) and not was_paused:
@@ -259,6 +278,7 @@ def _error_if_paused(run: Run) -> Iterator[None]:
 
 def _is_paused(run: Run) -> bool:
     execution = run.execution
+    # A pause takes effect when the running calls have ended. Until then the run is live.
     return execution.state.paused is not None and not execution.is_live and not execution.state.is_over
 
 
@@ -270,6 +290,7 @@ def _pause_error(run: Run, prefix: str) -> ExecutionPausedError:
     from divebook.text.format import plural
 
     error = ExecutionPausedError(run.id)
+    # Calls that must not be repeated are awaited, also beyond `PAUSE_TIMEOUT`.
     if run.execution.is_live:
         lines = [
             f"{prefix}{run.id} waits for a call that may not be made twice",

@@ -54,6 +54,7 @@ class SavedRun(FramedLog):
     @property
     def id(self) -> str:
         """Id of the execution."""
+        # The file is untrusted. Each text is cut to one line and cleaned of control characters before it is shown.
         return one_line(self._packed["execution_id"], 60)
 
     @property
@@ -113,6 +114,7 @@ class SavedRun(FramedLog):
         SavedRunError
             An event cannot be read.
         """
+        # {"names": ["", "step_started", "main", "add"], "type": [1], "path": [2], "step": [3], ...}
         block = self._recording["events"]
         names = block["names"]
         columns = block["sequence"], block["time"], block["type"], block["path"], block["step"]
@@ -122,11 +124,14 @@ class SavedRun(FramedLog):
                     f"event_{sequence}",
                     self.id,
                     sequence,
+                    # Times are stored as microseconds since the first event, which needs less space.
                     block["origin_us"] + time,
+                    # An unknown type of event, or data that do not fit it, raise an error.
                     payload_from(names[kind], data),
                     names[path],
                     names[step],
                 )
+                # `strict` cannot fail here, because the recording's columns were checked to have equal lengths.
                 for sequence, time, kind, path, step, data in zip(*columns, self._recording["data"], strict=True)
             ]
         except DivebookError as error:
@@ -137,6 +142,7 @@ class SavedRun(FramedLog):
         from divebook.notebook.view_output import SavedRunReplay
         from divebook.widgets.views import ReplayPictures
 
+        # The same pages and messages as for a live log, with a recording as the source.
         name = f"{self.workflow} {self.id}"
         pictures = ReplayPictures(self._positions.welcome)
         return SavedRunReplay(self._positions, name, self._repr_mimebundle_, pictures=pictures, moves=shows_widgets())
@@ -155,12 +161,14 @@ class SavedRun(FramedLog):
         from divebook.notebook.report import as_html, as_text
 
         report = self._report()
+        # The packed data go into the output again, so that saving this notebook keeps the run.
         return {"text/plain": as_text(report), "text/html": as_html(report), MIME: self._packed}
 
     def _report(self) -> Any:
         from divebook.notebook.report import Report, rows_of, turn_rows
 
         spans = spans_of(self._log(), for_people=True)
+        # As in the report of a live run: outputs, or without outputs the variables.
         values = self.outputs or self.variables
         return Report(
             name=self.workflow,
@@ -168,6 +176,8 @@ class SavedRun(FramedLog):
             status=self.status,
             facts=tuple(self._facts()),
             rows=rows_of([span for span in spans if span.kind == "step"]),
+            # Secrets were removed before the run was saved. The shared redactor also removes those that this process
+            # knows.
             turns=turn_rows(spans, shared()),
             values_title=plural(len(values), "output" if self.outputs else "variable") if values else "",
             values=tuple(
@@ -204,6 +214,7 @@ class SavedRun(FramedLog):
             yield f"started {local_time(_moment(started))}"
         if started is not None and ended is not None:
             if header["since_us"] is None:  # older recordings do not divide the time into work and waiting
+                # The times of an untrusted file may be in the wrong order.
                 yield f"took {seconds(abs(ended - started) / 1e6)}"
             else:
                 yield from time_texts(header["worked_us"], header["waited_us"], header["paused_us"])
@@ -213,6 +224,7 @@ class SavedRun(FramedLog):
 
 def _moment(micros: int) -> datetime | None:
     """Convert a time in microseconds since 1970 to a datetime; None if it is outside the range of datetimes."""
+    # A forged time can be any integer.
     try:
         return to_datetime(micros)
     except OverflowError:
@@ -247,6 +259,7 @@ class SavedNotebook(Sequence[SavedRun]):
         """
         if not isinstance(key, str):
             return self._runs[key]
+        # A prefix of an id is enough, as in all commands.
         matches = [run for run in self._runs if run.id.startswith(key)]
         if len(matches) != 1:
             ids = ", ".join(run.id for run in self._runs)
@@ -275,6 +288,7 @@ def open_notebook(path: Path | str) -> SavedNotebook:
     path = Path(path).expanduser()
     latest: dict[Any, Any] = {}  # by execution id: several cells may show one run, and the last has its newest state
     for data in _run_data(_read_notebook(path)):
+        # Data without a valid id get a key of their own, so that each fault is reported.
         execution_id = data.get("execution_id") if isinstance(data, dict) else None
         latest[execution_id if isinstance(execution_id, str) else id(data)] = data
     runs = []
@@ -283,6 +297,7 @@ def open_notebook(path: Path | str) -> SavedNotebook:
         try:
             runs.append(SavedRun(*read_saved(data)))
         except SavedRunError as error:
+            # One unreadable run does not prevent the others from being opened.
             problems.append(one_line(str(error), 300))
     if not runs:
         why = problems[0] if problems else "no output in it has one; were they switched off (DIVEBOOK_NOTEBOOK_DATA)?"
@@ -294,11 +309,13 @@ def carries_log(path: Path) -> bool:
     """Return whether a file (page, notebook or exported log) contains all events of a run, even if some of them are
     damaged.
     """
+    # Files that cannot embed a log are logs themselves, if their name says so.
     if not may_embed_log(path):
         return path.suffix.lower() in (".jsonl", ".json")
     if not path.exists():
         return False
     carried = embedded_parts_of(path)
+    # A damaged page counts too, so that opening it reports the damage instead of "is not a page".
     return LOG in carried.parts or bool(carried.fault)
 
 
@@ -312,6 +329,7 @@ def open_page(path: Path) -> SavedRun:
     """
     try:
         carried = embedded_parts_of(path)
+        # Long texts are stored once, beside the run, and are put back before validation.
         run = with_texts(carried.data(RUN), whole_texts(carried.data(TEXTS)))
         return SavedRun(checked_run(run), checked_recording(run["view"]))
     except (InvalidEventError, StoreError) as error:
@@ -324,11 +342,13 @@ def open_page(path: Path) -> SavedRun:
 def _read_notebook(path: Path) -> Any:
     """Read a notebook file as JSON. Raises `SavedRunError` if it cannot be read."""
     try:
+        # The size is checked before the file is read.
         if path.stat().st_size > MAX_FILE:
             raise SavedRunError(f"{path} is too large for a notebook; export the run's log from its store instead")
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SavedRunError(f"{path} cannot be read: {error.strerror}; name the notebook's file") from None
+    # Deep nesting raises RecursionError.
     except (ValueError, RecursionError) as error:
         raise SavedRunError(f"{path} is not a notebook: {one_line(str(error), 200)}") from None
 

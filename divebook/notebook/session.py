@@ -98,6 +98,7 @@ class Session:
 
     def __init__(self, store: str | None = None) -> None:
         self._store = store
+        # One environment for each store, under the address as it was typed. The key None is the session's own store.
         self._environments: dict[str | None, Environment] = {}
         self._close_page_connection: Callable[[], None] = lambda: None
         self.last_workflow: str | None = None
@@ -124,6 +125,7 @@ class Session:
         this other store.
         """
         environment = self._over(store)
+        # Set again at each access, because the front end may have changed since (`DiveMagics` sets `streams_text`).
         environment.stream_text(always=self.streams_text)
         # Definitions may have been added since the environment over this store was created.
         if store is not None:
@@ -136,17 +138,20 @@ class Session:
         """
         environment = self._environments.get(store)
         if environment is None:
+            # Documents are shared, since definitions refer to them by name in all stores.
             documents = None if store is None else self.environment.documents
             environment = Environment(
                 "notebook", store=store or self._store, documents=documents, printer=print_visibly
             )
             self._environments[store] = environment
+            # Only the own store: the page shows one list of open questions and one list of runs.
             if store is None:
                 self._close_page_connection = connect_page(environment)
         return environment
 
     def close(self) -> None:
         """Close all environments. Runs that have not ended stay unchanged in their stores."""
+        # The comms to the page read the stores, so they are closed before the stores.
         self.disconnect()
         for environment in self._environments.values():
             environment.close()
@@ -173,11 +178,13 @@ class Session:
         """
         if isinstance(definitions, str):
             definitions = read_definitions(definitions, source_name="text", dialect=dialect)
+        # A common mistake is to pass an `Agent` or `Workflow`, so the text names the right function.
         expected = (
             "Definitions or a text of some; an Agent goes into Environment(agents=[...]), a Workflow into run(...)"
         )
         require(definitions, "what to define", expected, fits=isinstance(definitions, Definitions))
         environment = self.environment
+        # Paths in the definitions are read now. A later change of the current folder has no effect on them.
         return self._add(with_documents(definitions, folder or Path.cwd(), environment.documents, environment.policy))
 
     def follow_script(self, agent: str, written: Any) -> str:
@@ -190,10 +197,12 @@ class Session:
 
     def _add(self, definitions: Definitions) -> Defined:
         environment = self.environment
+        # The names before the change decide between "defined" and "replaced".
         old_agents = set(environment.agents)
         old_workflows = set(environment.workflows)
         environment.define(definitions)
         if definitions.workflows:
+            # A cell may define several workflows. The last one is what ``%dive run`` without a name starts.
             self.last_workflow = definitions.workflows[-1].name
         new: list[str] = []
         replaced: list[str] = []
@@ -203,6 +212,7 @@ class Session:
         for workflow in definitions.workflows:
             texts = replaced if workflow.name in old_workflows else new
             texts.append(_workflow_text(workflow))
+        # A name that is not defined yet may come from a later cell, so it is a warning and not an error.
         warnings = (*definitions.warnings, *environment.not_yet(definitions))
         return Defined(tuple(new), tuple(replaced), warnings)
 
@@ -242,9 +252,6 @@ class Session:
         """Return the run of a cell. If the cell has started a run before, this run is resumed or shown; otherwise a new
         run is started (`divebook.notebook.rerun`).
 
-        There are three cases: the definition of the earlier run has changed, no earlier run can continue, or
-        the earlier run is continued, perhaps with edited functions.
-
         Parameters
         ----------
         always_new
@@ -261,9 +268,12 @@ class Session:
         """
         environment = self.over(store)
         earlier = None if always_new else earlier_run(environment, workflow, inputs, place)
+        # The identity of the cell is recorded also with `always_new`, so that the next execution of the cell finds this
+        # run.
         options.update(place.start_options)
         # With a key, two kernels that run the cell at the same time start one run.
         options["key"] = None if always_new else start_key(environment, workflow, inputs, place, earlier)
+        # Planned before the decision below, because the plan decides whether there is anything to offer.
         definition_edit = changed_definition(environment, workflow, earlier)
 
         def start_new(choice: str) -> Run:
@@ -277,10 +287,13 @@ class Session:
                 run.remark = definition_edit.advice
             return run
 
+        # First the edited definition: a person may choose. The error carries the function that carries out the choice.
         if definition_edit is not None and on_edit == "ask":
             raise definition_edit.error(start_new)
+        # No earlier run can continue, or the choice is already made.
         if earlier is None or earlier.is_superseded or (definition_edit is not None and on_edit == REUSE):
             return start_new(on_edit)
+        # The earlier run has not ended, and a run with another definition or other inputs is not its continuation.
         if earlier.changed:
             raise changed_error(earlier)
         return self._continue_or_fork(
@@ -305,10 +318,12 @@ class Session:
         """
         execution = environment.execution(earlier.record.execution_id)
         code = environment.code_of(workflow)
+        # The same code as when the person chose "keep" means that there was no edit since then.
         was_kept = self._code_when_kept.get(execution.id) == code
         edit = None if was_kept else changed_functions(environment, execution)
 
         def begin(choice: str) -> Run:
+            # The choice is remembered for this session only.
             if choice == KEEP:
                 self._code_when_kept[execution.id] = code
             if edit is None or choice == KEEP:
@@ -324,6 +339,7 @@ class Session:
 
         if edit is not None and on_edit == "ask":
             raise edit.error(begin)
+        # Without an edit the choice has no effect.
         return begin(on_edit)
 
     def _continue(self, run: Run, earlier: PreviousRun) -> Run:
@@ -331,6 +347,7 @@ class Session:
         run, a text for the person, explains this.
         """
         if run.status != COMPLETED and not run.execution.is_live:
+            # The text about the point of continuation is made before the run moves on.
             (line,) = Overview(run.execution.store).lines([earlier.record])
             try:
                 run.resume()
@@ -342,6 +359,7 @@ class Session:
                     raise
             else:
                 run.remark = f"{run_label(earlier)} {line.way_on}; --new starts a new run"
+        # A remark of an error or a resumption has precedence.
         if not run.remark and run.status == COMPLETED:
             run.remark = note_of(run.execution, earlier)
         return run
@@ -356,6 +374,7 @@ class Session:
         name = workflow or self.last_workflow
         if name is None:
             raise SetupError("no workflow is defined yet; define one in a cell that begins with %%dive workflow NAME")
+        # A session without any workflow is typical for a restarted kernel, whose cells have not run yet.
         if not self.environment.workflows:
             message = f"workflow not found: {name}. Run the cell that defines it first"
             raise NotFoundError("workflow", name, message=message)
@@ -381,6 +400,7 @@ class Session:
 
     def open(self, file: Path) -> Run:
         """Return the run in a file, imported into a new store in memory."""
+        # A store of its own: the file's run must not appear among the user's runs.
         environment = self.over(None).beside(MemoryStore())
         return Run(environment.import_log(file), environment)
 
@@ -423,6 +443,7 @@ class Session:
         environment = self.over(store)
         if not alike:
             return Run(environment.answer(interrupt_id, response, by=by), environment)
+        # The executions continue in the background. One is shown, the others are counted.
         first, *other_runs = environment.answer_alike(interrupt_id, response, by)
         if other_runs:
             print_answer(f"the same answer lets {plural(len(other_runs), 'other run')} continue")
@@ -433,6 +454,7 @@ class Session:
     ) -> Run:
         """Send a signal to a run, which continues if it waited for this signal."""
         environment = self.over(store)
+        # A misspelled name of a signal would be stored without an effect, so the note tells the person.
         note = kept_until_taken(environment.execution(execution_id).state, name)
         if note is not None:
             print_answer(note)
@@ -452,6 +474,7 @@ def _workflow_text(workflow: Workflow) -> str:
 
 # --- the session of this process -----------------------------------------------------------------------------------
 
+# A list and not a variable, so that functions need no ``global``. It has at most one session.
 _sessions: list[Session] = []
 
 
@@ -469,17 +492,17 @@ def open_session(store: str | None = None) -> Session:
 
 def present_environment() -> Environment | None:
     """Return the environment of the session; None if it was not created yet."""
+    # Unlike `current_session`, this never creates a session: completion must not open a store.
     return _sessions[-1].present if _sessions else None
 
 
 def close_session() -> None:
     """Close the session of this process with its environments and views, and end the engine's thread unless something
     else runs in it.
-
-    Views are closed first, because they read the stores.
     """
     from divebook.widgets.publisher import stop_publishers  # loading the extension must be quick
 
+    # Views are closed first, because they read the stores.
     stop_publishers()
     while _sessions:
         _sessions.pop().close()
@@ -488,6 +511,7 @@ def close_session() -> None:
 
 def reset_session() -> None:
     """Forget the session; the next use creates a new session. Runs of the old session continue."""
+    # The environments stay open, because runs of the old session continue in them.
     while _sessions:
         _sessions.pop().disconnect()
 
@@ -523,9 +547,11 @@ def try_step(
         "item": _number(arguments, "item"),
         "bounds": bounds_from(options.get("bounds")),
     }
+    # Only if typed: the default value of `try_step` applies otherwise.
     if "tools" in options:
         trial_options["tools"] = options["tools"]
     times = _number(arguments, "times")
+    # 0 is passed on, so that `try_step` refuses it with its own error.
     return run.try_step(step, changes, times=1 if times is None else times, **trial_options)
 
 
@@ -552,6 +578,7 @@ def keep(trial: StepTrial, file: str | Path | None = None, *, overwrite: bool = 
     SetupError
         The workflow is a Python function, or no notebook can take a cell.
     """
+    # The workflow is Python code, or the trial was made of a call inside such code.
     if trial.entry.call is not None or any(step.type == FUNCTION for step in trial.workflow.steps):
         line = "change the line of its code"
         if trial.entry.call is not None:
@@ -569,6 +596,7 @@ def keep(trial: StepTrial, file: str | Path | None = None, *, overwrite: bool = 
     shell: Any = get_ipython()
     if shell is None:
         raise SetupError("there is no notebook to write a cell into; name a file: trial.keep('draft.yaml')")
+    # The front end inserts the new cell. `replace=False` keeps the current one.
     shell.set_next_input(trial.definition, replace=False)
     print_answer(f"the cell below defines workflow {trial.workflow.name!r} with the changed step; run it to take it")
     return None

@@ -59,14 +59,17 @@ def executions_of(source: Any) -> tuple[EventStore | None, list[str] | None]:
         if "execution_id" not in source.columns:
             raise SetupError("frames of a DataFrame need its column 'execution_id', as frames of executions have it")
         return None, list(dict.fromkeys(source["execution_id"]))
+    # Anything else that is not iterable ends in the error below, which names it.
     runs = list(source) if isinstance(source, Iterable) else [source]
     for run in runs:
         if not isinstance(run, Execution | Run):
             raise SetupError(f"frames are of a store, an environment, runs or a frame of executions, not of {run!r}")
     executions = [run.execution if isinstance(run, Run) else run for run in runs]
+    # Stores are compared by identity.
     stores = {id(execution.store): execution.store for execution in executions}
     if len(stores) > 1:
         raise SetupError("these runs are in several stores; ask for the frames of each store")
+    # An empty list of runs has no store, and its ids select nothing.
     store = next(iter(stores.values()), None)
     return store, [run.id for run in runs]
 
@@ -128,10 +131,12 @@ def run(
     fits = isinstance(workflow, Workflow | str | Path)
     require(workflow, "the workflow to run", "a Workflow, a name, a path or a definition text", fits=fits)
     session = current_session()
+    # Names, paths and texts become a registered workflow, so that later calls can use its name.
     if not isinstance(workflow, Workflow):
         workflow = _workflow_from(session, workflow, name, dialect)
     read_answers = answers_from(file=answers) if isinstance(answers, str | Path) else answers_from(mapping=answers)
     started = session.start(workflow, inputs, store=store, answers=read_answers, **options)
+    # Set after the start, because `strict` concerns only those who wait with this handle.
     started.strict = strict
     return started
 
@@ -140,15 +145,18 @@ def _workflow_from(session: Session, source: str | Path, name: str | None, diale
     """Return the workflow that a person names, either by the name of a defined workflow or by the path or text of
     definitions. Definitions from a path or text are added to the session.
     """
+    # A defined name comes first: a workflow may be called like a folder.
     if isinstance(source, str) and source in session.environment.workflows:
         return session.workflow(source)
     # A line break or ``: `` marks the text of a definition.
     if isinstance(source, str) and ("\n" in source or ": " in source):
         definitions = read_definitions(source, source_name="text", dialect=dialect)
         session.define(definitions)
+    # A name without a suffix of definition files may still be the path of a folder of definitions.
     elif isinstance(source, Path) or source.endswith(DEFINITION_FILES) or Path(source).is_dir():
         definitions = load(source, dialect=dialect)
         path = Path(source)
+        # Paths inside definitions are relative to their own folder.
         session.define(definitions, folder=path if path.is_dir() else path.parent)
     else:
         raise NotFoundError("workflow", source, session.environment.workflows)
@@ -196,9 +204,11 @@ def runs(
     if of is not None:
         if status or workflow or limit or filters:
             raise SetupError("runs(of=...) names the runs one by one; leave status, workflow, limit and filters out")
+        # A single id is an iterable of characters, which is never meant.
         names: Any = [of] if isinstance(of, str | Run) else of
         expected = "ids, runs, or a frame of executions; write runs(of=['exec_...'])"
         require(names, "of", expected, fits=isinstance(names, Iterable))
+        # Ids need not exist: actions on them report each missing one. Runs and frames are converted to ids.
         are_ids = not hasattr(names, "columns") and all(isinstance(name, str) for name in names)
         ids: Iterable[str] = names if are_ids else executions_of(names)[1] or ()
         return Runs(current_session().over(store), store=store, chosen=tuple(dict.fromkeys(ids)))
@@ -282,15 +292,18 @@ def frames(
     from divebook.analysis.store import Frames, Selection
 
     all_filters = {**(where or {}), **filters}
+    # ``frames("label")`` means ``frames(workflow="label")``.
     if isinstance(of, str):
         all_filters["workflow"] = of
         of = None
     source, ids = executions_of(of)
     if ids is not None:
+        # An explicit filter ``ids`` has precedence over the ids of `of`.
         all_filters.setdefault("ids", ids)
     selection = Selection.of(all_filters)
     if source is None:
         source = current_session().over(store).store
+    # Trials and what-ifs are left out of totals unless the filter asks for an origin.
     return Frames(source, selection.records(source, limit), columns or {}, selection.origin is not None)
 
 
@@ -378,6 +391,8 @@ def ask_workflow(agent: str, output: str | None = None, thread: str | None = Non
     >>> ask_workflow("critic").name
     'ask critic'
     """
+    # The prompt is passed as an input and not inserted into the definition, because its text may contain ``${...}``
+    # (`tests/notebook/test_ask.py::test_what_is_asked_is_a_text_and_no_template`).
     step = Step(STEP, agent=agent, prompt="${inputs.prompt}", output=output, thread=thread, store=ANSWER)
     return Workflow(f"ask {agent}", [step], inputs=[InputDefinition("prompt", type="string")], outputs=[ANSWER])
 
@@ -394,8 +409,10 @@ def class_of_answer(name: str | None, variables: Mapping[str, Any]) -> str | Non
         No class has that name.
     """
     answer_class = variables.get(name or "")
+    # A name that is not a variable of the kernel must be an allowed class. `answer_type` checks this and raises.
     if not isinstance(answer_class, type):
         answer_type(name)
         return name
+    # Naming the class on the line is the person's consent to create instances of it.
     allow_answers(answer_class)
     return name_of(answer_class)

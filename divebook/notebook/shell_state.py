@@ -14,6 +14,7 @@ from IPython import get_ipython
 from divebook.runtime.errors import CodeCell
 
 _NOTHING = object()
+# Entries are never removed: a traceback may name any cell of the session.
 _IDS: dict[int, str] = {}
 """Cell id of the front end by the execution count of the cell."""
 
@@ -23,8 +24,10 @@ def user_variables(shell: Any) -> Iterator[str]:
 
     Variables of IPython, such as ``In`` and ``exit``, are omitted.
     """
+    # IPython records its own variables here with their original values.
     hidden = shell.user_ns_hidden
     for name, value in shell.user_ns.items():
+        # A name of IPython that the user has assigned has another value now, and belongs to the user.
         if not name.startswith("_") and value is not hidden.get(name, _NOTHING):
             yield name
 
@@ -36,6 +39,7 @@ def line_in_cell(shell: Any) -> tuple[int, str] | None:
     """
     number = _line_number(shell)
     history = getattr(shell, "history_manager", None)
+    # `line_in_cell` is called while the cell runs, so the cell is the last input.
     source = history.input_hist_raw[-1] if history is not None and history.input_hist_raw else ""
     lines = source.splitlines()
     if number is None or len(source.strip().splitlines()) < 2 or not 1 <= number <= len(lines):
@@ -47,10 +51,12 @@ def _line_number(shell: Any) -> int | None:
     """Return the number of the cell line that is running: that of the innermost Python frame whose code is in a cell.
     None if the stack has no such frame.
     """
+    # IPython gives each cell a file name of its own, and `format_code_name` returns None for all other names.
     name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)
     frame = sys._getframe()  # noqa: SLF001 - the public way, inspect.stack, reads every source file
     while name_of is not None and frame is not None:
         if name_of(frame.f_code.co_filename) is not None:
+            # The innermost frame comes first: a line of a function in a cell counts, not the line that called it.
             return frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]
     return None
@@ -62,6 +68,7 @@ def remember_cell(info: Any) -> None:
     Registered for IPython's event ``pre_run_cell``.
     """
     shell = get_ipython()
+    # Code that runs without history has no number.
     if shell is not None and info.store_history and getattr(info, "cell_id", None):
         # The position among the inputs is the cell's number: some versions of IPython have counted it by now.
         _IDS[len(shell.history_manager.input_hist_raw)] = info.cell_id
@@ -78,7 +85,9 @@ def cell_of(file: str) -> CodeCell | None:
     number = numbers.get(file)
     if shell is None or number is None:
         return None
+    # A slice, because the history may be shorter than the number, for example after ``%reset``.
     sources = shell.history_manager.input_hist_raw[number : number + 1]
     text = sources[0] if sources else ""
+    # IPython removes the blank lines above a cell before it compiles the cell. Line numbers of the person include them.
     above = text[: len(text) - len(text.lstrip())].count("\n")
     return CodeCell(f"Cell [{number}]", above, _IDS.get(number, ""))

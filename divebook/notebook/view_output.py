@@ -1,7 +1,7 @@
 """Outputs of cells that contain a view of a run: the live view while its kernel runs, and the saved form (text and HTML
 that need no kernel) afterwards.
 
-The saved form consists of text, table, timeline and recording, and needs no kernel.
+The saved form consists of text, table, timeline and recording.
 
 A page with divebook's JupyterLab extension hosts views: one output contains both the view and its saved form. The page
 shows the view while the kernel knows it, and the saved form afterwards, also in untrusted notebooks
@@ -38,6 +38,8 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 NOTHING = {"text/plain": ""}
 _OUTPUT = ".jp-OutputArea-child"
 _BELOW = ".jp-OutputArea-child:has(.divebook-below)"
+# The first selector hides an output whose view is gone, if a saved form follows. The second one hides the saved form
+# while an output above it contains a view.
 _SHOW_ONE_OF_BOTH = (
     f"<style>{_OUTPUT}:has(> .jupyter-widgets):not(:has(> .jupyter-widgets > *)):has(~ {_OUTPUT} .divebook-below),"
     f"{_OUTPUT}:has(.divebook) ~ {_BELOW} {{ display: none }}</style>"
@@ -67,7 +69,9 @@ class ViewOutput:
         self._bundle = dict(bundle)
         self._lock = threading.RLock()
         self._below: Any = None
+        # The lock is held until the output exists. The publisher's thread may report hosting before that.
         with self._lock:
+            # The first output has both, because it is not known yet whether the page hosts views.
             data = {**self._bundle, **view_data(view.model_id)}
             if place is not None:
                 place.update(data, raw=True)
@@ -82,6 +86,7 @@ class ViewOutput:
         A page reports this shortly after its first message. After one page has reported so, all pages of the kernel are
         assumed to do so.
         """
+        # `host_views` is None until the first report, which counts as no.
         return self.view.is_hosted or bool(PAGES.host_views)
 
     @property
@@ -97,6 +102,8 @@ class ViewOutput:
         """
         with self._lock:
             self._bundle = dict(bundle)
+            # A page that hosts views shows the saved form only when the view is gone, so the update changes nothing
+            # visible.
             if self.is_kept:
                 self._update()
             # The first output then has only the view, and the saved form moves to an output below it.
@@ -111,6 +118,7 @@ class ViewOutput:
         pages that are opened later can show it. Return False if the saved form has replaced the view.
         """
         with self._lock:
+            # The last form is stored before any update, since `_on_hosted` may write it again.
             self._bundle = dict(bundle)
             if self.is_kept:
                 self._update()
@@ -118,6 +126,7 @@ class ViewOutput:
                 return True
             self._live.update(self._bundle, raw=True)
             if self._below is not None:
+                # The saved form now stands in the first output. A second copy below would be shown twice.
                 self._below.update(NOTHING, raw=True)
         self.view.retire()
         return False
@@ -136,6 +145,7 @@ class ViewOutput:
         PAGES.on_hosting()
         with self._lock:
             self._update()
+            # The second output was written before the page reported. Its content is now in the first one.
             if self._below is not None:
                 self._below.update(NOTHING, raw=True)
 
@@ -156,10 +166,12 @@ class Pages:
         """Record that a page can show a live view and its saved form (text and HTML) in the same output. It is assumed
         that all pages of this kernel can.
         """
+        # Pages of one kernel are usually windows of the same JupyterLab, so that one report stands for all.
         self.host_views = True
 
     def add_idle_view(self, view: FollowingView) -> None:
         """Keep a view open for pages that are opened later; close the oldest views above `MAX_IDLE_VIEWS`."""
+        # A view that ends several times, after resumptions, is kept once.
         if view not in self._idle_views:
             self._idle_views.append(view)
         while len(self._idle_views) > MAX_IDLE_VIEWS:
@@ -215,8 +227,10 @@ class RunReplay(ReplayView, LogWalk):
     def __init__(
         self, execution: Execution, name: str, saved: Callable[[], dict[str, Any]], *, moves: bool = True
     ) -> None:
+        # The positions of the log are shared between the widget and the methods of `LogWalk`.
         self._positions = positions_of(execution)
         self._workflow = execution.workflow
+        # `source_of` is called for each query, so that a growing log is read up to its end.
         pictures = ReplayPictures.of(lambda: source_of(execution))
         super().__init__(
             SteppedLog(self._positions),
@@ -265,8 +279,11 @@ def display_replay(view: ReplayView, wait_for_page: Callable[[], None], *, shows
     NotImplementedError
         The page hosts views, or the front end shows no widgets. IPython then displays the MIME bundle of the view.
     """
+    # With NotImplementedError, IPython displays the MIME bundle, which contains the saved form.
     if PAGES.host_views or not shows_widgets:
         raise NotImplementedError
     display_bundle({**NOTHING, **view_data(view.model_id)})
+    # The order matters: the page shows the replay first, and gets the events before this thread computes the saved
+    # form.
     wait_for_page()
     display_bundle(below_a_view(view.lasting_bundle()))

@@ -59,8 +59,10 @@ def refusal(message: Any, union: Any) -> str | None:
     >>> refusal({"type": "stat", "view": "v"}, ReplayToKernel)
     'no message has the type "stat"; known are state, event, events, said, at, picture, bundle'
     """
+    # {"state": StateRequest, "event": EventRequest, ...}: the literal of the field ``type`` identifies a message.
     kinds = {get_args(get_type_hints(kind)["type"])[0]: kind for kind in get_args(union)}
     name = message.get("type") if isinstance(message, dict) else None
+    # The type may be anything that JSON allows, also a list, which cannot be a key.
     if not isinstance(name, str) or name not in kinds:
         return f"no message has the type {_shown(name)}; known are {', '.join(kinds)}"
     # Half a surrogate pair is valid JSON, but cannot be encoded as UTF-8 in an answer.
@@ -82,6 +84,7 @@ def refused(message: Any, why: str) -> Ack:
     """Return the reply to a browser that has sent an invalid message. It states that the kernel ignored the message, so
     that the browser does not send it again.
     """
+    # A message without a usable id gets an empty one. The page then has no command to which the reply belongs.
     identity = message.get("id") if isinstance(message, Mapping) else None
     text = f"the kernel does not understand this message, and did nothing: {why}. Reload the page"
     return Ack(
@@ -97,9 +100,12 @@ def _misfits(data: Any, expected: Any, where: str) -> Iterator[str]:
     TypedDicts, are checked recursively. All other types are plain types or literals.
     """
     origin = get_origin(expected)
+    # The types of a union are tried one after the other. A text about each of them would be long, so only the value is
+    # shown.
     if origin in (Union, types.UnionType):
         if all(next(_misfits(data, one, where), None) for one in get_args(expected)):
             yield f"{where} is {_mismatch(data)}"
+    # JSON has no other collections, and the keys of its objects are strings. So only the values are checked.
     elif origin in (list, dict) and isinstance(data, origin):
         inner = get_args(expected)[-1]
         for key, part in data.items() if isinstance(data, dict) else enumerate(data):
@@ -111,6 +117,7 @@ def _misfits(data: Any, expected: Any, where: str) -> Iterator[str]:
 
 
 def _misfits_of_fields(data: dict[str, Any], expected: Any, where: str) -> Iterator[str]:
+    # Undeclared fields are ignored (`tests/notebook/test_saved.py::test_an_unknown_column_is_ignored`).
     for key, kind in get_type_hints(expected).items():
         if key in data:
             yield from _misfits(data[key], kind, f"{where}.{key}")
@@ -121,6 +128,7 @@ def _misfits_of_fields(data: dict[str, Any], expected: Any, where: str) -> Itera
 def _is_plain(data: Any, expected: Any) -> bool:
     if expected is type(None):
         return data is None
+    # `InterruptStatus` and the like are `StrEnum`; plain strings are equal to their members.
     if isinstance(expected, EnumType):
         return data in list(expected)
     # `type` and not `isinstance`: True and False are instances of int.

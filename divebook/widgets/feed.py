@@ -1,5 +1,4 @@
-"""Feed of one execution: the data that all live views of the execution show, and the changes of this data since the
-last frame (a message with changes to all views).
+"""Feed of one execution: the data that all live views of the execution show, and the changes of this data.
 
 A frame is a message with all changes since the previous frame. It is made once and sent to all views. Events come from
 the engine's thread (`Feed.receive`) and are stored in an inbox. `Feed.frame` applies the events of the inbox and
@@ -102,11 +101,13 @@ class _Text:
 
     def add(self, at: int, piece: str) -> None:
         end = at + len(piece)
+        # Pieces are missing: the feed subscribed in the middle of a call, or the inbox dropped some. `at` counts
+        # characters before redaction, so that the larger of both positions is used, and positions never go back.
         if at != self.length:
             self.base = self.sent = max(at, self.end)
             self.raw = self.clean = ""
-        # The rest of a line whose beginning was dropped may be half a secret, which the redactor would not recognize.
         self.length = end
+        # The rest of a line whose beginning was dropped may be half a secret, which the redactor would not recognize.
         if self.is_cut:
             _, line_end, piece = piece.partition("\n")
             self.is_cut = not line_end
@@ -118,11 +119,13 @@ class _Text:
 
         If text that was already sent turns out to be part of a secret, the whole text is sent again, starting at 0.
         """
+        # `settled` returns the number of characters that cannot be the beginning of a secret.
         clean = redactor.text(self.raw[: redactor.settled(self.raw)])
         if not clean.startswith(self.clean):
             self.base = self.sent = 0  # at 0 a page begins anew
         self.is_sent &= clean == self.clean
         self.clean = clean
+        # Cutting at twice the limit means that a long text is cut once in 16,000 characters and not with each piece.
         if len(self.raw) > 2 * MAX_LATER_TEXT:
             self._forget_beginning(redactor)
 
@@ -140,6 +143,7 @@ class _Text:
             if place and beginning + rest == whole:
                 self.raw = self.raw[place:]
                 self.clean = self.clean[len(beginning) :]
+                # `base` counts redacted characters, so it grows by the redacted length of the removed part.
                 self.base += len(beginning)
                 return
 
@@ -185,11 +189,7 @@ class Streams:
         return bool(self._inbox)
 
     def pieces(self) -> list[Streamed]:
-        """Return the streamed text that arrived since the previous frame, at most `PER_FRAME` characters.
-
-        The inbox is emptied under the lock. Its pieces are appended to their texts. The texts are then redacted, and
-        the parts that were not sent yet are returned. Texts of ended calls are removed.
-        """
+        """Return the streamed text that arrived since the previous frame, at most `PER_FRAME` characters."""
         # The lock is held only for the exchange: redaction takes long, and the engine's thread would wait for it.
         with self._lock:
             inbox = self._inbox
@@ -199,9 +199,11 @@ class Streams:
             self._dropped = set()
         for name in dropped:
             self._texts.setdefault(name, _Text()).is_cut = True
+        # The pieces of the inbox are appended to their texts.
         grown: set[tuple[str, str]] = set()
         for delta in inbox:
             name = delta.operation_id, encodable(delta.part)
+            # A text that starts at 0 again belongs to a repeated call. Its earlier text is obsolete.
             if delta.at == 0 or name not in self._texts:
                 self._texts[name] = _Text()
             self._texts[name].add(delta.at, encodable(delta.text))
@@ -209,6 +211,7 @@ class Streams:
         # Each text is redacted once per frame, however many pieces it got.
         for name in grown:
             self._texts[name].settle(shared())
+        # The parts that were not sent yet are returned, as far as one frame may contain them.
         streamed = []
         room = PER_FRAME
         for (operation_id, part), text in list(self._texts.items()):
@@ -218,6 +221,8 @@ class Streams:
                 self._forget_if_over(operation_id, part)
             elif not text.is_sent and room:
                 at, piece = text.since(text.sent, room)
+                # All of it counts as sent, even if `since` has left out the beginning: a view that falls behind gets
+                # the end.
                 text.sent = text.end
                 text.is_sent = True
                 room = room - len(piece)
@@ -230,6 +235,7 @@ class Streams:
         """
         streamed = []
         for (operation_id, part), text in self._texts.items():
+            # Text that was not sent yet follows in the next frame, which goes to this view too.
             span = self._builder.running_operation(operation_id)
             if span is not None and text.is_sent:
                 at, tail = text.since(0, MAX_LATER_TEXT)
@@ -237,6 +243,7 @@ class Streams:
         return streamed
 
     def _forget_if_over(self, operation_id: str, part: str) -> None:
+        # An unknown operation has not started for this feed yet. Only the text of a known, ended one is removed.
         if self._builder.knows_operation(operation_id):
             del self._texts[operation_id, part]
 
@@ -255,6 +262,7 @@ class Feed:
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        # `append` and `popleft` of a deque are atomic, so that two threads need no lock.
         self._inbox: deque[Event] = deque()
         self._reader = Spans(for_people=True)
         self._labelled: list[tuple[Span, Labels]] = []
@@ -263,6 +271,7 @@ class Feed:
         self._last = self._framed = 0
         """Sequence numbers: `_last` of the last applied event, `_framed` of the last event that a frame included."""
         self._origin: int | None = None
+        # The first frame reads the log from the store. Events of the subscription alone would lack the beginning.
         self._behind = True
         self._header: Header | None = None
         self._questions: dict[str, QuestionView] = {}
@@ -271,6 +280,8 @@ class Feed:
         self._failing = FailureTracker(source.names)
         self._spreads = Spreads()
         self._ways: list[Way] = []
+        # True if the recovery options must be computed again. They depend on definitions, so each heartbeat asks for
+        # them.
         self._asks_ways = True
         self._setters = Setters()
         self._variables: tuple[int, list[VariableView]] = 0, []
@@ -328,15 +339,18 @@ class Feed:
         """Apply the events in the inbox, and return a message with all changes since the last frame; None if nothing
         changed.
         """
+        # Events first: the spans that the following lines use must be up to date.
         self._apply_new_events()
         changed = self._changed_spans()
         questions = self._changed_questions()
         header = self._present_header()
+        # Text after spans: a piece names the span of its call, which this frame or an earlier one contains.
         streamed = self._streams.pieces()
         failures = self._report() if self._failing.has_changed else None
         news = changed or questions or streamed or failures
         if not (news or self._last > self._framed or _differ(header, self._header)):
             return None
+        # `after` connects the frames. A view whose last event differs has missed one, and sends ``hello``.
         after = self._framed
         self._framed = self._last
         self._header = header
@@ -366,6 +380,7 @@ class Feed:
             events = self.source.read(self._last, EVENTS_PER_FRAME)
             for event in events:
                 self._apply(event)
+            # A full page means that the log may have more events.
             self._behind = len(events) == EVENTS_PER_FRAME
         self._spreads.count(ROWS_PER_FRAME)
 
@@ -380,13 +395,17 @@ class Feed:
         self._spending.on_event(event)
 
     def _changed_spans(self) -> list[tuple[Span, Labels]]:
+        # Spans get their indexes when they start. In ascending order, each new span is therefore the next entry of the
+        # list.
         changed = sorted(self._reader.changed.items())
         self._reader.changed = {}
         for index, span in changed:
             self._spending.take(span)
             self._failing.take(span)
+            # A span that is in the list already keeps its label and its position.
             if index == len(self._labelled):
                 self._labelled.append((span, labels_of(span, self.source.names.place_of)))
+            # The value of a completed operation is present only in the frame in which it ends.
             if span.kind == "operation" and span.result is not None and span.result is not _KEPT_IN_STORE:
                 self._labelled[index] = (
                     span,
@@ -404,6 +423,7 @@ class Feed:
         return self._failing.report([span for span, _ in self._labelled], self.source.read)
 
     def _present_header(self) -> Header:
+        # Each tracker adds its part to the header: consumption, failures, activity.
         header = with_activity(self._failing.of(self._spending.of(self.source.header())), self._activity, self._spreads)
         if self._asks_ways:
             self._asks_ways = False
@@ -430,6 +450,8 @@ class Feed:
         labelled = self._labelled
         even = [labelled[place] for place in some_of([span for span, _ in labelled], most)] if evenly else None
         spans = self._spans_since(base, most) if even is None else even
+        # More spans changed than one message may contain. The view then starts again with the newest ones, and requests
+        # older ones page by page (`history`).
         if base and len(spans) > most:
             base = 0
             spans = self._spans_since(0, most)
@@ -458,6 +480,7 @@ class Feed:
         if sequence:
             return [(span, label) for span, label in labelled if span.sequences[-1] > sequence]
         first = max(0, len(labelled) - most)
+        # Running spans are included however old they are, because the view draws them up to the present time.
         running = [(span, label) for span, label in labelled[:first] if span.ended_us is None][:most]
         return [*running, *labelled[first:]]
 
@@ -479,8 +502,10 @@ class Feed:
         if not 0 <= index < len(self._labelled):
             return Detail(type="detail", view=view, id=index, events=[], error=f"there is no call {index}")
         sequences = self._labelled[index][0].sequences
+        # A call that was retried often has many events. The first one has the parameters, the last ones the outcome.
         shown = [*sequences[:1], *sequences[1:][-(MAX_DETAIL_EVENTS - 1) :]]
         budget = Budget(MAX_DETAIL, MAX_TEXT)
+        # The events of one span are not adjacent in the log, so each is read separately.
         events = [event for sequence in shown for event in self.source.read(sequence - 1, 1)]
         return Detail(
             type="detail", view=view, id=index, events=[_detail_event(event, budget) for event in events], error=""
@@ -492,6 +517,7 @@ class Feed:
 
         Requests and tool calls without changes after the event `since` are omitted.
         """
+        # `or (None,)` gives `turn` a value if the index does not belong to an operation.
         turn, *inside = self._with_data(index) or (None,)
         if turn is None or turn.type not in CONVERSATIONS:
             return no_conversation(view, index, self._framed, f"call {index} has no conversation")
@@ -503,6 +529,8 @@ class Feed:
         """Return the reply to a view that requests everything that one model request sent to the model. `index` is the
         id of the request's span (its entry in the timeline).
         """
+        # The log records only the differences between the requests of a turn. So all spans of the turn are needed to
+        # rebuild one request.
         holder = self._labelled[index][0].holder if 0 <= index < len(self._labelled) else -1
         spans = self._with_data(index if holder < 0 else holder)
         operation_id = self._labelled[index][0].operation_id if spans else None
@@ -516,6 +544,7 @@ class Feed:
         that the view already has, the reply does not contain them.
         """
         present = self.source.variables(self._setters)
+        # Plain data are compared, since no event reports which variables a view would show differently.
         if present != self._variables[1]:
             self._variables = self._variables[0] + 1, present
         number, variables = self._variables
@@ -530,6 +559,7 @@ class Feed:
         The files are omitted if the view already has the current version. With `since`, return the differences between
         the files at the event `since` and the files at `at`. `since` may be later than `at`.
         """
+        # Files of the past never change, so these answers need no version.
         if at or since:
             workspaces = self.source.files(at, since)
             return Files(type="files", view=view, version=version, at=at, since=since, workspaces=workspaces)
@@ -548,7 +578,9 @@ class Feed:
         if not 0 <= index < len(self._labelled) or self._labelled[index][0].kind != "operation":
             return []
         turn = self._labelled[index][0]
+        # The calls of a turn start after the turn, so that they have higher indexes.
         group = [turn, *(span for span, _ in self._labelled[index + 1 :] if span.holder == index)]
+        # The first event has the parameters, the last ones the result.
         sequences = sorted({number for span in group for number in (*span.sequences[:1], *span.sequences[-2:])})
         return spans_of(event for number in sequences for event in self.source.read(number - 1, 1))
 
@@ -565,6 +597,7 @@ _KEPT_IN_STORE = ""
 
 
 def _differ(header: Header, before: Header | None) -> bool:
+    # The time of the header changes with each frame, and must not count as a change.
     return before is None or header != {**before, "now_us": header["now_us"]}
 
 

@@ -71,16 +71,20 @@ def conversation_of(
     since
         Requests and calls that have not changed after this event are omitted.
     """
+    # A single request is its own conversation. The operation of a turn is not a request, but contains them.
     views = [view for view in requests_in([turn, *inside]) if view.span.operation_id != turn.operation_id or not inside]
     thread = {**(turn.parameters or {}), **(turn.setting or {})}.get("thread")
     shown_views = views[-MOST_REQUESTS:]
     numbers = _numbers(views)
-    # The request after a call says what that returned which has no operation.
+    # A result without an operation of its own, such as a denial, is recorded with the next request. A call therefore
+    # also counts as changed if the next request has changed.
     later = {numbers[view.span.index] - 1: view.span.sequences[-1] for view in views}
     numbered_calls = [(numbers[call.view.span.index], call) for call in tool_calls_in([turn, *inside])]
     calls = [
         _call(call, number, places, _questions(turn, call, question_id))
         for number, call in numbered_calls
+        # Calls of requests that are not shown are left out. `shown_views` is not empty here, because each call belongs
+        # to a request.
         if number >= numbers[shown_views[0].span.index] and max(call.changed, later.get(number, 0)) > since
     ]
     return Conversation(
@@ -90,6 +94,7 @@ def conversation_of(
         last=0,
         agent=one_line(str((turn.parameters or {}).get("agent", "")), NAME),
         thread=one_line(str(thread.get("id", "")), NAME) if isinstance(thread, Mapping) else "",
+        # The number stays the same if earlier requests are left out.
         requests=[
             _request(view, numbers[view.span.index], places) for view in shown_views if view.span.sequences[-1] > since
         ],
@@ -103,6 +108,7 @@ def _numbers(views: Sequence[RequestView]) -> dict[int, int]:
     turn was restarted, the new requests continue the numbers of the earlier ones.
     """
     numbers: dict[int, int] = {}
+    # Requests 1, 2 of a turn that was restarted, then 1, 2 of the new turn: numbers 1, 2, 3, 4.
     shift = 0
     before = None
     for view in views:
@@ -119,7 +125,10 @@ def newest_conversations(spans: Sequence[Span], most: int, question_id: Question
     Conversations of agents that got delegated work are included only if there is room.
     """
     operations = [span for span in spans if span.kind == "operation"]
+    # A delegated turn has a holder. A single request inside a turn is part of the conversation of the turn.
     turns = [span for span in operations if span.type == AGENT_TURN or (span.type in CONVERSATIONS and span.holder < 0)]
+    # False sorts before True, so that turns without a holder are at the end and are kept first. The second sort
+    # restores the order of time.
     newest = sorted(sorted(turns, key=lambda span: (span.holder < 0, span.index))[-most:], key=lambda span: span.index)
     by_holder: dict[int, list[Span]] = {}
     for span in operations:
@@ -143,6 +152,7 @@ def _short_request(request: ConversationRequest, texts: int) -> ConversationRequ
 
 
 def _short_call(call: ConversationCall, texts: int) -> ConversationCall:
+    # A value is a tree of texts. It may have five times the size of a single text.
     arguments = Budget(5 * texts, texts).shortened(call["arguments"])
     return {**call, "arguments": arguments, "result": head_and_tail(call["result"], texts, shared().text)}
 
@@ -180,12 +190,14 @@ def parts_up_to(conversation: Conversation, request: int, *, is_answered: bool) 
     """
     parts: list[ConversationPart] = []
     for shown_request in conversation["requests"]:
+        # The instructions stand once at the beginning, and not before each request.
         if not parts and shown_request["instructions"]:
             parts.append(_part("system", shown_request["instructions"]))
         parts += shown_request["sent"]
         is_last = shown_request["id"] == request
         if is_last and not is_answered:
             break
+        # Calls follow below with their results, from their own entries.
         parts += [part for part in shown_request["answer"] if part["kind"] != "call"]
         for call in conversation["calls"]:
             if call["request"] == shown_request["number"]:
@@ -223,6 +235,7 @@ def _new_parts(view: RequestView) -> Iterator[ConversationPart]:
 
     Responses and results of tool calls are omitted, because views show them as separate entries.
     """
+    # In ``new``, responses and tool results are only marks (`divebook.projections.model_requests`).
     new = (view.span.parameters or {}).get("new")
     if new is None:  # a plain request, or one that says just what the calls before it returned
         yield from (_part(message.role, message.text) for message in view.added if message.role in ("system", "user"))
@@ -235,6 +248,8 @@ def _parts(message: Mapping[str, Any]) -> Iterator[ConversationPart]:
     """Yield the parts (texts, tool calls and tool results) of a message in the JSON form of pydantic-ai, in the form
     that views show.
     """
+    # The parts are converted one by one, because `people_messages` joins neighbours of the same role, and a retry
+    # prompt has its own kind here.
     for part in mappings_in(message.get("parts")):
         is_retry = part.get("part_kind") == "retry-prompt"
         for converted in people_messages([{**message, "parts": [part]}]):
@@ -261,6 +276,7 @@ def _answer(view: RequestView) -> Iterator[ConversationPart]:
     """Yield the parts of a model's response: thinking, texts and tool calls. If the model returned structured output by
     a tool call, its arguments become a text.
     """
+    # The arguments of an output tool are the answer itself, not a call.
     outputs = output_names(view)
     for block in answer_blocks(view):
         if block.get("type") != "tool_call":
@@ -300,12 +316,16 @@ def _questions(turn: Span, call: ToolCallView, question_id: QuestionId) -> list[
 
     For most calls no such question exists.
     """
+    # Request "anew-1/model-2" -> prefix "anew-1/". Call "tool-1-call_7" -> name "-1-call_7". The question for its
+    # approval has the key "anew-1/approve-1-call_7".
     prefix = placed(call.view.span)[0]
     name = call.key.removeprefix("tool")
     # Keys under which the engine asks: for approval, for the result of the call, and for an MCP server (elicitation).
     keys = [f"approve{name}", f"ask{name}", *(f"elicit{name}-{number}" for number in range(1, MOST_ROUNDS + 1))]
     places = (Place(turn.path, turn.step, turn.visit, turn.iteration, f"{prefix}{key}") for key in keys)
     about = [question_id("question", place.operation_id) for place in places]
+    # The id of a question about an unknown outcome contains the operation and the number of one of its events. All of
+    # them are tried.
     unknown = [] if call.span is None else [question_id(call.span.operation_id, one) for one in call.span.sequences]
     return about + unknown
 
@@ -314,6 +334,7 @@ def _as_text(value: Any) -> str:
     """Return the arguments or the result of a tool call as text: a string unchanged, the printed output of a command,
     any other value as JSON.
     """
+    # `printed` returns the output of a command, and None for anything else.
     if isinstance(value, str):
         return value
     output = printed(value)
@@ -349,8 +370,12 @@ class FailureTracker:
         self._names = names
         self._failed: dict[int, Span] = {}
         """Failed spans by id, in the order in which they failed."""
+        # Used as an ordered set: the failed spans of each kind of error, the oldest first.
         self._kinds: dict[tuple[str, str], dict[int, None]] = {}
+        # A failure is read from the log once. Its entry is removed when its span changes.
         self._failures: dict[int, Failure] = {}
+        # Ids of the spans whose results a resumed run reuses. Each is counted once, although `take` gets it with each
+        # change.
         self._done: set[int] = set()
         self._items = 0
         self._is_undone = False
@@ -371,8 +396,10 @@ class FailureTracker:
         run reuses. A span that no longer is a failure is removed from the failures.
         """
         self._count(span)
+        # After a rollback nothing is reused, however the run continues.
         self._is_undone = self._is_undone or is_undoing(span)
         if span.is_failure:
+            # Removed first, so that a span that failed again moves to the end of the order.
             self._remove(span.index)
             self._failed[span.index] = span
             self._kinds.setdefault(_kind(span), {})[span.index] = None
@@ -390,6 +417,7 @@ class FailureTracker:
         if self._failed.pop(index, None) is None:
             return
         self.has_changed = True
+        # At most one kind contains the span, but the error of a changed span may have changed its kind.
         for indexes in self._kinds.values():
             indexes.pop(index, None)
 
@@ -399,6 +427,7 @@ class FailureTracker:
         If `read` is given, the arguments of failed calls are read from the log, else they are taken from the spans.
         """
         self.has_changed = False
+        # Details are limited, the total number is not.
         shown = [self._view(self._failed[index], spans, read) for index in self._shown_indexes()]
         return FailureReport(total=len(self._failed), kept=self.reused_results, shown=shown)
 
@@ -416,6 +445,8 @@ class FailureTracker:
         failure = self._failures.get(span.index)
         if failure is None:
             leaf = leaf_of(span, spans)
+            # The call that raised the error has the arguments and the code location; the item or step around it does
+            # not.
             failure = failure_of(span, leaf if read is None else _with_data(leaf, read), self._names)
             self._failures[span.index] = failure
         return view_of_failure(failure, same=len(self._kinds[_kind(span)]))
@@ -425,6 +456,7 @@ def _kind(span: Span) -> tuple[str, str]:
     """Return a key by which equal failures are recognized. It consists of the class of the error and the code location;
     if the location is unknown, of the class and the message.
     """
+    # Errors at one code location are equal even if their messages differ: ``KeyError: 'a'``, ``KeyError: 'b'``.
     return span.error_type or "", str((span.place or {}).get("label")) if span.place else span.error or ""
 
 
@@ -432,6 +464,7 @@ def _with_data(leaf: Span, read: Read) -> Span:
     """Return a copy of a span with the parameters and the item of `Each` read from the log, because a feed does not
     keep them in memory.
     """
+    # The first event of a span has its parameters.
     (event,) = read(leaf.sequences[0] - 1, 1)
     return replace(leaf, parameters=getattr(event.data, "parameters", None), item=getattr(event.data, "item", None))
 

@@ -21,6 +21,8 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from divebook.questions.question import InterruptKind, InterruptStatus
 
+# `python widgets/generate.py` reads only the syntax tree of this module. It translates docstrings, and skips comments
+# like this one. Names of fields are those of the JSON messages, so that they need no conversion.
 # --- conversations: an agent's turn, or a single request to a model ---
 
 
@@ -128,6 +130,7 @@ class SentQuery(TypedDict):
 # --- changed files ---
 
 
+# The contents of files are never sent. A view shows the differences, which the kernel has computed.
 class FileView(TypedDict):
     """A changed file: the difference between the file at the start of the run and the file now."""
 
@@ -184,6 +187,7 @@ class WorkspaceView(TypedDict):
     """
 
 
+# A view asks for files and variables again and again while it shows them. The version keeps an unchanged answer small.
 class Files(TypedDict):
     """Answer to `FilesQuery`: the changed files of all workspaces of a run."""
 
@@ -199,6 +203,7 @@ class Files(TypedDict):
     """Null if nothing has changed since the version that the view has."""
 
 
+# A command names everything on which its effect depends, since the run may have changed by the time it arrives.
 class TakingOver(TypedDict):
     """Command that a person gives in a view: copy the changed files of a workspace to the folder from which it was
     created.
@@ -273,6 +278,7 @@ class VariableQuery(TypedDict):
 # --- connection of a view with its kernel, and commands of a person ---
 
 
+# Microseconds since 1970 stay below 2**53, which browsers store exactly, until the year 2255.
 Micros: TypeAlias = int
 """Microseconds since 1970."""
 Command: TypeAlias = Literal["pause", "resume", "cancel", "plan", "fix", "again"]
@@ -283,6 +289,7 @@ BundleName: TypeAlias = Literal["failure", "files", "graph", "spread", "stepping
 """Name of a part of the front end that is loaded only by views that need it."""
 
 
+# ``hello`` and ``alive`` have the same fields: the kernel treats ``alive`` of an unknown view as ``hello``.
 class Hello(TypedDict):
     """Message of a view that starts, or that has missed a message; the answer is a `Welcome`."""
 
@@ -335,6 +342,7 @@ class BundleQuery(TypedDict):
     name: BundleName
 
 
+# Every command has an id, and every id gets one `Ack`, also if the command is refused.
 class Ack(TypedDict):
     """Acknowledgement of a command of a person, such as `AnswerGiven` or `Steering`."""
 
@@ -392,6 +400,8 @@ class ArgumentView(TypedDict):
     text: str
 
 
+# Saved notebooks contain failures in this form. A new field needs a default value in `_upgraded` of
+# `divebook.widgets.recording`.
 class FailureView(TypedDict):
     """A failed item or step, and the error that caused the failure."""
 
@@ -440,6 +450,7 @@ class FailureReport(TypedDict):
 # --- questions to a person: of one execution, of a whole store, and of a cell ---
 
 
+# Fields with the ending ``_us`` are times or durations in microseconds.
 class QuestionView(TypedDict):
     """A question to a person, and its answer if there is an answer."""
 
@@ -569,6 +580,8 @@ class RunView(TypedDict):
     """True if the execution is shown below the list."""
 
 
+# A view sends the whole query and not a change of it, so that a lost message cannot leave kernel and view with
+# different filters.
 class RunsQuery(TypedDict):
     """Filters and order of the list of executions. A view sends this message when a person changes a filter."""
 
@@ -639,6 +652,8 @@ class RunsWish(TypedDict):
 # --- spans as columns, and the events of one span ---
 
 
+# Columns repeat no names of fields, and each text stands once in ``names``: most spans of a long run have the same
+# step, type and status.
 class SpanBlock(TypedDict):
     """Spans (steps, items and calls) as columns of equal length, one for each field. A text is sent as its index in
     `names`, the list of all texts of this message.
@@ -735,6 +750,7 @@ class DetailRequest(TypedDict):
 # --- positions of a log: its events, and the state after each ---
 
 
+# A sample of a long log has gaps in its sequence numbers, so each event has its number.
 class EventBlock(TypedDict):
     """Events as columns of equal length, one for each field. A text is sent as its index in `names`, the list of all
     texts of this message.
@@ -780,6 +796,7 @@ class PendingView(TypedDict):
     step: str
 
 
+# The state at a position is made on request. Sending the state after each event would need far too much space.
 class StateView(TypedDict):
     """State of an execution after one event of its log; long texts are cut."""
 
@@ -900,6 +917,7 @@ class EventsAnswer(TypedDict):
     events: EventBlock
 
 
+# All lists in a header are limited in length, because each `Delta` contains the complete header.
 # --- the current execution, and its changes ---
 
 
@@ -1059,6 +1077,7 @@ class Graph(TypedDict):
     edges: list[GraphEdge]
 
 
+# Pieces may be lost or sent again. The position lets a view put each piece in its place.
 class Streamed(TypedDict):
     """A piece of text that a model streams. The piece is shown, and never recorded."""
 
@@ -1073,6 +1092,7 @@ class Streamed(TypedDict):
     text: str
 
 
+# `Welcome` and `Delta` have the same parts. A `Welcome` replaces the data of a view, a `Delta` changes it.
 class Welcome(TypedDict):
     """Answer to `Hello`: all data that a view needs at its start, or after a missed message."""
 
@@ -1116,6 +1136,8 @@ class Delta(TypedDict):
 # --- messages by receiver ---
 
 
+# Checked by the kernel (`divebook.widgets.checking.refusal`) for messages from the browser. Messages to the browser
+# have types for the sake of TypeScript.
 ToBrowser: TypeAlias = Welcome | Delta | RangeAnswer | Detail | Conversation | Sent | Variables | Files | Bundle | Ack
 InboxToBrowser: TypeAlias = Inbox | InboxDelta | Ack
 OfferToBrowser: TypeAlias = Offer | Ack
@@ -1133,6 +1155,7 @@ ToKernel: TypeAlias = (
 # --- runs in saved notebooks ---
 
 
+# Everything that a replay needs, as in the messages above, so that a saved run uses the same code in the browser.
 class Recording(TypedDict):
     """A run stored in a saved notebook, which a view shows and replays without kernel and store.
 
@@ -1169,6 +1192,7 @@ class Recording(TypedDict):
     """
 
 
+# Notebooks are read for years. A new version of this format must read all earlier ones.
 class PackedRun(TypedDict):
     """Data of one run in a saved notebook (MIME type ``application/vnd.divebook.run+json``): a summary and the packed
     recording of the run.

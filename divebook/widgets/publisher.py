@@ -87,22 +87,24 @@ FeedT = TypeVar("FeedT", bound=PublishedFeed)
 class Publisher(Generic[FeedT]):
     """Sender of messages from one feed to its views: frames with changes for all views, and replies to one view. It
     sends at most one message every `INTERVAL` seconds.
-
-    A frame is a message to all views with the changes since the previous frame; a reply goes to one view.
     """
 
     def __init__(self, feed: FeedT, clock: Callable[[], float] = time.monotonic) -> None:
         self.feed = feed
         self._clock = clock
+        # The three tuples belong together: each call of `add` appends one entry to each of them.
         self._listeners: tuple[Listener, ...] = ()
         self._beats: tuple[Beat, ...] = ()
         self._ends: tuple[Ending, ...] = ()
         self._urgent: deque[Reply] = deque()
         self._patient: deque[Reply] = deque()
+        # True if the last message was a patient reply, so that a frame has its turn now.
         self._patience_was_last = False
+        # Monotonic times before which no message is sent, and no heartbeat is due.
         self._free_at = self._beat_at = 0.0
         self._news = threading.Event()
         self._lock = threading.Lock()
+        # A publisher without listeners has no thread. The next `add` starts one.
         self._thread: threading.Thread | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
 
@@ -144,6 +146,7 @@ class Publisher(Generic[FeedT]):
     def stop(self) -> None:
         """Remove all listeners of this publisher, and wait at most `STOP_SECONDS` for the end of its thread."""
         with self._lock:
+            # `_publish` sets `_thread` to None under the same lock.
             thread = self._thread
             ends = self._ends
         # Without the lock: an ending may remove its listener, which takes the lock.
@@ -152,6 +155,7 @@ class Publisher(Generic[FeedT]):
         with self._lock:
             self._listeners = self._beats = self._ends = ()
         self._news.set()
+        # A thread that is inside a slow frame ends after it. The caller does not wait longer than this.
         if thread is not None:
             thread.join(STOP_SECONDS)
 
@@ -164,6 +168,7 @@ class Publisher(Generic[FeedT]):
 
         An `urgent` reply is sent before the next frame. Other replies alternate with frames.
         """
+        # Appending to a deque is atomic, so that any thread may do it without the lock.
         (self._urgent if urgent else self._patient).append(reply)
         self._news.set()
 
@@ -177,6 +182,7 @@ class Publisher(Generic[FeedT]):
         if now < self._free_at:
             return self._free_at - now
         sent = self._send_one(now)
+        # Nothing was sent, so the next message may be sent at once. The thread sleeps until news or the next heartbeat.
         if sent == 0:
             return max(self._beat_at - now, 0.0)
         # A frame that was sent to several views uses the time of as many messages, so the total rate stays the same.
@@ -194,12 +200,15 @@ class Publisher(Generic[FeedT]):
             return 1
         self._patience_was_last = False
         sent = self._send_frame(now)
+        # No frame was due, although it was a frame's turn. A patient reply does not have to wait for one.
         if sent == 0 and self._patient:
             self._patient.popleft()()
             return 1
         return sent
 
     def _send_frame(self, now: float) -> int:
+        # A heartbeat reads the store and makes a frame even without news. Changes by other processes cause no event
+        # here.
         if now >= self._beat_at:
             self._beat_at = now + HEARTBEAT
             self.feed.request_refresh()
@@ -210,6 +219,9 @@ class Publisher(Generic[FeedT]):
         delta = self.feed.frame()
         if delta is None:
             return 0
+        # Each listener returns the number of its messages. They belong to different widgets, so the largest number
+        # determines the rate of one widget. A frame that no listener sends counts as one, since making it takes time as
+        # well.
         return max([1, *(listener(delta) for listener in self._listeners)])
 
     def _publish(self) -> None:
@@ -226,6 +238,7 @@ class Publisher(Generic[FeedT]):
                 self._listeners = ()
             # Under the lock, so that a listener that is added now either keeps this thread alive or starts another one.
             with self._lock:
+                # Without listeners, the feed needs no events from the engine.
                 if not self._listeners:
                     self._unsubscribe()
                     self._thread = None
@@ -237,6 +250,7 @@ class Publisher(Generic[FeedT]):
                 self._news.wait(wait)
 
 
+# Weak, so that a publisher whose views are all gone can be collected.
 _RUNNING: weakref.WeakSet[Publisher[Any]] = weakref.WeakSet()
 """Publishers of this process that have started a thread."""
 
@@ -248,6 +262,8 @@ def stop_publishers() -> None:
         _RUNNING.discard(publisher)
 
 
+# The key contains the id of the store. A publisher refers to its execution and thereby to the store, so that no other
+# store gets this id while the entry exists.
 _publishers: weakref.WeakValueDictionary[tuple[int, str], Publisher[Feed]] = weakref.WeakValueDictionary()
 _publishers_lock = threading.Lock()
 
@@ -260,6 +276,7 @@ def publisher_of(execution: Execution, ways: Ways | None = None) -> Publisher[Fe
     same log; the publisher then reads from the new object.
     """
     key = (id(execution.store), execution.id)
+    # Two cells may show one execution at the same time. They must not create two publishers.
     with _publishers_lock:
         publisher = _publishers.get(key)
         source = source_of(execution)
@@ -271,6 +288,7 @@ def publisher_of(execution: Execution, ways: Ways | None = None) -> Publisher[Fe
         if publisher is None:
             publisher = _publishers[key] = Publisher(Feed(source))
         else:
+            # The feed keeps its spans, because both objects belong to the same log.
             publisher.feed.source = source
         return publisher
 
@@ -294,6 +312,8 @@ class Audience:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        # Each operation on the dictionary is atomic. `list` copies it before an iteration, because other threads may
+        # change it.
         self._heard: dict[str, float] = {}
 
     def __bool__(self) -> bool:

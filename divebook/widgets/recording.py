@@ -91,6 +91,7 @@ def cells_after(cells: Mapping[Cell, Any], changes: Iterable[Iterable[Change]]) 
     """
     present = dict(cells)
     for change in (change for event in changes for change in event):
+        # ["variables", "n", 3] sets a cell, ["variables", "n"] removes it.
         part, name, *value = change
         if value:
             present[part, name] = value[0]
@@ -104,15 +105,19 @@ def merged_changes(changes: Iterable[Iterable[Change]]) -> list[Change]:
     changes that leads to the same state.
 
     The result also leaves the cells in the same order. If a cell is removed and then set again, both changes remain,
-    because the new cell must be at the end. A cell is one part of a state, such as one variable.
+    because the new cell must be at the end.
     """
+    # Set n = 1, set n = 2 -> set n = 2. Remove n, set n = 3 -> both. Set n = 1, remove n -> remove n.
     latest: dict[Cell, list[Change]] = {}
     for change in (change for event in changes for change in event):
         part, name, *value = change
         if value:
+            # A removal before this change has two parts, a change that sets the cell has three.
             removals = [earlier for earlier in latest.get((part, name), ()) if len(earlier) < len(change)]
             latest[part, name] = [*removals, change]
         else:
+            # Removed from the dictionary and added again, so that a later value of the cell stands at the end, as in
+            # the state itself.
             latest.pop((part, name), None)
             latest[part, name] = [change]
     return [change for changed in latest.values() for change in changed]
@@ -122,6 +127,7 @@ def view_of_cells(sequence: int, cells: Mapping[Cell, Any]) -> StateView:
     """Convert the recorded state of an execution to the form that views show. The recorded state is a dictionary of
     cells, one for each variable, path and so on.
     """
+    # Dictionaries keep their order, so that tables and paths have the order of their cells.
     tables = {table: {name: value for (part, name), value in cells.items() if part == table} for table in TABLES}
     return StateView(
         sequence=sequence,
@@ -142,6 +148,7 @@ class RecordedPositions:
     def __init__(self, recording: Recording, store: str = "") -> None:
         self._recording = recording
         self._store = store
+        # ``changes[n]`` leads from the state before row n to the state after it.
         self._changes = recording["changes"]
         self._sequences = recording["events"]["sequence"]
         self._base = _cells_of_view(recording["base"])
@@ -166,6 +173,7 @@ class RecordedPositions:
         """Return the recorded events after sequence number `after`, up to and including `stop`."""
         block = self._recording["events"]
         last = self.total if stop is None else stop
+        # The numbers ascend, which `_check_sizes` has verified for files.
         rows = slice(bisect_right(self._sequences, after), bisect_right(self._sequences, last))
         return EventBlock(
             first=after + 1,
@@ -186,6 +194,7 @@ class RecordedPositions:
         Raises `IndexError` if the recording does not contain the messages.
         """
         spans = self._recording["spans"]
+        # `state_at` raises an error for a position that the recording does not have.
         until = self.state_at(sequence)["sequence"]
         kinds = [spans["names"][place] for place in spans["type"]]
         rows = [row for row, kind in enumerate(kinds) if kind in MODEL_CALLS and spans["sequence"][row] <= until]
@@ -201,6 +210,7 @@ class RecordedPositions:
             raise IndexError(
                 f"what was said with event {sequence_of_request:,} is not among what the notebook holds of this run"
             )
+        # The first event of the span starts the request. A later one up to `sequence` means that it had ended.
         ended = [number for number in self._recording["members"][row][1:] if number <= sequence]
         return sequence_of_request, parts_up_to(conversation, request, is_answered=bool(ended))
 
@@ -223,6 +233,7 @@ class RecordedPositions:
         )
 
     def _row(self, sequence: int) -> int:
+        # Binary search, since the recording of a long run has thousands of rows.
         row = bisect_left(self._sequences, sequence)
         if row < len(self._sequences) and self._sequences[row] == sequence:
             return row
@@ -308,6 +319,7 @@ class Sample:
             return [*range(1, self.total + 1)]
         chosen: set[int] = set()
         for _, unit in self.units:
+            # The units of a smaller sample must be part of the larger one, from which the recording's data were made.
             if among is not None and not all(number in among for number in unit):
                 continue
             # Units can share events, so only the new ones count. A unit that is too large is skipped, since smaller
@@ -326,6 +338,7 @@ class Sample:
         present = set(sequences)
         if len(present) == self.total:
             return ""
+        # A unit counts as included only if all its events are.
         failures, questions = (self._share(rank, present) for rank in (FAILURE, QUESTION))
         sample = f"Sample of {len(present):,} of {self.total:,} events, with"
         if failures == questions == ALL:
@@ -341,7 +354,9 @@ def sample_of(log: Sequence[Event], spans: Sequence[Span]) -> Sample:
     """Split a log into units, which are groups of events that are only useful together, such as the start and the end
     of a call. Order the units by importance, so that samples of any size can be selected from them.
     """
+    # The order of the keys is the order of importance.
     units: dict[int, list[Unit]] = {FRAMING: [], QUESTION: [*_questions(log)], FAILURE: [], OTHER: []}
+    # The first and the last event show the beginning and the end of the run, whatever their types.
     units[FRAMING] = [[event.sequence] for event in (*log[:1], *log[-1:])]
     kinds = [(event.event_type, event.sequence) for event in log]
     units[FRAMING] += [[sequence] for kind, sequence in kinds if kind.startswith(_FRAMING)]
@@ -350,6 +365,7 @@ def sample_of(log: Sequence[Event], spans: Sequence[Span]) -> Sample:
         unit = sorted({number for span in together for number in members(span)})
         failed = any(span.status == FAILED for span in together) or not failures.isdisjoint(unit)
         units[FAILURE if failed else OTHER].append(unit)
+    # Within each group, the units are spread over the run, so that a cut at any place leaves an even sample.
     return Sample([(rank, unit) for rank, units_of_rank in units.items() for unit in _spread(units_of_rank)], len(log))
 
 
@@ -363,15 +379,18 @@ def some_of(spans: Sequence[Span], most: int) -> list[int]:
         return [*range(len(spans))]
     ranked: tuple[list[Sequence[Span]], list[Sequence[Span]]] = [], []
     for unit in _together(spans):
+        # ranked[False] has the units with a step or a failure, ranked[True] all others.
         ranked[not any(span.kind == "step" or span.status == FAILED for span in unit)].append(unit)
     places: list[int] = []
     for unit in chain.from_iterable(map(_spread, ranked)):
+        # A unit that does not fit is skipped, since a smaller one may fit.
         if len(places) + len(unit) <= most:
             places.extend(span.index for span in unit)
     return sorted(places)
 
 
 def _questions(log: Iterable[Event]) -> Iterable[Unit]:
+    # All events of one question (raised, answered) form a unit.
     sequences: dict[str, list[int]] = {}
     for event in log:
         if event.event_type.startswith(_QUESTION):
@@ -386,8 +405,11 @@ def _together(spans: Iterable[Span]) -> Iterator[Sequence[Span]]:
     groups: dict[object, list[Span]] = {}
     for span in spans:
         if span.iteration is not None:
+            # Calls of an item have the item's number too, so that they have the same key.
             key: object = (span.path, span.step, span.visit, span.iteration)
         else:
+            # The key of a turn is its own index, which is the `holder` of its calls. The tuples above cannot be equal
+            # to an integer.
             key = span.holder if span.holder >= 0 else span.index
         groups.setdefault(key, []).append(span)
     return iter(groups.values())
@@ -399,6 +421,7 @@ def _spread(things: Sequence[T]) -> Iterator[T]:
 
     The order is that of the indexes with reversed bits: 0 4 2 6 1 5 3 7.
     """
+    # The number of bits that the largest index needs. Reversed numbers beyond the last index are skipped.
     bits = max(len(things) - 1, 0).bit_length()
     places = (int(f"{number:0{bits}b}"[::-1], 2) for number in range(1 << bits)) if bits else range(len(things))
     return (things[place] for place in places if place < len(things))
@@ -426,30 +449,41 @@ class CleanRun:
         sampled: int = SAMPLED,
     ) -> None:
         self._redactor = redactor
+        # Times of spans and events are stored relative to the first event.
         self._origin = log[0].recorded_at if log else 0
+        # Secrets of inputs and variables first, because they may occur in any later text.
         redactor.learn(shown({**execution.state.inputs, **execution.state.variables}))
+        # One `ReadLog` for the sample, the spans and the numbers of the header.
         read = ReadLog.of(log)
         self._sample = sample_of(log, read.shown_spans)
+        # Only the selected events are redacted and kept. Smaller recordings select from them again.
         self._selected = self._sample.cut(len(log) if len(log) <= whole else sampled)
         self._rows = {sequence: row for row, sequence in enumerate(self._selected)}
+        # Sequence numbers count from 1 without gaps, so that event n is ``log[n - 1]``.
         self._events = [log[sequence - 1] for sequence in self._selected]
         self._data = self._clean_data(self._events)
         self._texts = [redactor.text(summary_of(event)) for event in self._events]
         names = ItemNames.of_workflow(execution.workflow)
         self._place_of = names.place_of
+        # Copies, because `_labelled` changes them and `read` is shared with the report. A span without its first event
+        # has no data for its labels.
         kept_spans = [replace(span) for span in read.shown_spans if span.sequences[0] in self._rows]
+        # Conversations first: they need the recorded parameters, which `_labelled` replaces by redacted data.
         self._conversations = [
             redactor.value(conversation)
             for conversation in newest_conversations(kept_spans, MAX_CONVERSATIONS, execution.state.question_id)
         ]
         self._total = len(read.shown_spans)
         self._spans = [self._labelled(span) for span in kept_spans]
+        # Failures are computed from all spans, since the sample may lack some.
         clean = {span.index: span for span in kept_spans}
         spans = [clean.get(span.index, span) for span in read.shown_spans]
+        # The first list of changes contains every cell of the first state.
         base, *self._changes = self._changes_of(_states(execution.id, log, self._rows))
         self._base = cells_after({}, [base])
         spending = SpendingTracker()
         failing = FailureTracker(names)
+        # Numbers of the header count the whole log, not the sample.
         for event in read:
             spending.on_event(event)
         for span in spans:
@@ -460,6 +494,7 @@ class CleanRun:
         header = with_activity(failing.of(spending.of(header_of(execution))), read.activity, read.spreads)
         error = redactor.text(header["error"])
         progress = redactor.value(header["progress"])
+        # A saved run has no process, and accepts no commands.
         self._header: Header = {**header, "live": False, "commands": [], "dashboards": []}
         self._header |= {"error": error, "progress": progress}
         questions = execution.state.interrupts.values()
@@ -478,6 +513,7 @@ class CleanRun:
         """Return a recording of the run with at most `events` events, in which texts are cut to at most `texts`
         characters.
         """
+        # A smaller number of events leads to a sample of the present sample.
         sequences = self._sample.cut(events, self._rows) if events < self.length else self._selected
         present = frozenset(sequences)
         rows = [self._rows[sequence] for sequence in sequences]
@@ -491,11 +527,13 @@ class CleanRun:
         return Recording(
             header=self._header,
             failures=limited(self._failures),
+            # The latest questions are the most useful ones. Their number is limited like that of the events.
             questions=[limited(question) for question in self._questions[-events:]],
             graph=self._graph,
             total=self._total,
             spans=spans_block(spans, self._origin),
             sample=self._sample.description(sequences),
+            # Conversations of spans that this sample lacks could not be opened.
             conversations=[
                 shortened(conversation, texts) for conversation in self._conversations if conversation["id"] in indices
             ],
@@ -506,6 +544,7 @@ class CleanRun:
                 [self._events[row] for row in rows], [self._texts[row] for row in rows], self._origin, sequences[0]
             ),
             data=[limited(self._data[row]) for row in rows],
+            # The base is the state before the first event, position 0.
             base=view_of_cells(0, {cell: limited(value) for cell, value in self._base.items()}),
             changes=[[[*change[:2], *map(limited, change[2:])] for change in event] for event in self._merged(rows)],
         )
@@ -514,6 +553,7 @@ class CleanRun:
         """Yield one list of state changes for each of the selected events. The list also contains the changes by the
         omitted events before it, so that the state after each selected event is correct.
         """
+        # -1 is the row before the first one: its changes up to the first selected row must be merged too.
         for before, row in pairwise([-1, *rows]):
             yield self._changes[row] if row == before + 1 else merged_changes(self._changes[before + 1 : row + 1])
 
@@ -522,6 +562,7 @@ class CleanRun:
 
         The redactor learns the secrets of all events before it redacts the first event.
         """
+        # A plain copy: redaction must not change the events of the log.
         raw = shown([event.data.to_data() for event in events])
         for data in raw:
             self._redactor.learn({name: data[name] for name in data if name not in MADE_BY_THE_ENGINE})
@@ -539,6 +580,7 @@ class CleanRun:
         span.error, span.reason = (text and self._redactor.text(text) for text in (span.error, span.reason))
         span.item = data.get("item")
         span.parameters = data.get("parameters")
+        # Only operations have results. The last event is that of the end, unless the operation was still running.
         ended = self._rows.get(span.sequences[-1]) if span.kind == "operation" else None
         result = "" if ended is None else result_preview(span.type, self._data[ended].get("result"))
         return span, labels_of(span, self._place_of)._replace(item=item, result=result)
@@ -551,14 +593,17 @@ class CleanRun:
 
         Fields that are the same object as before the event are skipped.
         """
+        # Each part of the state as cells by name, as it was after the previous event.
         cells_by_part: dict[str, dict[str, Any]] = {part: {} for part in _MADE_OF}
         before: Iterable[Any] = repeat(cells_by_part)  # unlike any field
         for state in states:
             changes: list[Change] = []
             now = _FIELDS_OF(state)
+            # `strict=False`, because the first comparison is with an endless iterator, to which no field is identical.
             differing = {name for name, old, new in zip(_FIELDS, before, now, strict=False) if old is not new}
             before = now
             for part, fields in _MADE_OF.items():
+                # A part is made again only if one of its fields is another object. States share unchanged fields.
                 if differing.isdisjoint(fields):
                     continue
                 cells = cells_by_part[part]
@@ -566,6 +611,7 @@ class CleanRun:
                 cells_by_part[part] = present
                 changes += [[part, name] for name in cells if name not in present]
                 changes += [
+                    # Only changed cells are redacted.
                     [part, name, self._clean(part, name, source)]
                     for name, source in present.items()
                     if name not in cells or _differs(part, cells[name], source)
@@ -646,6 +692,8 @@ def _cells(part: str, state: ExecutionState) -> dict[str, Any]:
 
 
 def _differs(part: str, before: Any, now: Any) -> bool:
+    # Recorded values never change, and comparing large tables is slow. Small parts are compared by value, since their
+    # cells are new objects each time.
     return before is not now if part in TABLES else bool(before != now)
 
 
@@ -687,8 +735,10 @@ def saved_run(
     are cut (to 20,000, 2,000, then 300 characters), then only a sample of the events is stored, then only the ids and
     the URL of the store.
     """
+    # A fresh redactor: what is saved must not depend on which other runs this process has shown.
     redactor = shared().fresh(known_secrets)
     events = execution.history() if log is None else log
+    # The data without a recording are the result if no size fits.
     saved = without_recording(execution, redactor, next_step)
     run = CleanRun(execution, events, redactor)
     before = None
@@ -698,7 +748,9 @@ def saved_run(
             continue
         packed = pack(recording)
         before = recording
+        # The other fields are short. Five texts of `NAME` characters are reserved for them.
         if packed is not None and len(packed) + NAME * 5 <= max_bytes:
+            # Versions that know no samples refuse the newer format number instead of showing a wrong run.
             form = FORMAT if recording["sample"] else WHOLE_FORMAT
             first = recording["events"]["first"]
             return {**saved, "format": form, "first": first, "texts": texts, "recording": packed}
@@ -709,6 +761,7 @@ def attempts(events: int, texts: Sequence[int] = TEXTS) -> Iterator[tuple[int, i
     """Yield the limits with which a caller tries one after the other to make a recording, until the result is small
     enough. Each is a pair: the maximum length of a text, and the maximum number of events.
     """
+    # First shorter texts with all events, then half of the events, a quarter, and so on.
     for longest in texts:
         yield longest, events
     while events > LEAST_EVENTS:
@@ -734,6 +787,7 @@ def without_recording(execution: Execution, redactor: Redactor, next_step: str) 
 
 def pack(recording: Recording) -> str | None:
     """Return a recording as compressed text; None if it is so large that `unpack` would refuse it."""
+    # NaN is not valid JSON, and browsers refuse it.
     raw = json.dumps(recording, ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode()
     return None if len(raw) > MAX_UNPACKED else base64.b64encode(zlib.compress(raw, 7)).decode("ascii")
 
@@ -760,6 +814,7 @@ def checked_run(data: Any) -> PackedRun:
     """Validate the data of a run that was read from a notebook, except the packed recording in it. Raises
     `SavedRunError`.
     """
+    # Checked before everything else, so that the error of a newer file is not about a missing field.
     if isinstance(data, dict) and isinstance(data.get("format"), int) and data["format"] > FORMAT:
         raise SavedRunError(f"it has format {data['format']}, this divebook reads {FORMAT}; upgrade divebook")
     return cast("PackedRun", checked(data, PackedRun))
@@ -781,6 +836,7 @@ def unpack(text: str) -> Any:
     try:
         engine = zlib.decompressobj()
         raw = engine.decompress(base64.b64decode(text, validate=True), MAX_UNPACKED)
+        # Limited before it is parsed: a small text can unpack to gigabytes. ``eof`` is False if the end is missing.
         if engine.unconsumed_tail or not engine.eof:
             raise SavedRunError(f"its data is cut off, or more than {size(MAX_UNPACKED)} when unpacked")
         return json.loads(raw)
@@ -807,7 +863,9 @@ def _upgraded(data: Any) -> Any:
     distributions of results, conversations of agents with tools, changed files and recovery options. These get default
     values.
     """
+    # The values of older files are not trusted: each level is checked before it is changed.
     if isinstance(data, dict) and isinstance(data.get("header"), dict):
+        # Defaults first, so that present fields replace them.
         data["header"] = {
             "waits": "",
             "workspaces": 0,
@@ -826,6 +884,7 @@ def _upgraded(data: Any) -> Any:
         data.setdefault("workspaces", [])
         for workspace in data["workspaces"] if isinstance(data["workspaces"], list) else ():
             if isinstance(workspace, dict):
+                # Left-out files and points were added after workspaces.
                 workspace.setdefault("left_out", [])
                 workspace.setdefault("points", [])
         data.setdefault("failures", {"total": 0, "kept": "", "shown": []})
@@ -833,6 +892,7 @@ def _upgraded(data: Any) -> Any:
         _number_events(data)
         spans = data.get("spans")
         if isinstance(spans, dict) and isinstance(spans.get("id"), list):
+            # A column that is missing is filled with the index of the empty text, 0, or with -1 for "no turn".
             spans.setdefault("within", [-1] * len(spans["id"]))
             for name in ("item", "given", "came"):
                 spans.setdefault(name, [0] * len(spans["id"]))
@@ -890,11 +950,13 @@ def _check_sizes(recording: Recording) -> None:
     events = recording["events"]
     count = len(spans["id"])
     rows = len(events["type"])
+    # `SpanBlock` declares the columns, so that a new column is checked here without a change.
     lengths = {len(cast("Any", spans)[name]) == count for name in SpanBlock.__annotations__ if name != "names"}
     lengths |= {len(cast("Any", events)[name]) == rows for name in ("sequence", "time", "path", "step", "text")}
     lengths |= {len(recording["members"]) == count, len(recording["data"]) == rows == len(recording["changes"])}
     if lengths != {True}:
         raise SavedRunError("its columns are not of the same length")
+    # These columns contain indexes into `names`. An index beyond the end would fail later, while a page is shown.
     words = [
         (spans, name) for name in ("kind", "path", "step", "type", "label", "item", "given", "came", "status", "note")
     ]
@@ -902,6 +964,7 @@ def _check_sizes(recording: Recording) -> None:
     is_sound = all(0 <= place < len(spans["names"]) for place in places)
     places_in_events = (place for name in ("type", "path", "step", "text") for place in cast("Any", events)[name])
     is_sound &= all(0 <= place < len(events["names"]) for place in places_in_events)
+    # Numbers ascend and stay below the limit, which `bisect` relies on.
     is_sound &= all(0 < one < other for one, other in pairwise([*events["sequence"], MAX_FIRST]))
     is_sound &= all(0 <= one < other for one, other in pairwise([*spans["id"], recording["total"]]))
     if not is_sound:
@@ -914,6 +977,7 @@ def _check_change(change: list[Any]) -> None:
     """Raise `SavedRunError` if a recorded change of the state is invalid: it changes a part that states do not have, or
     removes a part that every state must have.
     """
+    # Two parts remove a cell, three set it.
     if len(change) not in (2, 3) or not all(isinstance(part, str) for part in change[:2]):
         raise SavedRunError("one of its changes has the wrong form")
     (part, name) = change[:2]

@@ -67,6 +67,7 @@ MAX_OPEN = 100
 """Maximum number of open questions that are shown, the oldest questions."""
 MAX_SETTLED = 50
 """Maximum number of answered, expired or withdrawn questions that are shown, the latest questions."""
+# The events after which a shown question may look different. The end of an execution withdraws its questions.
 _QUESTION_EVENTS = (
     InterruptRaised,
     InterruptResolved,
@@ -86,11 +87,14 @@ class InboxFeed:
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
+        # Executions that have asked and not ended, by id. Their logs are read on from the last known event.
         self._followed: dict[str, Execution] = {}
         self._behind = True
+        # `_last` is the number of the last frame, `_hidden` the number of open questions that it left out.
         self._last = self._hidden = 0
         self._is_over = False
         self._questions: dict[str, Asked] = {}
+        # The entries of the last frame, with which the next one is compared.
         self._sent: dict[str, Asked] = {}
 
     # --- what happens ----------------------------------------------------------------------------------------------
@@ -101,6 +105,7 @@ class InboxFeed:
         Return a function that ends the subscription.
         """
 
+        # Called on the engine's thread. It only sets a flag, so that the engine does not wait for a read.
         def on_events(_execution_id: str, events: Sequence[Event]) -> None:
             if any(isinstance(event.data, _QUESTION_EVENTS) for event in events):
                 self.request_refresh()
@@ -142,7 +147,10 @@ class InboxFeed:
             self._read()
         shown, hidden = self._shown()
         changed = [entry for name, entry in shown.items() if self._sent.get(name) != entry]
+        # An ended execution is no longer in `_followed`, so that its questions cannot be answered any more.
         is_over = not any(entry["execution_id"] in self._followed for entry in self._questions.values())
+        # The end of the last execution changes no entry, but it must be sent as a frame
+        # (`tests/widgets/test_inbox.py::test_the_end_of_the_last_one_who_asked_is_told_by_a_frame_of_its_own`).
         if not changed and (hidden, is_over) == (self._hidden, self._is_over):
             return None
         self._is_over = is_over
@@ -159,11 +167,13 @@ class InboxFeed:
 
     def _read(self) -> None:
         for execution in list(self._followed.values()):
+            # An execution that was deleted or has ended reaches `_leave` below. Others skip it.
             with suppress(ExecutionNotFoundError):  # it was deleted
                 self._take(execution.refresh())
                 if not execution.state.is_over:
                     continue
             self._leave(execution)
+        # The store knows which executions ask, so that the logs of all others are never read.
         for execution_id, _ in self.environment.store.asking():
             if execution_id not in self._followed:
                 self._followed[execution_id] = self.environment.execution(execution_id)
@@ -187,8 +197,9 @@ class InboxFeed:
         workflow = badged(one_line(execution.workflow.name, 120), badge)
         for question in execution.asked.values():
             address = address_of(execution.id, question)  # copies of an execution ask under the same ids
+            # A question that was settled before this feed started is not shown.
             if not question.is_open and address not in self._questions:
-                continue  # settled before anybody looked here
+                continue
             question_view = question_of(question._replace(id=address))
             cell = str((execution.state.identity.get(CELL) or {}).get("cell") or "")
             self._questions[address] = Asked(
@@ -202,6 +213,7 @@ class InboxFeed:
         """
         open_ = sorted(filter(_is_open, self._questions.values()), key=lambda entry: entry["question"]["raised_us"])
         settled = [entry for entry in self._questions.values() if not _is_open(entry)][-MAX_SETTLED:]
+        # Old settled questions are forgotten, so that the memory of a long session does not grow.
         self._questions = dict(_by_name([*settled, *open_]))
         return dict(_by_name([*settled, *open_[:MAX_OPEN]])), max(0, len(open_) - MAX_OPEN)
 
@@ -286,6 +298,7 @@ class RecordCache:
         """Update the cache from the store: read the records that may have changed, and the next page of older
         records.
         """
+        # Executions that have not ended can change in another process, so their records are read each time.
         unended = {record.execution_id: record for record in self.store.unended() if self._fits(record)}
         stale = self._stale - unended.keys()
         # Those that run now are read again in the next frame, which shows how they ended.
@@ -330,9 +343,11 @@ class RecordCache:
         return record if self._fits(record) else None
 
     def _fits(self, record: ExecutionRecord) -> bool:
+        # Conversations are stored as logs of the origin ``book``, which are not runs.
         return record.origin != BOOK and all(getattr(record, name) == value for name, value in self._kind.items())
 
     def _take(self, name: str, record: ExecutionRecord | None) -> None:
+        # For an unknown id without a record, both sides are None.
         if self._records.get(name) == record:
             return
         self.version += 1
@@ -352,10 +367,12 @@ _WORD = re.compile(r"\w{3,}")
 def fits(line: RunLine, query: RunsQuery, now_us: int) -> bool:
     """Return whether an execution matches all filters of a list query except the filter for the status."""
     record = line.record
+    # Each filter accepts everything if it is empty.
     return (
         query["workflow"] in ("", record.workflow_name)
         and query["tag"] in ("", *record.tags)
         and (not query["days"] or is_within(record, query["days"], now_us))
+        # All words must occur, in any order.
         and all(word in text_of(line) for word in query["text"].lower().split())
     )
 
@@ -389,6 +406,7 @@ def rank(line: RunLine, query: RunsQuery, now_us: int) -> tuple[float, int]:
     """
     began = to_microseconds(line.record.created_at)
     if query["by"] == "cost":
+        # Unknown costs sort last. Among equal values, the newest execution comes first.
         return (-1.0 if line.cost is None else line.cost, began)
     if query["by"] == "worked":
         worked = line.worked_us(now_us)
@@ -436,9 +454,12 @@ class RunsFeed:
         self._clock = clock
         self._behind = True
         self._is_requested = False
+        # The data from which the last page was made. None if that page was incomplete.
         self._basis: tuple[object, ...] | None = None
+        # The last page without the fields that change with time, with which the next one is compared.
         self._sent: RunsPage | None = None
         self._last = 0
+        # Monotonic time until which the feed does not read by itself.
         self._rests_until = 0.0
         self._wake: Callable[[], None] = _nothing
         self.opened: str | None = None
@@ -474,6 +495,7 @@ class RunsFeed:
 
     def ask(self, query: RunsQuery) -> None:
         """Set the filters and the order that a person chose for the list; can be called from any thread."""
+        # The page goes to all views, so it names none. The limit is bounded, since the message must stay small.
         self._query = RunsQuery(**{**query, "view": "", "limit": min(query["limit"], MOST_SHOWN)})
         self._is_requested = True
         self._wake()
@@ -481,6 +503,7 @@ class RunsFeed:
     @property
     def has_news(self) -> bool:
         """True if the next frame (message with changes) is likely to contain changes."""
+        # A person who has changed a filter does not wait for the end of the pause.
         return self._is_requested or (self._behind and self._clock() >= self._rests_until)
 
     # --- frames ----------------------------------------------------------------------------------------------------
@@ -493,25 +516,32 @@ class RunsFeed:
         frame.
         """
         began = self._clock()
+        # Reset before the read: a notification during it requests another frame.
         self._behind = self._is_requested = False
         self._cache.look()
+        # Open questions and orphans are read from the store too, because they change without a change of any record.
         basis = (self._cache.version, self._query, self.opened, *self._overview.moving())
         if basis == self._basis:
             return None
         page, is_done = self._page()
+        # With a basis of None, the next frame is made again and reads more summaries.
         self._basis = basis if is_done else None
+        # A list that is slow to make is made less often: at most a tenth of the time is spent on it.
         self._rests_until = self._clock() + RESTS * (self._clock() - began)
         if not self._cache.is_whole or (self._query["by"] != "began" and not is_done):
-            self._is_requested = True  # there is more to read, and somebody waits for it
+            # There is more to read, and a person waits for it.
+            self._is_requested = True
             self._wake()
         if page == self._sent:
             return None
+        # The page has neither number nor time yet, so equal contents are equal pages.
         self._sent = page
         self._last = self._last + 1
         return self.welcome("", 0)
 
     def welcome(self, view: str, _since: int) -> RunsPage:
         """Return the message with the current list of executions for a view that has just started."""
+        # A view that starts before the first frame must not wait for it.
         page = self._sent or self._page()[0]
         return RunsPage(**{**page, "view": view, "last": self._last, "now_us": self._now()})
 
@@ -524,6 +554,7 @@ class RunsFeed:
         """
         query = self._query
         now_us = self._now()
+        # No log is read here: the lines of all executions are made with the summaries that are in the cache.
         records = self._cache.records
         lines = self._overview.known_lines(records)
         week = [line for line in lines if is_within(line.record, WEEK, now_us)]
@@ -531,10 +562,13 @@ class RunsFeed:
         needed = week if query["by"] == "began" else lines
         unread = [line.record for line in needed if line.summary is None]
         self._overview.summaries(unread[:AT_ONCE], PATIENCE)
+        # The counts of all statuses ignore the filter for the status, so that a person sees the other ones.
         matching = [line for line in lines if fits(line, query, now_us)]
         chosen = [line for line in matching if query["status"] in ("", line.status)]
         chosen.sort(key=lambda line: rank(line, query, now_us), reverse=True)
+        # The shown rows are read in any case. This page may therefore show costs that its order did not know yet.
         shown = self._overview.lines([line.record for line in chosen[: query["limit"]]], PATIENCE)
+        # Without all summaries the sum would be too small, so it stays empty.
         costs = [] if unread else [line.cost for line in week if line.cost is not None and line.is_counted]
         page = RunsPage(
             type="runs",
@@ -550,6 +584,7 @@ class RunsFeed:
             counts=_counted(line.status for line in matching),
             workflows=sorted({one_line(record.workflow_name, 120) for record in records})[:MOST_NAMES],
             tags=sorted({tag for record in records for tag in record.tags})[:MOST_NAMES],
+            # Words are compared only if the search has found nothing.
             runs=[self._view(line) for line in shown],
             near="" if chosen or not query["text"] else near(lines, query),
             frame=as_code(query, self._store),
@@ -571,8 +606,11 @@ class RunsFeed:
             done = summary.done
             total = summary.total
             since_us = summary.since_us
+            # While the run works, the page adds the time since `since_us` itself, so that no message is needed each
+            # second.
             worked_us = summary.worked_us
         else:
+            # The argument only matters for a run that works, and this one does not.
             worked_us = line.worked_us(0)
         return RunView(
             execution_id=line.id,
@@ -632,6 +670,7 @@ def _nothing() -> None:
 
 
 def _counted(statuses: Iterable[str]) -> list[StatusCount]:
+    # Known statuses have a fixed order, others follow alphabetically.
     counts = Counter(statuses)
     names = [*(name for name in ORDER if name in counts), *sorted(counts.keys() - {*ORDER})]
     return [StatusCount(status=name, count=counts[name]) for name in names]

@@ -90,6 +90,7 @@ def with_activity(header: Header, activity: Activity, spreads: Spreads) -> Heade
         doing = STOPPED
         worked_us += activity.last_us - activity.since_us
         since_us = activity.last_us
+    # The current phase counts too. Its length is infinite, so that it is always among the longest.
     phases = list(activity.phases)
     if activity.current is not None:
         phases.append(activity.current)
@@ -101,6 +102,7 @@ def with_activity(header: Header, activity: Activity, spreads: Spreads) -> Heade
         "worked_us": worked_us,
         "waited_us": activity.before(WAITED),
         "paused_us": activity.before(PAUSED),
+        # The longest phases are selected by length and shown in the order of time.
         "stretches": [_phase(one) for one in sorted(longest, key=lambda one: one.started_us)],
         "progress": [_progress(progress, latest.get(progress.step, ())) for progress in steps],
     }
@@ -185,8 +187,10 @@ class SpendingTracker:
         # Calls that began before the fork are shared with its source, which has paid for them.
         if span.sequences[0] < self._since:
             return
+        # A delegated turn is the effect of a tool call, and has the same name within its holder.
         if span.type == TOOL_CALL or (span.type == AGENT_TURN and span.holder >= 0):
             self._calls.add((span.holder, call_of(span)))
+        # A cached response has no usage, and a running request none yet.
         if span.type != AGENT_RESPONSE or not span.usage or span.index in self._counted:
             return
         # A span is passed again when it changes, so counted ones are remembered.
@@ -194,6 +198,7 @@ class SpendingTracker:
         spent = self._by_agent.setdefault(span.agent or "", _Spent())
         spent.requests += span.usage.get("requests", 1)
         spent.tokens += span.usage.get("input_tokens", 0) + span.usage.get("output_tokens", 0)
+        # Without a known price, the cost stays None and is not 0.
         if "cost" in span.usage:
             spent.cost = (spent.cost or 0) + span.usage["cost"]
 
@@ -231,15 +236,18 @@ def arguments_preview(span: Span) -> str:
     parameters = span.parameters
     if span.kind != "operation" or not parameters:
         return ""
+    # {"action": "Send", "params": {"to": "ann"}} -> '{"to": "ann"}'
     argument = next((parameters[key] for key in _PREVIEW_PARAMETERS if parameters.get(key)), None)
     if argument is not None:
         return preview(argument)
+    # The name of the tool or action is the label of the span already.
     naming = NAMED_BY.get(span.type)
     return preview({key: value for key, value in parameters.items() if key != naming and not _is_empty(value)})
 
 
 def result_preview(operation_type: str, result: Any) -> str:
     """Return a one-line preview of the result of an operation; for a model response, of its first text."""
+    # The response of a model is a list of parts. Other results are shown as they are.
     parts = result.get("parts") if operation_type in _ANSWERS and isinstance(result, Mapping) else None
     texts = (part["content"] for part in parts or () if part.get("part_kind") == "text")
     return preview(next(texts, result))
@@ -255,6 +263,7 @@ def preview(value: Any) -> str:
     >>> preview("x" * 10_000_000)[-3:]
     'xx…'
     """
+    # Zero, False and the empty text are values, and are shown.
     if _is_empty(value):
         return ""
     # Only the needed beginning is encoded: a value can have many megabytes, and each span has a preview.
@@ -272,6 +281,7 @@ def _prefix(pieces: Iterator[str]) -> Iterator[str]:
     for piece in pieces:
         yield piece
         length += len(piece)
+        # One piece beyond the limit is included, so that `one_line` sees that the text was cut.
         if length > _LOOKED_AT:
             return
 
@@ -340,6 +350,7 @@ def _label_of(span: Span) -> str:
         return one_line(sleep, LABEL_WIDTH)
     if span.kind == "event":
         return one_line(span.called or "", LABEL_WIDTH)
+    # "request 2": requests of a turn have no other name.
     if span.within is not None and isinstance(parameters.get("request"), int):
         return f"request {parameters['request']}"
     value = next((parameters[key] for key in _LABEL_PARAMETERS if isinstance(parameters.get(key), str)), "")
@@ -352,6 +363,7 @@ class BlockNames:
     """
 
     def __init__(self) -> None:
+        # The empty text has the index 0, to which columns refer for "none".
         self._places = {"": 0}
         self._places_by_text: dict[tuple[str, int], int] = {}
 
@@ -392,11 +404,13 @@ def block_of(spans: Iterable[tuple[Span, Labels]], origin_us: int) -> SpanBlock:
         block["came"].append(place(result))
         block["status"].append(place(span.status))
         block["note"].append(place(span.headline, NOTE_WIDTH))
+        # Times relative to the first event need fewer digits than times since 1970.
         block["start"].append(span.started_us - origin_us)
         block["end"].append(-1 if span.ended_us is None else span.ended_us - origin_us)
         block["iteration"].append(-1 if span.iteration is None else span.iteration)
         block["visit"].append(span.visit)
         block["attempts"].append(span.attempts)
+        # The usage of a step or item includes its calls. Counting it as well would show each token twice.
         usage = span.usage if span.kind == "operation" else {}
         block["tokens"].append(usage.get("input_tokens", 0) + usage.get("output_tokens", 0))
         block["sequence"].append(span.sequences[0])
@@ -421,6 +435,8 @@ def is_short(value: Any, characters: int) -> bool:
     The data is encoded, which takes a fraction of the time of walking through it. Most values of a log are short.
     """
     try:
+        # Each value costs at least `COST_OF_VALUE` of a budget, and is encoded with at least one character. The product
+        # is therefore an upper bound.
         return len(encode(value)) * COST_OF_VALUE <= characters
     except UnstorableValueError:
         return False
@@ -437,6 +453,7 @@ class Budget:
 
     def plain(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Convert recorded values to JSON data, and cut this data to the characters that remain in the budget."""
+        # `encode` also converts recorded values, such as DataFrames, to their stored form.
         shortened = self.shortened(json.loads(encode(dict(values))))
         return {str(key): value for key, value in shortened.items()}
 
@@ -446,10 +463,13 @@ class Budget:
         """
         match value:
             case str():
+                # A text is never cut below `LEAST_TEXT`: its beginning is the most useful part, and the overrun is
+                # limited by the number of entries.
                 text = cut(value, max(min(self._text, self._left), LEAST_TEXT))
                 self._left -= len(text)
                 return text
             case list():
+                # The condition is evaluated before each entry, after the earlier ones have used up their part.
                 parts = [self.shortened(part) for part in value if self._left > 0]
                 missing = len(value) - len(parts)
                 return [*parts, f"… ({missing:,} more)"] if missing else parts
@@ -457,6 +477,7 @@ class Budget:
                 entries = {key: self.shortened(part) for key, part in value.items() if self._left > 0}
                 missing = len(value) - len(entries)
                 return entries | {"…": f"({missing:,} more)"} if missing else entries
+        # Numbers, truth values and None.
         self._left -= COST_OF_VALUE
         return value
 
@@ -470,12 +491,15 @@ def commands_of(execution: Execution, driven_by: str | None = None) -> list[Comm
     ``resume`` is included only if the execution would then continue. An execution that another process drives, or that
     waits for a worker, can only be cancelled.
     """
+    # A running execution can be paused. Resuming it would have no effect.
     if execution.is_live:
         return ["pause", "cancel"]
+    # Another process or a worker drives it. Only the wish to cancel reaches it, through the store.
     if execution.status == ENQUEUED or driven_by is not None:
         return ["cancel"]
     if execution.state.is_over:
         return [] if execution.state.is_final else ["resume"]
+    # Resuming an execution that waits for a person would do nothing (`tests/widgets/test_commands.py`).
     return ["cancel"] if awaited_from_outside(execution) else ["resume", "cancel"]
 
 
@@ -484,10 +508,12 @@ def awaited_from_outside(execution: Execution) -> str:
     if it can be resumed now.
     """
     state = execution.state
+    # A message in the store that the log does not have yet lets the execution continue when it is resumed.
     if state.status != WAITING or state.paused is not None or execution.store.has_untaken(execution.id):
         return ""
     if execution.interrupts:
         return "Answer the question to continue"
+    # A wait with a time limit ends by itself.
     signals = [str(awaited) for awaited in awaited_signals(state) if awaited.until_us is None]
     return f"It waits for {signals[0]}: send that to continue" if signals else ""
 
@@ -547,10 +573,12 @@ def source_of(execution: Execution) -> Source:
     variables = VariableReader(execution.workflow, shared())
     hidden = hidden_in(execution.workflow)
 
+    # A function, because each event replaces the state by a new object.
     def question_id(*about: object) -> str:
         return execution.state.question_id(*about)
 
     return Source(
+        # The driver of this process keeps a live execution up to date. Any other one is read from the store.
         header=lambda: header_of(execution if execution.is_live else execution.refresh()),
         questions=lambda: [question_of(question, hidden) for question in execution.asked.values()],
         graph=graph_of(execution.workflow),
@@ -572,6 +600,8 @@ def subscribe_events(execution: Execution, listener: Callable[[Sequence[Event]],
     Return a function that ends the subscription.
     """
     ends = [execution.subscribe(listener)]
+    # A store of this process reports all its events by the subscription. Events of other processes are reported by
+    # shared stores only.
     if execution.store.shared and not execution.is_live and not execution.state.is_over:
         ends.append(execution.store.on_news(lambda: listener(()), execution.id))
 
@@ -588,6 +618,7 @@ def header_of(execution: Execution) -> Header:
     """
     state = execution.state
     usage = execution.usage
+    # One read of the store. A run that this process drives needs none (`tests/widgets/test_elsewhere.py`).
     driven_by = None if state.is_over else execution.driven_by
     return Header(
         execution_id=execution.id,
@@ -602,6 +633,7 @@ def header_of(execution: Execution) -> Header:
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         cost=usage.cost / NANODOLLARS if usage.cost else None,
+        # `SpendingTracker`, `FailureTracker` and `with_activity` fill the fields that are 0 or empty here.
         tool_calls=0,
         spenders=[],
         gauges=gauges_of(state),
@@ -635,6 +667,7 @@ def waits_of(execution: Execution, driven_by: str | None = None) -> str:
         blocked = f"waits in the queue {one_line(state.queue or '', MAX_NAME)} for a worker{due}"
     signals = [] if state.is_over else awaited_signals(state)
     waits = [f"waits for {awaited}: {in_notebook('signal', [execution.id, awaited.name])}" for awaited in signals]
+    # Limits of providers concern only runs that call models.
     asks_models = execution.is_live and execution.state.ledger.llm_calls
     limits = [str(limit) for limit in REQUEST_LIMITERS.states()] if asks_models else []
     return "; ".join([*([] if blocked is None else [blocked]), *limits, *waits])
@@ -659,6 +692,7 @@ def gauges_of(state: ExecutionState) -> list[Gauge]:
     ]
 
 
+# The cache makes sure that only one thread is started.
 @cache
 def load_soon() -> None:
     """Start to load the library that validates answers to questions, on another thread, so that the first answer does
@@ -672,8 +706,9 @@ def question_of(question: Question, hidden: Container[str] = ()) -> QuestionView
 
     The name of the step is omitted if `hidden` contains it.
     """
+    # A person is about to answer (test_what_checks_answers_is_loaded_while_a_person_reads).
     if question.is_open and question.schema is not None:
-        load_soon()  # somebody is about to answer (test_what_checks_answers_is_loaded_while_a_person_reads)
+        load_soon()
     return QuestionView(
         interrupt_id=question.interrupt_id,
         kind=cast("InterruptKind", question.kind),
@@ -718,6 +753,7 @@ def graph_of(workflow: Workflow) -> Graph:
 
 def shown(value: Any) -> Any:
     """Convert recorded data to JSON data that browsers read exactly; DataFrames and the like become short texts."""
+    # `json.loads` calls `_exact` for each integer.
     return json.loads(encode_shown(value), parse_int=_exact)
 
 
@@ -725,12 +761,14 @@ def _exact(digits: str) -> int | str:
     """Parse the digits of a JSON integer. If the integer is so large that browsers would round it, return the digits as
     text.
     """
+    # MAX_EXACT = 9007199254740992 has 16 digits, and a sign may precede them.
     number = int(digits) if len(digits) <= MAX_DIGITS else MAX_EXACT + 1
     return number if abs(number) <= MAX_EXACT else digits
 
 
 def encodable(text: str) -> str:
     """Return a text in a form that can be encoded as UTF-8: unpaired surrogates become question marks."""
+    # Models can produce half of a surrogate pair, which JSON allows and UTF-8 does not.
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

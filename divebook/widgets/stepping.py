@@ -94,6 +94,7 @@ class SteppedLog:
 
     def __init__(self, positions: Positions) -> None:
         self.positions = positions
+        # Time of the first event. All blocks of a log count their times from it.
         self._origin_us: int | None = None
 
     @property
@@ -112,6 +113,7 @@ class SteppedLog:
         the log does not contain it.
         """
         event = self.positions.event_at(sequence)
+        # `encode` converts recorded values to JSON data. The budget then limits their size for the browser.
         return detail_of(event, Budget(MAX_VALUES).shortened(json.loads(encode(event.data.to_data()))))
 
     def said_at(self, sequence: int) -> tuple[int, list[ConversationPart]]:
@@ -133,6 +135,7 @@ class SteppedLog:
         """
         events = self.positions.events(after, stop)
         if self._origin_us is None and self.total:
+            # Read when it is needed first, because an execution that starts now has no event yet.
             self._origin_us = self.positions.event_at(1).recorded_at
         return block_of(events, map(summary_of, events), self._origin_us or 0, after + 1)
 
@@ -140,11 +143,13 @@ class SteppedLog:
 def reply_of(log: Steppable, message: Mapping[str, Any]) -> ReplayToBrowser | None:
     """Return the answer to a message of a view that replays a log; None for messages of other types."""
     match message:
+        # The types were checked by `refusal`. The patterns only bind the values.
         case {"type": "events", "view": str(view), "after": int(after), "stop": int(stop)}:
             # A long log is sent in several answers, so that other messages can be sent in between.
             block = log.block(max(0, after), min(stop, max(0, after) + EVENTS_PER_ANSWER))
             return EventsAnswer(type="events", view=view, total=log.total, events=block)
         case {"type": "state", "view": str(view), "sequence": int(sequence)}:
+            # A position outside the log is not an error of the kernel. The view shows the reason.
             state, why = _result_or_error(log.state_at, sequence)
             return StateAnswer(type="state", view=view, sequence=sequence, state=state, error=why)
         case {"type": "event", "view": str(view), "sequence": int(sequence)}:
@@ -160,6 +165,7 @@ def reply_of(log: Steppable, message: Mapping[str, Any]) -> ReplayToBrowser | No
 def _result_or_error(read: Callable[[int], T], sequence: int) -> tuple[T | None, str]:
     try:
         return read(sequence), ""
+    # A damaged log raises a `DivebookError` for the positions after the damage.
     except (IndexError, DivebookError) as error:
         return None, str(error)
 
@@ -186,8 +192,10 @@ def shown_paths(state: ExecutionState) -> Sequence[PathState]:
     # Active paths take precedence, because a run with many items has thousands of ended paths.
     active = state.active_paths()[:MAX_PATHS]
     names = {path.id for path in active}
+    # `number` grows with each path that starts.
     over = sorted((path for path in state.paths.values() if path.id not in names), key=lambda path: path.number)
     room = MAX_PATHS - len(active)
+    # ``over[-0:]`` would be all paths and not none.
     return sorted([*active, *(over[-room:] if room else [])], key=lambda path: path.number)
 
 
@@ -203,6 +211,8 @@ def path_cell(path: PathState, shared: Mapping[str, Any]) -> PathView:
         phase=path.phase,
         step=path.current_step,
         visits=path.visits.get(path.current_step, 0),
+        # A path between two steps reads nothing. Variables that equal those of the execution are sent once, in
+        # `StateView`.
         variables=cast("Any", path.variables) if path.open is not None and path.variables != shared else None,
         error=path.error or "",
     )
@@ -215,6 +225,7 @@ def path_view(
 
     The functions `text` and `values` shorten or redact its texts and variables.
     """
+    # A recording redacts the values with its own redactor, and a live replay cuts them by a budget.
     variables = None if cell["variables"] is None else values(cell["variables"])
     return PathView(**{**cell, "variables": variables, "error": text(cell["error"])})
 
@@ -256,6 +267,7 @@ def block_of(events: Sequence[Event], texts: Iterable[str], origin_us: int, firs
         step=[place(event.step) for event in events],
         text=[place(text) for text in texts],
     )
+    # The list of texts is complete only after all columns were made.
     block["names"] = names.listed()
     return block
 
@@ -264,9 +276,11 @@ def summary_of(event: Event) -> str:
     """Return a short text about an event for a list of events, such as the names of the changed variables, the
     operation or the error.
     """
+    # The type of the event is shown beside this text, so it is not repeated.
     if isinstance(event.data, StateMutated):
         return ", ".join(change.key for change in event.data.mutations)
     if isinstance(event.data, OperationStarted):
         return f"{event.data.operation_type} {event.data.name or ''}".rstrip()
+    # Events have different fields. Missing fields and values that are not texts are skipped.
     values = (getattr(event.data, name, None) for name in _SUMMARY_FIELDS)
     return next((value for value in values if isinstance(value, str) and value), "")

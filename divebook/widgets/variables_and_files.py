@@ -70,6 +70,8 @@ class Setters:
         """Read the next event of the log: if a step sets variables in it, remember this step as the one that set them
         last.
         """
+        # Events without a step start or fork the execution. They contain the definition, with the names of the hidden
+        # steps.
         if not event.step:
             self._hidden |= hidden_steps(event.data)
         elif isinstance(event.data, StateMutated) and event.step not in self._hidden:
@@ -82,21 +84,26 @@ class VariableReader:
     """
 
     def __init__(self, workflow: Workflow, redactor: Redactor) -> None:
+        # In reverse order, so that the first step that stores a variable wins: later keys replace earlier ones.
         self._steps = {step.store: step.name for step in reversed(visible_steps(workflow)) if step.store}
         self._redactor = redactor
+        # By source and name: an input and a variable can have equal names.
         self._cache: dict[tuple[str, str], tuple[Any, VariableView]] = {}
 
     def of(self, state: ExecutionState, setters: Setters) -> list[VariableView]:
         """Return all inputs and variables of a state in the form that views show, including variables that a step will
         set later.
         """
+        # Each call fills a new cache, so that variables that no longer exist drop out of it.
         before = self._cache
         self._cache = {}
         return [self._view(variable, before) for variable in islice(self._variables_of(state, setters), MOST_VARIABLES)]
 
     def _variables_of(self, state: ExecutionState, setters: Setters) -> Iterator[_Variable]:
         yield from (_Variable(name, INPUT, value) for name, value in state.inputs.items())
+        # Reversed once more: variables in the order of the steps that set them, then all others by name.
         for name in dict.fromkeys([*reversed(self._steps), *sorted(state.variables)]):
+            # Until the first assignment, the definition tells which step will set the variable.
             source = setters.steps.get(name) or self._steps.get(name, "")
             yield _Variable(name, source, state.variables.get(name), name in state.variables)
 
@@ -106,6 +113,7 @@ class VariableReader:
         # The same object has the same view, because recorded values never change.
         is_cached = entry is not None and variable.is_set and entry[0] is variable.value
         view = entry[1] if entry is not None and is_cached else self._new_view(variable)
+        # A variable that is not set yet has no value by which the cache could find it.
         if variable.is_set:
             self._cache[key] = variable.value, view
         return view
@@ -118,22 +126,28 @@ class VariableReader:
             return {**view, "text": "not set yet"}
         view["type"] = type_of(variable.value)
         view["size"] = size_of(variable.value)
+        # A table of a library that is not installed here cannot be opened.
         try:
             head = _head(variable.value)
         except (UnopenableValueError, ValueError) as error:
             return {**view, "text": one_line(f"its rows cannot be shown: {error}", TEXT)}
+        # Only tables and lists of records have rows. All other values are shown as text.
         if head:
             columns, rows = self._table(variable.name, head)
             return {**view, "columns": columns, "rows": rows, "total": len_of(variable.value)}
         return {**view, "text": self._text(variable.name, variable.value)}
 
     def _text(self, name: str, value: Any) -> str:
+        # Shortened before redaction, since redaction walks through the whole value. `_short` keeps twice the shown
+        # length, so that a secret that is cut lies behind the shown part.
         clean = self._redactor.under(name, _short(value, DEEPEST))
         return cut(readable(clean, indent=2 if _is_nested(clean) else None), TEXT)
 
     def _table(self, name: str, head: list[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+        # Rows of a list can have different fields. The columns are all fields, in the order of their first occurrence.
         names = list(dict.fromkeys(str(key) for row in head for key in row))[:MOST_COLUMNS]
         short = [{str(key): _short(part, 1) for key, part in row.items()} for row in head]
+        # A row can be hidden as a whole, because of the name of the variable. It is a text then.
         clean = [self._redactor.under(name, {key: row.get(key) for key in names}) for row in short]
         rows = [[_cell(row.get(key)) for key in names] if isinstance(row, dict) else [str(row)] for row in clean]
         return [one_line(key, CELL) for key in names], rows
@@ -146,6 +160,7 @@ def shorter(views: Iterable[VariableView], characters: int) -> list[VariableView
     """
     short = []
     room = characters
+    # A variable that does not fit still takes its room, so that all variables after it are left out too.
     for view in views:
         room -= len(view["text"]) + sum(len(cell) for row in view["rows"] for cell in row)
         short.append(view if room >= 0 else {**view, "text": "", "columns": [], "rows": []})
@@ -162,6 +177,7 @@ def type_of(value: Any) -> str:
     match value:
         case None:
             return "nothing"
+        # Before `int`, because True and False are instances of it.
         case bool():
             return "yes or no"
         case str():
@@ -172,6 +188,7 @@ def type_of(value: Any) -> str:
             return "list"
         case Mapping():
             return "mapping"
+        # "pandas.DataFrame" -> "DataFrame"
         case Arrow():
             return value.kind.rpartition(".")[2]
         case Instance():
@@ -201,8 +218,10 @@ def _head(value: Any) -> list[Mapping[str, Any]]:
         # The size is estimated before anything is decoded.
         if value.least_bytes() > LARGEST:
             raise ValueError(f"it has more than {LARGEST // 1_000_000} MB")
+        # `head` decodes the whole table, so that large tables are left alone.
         return [row for row in value.head(HEAD) if isinstance(row, Mapping)]
     first = value[:HEAD] if isinstance(value, list | tuple) else []
+    # An instance is shown by its fields. Its class is not loaded.
     rows = [item.plain() if isinstance(item, Instance) else item for item in first]
     are_records = all(isinstance(row, Mapping) and 0 < len(row) <= MOST_COLUMNS for row in rows)
     return rows if are_records else []
@@ -216,6 +235,7 @@ def _short(value: Any, depth: int) -> Any:
     """
     match value:
         case str():
+            # The cut is marked, since `cut` later sees only this shortened text.
             return value[: 2 * TEXT] + ("…" if len(value) > 2 * TEXT else "")
         case Mapping():
             parts = value.items()
@@ -223,12 +243,15 @@ def _short(value: Any, depth: int) -> Any:
             parts = value.plain().items()
         case list() | tuple():
             return _and_more([_short(part, depth - 1) for part in value[:MOST_PARTS]], len(value)) if depth else "[…]"
+        # Tuples, sets and mappings with other keys than strings have a recorded form, which is opened for display.
         case Container():
             return _short(value.plain(), depth)
+        # Any other recorded value, such as a date or an image, has a one-line summary.
         case Recorded():
             return value.summary()
         case _:
             return value
+    # A mapping at the deepest level is only indicated.
     if not depth:
         return "{…}"
     entries: dict[str, Any] = {str(key): _short(part, depth - 1) for key, part in islice(parts, MOST_PARTS)}
@@ -237,6 +260,7 @@ def _short(value: Any, depth: int) -> Any:
 
 
 def _cell(value: Any) -> str:
+    # Not a number stands for a missing value in tables.
     is_missing = value is None or value != value  # noqa: PLR0124 - as only nan does
     return "" if is_missing else one_line(readable(value), CELL)
 
@@ -246,6 +270,7 @@ def _and_more(parts: list[Any], whole: int) -> list[Any]:
 
 
 def _is_nested(value: Any) -> bool:
+    # A flat list fits on one line. A nested value is easier to read with indentation.
     parts: Iterable[Any] = ()
     if isinstance(value, Mapping):
         parts = value.values()
@@ -302,6 +327,7 @@ class FilesReader:
         With `since`, return the differences between the event `since` and the event `at`; `since` may be later than
         `at`. Workspaces whose files are now unchanged are omitted.
         """
+        # A workspace without a tree has no snapshot yet.
         held = [(name, held) for name, held in sorted(self._execution.state.workspaces.items()) if held.tree]
         views = [self._of_now(name, one) for name, one in held]
         now = [view for view in views if view["total"]]
@@ -309,9 +335,11 @@ class FilesReader:
 
     def _of_now(self, name: str, held: HeldWorkspace) -> WorkspaceView:
         entry = self._views_by_workspace.get(name)
+        # The digest of the tree changes with each change of a file, so that an equal digest means equal files.
         if entry is None or entry[0] != held.tree:
             first, now = self._trees(name, held)
             points = self._points[name]
+            # The first point is the event that opened the workspace. It is added at the end with its own label.
             latest = [FilesPoint(sequence=point.sequence, told=point.label) for point in points[1:][-MOST_POINTS:]]
             view = WorkspaceView(
                 name=name,
@@ -319,6 +347,7 @@ class FilesReader:
                 folder=held.source or "",
                 **self._changes(first, now, held.source),
                 left_out=_left_out(points[-1]),
+                # Newest first, as a person looks for the latest change.
                 points=[*latest[::-1], FilesPoint(sequence=points[0].sequence, told="begin")],
             )
             entry = self._views_by_workspace[name] = held.tree or "", cast("WorkspaceView", self._redactor.value(view))
@@ -326,6 +355,7 @@ class FilesReader:
 
     def _of_then(self, now: WorkspaceView, at: int, since: int) -> WorkspaceView:
         points = self._points[now["name"]]
+        # `since` can be later than `at`, so the two are treated alike.
         before = _until(points, since)
         until = points if at == 0 else _until(points, at)
         first, then = (tree_of([point.files for point in part]) for part in (before, until))
@@ -334,10 +364,13 @@ class FilesReader:
 
     def _changes(self, first: Tree, then: Tree, folder: str | None) -> _Changes:
         changes = changes_between(first.entries, then.entries)
+        # Only the first files are compared, because each difference reads two contents from the store.
         diffs = diffs_of(changes[:MOST_FILES], lambda digest: file_content(self._execution.store, digest))
         _, left_out = without_protected(changes, folder or None, ())
         protected = {shown_path(change.path) for change in left_out}
         return _Changes(
+            # `diffs_of` leaves out folders, so the number of shown files is that of the differences. Files above the
+            # limit are counted unread.
             total=len(changes) - len(changes[:MOST_FILES]) + len(diffs),
             added=sum(diff.added or 0 for diff in diffs),
             removed=sum(diff.removed or 0 for diff in diffs),
@@ -350,22 +383,27 @@ class FilesReader:
         The events that change a workspace form a linked list: `previous` is the number of the preceding event. The loop
         follows the list from the newest event back to the last event that was read earlier.
         """
+        # A workspace that was never read starts with event 0 and no trees.
         until, first, now = self._cache.get(name, (0, None, None))
         new_points: list[_Point] = []
         at: int | None = held.at
         while at and at > until:
             (event,) = self._execution.store.read(self._execution.id, at - 1, 1)
+            # Only these two types of events are linked by `previous`.
             data = event.data
             assert isinstance(data, catalog.WorkspaceOpened | catalog.FilesChanged)  # noqa: S101 - `held.at` counts one
             new_points.append(_Point(at, data.files or (), _change_label(data), data.problems or ()))
+            # The opening event has no predecessor, which ends the loop.
             at = data.previous if isinstance(data, catalog.FilesChanged) else None
         new_points.reverse()
         manifests = [point.files for point in new_points]
         self._points.setdefault(name, []).extend(new_points)
         if first is None or now is None:
+            # The first manifest contains the complete tree, the others only their changes.
             first = tree_of(manifests[:1])
             now = tree_of(manifests)
         else:
+            # Only the new changes are applied to the tree that was read before.
             now = changed_tree(now.entries, manifests)
         self._cache[name] = held.at, first, now
         return first, now
@@ -381,8 +419,10 @@ def _until(points: list[_Point], sequence: int) -> list[_Point]:
 def _change_label(data: catalog.WorkspaceOpened | catalog.FilesChanged) -> str:
     """Return a short text that names the files that an event changed: ``calc.py and 2 more``."""
     changes = data.changes or () if isinstance(data, catalog.FilesChanged) else ()
+    # The opening event lists all files, which are not changes.
     if not changes:
         return ""
+    # `changes` contains at most a thousand files. `count` is the number of all.
     count = data.count if isinstance(data, catalog.FilesChanged) else None
     more = (count or len(changes)) - 1
     return f"{changes[0]['path']} and {more} more" if more else str(changes[0]["path"])
@@ -396,6 +436,7 @@ def _views(diffs: Sequence[FileDiff], protected: Collection[str]) -> list[FileVi
     room = MOST_CHARACTERS
     views = []
     for diff in diffs:
+        # A file that does not fit takes no room, so that smaller ones after it are still shown.
         is_shown = len(diff.text) <= min(LONGEST, room)
         room -= len(diff.text) if is_shown else 0
         views.append(

@@ -77,15 +77,19 @@ class ViewModel:
         self._detach: Callable[[], None] = lambda: None
         self._intents = Intents(handlers, lambda ack: self._reply(lambda: ack, urgent=True))
         self._audience = Audience(clock)
+        # Set by `retire`. The view closes itself when its last page has left.
         self._is_retired = False
         self.greeted = threading.Event()
         """Set as soon as a browser shows the view and its first message has arrived."""
         self.is_hosted = False
         """True if the page can show the saved form of the view after the view is closed."""
         self._on_hosted: Callable[[], None] = lambda: None
+        # The base class opens the comm, after which messages may arrive on another thread. All attributes exist by now.
+        # A message before `on_msg` is lost, and the page sends it again.
         super().__init__()
         answer_while_busy(self.comm)
         self.on_msg(self._receive)
+        # The last statement: the publisher may call `_on_frame` before `add` returns.
         self._attach()
 
     def when_hosted(self, callback: Callable[[], None]) -> None:
@@ -95,6 +99,7 @@ class ViewModel:
         If a page has reported so already, the function is called at once. It is called on the publisher's thread.
         """
         self._on_hosted = callback
+        # On the publisher's thread like every other call of the function, so that the caller may hold a lock.
         if self.is_hosted:
             self._publisher.post(callback, urgent=True)
 
@@ -102,8 +107,7 @@ class ViewModel:
         """Close this view as soon as no page shows it any more, because its output was replaced. If no page shows it
         now, close it at once.
 
-        A view whose output was replaced is not closed at once: pages that were loaded later do not learn of the
-        replacement.
+        Pages that were loaded later do not learn of the replacement, and still show the view.
         """
         self._is_retired = True
         if not self._audience:
@@ -115,15 +119,18 @@ class ViewModel:
         super().close()  # type: ignore[misc]  # of the class beside it
 
     def _attach(self) -> None:
+        # `close` is called when the publisher is stopped, for example as the extension is unloaded.
         self._detach = self._publisher.add(self._on_frame, self._on_heartbeat, self.close)
 
     def follow(self, publisher: Publisher[Any]) -> None:
         """Show the data of another publisher from now on. Each open view receives all of this data in a `Welcome`
         message.
         """
+        # Detached first, so that no frame of the old publisher follows the new data.
         self._detach()
         self._publisher = publisher
         self._attach()
+        # 0 makes each page discard the spans of the other execution.
         for view in self._audience.views:
             self._greet(view, 0)
 
@@ -139,8 +146,8 @@ class ViewModel:
         return 1
 
     def _on_heartbeat(self) -> None:
-        """Remove views from the audience that have sent no message for a long time."""
         self._audience.expire()
+        # Silent pages count as gone, so that a retired view whose tabs were closed without a message closes too.
         if self._is_retired:
             self.retire()
 
@@ -163,8 +170,11 @@ class ViewModel:
             case {"type": "hello", "view": view, "since": since}:
                 self._greet(view, since)
             case {"type": "alive", "view": view, "since": since}:
+                # The kernel removed a page that was silent for long, for example while the machine slept. It gets all
+                # data again.
                 if self._audience.note(view):
                     self._greet(view, since)
+            # Each page of the view reports hosting, and repeats it. The callback runs once.
             case {"type": "hosted"}:
                 was_hosted = self.is_hosted
                 self.is_hosted = True
@@ -175,6 +185,7 @@ class ViewModel:
                 if self._is_retired:
                     self.retire()
             case {"type": "answer" | "control" | "wish" | "take_over"} as intent:
+                # Accepted here and executed later, because this thread belongs to the kernel.
                 self._intents.take(cast("Intent", intent))
             case request:
                 self._look_up(request)
@@ -184,6 +195,7 @@ class ViewModel:
 
     def _greet(self, view: str, since: int) -> None:
         self._audience.note(view)
+        # Set before the reply: a waiting cell may continue as soon as a browser is known to show the view.
         self.greeted.set()
         self._reply(lambda: self._publisher.feed.welcome(view, since), urgent=True)
 
@@ -219,6 +231,7 @@ class Comm:
         """Call a function with each message that a page sends to this comm. The function gets the same arguments as for
         messages to a widget.
         """
+        # The arguments of a widget's callback: sender, content and buffers.
         self.comm.on_msg(lambda message: callback(self, message["content"]["data"], message.get("buffers")))
 
     def close(self) -> None:
@@ -287,7 +300,9 @@ class Intents:
     ) -> None:
         self._handlers = handlers
         self._acknowledge = acknowledge
+        # One thread: commands of a person take effect in the order in which they were given.
         self._executor = executor or ThreadPoolExecutor(1, "divebook-intents")
+        # None while the command is being executed.
         self._outcomes: OrderedDict[str, Ack | None] = OrderedDict()
 
     def take(self, intent: Intent) -> None:
@@ -296,22 +311,28 @@ class Intents:
         """
         identity = intent["id"]
         if identity not in self._outcomes:
+            # Recorded before it is submitted. A repeated message then finds the entry and is not executed again.
             self._remember(identity, None)
+            # The context contains the cell to which output belongs.
             context = contextvars.copy_context()
             self._executor.submit(context.run, self._carry_out, intent)
             return
+        # Without an outcome, the acknowledgement follows when the command has ended.
         outcome = self._outcomes[identity]
         if outcome is not None:
             self._acknowledge(outcome)
 
     def _remember(self, identity: str, outcome: Ack | None) -> None:
         self._outcomes[identity] = outcome
+        # The oldest acknowledgements are dropped. A page has far fewer commands that are not acknowledged yet.
         while len(self._outcomes) > REMEMBERED:
             self._outcomes.popitem(last=False)
 
     def _carry_out(self, intent: Intent) -> None:
         try:
             text = self._call(intent)
+        # The answer is stored, so the page must not offer the question again. The text explains why the run does not
+        # continue.
         except AnswerKeptError as stored:
             outcome = Ack(type="ack", id=intent["id"], accepted=True, text=str(stored))
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the person who asked must hear of it
@@ -319,6 +340,7 @@ class Intents:
             outcome = Ack(type="ack", id=intent["id"], accepted=False, text=reason)
         else:
             outcome = Ack(type="ack", id=intent["id"], accepted=True, text=text)
+        # Remembered before it is sent: a repetition that arrives meanwhile gets this acknowledgement.
         self._remember(intent["id"], outcome)
         self._acknowledge(outcome)
 
@@ -334,6 +356,7 @@ class Intents:
             return self._handlers.take_over(intent)
         elif intent["command"] == "plan":
             return self._handlers.plan()
+        # `refusal` has checked that the command is one of `Command`, each of which is a field of `Handlers`.
         else:
             getattr(self._handlers, intent["command"])()
         return ""
@@ -373,6 +396,7 @@ def built(name: str) -> str:
 
 def bundle_of(view: str, name: BundleName) -> Bundle:
     """Return the message with the code of a part of the front end, for a view that requested it."""
+    # The path is safe: `refusal` has checked that the name is one of `BundleName`.
     return Bundle(type="bundle", view=view, name=name, script=built(f"{name}.js"))
 
 
@@ -381,7 +405,8 @@ class CleanWidget(anywidget.AnyWidget):
 
     def send(self, content: Any, buffers: Any = None) -> None:
         """Replace the secrets in a message, and send it to the browser."""
-        is_code = content["type"] == "bundle"  # a secret that is a word of it would break it
+        # A secret that occurs in the code as a word must not be replaced there.
+        is_code = content["type"] == "bundle"
         super().send(content if is_code else shared().value(content), buffers)
 
 
@@ -401,7 +426,8 @@ class FollowingView(ViewModel, CleanWidget):
 
     def close(self) -> None:
         """Stop showing changes of the publisher, and remove the view from the page."""
-        layout = self.layout  # a widget of its own, with a comm of its own
+        # The layout is a widget with its own comm, which `close` of the view does not close.
+        layout = self.layout
         super().close()
         layout.close()
 
@@ -429,6 +455,7 @@ class LiveView(FollowingView):
         self._feed = publisher.feed
         self._questions: dict[str, QuestionView] = {}
         self._moved: Callable[[Publisher[Feed]], None] = lambda _: None
+        # Made when a person opens the replay. Most views never need it.
         self._stepped: SteppedLog | None = None
         super().__init__(publisher, handlers, clock)
 
@@ -437,6 +464,7 @@ class LiveView(FollowingView):
         self._feed = publisher.feed
         self._questions = {}
         super().follow(publisher)
+        # The callback comes after the change, since it may send messages about the new execution.
         self._moved(publisher)
 
     def when_moved(self, callback: Callable[[Publisher[Feed]], None]) -> None:
@@ -447,14 +475,17 @@ class LiveView(FollowingView):
 
     def _on_frame(self, delta: Delta) -> int:
         sent = super()._on_frame(delta)
+        # A view that appears while the kernel is busy gets the snapshot only, so that questions can be answered there.
         self._questions.update((question["interrupt_id"], question) for question in delta["questions"])
         return sent + self._take_snapshot(delta["header"])
 
     def _take_snapshot(self, header: Header) -> int:
         pending = [question for question in self._questions.values() if question["status"] == "pending"][:MAX_PENDING]
         snapshot = shared().value({"status": header["status"], "workflow": header["workflow"], "pending": pending})
+        # An equal snapshot sends nothing, and therefore counts as no message.
         if snapshot == self.snapshot:
             return 0
+        # A traitlet is sent as a message of its own, which counts for the rate of the publisher.
         self.snapshot = snapshot
         return 1
 
@@ -464,7 +495,10 @@ class LiveView(FollowingView):
 
         All queries are answered on the publisher's thread.
         """
+        # The local variable, because `follow` may replace the feed before the reply is made. Ids of spans belong to
+        # this feed. All replies are made on the publisher's thread, since a feed is not safe for other threads.
         feed = self._feed
+        # Large answers alternate with frames. Small ones that a person waits for are urgent.
         match request:
             case {"type": "conversation", "view": view, "id": index, "since": since}:
                 self._reply(lambda: feed.conversation(view, index, since), urgent=False)
@@ -487,6 +521,7 @@ class LiveView(FollowingView):
         """Answer a message of the replay of the execution's log, which a person has opened inside the live view."""
         source = self._feed.source
         name = source.header()["execution_id"]
+        # After `follow` the replay must read the log of the other execution.
         if self._stepped is None or self._stepped.positions.execution_id != name:
             self._stepped = SteppedLog(Positions(name, source.read, source.total))
         return cast("ReplayToBrowser", reply_of(self._stepped, request))
@@ -510,6 +545,7 @@ class InboxFollower(ViewModel):
     ) -> None:
         self._feed = publisher.feed
         self._on_change = on_change
+        # `_greet` runs on the thread of messages, `_on_heartbeat` on the publisher's thread.
         self._attaching = threading.Lock()
         self._is_attached = False
         super().__init__(publisher, handlers, clock)
@@ -525,6 +561,7 @@ class InboxFollower(ViewModel):
 
     def _greet(self, view: str, since: int) -> None:
         with self._attaching:
+            # Noted before `_attach`, so that a heartbeat in between does not see an empty audience and detach again.
             self._audience.note(view)
             if not self._is_attached:
                 self._attach()
@@ -533,6 +570,7 @@ class InboxFollower(ViewModel):
     def _on_heartbeat(self) -> None:
         super()._on_heartbeat()
         with self._attaching:
+            # Without views nothing is read. The next ``hello`` attaches again.
             if not self._audience and self._is_attached:
                 self._is_attached = False
                 self._detach()
@@ -575,12 +613,14 @@ class RunsFollower(InboxFollower):
         show: Callable[[str | None], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        # A publisher for the list beside the shared one for the questions, because each widget has its own filters.
         self._runs = Publisher(feed, clock)
         handlers = Handlers(feed.environment.answer, wish=RunCommands(feed, show).carry_out)
         super().__init__(inbox_publisher_of(feed.environment), handlers, clock=clock)
 
     def _attach(self) -> None:
         super()._attach()
+        # `_detach` of the base class covers the questions only.
         leave_inbox = self._detach
         leave_list = self._runs.add(self._list)
 
@@ -598,6 +638,7 @@ class RunsFollower(InboxFollower):
 
     def _greet(self, view: str, since: int) -> None:
         super()._greet(view, since)
+        # The reply contains the last page, or makes the first one.
         self._runs.post(lambda: self.send(self._runs.feed.welcome(view, since)), urgent=True)
 
     def _look_up(self, request: Mapping[str, Any]) -> None:
@@ -640,8 +681,10 @@ class RunCommands:
         if command in ("open", "close"):
             self._open(names[0] if command == "open" and names else None)
             return
+        # Each execution is tried. One that refuses must not stop the others.
         errors = [self._tried(name, wish) for name in names]
         refused = [error for error in errors if error is not None]
+        # Before the error, so that the list shows the effect on the others.
         self._feed.refresh(names)
         if refused:
             done = f"{len(names) - len(refused)} of {len(names)} done; " if len(names) > 1 else ""
@@ -650,6 +693,7 @@ class RunCommands:
     def _open(self, execution_id: str | None) -> None:
         if self._show is None:
             raise SetupError("nothing can be shown here; run %dive show ID in a cell")
+        # Shown first: if this fails, the list does not mark the execution as open.
         self._show(execution_id)
         self._feed.opened = execution_id
         self._feed.refresh(())
@@ -667,6 +711,7 @@ class RunCommands:
             case "resume":
                 self._environment.resume(execution_id)
             case "cancel":
+                # A cancelled execution may still finish a call. The acknowledgement comes when it has ended.
                 self._environment.cancel(execution_id).wait()
             case "tag":
                 self._environment.tag(execution_id, *wish["tags"])
@@ -688,15 +733,13 @@ class OfferFeed:
         self.offer = offer
 
     def frame(self) -> None:
-        """Return None, which means that there are no changes: an offer is constant."""
+        """Return None, which means that there are no changes."""
 
     def request_refresh(self) -> None:
-        """Skip the refresh: an offer is constant, so that nothing can have changed."""
+        """Skip the refresh, because nothing can have changed."""
 
     def subscribe(self, _wake: Callable[[], None]) -> Callable[[], None]:
-        """Return a function that ends the subscription. It does nothing, because an offer is constant and never has
-        changes.
-        """
+        """Return a function that ends the subscription. It does nothing, since there are no changes to report."""
         return self.request_refresh
 
     def welcome(self, view: str, _since: int) -> Offer:
@@ -719,6 +762,7 @@ class OfferView(FollowingView):
 
     def __init__(self, offer: Offer, choose: Callable[[str], None]) -> None:
         def take(_offer_id: str, name: object) -> None:
+            # A message may be forged, so the name is compared with the choices.
             names = [choice["name"] for choice in offer["choices"]]
             if name not in names:
                 raise SetupError(f"{name!r} is not offered; one of {', '.join(names)}")
@@ -766,6 +810,7 @@ class ReplayPictures:
 
         def welcome(view: str) -> Welcome | None:
             total = source().total()
+            # A log that is too long has no picture, so nothing is read for it either.
             at_once = total <= AT_ONCE or total > MOST_PICTURED
             answer = _read(source()) if at_once else background_reader.read(view, total)
             return None if answer is None else {**answer, "view": view}
@@ -799,8 +844,11 @@ class _BackgroundReader:
         """Return the data for the timeline and graph if it was read for this view, or if it is still current. Otherwise
         start to read the log in the background; return None until it has been read.
         """
+        # The page that has caused the reading gets its result, also if the log has grown since. For a growing log,
+        # "current" would never be true.
         if self._result is not None and (self._view == view or self._result["last"] == total):
             return self._result
+        # One thread at a time. The page asks again.
         if self._thread is not None and self._thread.is_alive():
             return None
         self._view = view
@@ -810,6 +858,7 @@ class _BackgroundReader:
         return None
 
     def _make(self) -> None:
+        # Assigned at the end, so that other threads see either nothing or the complete data.
         self._result = _read(self._source())
 
 
@@ -821,6 +870,7 @@ def _read(source: Source) -> Welcome:
     """
     feed = Feed(source)
     is_short = source.total() <= MOST_PICTURED
+    # Each frame reads a limited number of events.
     while is_short and feed.has_news:
         feed.frame()
     return feed.welcome("", 0, MOST_SPANS, evenly=True)
@@ -880,6 +930,7 @@ class ReplayView(CleanWidget):
         self._first_request = threading.Event()
         self._filled = threading.Event()
         super().__init__()
+        # As for `ViewModel`: messages must arrive while a cell runs.
         answer_while_busy(self.comm)
         self.on_msg(self._receive)
 
@@ -892,10 +943,14 @@ class ReplayView(CleanWidget):
         return built("replay.css")
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
+        # Without a page that shows widgets, the text says how to get one.
         if not self._moves:
             return {"text/plain": repr(self)}, {}
+        # The base class returns the data alone or with metadata.
         shown: Any = super()._repr_mimebundle_(**options)
         data, metadata = shown if isinstance(shown, tuple) else (shown, {})
+        # The type of the hosted view is added to widget, text and saved form, so that each page finds a form that it
+        # can show.
         return {**self.lasting_bundle(), **data, HOSTED_VIEW: {"model_id": self.model_id}}, metadata
 
     def lasting_bundle(self) -> dict[str, Any]:
@@ -920,7 +975,10 @@ class ReplayView(CleanWidget):
         if reply is not None:
             self.send(reply)
         if message["type"] == "at" and self._on_position is not None:
+            # A position beyond the end comes from a page that has seen a longer log, or from a forged message.
             self._on_position(min(max(0, message["sequence"]), self._log.total))
+        # Pages read from the beginning to the end, so that the request for the last event means that all others have
+        # arrived.
         if message["type"] == "events" and message["stop"] >= self._log.total:
             self._filled.set()
             if self._on_filled is not None:
