@@ -18,7 +18,7 @@ from divebook.notebook.session import Session
 from divebook.runtime.step import Outcome
 from divebook.scripting import Interpreter
 from divebook.steps.actions import Action
-from divebook.store.encryption import FernetCodec
+from divebook.store.codec import FernetCodec
 from divebook.telemetry import Telemetry
 from divebook.workflow import read_definitions
 from divebook.workflow.resources import WorkspaceDefinition

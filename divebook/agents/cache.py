@@ -23,7 +23,7 @@ from divebook.agents.models import RECORDED
 from divebook.errors import DivebookError, SetupError, StepError
 from divebook.events.codec import canonical_hash
 from divebook.events.recorded import opened
-from divebook.store.encryption import Sealing
+from divebook.store.codec import Sealing
 from divebook.text.format import parse_duration
 from divebook.text.redaction import logger, one_line
 

@@ -80,7 +80,7 @@ from divebook.steps.script_step import ScriptStep, condition_holds, filled, item
 from divebook.steps.workspace_actions import WORKSPACE_ACTIONS
 from divebook.store import EventStore, ExecutionRecord, MemoryStore, open_store, transfer
 from divebook.store.append import Durability, durability_called
-from divebook.store.encryption import Codec
+from divebook.store.codec import Codec
 from divebook.store.leases import QueuedExecution, WorkerRecord
 from divebook.text.arguments import has_methods, id_of, is_list_of_strings, list_of, require
 from divebook.text.path_arguments import as_path
@@ -174,7 +174,7 @@ class Environment:
         Called step by step with the progress of executions; see `divebook.Formatter`.
     codec
         Encrypts values before the store writes them, for all users of the store in this process; by default
-        `divebook.store.encryption.FernetCodec` with the keys of the variable ``DIVEBOOK_KEY``, if it is set.
+        `divebook.store.codec.FernetCodec` with the keys of the variable ``DIVEBOOK_KEY``, if it is set.
     policy
         What definitions may reach beyond their folder and the public internet; by default the value of the variable
         ``DIVEBOOK_ALLOW``. See `divebook.documents.policy`.

@@ -23,7 +23,7 @@ from divebook.runtime.workspaces import OnEgress
 from divebook.scripting import Interpreter
 from divebook.store import EventStore
 from divebook.store.append import Durability
-from divebook.store.encryption import Codec
+from divebook.store.codec import Codec
 from divebook.store.maintenance import file_content
 from divebook.workflow.resources import DOCKER, FENCED, VIRTUALENV, WorkspaceDefinition
 from divebook.workspace.docker.workspace import DockerWorkspace

@@ -44,6 +44,7 @@ from divebook.events.codec import DATA_FUNCTIONS, decode, encode
 from divebook.events.event import Event, Record, check_place, place_of, successor, to_datetime
 from divebook.events.payload import fast_init
 from divebook.events.values import ByHash, StoredFile, tag
+from divebook.store.codec import Sealing
 from divebook.store.encoding import (
     LARGE,
     NOTABLE,
@@ -58,7 +59,6 @@ from divebook.store.encoding import (
     of_row,
     type_of,
 )
-from divebook.store.encryption import Sealing
 from divebook.store.leases import LEASE_SECONDS, Lease, Moment, Owner
 from divebook.text.redaction import logger
 

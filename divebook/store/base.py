@@ -49,8 +49,8 @@ from divebook.store.append import (
     prepare,
     records_of,
 )
+from divebook.store.codec import Codec, Sealing
 from divebook.store.encoding import chain, decode_facts, head, pack_new_blobs, width_of
-from divebook.store.encryption import Codec, Sealing
 from divebook.store.history import History
 from divebook.store.leases import (
     LEASE_SECONDS,

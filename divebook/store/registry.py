@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from divebook.errors import AlreadyRegisteredError, SetupError, StoreError
 from divebook.store.base import EventStore
-from divebook.store.encryption import KEY_VARIABLE, FernetCodec
+from divebook.store.codec import KEY_VARIABLE, FernetCodec
 from divebook.store.memory import MemoryStore
 from divebook.store.sqlite import SqliteStore
 from divebook.text.arguments import require

@@ -321,7 +321,13 @@ def _questions(turn: Span, call: ToolCallView, question_id: QuestionId) -> list[
     prefix = placed(call.view.span)[0]
     name = call.key.removeprefix("tool")
     # Keys under which the engine asks: for approval, for the result of the call, and for an MCP server (elicitation).
-    keys = [f"approve{name}", f"ask{name}", *(f"elicit{name}-{number}" for number in range(1, MOST_ROUNDS + 1))]
+    # A server asks while the call runs ("in"), or replies with the questions of a round (`agents/server_tools.py`).
+    keys = [f"approve{name}", f"ask{name}"]
+    if call.server:
+        numbers = range(1, MOST_ROUNDS + 1)
+        keys += [f"elicit{name}-in-{number}" for number in numbers]
+        keys += [f"elicit{name}-{number}" for number in numbers]
+        keys += [f"elicit{name}-{number}-{index}" for number in numbers for index in range(1, MOST_ROUNDS)]
     places = (Place(turn.path, turn.step, turn.visit, turn.iteration, f"{prefix}{key}") for key in keys)
     about = [question_id("question", place.operation_id) for place in places]
     # The id of a question about an unknown outcome contains the operation and the number of one of its events. All of

@@ -13,7 +13,7 @@ from pydantic_ai.models.function import FunctionModel
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow, tool
 from divebook.agents.cache import ENDING, MOST_BYTES, PRUNED_EVERY, Cached, ResponseCache
 from divebook.errors import SetupError
-from divebook.store.encryption import FernetCodec, Sealing
+from divebook.store.codec import FernetCodec, Sealing
 from divebook.workflow.resources import AgentDefinition, ModelSettings
 from divebook.workflow.tools import tool_of
 from tests.runtime.test_resuming import cut

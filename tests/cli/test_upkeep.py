@@ -10,7 +10,7 @@ import pytest
 from divebook.agents.cache import ResponseCache
 from divebook.events.catalog import OperationStarted
 from divebook.store import open_store
-from divebook.store.encryption import Sealing
+from divebook.store.codec import Sealing
 from tests.cli.conftest import write
 
 

@@ -10,8 +10,8 @@ from divebook import Agent, ApprovalRule, Environment, MemoryStore, ScriptedMode
 from divebook.environment.settings import drop_folders
 from divebook.errors import InvalidEventError, NotFoundError, SetupError, SnapshotError
 from divebook.replay.files import KeptFiles
+from divebook.store.codec import FernetCodec
 from divebook.store.embedded import read_records
-from divebook.store.encryption import FernetCodec
 from divebook.store.maintenance import check
 from divebook.store.transfer import export, import_, read
 from divebook.tools.workspace import PROCESS_TOOLS

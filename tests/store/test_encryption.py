@@ -8,7 +8,7 @@ from divebook.events import catalog
 from divebook.events.codec import by_hash
 from divebook.store import MemoryStore, Message, SqliteStore, open_store
 from divebook.store.base import StoredSummary
-from divebook.store.encryption import KEY_VARIABLE, UNREADABLE, FernetCodec
+from divebook.store.codec import KEY_VARIABLE, UNREADABLE, FernetCodec
 from divebook.store.maintenance import check
 from tests.store.large_promises import text
 from tests.store.logs import ONE, TWO, event, failed, log

@@ -12,7 +12,7 @@ import pytest
 from divebook.errors import ExecutionNotFoundError, StoreError
 from divebook.events.catalog import StepCompleted
 from divebook.store import SqliteStore
-from divebook.store.encryption import FernetCodec
+from divebook.store.codec import FernetCodec
 from divebook.store.maintenance import check
 from divebook.store.sqlite.store import back_up
 from tests.store.connections import writer_of

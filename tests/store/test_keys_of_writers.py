@@ -9,7 +9,7 @@ from divebook import Environment, Step, Worker, Workflow
 from divebook.errors import DecryptionError
 from divebook.events.catalog import ExecutionForked
 from divebook.store import Message, Owner, SqliteStore
-from divebook.store.encryption import FernetCodec
+from divebook.store.codec import FernetCodec
 from divebook.store.maintenance import check
 from divebook.store.transfer import copy
 from tests.store.logs import batch, event, execution_id, steps

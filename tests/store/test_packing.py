@@ -14,8 +14,8 @@ from divebook.errors import CorruptStoreError
 from divebook.events.codec import MAX_PAYLOAD_BYTES
 from divebook.events.values import normalize
 from divebook.store import Batch, MemoryStore, SqliteStore
+from divebook.store.codec import FernetCodec
 from divebook.store.encoding import PACKED, PACKED_FROM, pack, unpack
-from divebook.store.encryption import FernetCodec
 from divebook.store.maintenance import check
 from tests.store.logs import ONE
 from tests.store.wide_promises import done, events_of, lines, records

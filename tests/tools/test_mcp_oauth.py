@@ -16,7 +16,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from divebook.documents import Policy
 from divebook.errors import DefinitionError, ServerError, SetupError
 from divebook.runtime.loop import ENGINE
-from divebook.store.encryption import FernetCodec, Sealing
+from divebook.store.codec import FernetCodec, Sealing
 from divebook.text.redaction import shared
 from divebook.tools.mcp.oauth import Consent, FileTokens
 from divebook.workflow.servers import MCPServerDefinition, OAuthDefinition, TokenStoreDefinition

@@ -1,6 +1,7 @@
 """Turns of agents as views get them: who holds what, what was said, who spent what."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,19 @@ def test_a_call_names_the_questions_that_are_about_it(feed):
     assert ID("question", Place("main", "ask", 1, None, "approve-1-call_a").operation_id) in search["questions"]
     assert ID(TURN[6].data.operation_id, 7) in search["questions"]  # what became of it is not known
     assert ID("question", Place("main", "ask", 1, None, "approve-2-45ff1b878d1e").operation_id) in work["questions"]
+
+
+def test_a_call_of_a_server_names_the_questions_that_the_server_asks():
+    """Under the keys of `divebook.agents.server_tools`: while the call runs, and as the reply to it."""
+    log = Log()
+    facts = long_turn(1, "x")
+    fact, *place = facts[-2]
+    log.write(*facts[:-2], (replace(fact, parameters={**fact.parameters, "server": "notes"}), *place), facts[-1])
+    log.feed.frame()
+    (call,) = log.feed.conversation("v", 1, 0)["calls"]
+    assert call["server"] == "notes"
+    for key in ("elicit-1-c1-in-1", "elicit-1-c1-1", "elicit-1-c1-2-1"):
+        assert ID("question", Place("main", "s", 1, None, key).operation_id) in call["questions"]
 
 
 def test_what_calls_returned_stands_with_the_calls_also_where_a_request_leaves_it_out():

@@ -47,8 +47,8 @@ from divebook.store.append import (
     record_of,
 )
 from divebook.store.base import StoredRecord
+from divebook.store.codec import Sealing
 from divebook.store.encoding import Fetch, Packed, of_row, pack_blob, pack_id, unpack_blob, unpack_id, width_of
-from divebook.store.encryption import Sealing
 from divebook.store.leases import Lease
 from divebook.store.postgres.connections import (
     BIGINT,

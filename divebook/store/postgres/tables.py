@@ -19,8 +19,8 @@ from divebook.events.catalog import BOOK, CHILD, ENQUEUED, RUNNING, WAITING
 from divebook.events.codec import decode, encode
 from divebook.store.append import RecordFilter, record_of
 from divebook.store.base import MAX_CANDIDATES, StoredBlob, StoredLog, StoredSummary
+from divebook.store.codec import Sealing
 from divebook.store.encoding import Fetch, Packed, of_row, reached, unpack_blob
-from divebook.store.encryption import Sealing
 from divebook.store.leases import (
     Claim,
     Lease,

@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Collection, Mapping
 
 from divebook.store.base import StoredBlob
+from divebook.store.codec import Sealing
 from divebook.store.encoding import Blobs, Fetch, Packed, pack_blob, unpack_blob
-from divebook.store.encryption import Sealing
 from divebook.store.sqlite.connections import typed
 
 _FIND = "SELECT number FROM blobs WHERE digest = ?"

@@ -21,8 +21,8 @@ from divebook.events.codec import encode
 from divebook.events.event import Record
 from divebook.store.append import ExecutionRecord, Line, record_of
 from divebook.store.base import StoredRecord
+from divebook.store.codec import Sealing
 from divebook.store.encoding import Fetch, head, split, unpack_id, width_of
-from divebook.store.encryption import Sealing
 from divebook.store.sqlite.blobs import fetcher
 from divebook.store.sqlite.connections import Types, typed
 from divebook.store.sqlite.schema import EventTypes, place_of

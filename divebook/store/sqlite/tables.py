@@ -22,8 +22,8 @@ from divebook.events.catalog import BOOK, CHILD, ENQUEUED, RUNNING, WAITING, Exe
 from divebook.events.codec import decode, encode
 from divebook.store.append import RecordFilter
 from divebook.store.base import StoredSummary
+from divebook.store.codec import Sealing
 from divebook.store.encoding import of_row, reached
-from divebook.store.encryption import Sealing
 from divebook.store.leases import (
     Claim,
     Lease,

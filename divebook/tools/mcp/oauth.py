@@ -25,7 +25,7 @@ from pydantic import AnyUrl
 
 from divebook.documents.policy import Policy, resolved
 from divebook.errors import SetupError, StoreError
-from divebook.store.encryption import Sealing
+from divebook.store.codec import Sealing
 from divebook.text.redaction import logger, shared
 from divebook.workflow.servers import FILE, MCPServerDefinition, OAuthDefinition, TokenStoreDefinition
 

@@ -23,7 +23,7 @@ import anyio.to_thread
 
 from divebook.documents.policy import APPROVALS
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, ServerError, SetupError
-from divebook.store.encryption import Sealing
+from divebook.store.codec import Sealing
 from divebook.text.redaction import clean_libraries, shared
 from divebook.tools.mcp.open_calls import OpenCalls, require_variables
 from divebook.workflow import json_schemas

@@ -1,5 +1,5 @@
 // Comms between a kernel and the page that do not belong to a cell. The kernel opens the comms of one target
-// (divebook/widgets/line.py); a page that was loaded later asks the kernel for them.
+// (divebook/widgets/views.py); a page that was loaded later asks the kernel for them.
 
 import type { Ack } from "../protocol";
 import { freshId, type KernelMessage, type Wire } from "../shared/channel";

@@ -62,8 +62,7 @@ class FernetCodec:
             self._fernet = fernet.MultiFernet([fernet.Fernet(key) for key in keys])
         except ValueError as error:
             raise SetupError(
-                f"the key for encryption is invalid ({error}); make one with "
-                "divebook.store.encryption.FernetCodec.new_key()"
+                f"the key for encryption is invalid ({error}); make one with divebook.store.codec.FernetCodec.new_key()"
             ) from None
 
     @classmethod
