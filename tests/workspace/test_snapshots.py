@@ -146,6 +146,51 @@ def test_a_change_by_a_name_that_is_gone_is_seen(kept, tmp_path, folder, last):
     assert live.contents[tree.entries["file"].content] == b"2"
 
 
+def _remove(name):
+    name.unlink()
+
+
+def _replace(name):
+    name.with_name("third").write_text("3")
+    name.with_name("third").rename(name)
+
+
+def _remove_under_a_third_name(name):
+    name.rename(name.with_name("third"))
+    name.with_name("third").unlink()
+
+
+@pytest.mark.parametrize("lose", [_remove, _replace, _remove_under_a_third_name])
+def test_a_plain_write_after_a_name_is_gone_hides_no_change(kept, tmp_path, monkeypatch, lose):
+    monkeypatch.setattr(take, "SLACK", -1)  # a recent file is examined anyway
+    (tmp_path / "file").write_text("1")
+    live = kept()
+    live.take()
+    other = tmp_path / "other"
+    os.link(tmp_path / "file", other)
+    other.write_text("changed")
+    lose(other)
+    (tmp_path / "later").write_text("a plain write")
+    tree = live.take().tree
+    assert live.contents[tree.entries["file"].content] == b"changed"
+
+
+def test_a_change_by_a_name_in_a_folder_that_is_moved_away_is_seen(kept, tmp_path, monkeypatch):
+    monkeypatch.setattr(take, "SLACK", -1)
+    root = tmp_path / "root"
+    (root / "folder").mkdir(parents=True)
+    (root / "file").write_text("1")
+    live = kept(root)
+    live.take()
+    other = root / "folder" / "other"
+    os.link(root / "file", other)
+    other.write_text("changed")
+    (root / "folder").rename(tmp_path / "away")
+    tree = live.take().tree
+    assert list(tree.entries) == ["file"]
+    assert live.contents[tree.entries["file"].content] == b"changed"
+
+
 def test_files_that_are_replaced_in_one_step_need_no_look_at_everything(kept, tmp_path):
     (tmp_path / "file").write_text("1")
     live = kept()

@@ -610,24 +610,30 @@ class _ReportedChanges:
         """Written files as folder and name, until they are renamed or removed."""
         self._renames: set[int] = set()
         """inotify cookies of renames of written files whose new name was not reported yet."""
-        self._has_new_folders = False
+        self._has_lost_names = False
+        """True if a written file has lost its name, or may have, and no event reports another name of it. This is also
+        set by folders that appear or are moved away.
+        """
 
     @property
     def is_unsure(self) -> bool:
         """True if an entry may have changed under a name that the kernel did not report, for example in a new folder.
         The next scan must then examine all files.
         """
-        return self._has_new_folders or bool(self._renames)
+        return self._has_lost_names or bool(self._renames)
 
     def record(self, folder: str, name: str, mask: int, cookie: int) -> None:
         """Add the change that one inotify event reports for an entry of a folder."""
         self.names.setdefault(folder, set()).add(name)
         entry = folder, name
-        if mask & _IS_FOLDER:  # changes in a new folder are not reported before it is watched
-            self._has_new_folders |= bool(mask & _APPEARED)
+        if mask & _IS_FOLDER:
+            # Changes in a new folder are not reported before it is watched. A folder that is moved away takes the names
+            # of its files along, without an event for each
+            # (test_a_change_by_a_name_in_a_folder_that_is_moved_away_is_seen).
+            self._has_lost_names |= bool(mask & (_APPEARED | _FROM))
             return
-        # A written file has lost its name. A rename is resolved by the event with the same cookie. 0 stands for a name
-        # that was deleted or replaced, for which no such event follows.
+        # A written file has lost its name. A rename is resolved by the event with the same cookie. For a name that was
+        # deleted or replaced no such event follows, so that the mark stays.
         # Example of a file that is written under one name and renamed to another:
         #
         #     MODIFY ".a.new"                    written files {".a.new"}, renames {}
@@ -637,10 +643,16 @@ class _ReportedChanges:
         # A cookie that stays belongs to a file whose new name was not reported.
         if entry in self._written_files and mask & (_APPEARED | _GONE | _FROM):
             self._written_files.discard(entry)
-            self._renames.add(cookie if mask & _FROM else 0)
-        if mask & _WRITTEN or (mask & _TO and cookie in self._renames):
-            self._written_files.add(entry)
+            if mask & _FROM:
+                self._renames.add(cookie)
+            else:
+                self._has_lost_names = True
+        # Only renames have a cookie: the 0 of a plain write resolves nothing.
+        if mask & _TO and cookie in self._renames:
             self._renames.discard(cookie)
+            self._written_files.add(entry)
+        if mask & _WRITTEN:
+            self._written_files.add(entry)
 
 
 # --- the digest of a tree: a hash of hashes, so that only the folders above a change are hashed again. Pure. ---
