@@ -1,13 +1,14 @@
 """A snapshot is what is there, however it came there; and every one of them can be put back."""
 
+import errno
 import os
 
 import pytest
 
 from divebook.workspace.snapshots import take
-from divebook.workspace.snapshots.take import DEEPEST, SPECIAL, TOO_DEEP, TOO_LARGE, UNSTABLE, tree_of
+from divebook.workspace.snapshots.take import DEEPEST, SPECIAL, TOO_DEEP, TOO_LARGE, UNSTABLE, TreeScanner, tree_of
 from divebook.workspace.snapshots.tree import changes_between
-from tests.workspace.sequences import KeptTrees, sequence
+from tests.workspace.sequences import KeptTrees, from_scratch, sequence
 
 
 @pytest.fixture
@@ -189,6 +190,58 @@ def test_a_change_by_a_name_in_a_folder_that_is_moved_away_is_seen(kept, tmp_pat
     tree = live.take().tree
     assert list(tree.entries) == ["file"]
     assert live.contents[tree.entries["file"].content] == b"changed"
+
+
+@pytest.mark.parametrize("watch", [True, False])
+@pytest.mark.parametrize("interrupted", ["_file", "_set", "_remove_entry"])
+def test_an_interrupted_scan_loses_no_changes(kept, tmp_path, monkeypatch, watch, interrupted):
+    monkeypatch.setattr(take, "SLACK", -1)  # a recent file is read again anyway
+    names = ["one", "two", "three"]
+    for name in [*names, "gone"]:
+        (tmp_path / name).write_text("1")
+    live = kept(watch=watch)
+    live.take()
+    real = getattr(TreeScanner, interrupted)
+
+    def interrupt(*args):
+        real(*args)
+        raise KeyboardInterrupt
+
+    for name in names:
+        (tmp_path / name).write_text("changed")
+    (tmp_path / "gone").unlink()
+    monkeypatch.setattr(TreeScanner, interrupted, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        live.take()
+    monkeypatch.setattr(TreeScanner, interrupted, real)
+    snapshot = live.take()
+    assert set(snapshot.delta) == {*names, "gone"}
+    assert snapshot.tree.entries == from_scratch(tmp_path).entries
+    assert tree_of(live.manifests).digest == snapshot.tree.digest
+    assert live.contents[snapshot.tree.entries["one"].content] == b"changed"
+    (tmp_path / "later").write_text("2")
+    assert list(live.take().delta) == ["later"]
+
+
+def test_a_restore_that_fails_loses_no_changes(kept, tmp_path, monkeypatch):
+    monkeypatch.setattr(take, "SLACK", -1)
+    file = tmp_path / "file"
+    file.write_text("1")
+    live = kept()
+    first = live.take().tree
+    file.write_text("changed")
+
+    def fail(digest):
+        raise OSError(errno.ENOSPC, "the disk is full")
+
+    with pytest.raises(OSError, match="full"):
+        live.snapshots.restore(first, fail)
+    snapshot = live.take()
+    assert tree_of(live.manifests).digest == snapshot.tree.digest
+    assert live.contents[snapshot.tree.entries["file"].content] == b"changed"
+    file.write_text("changed again")
+    assert live.restore(first).tree.digest == first.digest
+    assert tree_of(live.manifests).digest == first.digest
 
 
 def test_files_that_are_replaced_in_one_step_need_no_look_at_everything(kept, tmp_path):

@@ -47,6 +47,8 @@ class TreeScanner:
     """Scanner of the files of one folder. It remembers the last scan, so that the next scan finds the changes without
     reading all files.
 
+    If a scan raises an error, the scanner cannot be used any more: it may remember a part of the changes.
+
     Parameters
     ----------
     is_left_out
@@ -81,14 +83,11 @@ class TreeScanner:
         """Racy files: their sign may have stayed the same although they changed after the last scan."""
         self._linked: set[str] = set()
         """Files with several hard links. Each scan examines them, since changes by another name are not reported."""
-        self._is_new = True
+        self.is_new = True
+        """True until the first scan is complete."""
         self._is_relinked = False
         self._next_racy: set[str] = set()
         self._scan_start = 0
-
-    def forget(self) -> None:
-        """Forget the last scan, so that the next scan examines all files."""
-        self._is_new = True
 
     def scan(self, *, everything: bool) -> str:
         """Find all changes of the folder since the last scan. Return the digest of the tree; the attributes `delta` and
@@ -106,7 +105,7 @@ class TreeScanner:
         # Drained before the scan, so that a change during the scan is reported for the next one.
         watch = self._watch
         names_by_folder = watch.drain() if watch is not None else {}
-        if watch is None or everything or self._is_new or watch.is_lost:
+        if watch is None or everything or self.is_new or watch.is_lost:
             if watch is not None:
                 # Reset before the scan: `watch.add` sets it again for a folder that cannot be watched.
                 watch.is_lost = False
@@ -125,7 +124,7 @@ class TreeScanner:
             folder, _, name = path.rpartition("/")
             self._signs.get(folder, {}).pop(name, None)  # the folder may have been removed during this look
         self._racy = self._next_racy
-        self._is_new = False
+        self.is_new = False
         return self._digests.of(self.entries, self._children)
 
     def _everything(self) -> None:
@@ -398,12 +397,23 @@ class Snapshots:
 
     def __init__(self, root: Root, *, exclude: Sequence[str] = (), largest: int = LARGEST, watch: bool = True) -> None:
         self.root = root
-        self._watch = FolderWatch.open() if watch else None
-        is_left_out = functools.partial(_is_left_out, _Patterns.of(several(exclude, "exclude")))
-        self._scanner = TreeScanner(root, is_left_out, largest, self._watch)
+        self._is_left_out = functools.partial(_is_left_out, _Patterns.of(several(exclude, "exclude")))
+        self._largest = largest
+        self._watch: FolderWatch | None = None
+        self._scanner = self._new_scanner(watch=watch)
         self._lock = threading.Lock()
         self.tree = Tree("", NO_ENTRIES)
         """The tree of the last snapshot; empty before the first one."""
+        self._delta: dict[str, TreeEntry | None] = {}
+        """Changes that no method has returned yet: `restore` scans twice, and may fail between the two scans."""
+        self._contents: dict[str, bytes] = {}
+        """Contents that the scans since the last returned snapshot have read, by SHA-256."""
+
+    def _new_scanner(self, *, watch: bool) -> TreeScanner:
+        if self._watch is not None:
+            self._watch.close()
+        self._watch = FolderWatch.open() if watch else None
+        return TreeScanner(self.root, self._is_left_out, self._largest, self._watch)
 
     def take(self, *, everything: bool = False) -> TreeSnapshot:
         """Take a snapshot of the folder, and return its tree and the changes since the last snapshot.
@@ -414,24 +424,43 @@ class Snapshots:
             Whether to examine each file, regardless of reported changes.
         """
         with self._lock:
-            return self._take(everything=everything)
+            self._scan(everything=everything)
+            return self._new_snapshot()
 
-    def _take(self, *, everything: bool) -> TreeSnapshot:
+    def _scan(self, *, everything: bool) -> None:
+        """Update the tree by a scan of the folder. Add the changes to those that no method has returned yet."""
         scanner = self._scanner
+        is_new = scanner.is_new
         try:
             digest = scanner.scan(everything=everything)
         except BaseException:
-            scanner.forget()
+            # The scanner may have recorded some changes completely, some not at all, and one in part. A new scanner
+            # reads all files, so that nothing depends on the point of the interruption
+            # (test_an_interrupted_scan_loses_no_changes).
+            self._scanner = self._new_scanner(watch=self._watch is not None)
             raise
+        # The changes that a new scanner reports are relative to an empty tree.
+        delta = _delta_between(self.tree.entries, scanner.entries) if is_new else scanner.delta
         # Without changes the same dict is used again, so that many equal snapshots do not copy ten thousand entries
         # each.
-        entries = dict(scanner.entries) if scanner.delta or not self.tree.digest else self.tree.entries
+        entries = dict(scanner.entries) if delta or not self.tree.digest else self.tree.entries
         self.tree = Tree(digest, entries, scanner.problem_list())
-        return TreeSnapshot(self.tree, scanner.delta, scanner.contents)
+        self._delta |= delta
+        self._contents |= scanner.contents
+
+    def _new_snapshot(self) -> TreeSnapshot:
+        """Return the current tree with all changes since the last returned snapshot."""
+        # Without the contents that were replaced before any snapshot was returned, and those that the tree had already.
+        digests = {entry.content for entry in self._delta.values() if entry is not None}
+        contents = {digest: content for digest, content in self._contents.items() if digest in digests}
+        snapshot = TreeSnapshot(self.tree, self._delta, contents)
+        self._delta = {}
+        self._contents = {}
+        return snapshot
 
     def restore(self, tree: Tree, get: GetContent) -> TreeSnapshot:
         """Change the folder so that it has the files of a tree. Return the tree that the folder now has, and the
-        changes that were made.
+        changes since the last snapshot.
 
         Files that snapshots leave out are not touched. Changes since the last snapshot are lost: take one first.
 
@@ -441,9 +470,10 @@ class Snapshots:
             Returns the content of a file by its digest.
         """
         with self._lock:
-            self._take(everything=True)
+            self._scan(everything=True)
             put_back(self.root, self.tree.entries, tree.entries, get)
-            return self._take(everything=True)
+            self._scan(everything=True)
+            return self._new_snapshot()
 
     def close(self) -> None:
         """Stop watching the folder for changes. Idempotent."""
@@ -455,6 +485,11 @@ class Snapshots:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _delta_between(before: TreeEntries, after: TreeEntries) -> dict[str, TreeEntry | None]:
+    """Return the entries of `after` that differ from `before`, by path; None for an entry that only `before` has."""
+    return {path: after.get(path) for path in {*before, *after} if before.get(path) != after.get(path)}
 
 
 class _Patterns(NamedTuple):
