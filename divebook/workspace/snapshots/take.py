@@ -124,13 +124,14 @@ class TreeScanner:
             folder, _, name = path.rpartition("/")
             self._signs.get(folder, {}).pop(name, None)  # the folder may have been removed during this look
         self._racy = self._next_racy
+        # A path that is left out is in no folder's list of entries, so that nothing else removes it with its folder.
+        for path in [path for path in self.problems if not self._is_there(path)]:
+            del self.problems[path]
         self.is_new = False
         return self._digests.of(self.entries, self._children)
 
     def _everything(self) -> None:
         self._folder("", os.open(".", _LIST, dir_fd=self._root.fd))
-        for path in [path for path in self.problems if not self._is_there(path)]:
-            del self.problems[path]
 
     def _is_there(self, path: str) -> bool:
         try:
@@ -155,6 +156,12 @@ class TreeScanner:
                     status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
                 except FileNotFoundError:
                     self._remove_entry(path)
+                except PermissionError:
+                    # The tree would lose everything if this were the top folder.
+                    if not folder:
+                        raise
+                    self._leave_out_content(folder)
+                    return
                 else:
                     self._entry(path, name, status, descriptor)
         finally:
@@ -180,6 +187,12 @@ class TreeScanner:
                 except FileNotFoundError:
                     # Removed after the listing; the next scan detects it.
                     continue
+                except PermissionError:
+                    # The mode ``r--`` lets the names be listed, but not the entries be examined.
+                    if not folder:
+                        raise
+                    self._leave_out_content(folder)
+                    return
                 # Same as `_sign`, but without a call for each of perhaps ten thousand files (`benchmarks.snapshots`).
                 if sign_of(name) != (status.st_ctime_ns, status.st_ino, status.st_size):
                     self._entry(prefix + name, name, status, descriptor, deep=True)
@@ -237,7 +250,7 @@ class TreeScanner:
 
     def _folder_entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool) -> None:
         """Check an entry that is a folder, and record its new state if it has changed. The entries inside are checked
-        too if `deep` is true, or if the kernel has not watched the folder so far.
+        too if the folder has changed itself, if `deep` is true, or if the kernel has not watched the folder so far.
         """
         if path.count("/") >= DEEPEST:
             self._leave_out(path, TOO_DEEP)
@@ -249,15 +262,17 @@ class TreeScanner:
         if path in self._children and not deep and not (is_same_folder and is_watched):
             self._remove_entry(path)  # another folder with the same name: the watch is on the old one
         # `_set` also removes an earlier problem of the path, such as a folder that could not be read.
-        if sign != _folder_sign(status) or path not in self._children or path in self.problems:
+        is_changed = sign != _folder_sign(status) or path not in self._children or path in self.problems
+        if is_changed:
             self._set(path, TreeEntry(FOLDER, status.st_mode & 0o7777), _folder_sign(status))
             self._children.setdefault(path, set())
-        # A folder that is already watched is not entered: its own changes are reported with their names.
-        if deep or not (is_same_folder and is_watched):
+        # A folder that is already watched is not entered: its own changes are reported with their names. A new mode may
+        # forbid or allow to enter it, which changes no name.
+        if deep or is_changed or not (is_same_folder and is_watched):
             try:
                 below = os.open(name, _LIST, dir_fd=folder)
             except PermissionError:
-                self.problems[path] = UNREADABLE
+                self._leave_out_content(path)
             except OSError:  # it was removed or replaced meanwhile, which the next look detects
                 return
             else:
@@ -332,6 +347,16 @@ class TreeScanner:
     def _leave_out(self, path: str, reason: str) -> None:
         self._remove_entry(path)
         self.problems[path] = reason
+
+    def _leave_out_content(self, folder: str) -> None:
+        """Remove the entries of a folder that may not be entered, and record the folder as a problem. The folder itself
+        stays in the tree.
+        """
+        for name in list(self._children.get(folder, ())):
+            self._remove_entry(f"{folder}/{name}")
+        for path in [path for path in self.problems if path.startswith(f"{folder}/")]:
+            del self.problems[path]
+        self.problems[folder] = UNREADABLE
 
     def _remove_entry(self, path: str) -> None:
         folder, _, name = path.rpartition("/")
