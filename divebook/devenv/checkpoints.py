@@ -245,11 +245,14 @@ class EnvironmentCheckpoints:
         path.rename(deleted)
         shutil.rmtree(deleted, ignore_errors=True)
 
-    def keep_newest(self, count: int) -> None:
+    def keep_newest(self, count: int, newest: str) -> None:
         """Delete the oldest checkpoints so that at most `count` are left. The backup that is made before a restore is
         kept and not counted.
+
+        The checkpoint with the name `newest` counts as the newest, even if the clock was set back before it was saved.
         """
         manifests = [manifest for manifest in self.manifests() if manifest["name"] != BACKUP]
+        manifests.sort(key=lambda manifest: bool(manifest["name"] == newest))  # the rest stays sorted by time
         for manifest in manifests[: max(0, len(manifests) - count)]:
             self._discard(self.path(manifest["name"]))
         self.tidy()
@@ -408,8 +411,12 @@ async def save(
     finally:
         # After `finish` the temporary folder has its final name, so that nothing is deleted.
         checkpoints.drop(temporary)
-    # Only now that the new checkpoint is complete may older ones be deleted.
-    checkpoints.keep_newest(environments.settings.checkpoints)
+    # Only now that the new checkpoint is complete may older ones be deleted. A backup deletes none: the oldest may be
+    # the one that is restored (test_a_restore_deletes_no_checkpoint_also_once_fewer_are_allowed).
+    if name == BACKUP:
+        checkpoints.tidy()
+    else:
+        checkpoints.keep_newest(environments.settings.checkpoints, name)
     await _forget(isolation, checkpoints)
     return path, manifest["notes"]
 

@@ -28,6 +28,16 @@ def tree(folder: Path) -> dict[str, object]:
     }
 
 
+def settings_of(root, **settings):
+    path = root / "config" / "dev_env" / "settings.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(settings))
+
+
+def names_of(dev_env):
+    return [told["name"] for told in json.loads(dev_env("checkpoint", "list", "a")[1])]
+
+
 def test_files_are_as_they_were_and_those_that_came_since_are_gone(dev_env, native):
     (native / "src").mkdir()
     (native / "src" / "a.py").write_text("one")
@@ -41,7 +51,7 @@ def test_files_are_as_they_were_and_those_that_came_since_are_gone(dev_env, nati
     code, printed, _ = dev_env("restore", "a", "first")
     assert (code, printed) == (0, "Environment 'a' restored to 'first'\n")
     assert tree(native) == before
-    assert [told["name"] for told in json.loads(dev_env("checkpoint", "list", "a")[1])] == ["first"]
+    assert names_of(dev_env) == ["first"]
 
 
 def test_what_is_ignored_is_left_alone_also_once_it_is_ignored_no_more(dev_env, native):
@@ -128,17 +138,52 @@ def test_a_damaged_checkpoint_stands_in_nobodys_way_and_can_be_deleted(dev_env, 
 
 
 def test_the_oldest_checkpoints_go_with_their_contents(dev_env, native, tmp_path):
-    settings = tmp_path / "config" / "dev_env" / "settings.json"
-    settings.parent.mkdir(parents=True)
-    settings.write_text('{"checkpoints": 2}')
+    settings_of(tmp_path, checkpoints=2)
     for number in "123":
         (native / "f").write_text(number)
         assert dev_env("save", "a", f"c{number}")[0] == 0
-    assert [told["name"] for told in json.loads(dev_env("checkpoint", "list", "a")[1])] == ["c2", "c3"]
+    assert names_of(dev_env) == ["c2", "c3"]
     contents = native.parent / "checkpoints" / ".contents"
     assert sorted(path.read_text() for path in contents.iterdir()) == ["2", "3"]
     assert dev_env("checkpoint", "delete", "a", "c2")[1] == "Checkpoint 'c2' deleted\n"
     assert [path.read_text() for path in contents.iterdir()] == ["3"]
+
+
+def test_a_restore_deletes_no_checkpoint_also_once_fewer_are_allowed(dev_env, native, tmp_path):
+    for number in "123":
+        (native / "f").write_text(number)
+        assert dev_env("save", "a", f"c{number}")[0] == 0
+    settings_of(tmp_path, checkpoints=1)
+    (native / "f").write_text("4")
+    assert dev_env("restore", "a", "c1")[0] == 0
+    assert (native / "f").read_text() == "1"
+    assert names_of(dev_env) == ["c1", "c2", "c3"]
+    contents = native.parent / "checkpoints" / ".contents"
+    assert sorted(path.read_text() for path in contents.iterdir()) == ["1", "2", "3"]
+    assert dev_env("save", "a", "c5")[0] == 0
+    assert names_of(dev_env) == ["c5"]
+
+
+def test_a_checkpoint_is_not_deleted_by_its_own_save_though_the_clock_went_back(dev_env, native, tmp_path):
+    settings_of(tmp_path, checkpoints=1)
+    assert dev_env("save", "a", "first")[0] == 0
+    manifest = native.parent / "checkpoints" / "first" / "checkpoint.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "created_at": "9999-01-01T00:00:00.000Z"}))
+    assert dev_env("save", "a", "second")[0] == 0
+    assert names_of(dev_env) == ["second"]
+
+
+def test_a_checkpoint_is_deleted_only_after_its_interrupted_restore_is_complete(dev_env, native):
+    (native / "f").write_text("one")
+    assert dev_env("save", "a", "c")[0] == 0
+    (native / "f").write_text("two")
+    state = native.parent / "state.json"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "phase": "restoring", "restoring": "c"}))
+    code, _, said = dev_env("checkpoint", "delete", "a", "c")
+    assert (code, "restoring 'c' was interrupted, and is repeated" in said) == (0, True), said
+    assert (native / "f").read_text() == "one"
+    assert names_of(dev_env) == []
+    assert dev_env("execute", "a", "true")[0] == 0
 
 
 @pytest.mark.parametrize("what", ["save", "restore"])
