@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from divebook.devenv.checkpoints import EnvironmentCheckpoints
 from tests.devenv.conftest import plain_venv, run
 from tests.devenv.kills import KILLED, looks_whole, prepared, tried
 
@@ -184,6 +185,70 @@ def test_a_checkpoint_is_deleted_only_after_its_interrupted_restore_is_complete(
     assert (native / "f").read_text() == "one"
     assert names_of(dev_env) == []
     assert dev_env("execute", "a", "true")[0] == 0
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing cleans up after it."""
+
+
+def written(checkpoints, created_at):
+    """Write a checkpoint ``c`` up to its last step; return its temporary folder and fields."""
+    folder = checkpoints.begin("c", overwrite=True)
+    (folder / "files.json").write_text("{}")
+    return folder, {"created_at": created_at, "artefacts": []}
+
+
+@pytest.mark.parametrize("kill", ["rename old", "rename new", "rename old away", "delete old"])
+def test_a_kill_while_a_checkpoint_is_replaced_leaves_a_complete_one(tmp_path, monkeypatch, kill):
+    checkpoints = EnvironmentCheckpoints(tmp_path)
+    old, fields = written(checkpoints, "2026-01-01")
+    checkpoints.finish(old, "c", fields)
+    new, fields = written(checkpoints, "2026-01-02")
+    (tmp_path / "c" / "more.json").write_text("{}")
+    renames = []
+    rename = Path.rename
+
+    def counted(path, target):
+        if kill == ("rename old", "rename new", "rename old away")[len(renames)]:
+            raise Killed
+        renames.append(path.name)
+        return rename(path, target)
+
+    def half(folder, **options):
+        if kill == "delete old":
+            for path in Path(folder).iterdir():
+                if path.name != "checkpoint.json":
+                    path.unlink()
+            raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", counted)
+        patched.setattr(shutil, "rmtree", half)
+        with pytest.raises(Killed):
+            checkpoints.finish(new, "c", fields)
+        if kill not in ("rename old", "rename new"):
+            assert checkpoints.read("c")["created_at"] == "2026-01-02"
+    checkpoints.repair()
+    assert checkpoints.read("c")["created_at"] == ("2026-01-01" if kill == "rename old" else "2026-01-02")
+    assert checkpoints.trees("c") == {}
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
+def test_a_kill_while_a_failed_save_is_deleted_leaves_no_damaged_checkpoint(tmp_path, monkeypatch):
+    checkpoints = EnvironmentCheckpoints(tmp_path)
+    folder, fields = written(checkpoints, "2026-01-01")
+    (folder / "checkpoint.json").write_text(json.dumps({"name": "c", **fields}))
+
+    def half(folder, **options):
+        (Path(folder) / "files.json").unlink()
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", half)
+        with pytest.raises(Killed):
+            checkpoints.drop(folder)
+    checkpoints.repair()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("what", ["save", "restore"])
