@@ -54,9 +54,10 @@ class EnvironmentCheckpoints:
     The contents of files lie in ``.contents/``, shared by all checkpoints.
 
     A new checkpoint is written to ``.saving-XXXX/`` and renamed when it is complete. If it replaces a checkpoint, the
-    old folder is renamed first. A kill between the two renames leaves no folder of that name; `repair` then renames the
-    old folder back. A checkpoint that is deleted is renamed to ``.gone-XXXX`` first, so that no partly deleted
-    checkpoint is ever listed.
+    old folder is renamed to another ``.saving-YYYY/`` first, and deleted last. A kill between the two renames leaves no
+    folder of that name, but two complete ones; `repair` then gives the name to the newer folder. Each folder that is
+    deleted is renamed to ``.gone-XXXX`` first, so that no partly deleted checkpoint is ever listed, or restored by
+    `repair`.
 
     Parameters
     ----------
@@ -99,18 +100,22 @@ class EnvironmentCheckpoints:
         return sorted(manifests, key=lambda manifest: (manifest["created_at"], manifest["name"]))
 
     def repair(self) -> None:
-        """Restore a valid state after processes were killed: delete unfinished checkpoints, and restore a checkpoint if
-        its replacement was not finished.
+        """Restore a valid state after processes were killed: delete unfinished checkpoints, and complete the
+        replacement of a checkpoint.
         """
-        # A temporary folder with a manifest and a free name is complete, or was replaced by a write that did not
-        # finish.
+        # A temporary folder with a manifest is complete, since the manifest is written last and `_discard` renames the
+        # folder first. It is a new checkpoint or a replaced one.
+        complete = []
         for remainder in self._folder.glob(f"{_SAVING_PREFIX}*"):
             try:
-                path = self.path(_manifest(remainder)["name"])
-            except (OSError, ValueError):
-                path = remainder
+                manifest = _manifest(remainder)
+                complete.append((manifest["created_at"], remainder, self.path(manifest["name"])))
+            except (OSError, ValueError, KeyError):
+                self._discard(remainder)
+        # Newest first: if the name is free, a kill interrupted the replacement, and the newer folder gets the name.
+        for _, remainder, path in sorted(complete, reverse=True):
             if path.exists():
-                shutil.rmtree(remainder, ignore_errors=True)
+                self._discard(remainder)
             else:
                 remainder.rename(path)
         for deleted in self._folder.glob(f"{_DELETED_PREFIX}*"):
@@ -165,17 +170,23 @@ class EnvironmentCheckpoints:
         """
         write_json(temporary / _MANIFEST, {"schema_version": SCHEMA, "name": name, **fields})
         path = self.path(name)
-        # A folder cannot be replaced atomically. A kill between the two renames is undone by `repair`.
+        # A folder cannot be replaced atomically. After a kill between the two renames `repair` makes the second one.
+        replaced = None
         if path.exists():
             replaced = self._folder / f"{_SAVING_PREFIX}{secrets.token_hex(6)}"
             path.rename(replaced)
-            shutil.rmtree(replaced, ignore_errors=True)
         temporary.rename(path)
+        # Deleted last: until the new folder has the name, the old one must stay complete.
+        if replaced is not None:
+            self._discard(replaced)
         return path / _MANIFEST
 
     def drop(self, temporary: Path) -> None:
-        """Delete the temporary folder of a checkpoint whose saving has failed."""
-        shutil.rmtree(temporary, ignore_errors=True)
+        """Delete the temporary folder of a checkpoint whose saving has failed. Do nothing if `finish` has renamed
+        it.
+        """
+        with suppress(FileNotFoundError):
+            self._discard(temporary)
 
     # --- putting back ----------------------------------------------------------------------------------------------
 
@@ -238,18 +249,21 @@ class EnvironmentCheckpoints:
         self.tidy()
 
     def _discard(self, path: Path) -> None:
-        """Delete the folder of a checkpoint. It is renamed first, so that a partly deleted checkpoint is never
-        listed.
+        """Delete the folder of a checkpoint. It is renamed first, so that a partly deleted checkpoint is never listed,
+        and is not taken for a complete one after a kill.
         """
         deleted = self._folder / f"{_DELETED_PREFIX}{secrets.token_hex(6)}"
         path.rename(deleted)
         shutil.rmtree(deleted, ignore_errors=True)
 
-    def keep_newest(self, count: int) -> None:
+    def keep_newest(self, count: int, newest: str) -> None:
         """Delete the oldest checkpoints so that at most `count` are left. The backup that is made before a restore is
         kept and not counted.
+
+        The checkpoint with the name `newest` counts as the newest, even if the clock was set back before it was saved.
         """
         manifests = [manifest for manifest in self.manifests() if manifest["name"] != BACKUP]
+        manifests.sort(key=lambda manifest: bool(manifest["name"] == newest))  # the rest stays sorted by time
         for manifest in manifests[: max(0, len(manifests) - count)]:
             self._discard(self.path(manifest["name"]))
         self.tidy()
@@ -408,8 +422,12 @@ async def save(
     finally:
         # After `finish` the temporary folder has its final name, so that nothing is deleted.
         checkpoints.drop(temporary)
-    # Only now that the new checkpoint is complete may older ones be deleted.
-    checkpoints.keep_newest(environments.settings.checkpoints)
+    # Only now that the new checkpoint is complete may older ones be deleted. A backup deletes none: the oldest may be
+    # the one that is restored (test_a_restore_deletes_no_checkpoint_also_once_fewer_are_allowed).
+    if name == BACKUP:
+        checkpoints.tidy()
+    else:
+        checkpoints.keep_newest(environments.settings.checkpoints, name)
     await _forget(isolation, checkpoints)
     return path, manifest["notes"]
 

@@ -83,13 +83,16 @@ class Jobs:
         """Return the record of the background job with this id. Raise `DevEnvError` for an unknown id."""
         record = self._start_record(job)
         process = (record.pop("pid"), record.pop("began"))
+        # The process is checked before its result is read: a job that ends in between has written the result by then
+        # (test_a_job_that_ends_while_it_is_looked_at_has_ended).
+        is_alive = _is_alive(*process)
         # The process writes its result last, so that a result alone shows that the job has ended.
         result: dict[str, Any] = {"exit_code": None}
         with suppress(FileNotFoundError):
             result = json.loads((self.folder / job / ENDED).read_text("utf-8"))
         if "ended_at" in result:
             status = "ended"
-        elif _is_alive(*process):
+        elif is_alive:
             status = "running"
         else:
             status = "killed"
@@ -119,8 +122,11 @@ class Jobs:
         if not _is_alive(record["pid"], record["began"]):
             return False
         with suppress(psutil.Error):
-            process = psutil.Process(record["pid"])
-            process.terminate()  # it ends its command, and writes the result
+            try:
+                process = psutil.Process(record["pid"])
+                process.terminate()  # it ends its command, and writes the result
+            except psutil.NoSuchProcess:  # it has ended since it was checked
+                return False
             try:
                 process.wait(_ENDING)
             except psutil.TimeoutExpired:

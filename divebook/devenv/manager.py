@@ -715,7 +715,9 @@ class DevEnvManager:
         """Delete a checkpoint of an environment. Raise `CheckpointNotFoundError` if it does not exist."""
         with self._activity.operation("checkpoint delete", name, checkpoint):
             async with self._environments.hold(name) as folder:
-                await delete(self._environments.isolation(folder, self._environments.state(folder)), checkpoint)
+                # An interrupted restore still needs its checkpoint.
+                isolation = await self._without_interrupted_restore(folder)
+                await delete(isolation, checkpoint)
 
 
 @dataclass(frozen=True)

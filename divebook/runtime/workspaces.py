@@ -650,11 +650,18 @@ async def enter_workspace(
 
 async def snapshot_of(opened: OpenWorkspace, *, everything: bool = False) -> TreeSnapshot | None:
     """Take a snapshot of a workspace's files. Return None if the workspace has snapshots switched off."""
-    if opened.snapshots is None:
+    snapshots = opened.snapshots
+    if snapshots is None:
         return None
-    snapshot = await asyncio.to_thread(opened.snapshots.take, everything=everything)
-    opened.unrecorded |= snapshot.contents  # the caller may have been cancelled before it recorded these contents
-    return snapshot._replace(contents=opened.unrecorded)
+
+    def take() -> TreeSnapshot:
+        snapshot = snapshots.take(everything=everything)
+        # Set in this thread: a caller that is cancelled while it waits, or before it records these contents, leaves
+        # them to the next one (test_a_cancelled_look_keeps_the_contents_that_it_read).
+        opened.unrecorded |= snapshot.contents
+        return snapshot._replace(contents=opened.unrecorded)
+
+    return await asyncio.to_thread(take)
 
 
 # --- recorded file changes -------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from divebook.devenv.checkpoints import EnvironmentCheckpoints
 from tests.devenv.conftest import plain_venv, run
 from tests.devenv.kills import KILLED, looks_whole, prepared, tried
 
@@ -28,6 +29,16 @@ def tree(folder: Path) -> dict[str, object]:
     }
 
 
+def settings_of(root, **settings):
+    path = root / "config" / "dev_env" / "settings.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(settings))
+
+
+def names_of(dev_env):
+    return [told["name"] for told in json.loads(dev_env("checkpoint", "list", "a")[1])]
+
+
 def test_files_are_as_they_were_and_those_that_came_since_are_gone(dev_env, native):
     (native / "src").mkdir()
     (native / "src" / "a.py").write_text("one")
@@ -41,7 +52,7 @@ def test_files_are_as_they_were_and_those_that_came_since_are_gone(dev_env, nati
     code, printed, _ = dev_env("restore", "a", "first")
     assert (code, printed) == (0, "Environment 'a' restored to 'first'\n")
     assert tree(native) == before
-    assert [told["name"] for told in json.loads(dev_env("checkpoint", "list", "a")[1])] == ["first"]
+    assert names_of(dev_env) == ["first"]
 
 
 def test_what_is_ignored_is_left_alone_also_once_it_is_ignored_no_more(dev_env, native):
@@ -128,17 +139,116 @@ def test_a_damaged_checkpoint_stands_in_nobodys_way_and_can_be_deleted(dev_env, 
 
 
 def test_the_oldest_checkpoints_go_with_their_contents(dev_env, native, tmp_path):
-    settings = tmp_path / "config" / "dev_env" / "settings.json"
-    settings.parent.mkdir(parents=True)
-    settings.write_text('{"checkpoints": 2}')
+    settings_of(tmp_path, checkpoints=2)
     for number in "123":
         (native / "f").write_text(number)
         assert dev_env("save", "a", f"c{number}")[0] == 0
-    assert [told["name"] for told in json.loads(dev_env("checkpoint", "list", "a")[1])] == ["c2", "c3"]
+    assert names_of(dev_env) == ["c2", "c3"]
     contents = native.parent / "checkpoints" / ".contents"
     assert sorted(path.read_text() for path in contents.iterdir()) == ["2", "3"]
     assert dev_env("checkpoint", "delete", "a", "c2")[1] == "Checkpoint 'c2' deleted\n"
     assert [path.read_text() for path in contents.iterdir()] == ["3"]
+
+
+def test_a_restore_deletes_no_checkpoint_also_once_fewer_are_allowed(dev_env, native, tmp_path):
+    for number in "123":
+        (native / "f").write_text(number)
+        assert dev_env("save", "a", f"c{number}")[0] == 0
+    settings_of(tmp_path, checkpoints=1)
+    (native / "f").write_text("4")
+    assert dev_env("restore", "a", "c1")[0] == 0
+    assert (native / "f").read_text() == "1"
+    assert names_of(dev_env) == ["c1", "c2", "c3"]
+    contents = native.parent / "checkpoints" / ".contents"
+    assert sorted(path.read_text() for path in contents.iterdir()) == ["1", "2", "3"]
+    assert dev_env("save", "a", "c5")[0] == 0
+    assert names_of(dev_env) == ["c5"]
+
+
+def test_a_checkpoint_is_not_deleted_by_its_own_save_though_the_clock_went_back(dev_env, native, tmp_path):
+    settings_of(tmp_path, checkpoints=1)
+    assert dev_env("save", "a", "first")[0] == 0
+    manifest = native.parent / "checkpoints" / "first" / "checkpoint.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "created_at": "9999-01-01T00:00:00.000Z"}))
+    assert dev_env("save", "a", "second")[0] == 0
+    assert names_of(dev_env) == ["second"]
+
+
+def test_a_checkpoint_is_deleted_only_after_its_interrupted_restore_is_complete(dev_env, native):
+    (native / "f").write_text("one")
+    assert dev_env("save", "a", "c")[0] == 0
+    (native / "f").write_text("two")
+    state = native.parent / "state.json"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "phase": "restoring", "restoring": "c"}))
+    code, _, said = dev_env("checkpoint", "delete", "a", "c")
+    assert (code, "restoring 'c' was interrupted, and is repeated" in said) == (0, True), said
+    assert (native / "f").read_text() == "one"
+    assert names_of(dev_env) == []
+    assert dev_env("execute", "a", "true")[0] == 0
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing cleans up after it."""
+
+
+def written(checkpoints, created_at):
+    """Write a checkpoint ``c`` up to its last step; return its temporary folder and fields."""
+    folder = checkpoints.begin("c", overwrite=True)
+    (folder / "files.json").write_text("{}")
+    return folder, {"created_at": created_at, "artefacts": []}
+
+
+@pytest.mark.parametrize("kill", ["rename old", "rename new", "rename old away", "delete old"])
+def test_a_kill_while_a_checkpoint_is_replaced_leaves_a_complete_one(tmp_path, monkeypatch, kill):
+    checkpoints = EnvironmentCheckpoints(tmp_path)
+    old, fields = written(checkpoints, "2026-01-01")
+    checkpoints.finish(old, "c", fields)
+    new, fields = written(checkpoints, "2026-01-02")
+    (tmp_path / "c" / "more.json").write_text("{}")
+    renames = []
+    rename = Path.rename
+
+    def counted(path, target):
+        if kill == ("rename old", "rename new", "rename old away")[len(renames)]:
+            raise Killed
+        renames.append(path.name)
+        return rename(path, target)
+
+    def half(folder, **options):
+        if kill == "delete old":
+            for path in Path(folder).iterdir():
+                if path.name != "checkpoint.json":
+                    path.unlink()
+            raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", counted)
+        patched.setattr(shutil, "rmtree", half)
+        with pytest.raises(Killed):
+            checkpoints.finish(new, "c", fields)
+        if kill not in ("rename old", "rename new"):
+            assert checkpoints.read("c")["created_at"] == "2026-01-02"
+    checkpoints.repair()
+    assert checkpoints.read("c")["created_at"] == ("2026-01-01" if kill == "rename old" else "2026-01-02")
+    assert checkpoints.trees("c") == {}
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
+def test_a_kill_while_a_failed_save_is_deleted_leaves_no_damaged_checkpoint(tmp_path, monkeypatch):
+    checkpoints = EnvironmentCheckpoints(tmp_path)
+    folder, fields = written(checkpoints, "2026-01-01")
+    (folder / "checkpoint.json").write_text(json.dumps({"name": "c", **fields}))
+
+    def half(folder, **options):
+        (Path(folder) / "files.json").unlink()
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", half)
+        with pytest.raises(Killed):
+            checkpoints.drop(folder)
+    checkpoints.repair()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("what", ["save", "restore"])

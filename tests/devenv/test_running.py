@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from divebook.devenv import jobs
 from tests.devenv.conftest import PROGRAM, run
 
 
@@ -127,6 +128,31 @@ def test_a_job_is_killed_with_its_command_and_one_that_is_busy_is_not_idle(root:
     assert run(root, "job", "kill", "a", job)[:2] == (0, f"Job '{job}' killed\n")
     assert not Path(f"/proc/{command}").exists()
     assert json.loads(run(root, "job", "list", "a")[1])[-1]["error"] == "it was killed"
+
+
+def test_a_job_that_ends_while_it_is_looked_at_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "job-1"
+    folder.mkdir()
+    process = {"pid": 1, "began": 1.0}
+    (folder / jobs.STARTED).write_text(json.dumps({"id": "job-1", "command": "true", "started_at": "now", **process}))
+
+    def ends(pid: int, began: float) -> bool:
+        (folder / jobs.ENDED).write_text(json.dumps({"exit_code": 0, "error": None, "ended_at": "now"}))
+        return False
+
+    monkeypatch.setattr(jobs, "_is_alive", ends)
+    record = jobs.Jobs(tmp_path).record("job-1")
+    assert (record["status"], record["exit_code"]) == ("ended", 0)
+
+
+def test_a_job_that_ends_before_it_is_killed_had_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "job-1"
+    folder.mkdir()
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    (folder / jobs.STARTED).write_text(json.dumps({"id": "job-1", "pid": process.pid, "began": 1.0}))
+    monkeypatch.setattr(jobs, "_is_alive", lambda pid, began: True)  # as it was a moment ago
+    assert jobs.Jobs(tmp_path).kill("job-1") is False
 
 
 REFUSED = {

@@ -1,6 +1,8 @@
 """Calls that work in a workspace: the log has its files at every event, and a process that goes on finds them so."""
 
+import asyncio
 import json
+import threading
 import time
 from dataclasses import replace
 
@@ -10,12 +12,15 @@ from divebook import Agent, ApprovalRule, Environment, MemoryStore, ScriptedMode
 from divebook.environment.settings import drop_folders
 from divebook.errors import InvalidEventError, NotFoundError, SetupError, SnapshotError
 from divebook.replay.files import KeptFiles
+from divebook.runtime.workspaces import OpenWorkspace, snapshot_of
 from divebook.store.codec import FernetCodec
 from divebook.store.embedded import read_records
 from divebook.store.maintenance import check
 from divebook.store.transfer import export, import_, read
 from divebook.tools.workspace import PROCESS_TOOLS
 from divebook.workflow.resources import WorkspaceDefinition
+from divebook.workspace.paths import Root
+from divebook.workspace.snapshots.take import Snapshots
 
 EDIT = {"edit": {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}}
 
@@ -374,3 +379,31 @@ def test_an_agent_may_start_processes_and_its_calls_are_recorded(environment):
     started, (listed,) = told
     assert started["status"] == listed["status"] == "running"
     assert started["process_id"] == listed["process_id"]
+
+
+def test_a_cancelled_look_keeps_the_contents_that_it_read(tmp_path, monkeypatch):
+    """The next look does not read them again, and records them."""
+    (tmp_path / "f").write_text("read while the caller was cancelled")
+    looks, continues = threading.Event(), threading.Event()
+    real = Snapshots.take
+
+    def take(*args, **options):
+        looks.set()
+        assert continues.wait(60)
+        return real(*args, **options)
+
+    monkeypatch.setattr(Snapshots, "take", take)
+    with Snapshots(Root(tmp_path)) as snapshots:
+        opened = OpenWorkspace(None, snapshots, is_copy=True)
+
+        async def cancelled():
+            look = asyncio.create_task(snapshot_of(opened))
+            await asyncio.to_thread(looks.wait, 60)
+            look.cancel()
+            await asyncio.wait([look])
+            continues.set()
+            assert look.cancelled()
+
+        asyncio.run(cancelled())  # which waits for the threads at its end
+        assert not snapshots.take().contents
+    assert list(opened.unrecorded.values()) == [b"read while the caller was cancelled"]

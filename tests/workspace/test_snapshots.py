@@ -1,13 +1,26 @@
 """A snapshot is what is there, however it came there; and every one of them can be put back."""
 
+import errno
 import os
+import shutil
+import stat
 
 import pytest
 
+from divebook.workspace.paths import Root
 from divebook.workspace.snapshots import take
-from divebook.workspace.snapshots.take import DEEPEST, SPECIAL, TOO_DEEP, TOO_LARGE, UNSTABLE, tree_of
+from divebook.workspace.snapshots.take import (
+    DEEPEST,
+    SPECIAL,
+    TOO_DEEP,
+    TOO_LARGE,
+    UNREADABLE,
+    UNSTABLE,
+    TreeScanner,
+    tree_of,
+)
 from divebook.workspace.snapshots.tree import changes_between
-from tests.workspace.sequences import KeptTrees, sequence
+from tests.workspace.sequences import KeptTrees, from_scratch, sequence
 
 
 @pytest.fixture
@@ -146,6 +159,103 @@ def test_a_change_by_a_name_that_is_gone_is_seen(kept, tmp_path, folder, last):
     assert live.contents[tree.entries["file"].content] == b"2"
 
 
+def _remove(name):
+    name.unlink()
+
+
+def _replace(name):
+    name.with_name("third").write_text("3")
+    name.with_name("third").rename(name)
+
+
+def _remove_under_a_third_name(name):
+    name.rename(name.with_name("third"))
+    name.with_name("third").unlink()
+
+
+@pytest.mark.parametrize("lose", [_remove, _replace, _remove_under_a_third_name])
+def test_a_plain_write_after_a_name_is_gone_hides_no_change(kept, tmp_path, monkeypatch, lose):
+    monkeypatch.setattr(take, "SLACK", -1)  # a recent file is examined anyway
+    (tmp_path / "file").write_text("1")
+    live = kept()
+    live.take()
+    other = tmp_path / "other"
+    os.link(tmp_path / "file", other)
+    other.write_text("changed")
+    lose(other)
+    (tmp_path / "later").write_text("a plain write")
+    tree = live.take().tree
+    assert live.contents[tree.entries["file"].content] == b"changed"
+
+
+def test_a_change_by_a_name_in_a_folder_that_is_moved_away_is_seen(kept, tmp_path, monkeypatch):
+    monkeypatch.setattr(take, "SLACK", -1)
+    root = tmp_path / "root"
+    (root / "folder").mkdir(parents=True)
+    (root / "file").write_text("1")
+    live = kept(root)
+    live.take()
+    other = root / "folder" / "other"
+    os.link(root / "file", other)
+    other.write_text("changed")
+    (root / "folder").rename(tmp_path / "away")
+    tree = live.take().tree
+    assert list(tree.entries) == ["file"]
+    assert live.contents[tree.entries["file"].content] == b"changed"
+
+
+@pytest.mark.parametrize("watch", [True, False])
+@pytest.mark.parametrize("interrupted", ["_file", "_set", "_remove_entry"])
+def test_an_interrupted_scan_loses_no_changes(kept, tmp_path, monkeypatch, watch, interrupted):
+    monkeypatch.setattr(take, "SLACK", -1)  # a recent file is read again anyway
+    names = ["one", "two", "three"]
+    for name in [*names, "gone"]:
+        (tmp_path / name).write_text("1")
+    live = kept(watch=watch)
+    live.take()
+    real = getattr(TreeScanner, interrupted)
+
+    def interrupt(*args):
+        real(*args)
+        raise KeyboardInterrupt
+
+    for name in names:
+        (tmp_path / name).write_text("changed")
+    (tmp_path / "gone").unlink()
+    monkeypatch.setattr(TreeScanner, interrupted, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        live.take()
+    monkeypatch.setattr(TreeScanner, interrupted, real)
+    snapshot = live.take()
+    assert set(snapshot.delta) == {*names, "gone"}
+    assert snapshot.tree.entries == from_scratch(tmp_path).entries
+    assert tree_of(live.manifests).digest == snapshot.tree.digest
+    assert live.contents[snapshot.tree.entries["one"].content] == b"changed"
+    (tmp_path / "later").write_text("2")
+    assert list(live.take().delta) == ["later"]
+
+
+def test_a_restore_that_fails_loses_no_changes(kept, tmp_path, monkeypatch):
+    monkeypatch.setattr(take, "SLACK", -1)
+    file = tmp_path / "file"
+    file.write_text("1")
+    live = kept()
+    first = live.take().tree
+    file.write_text("changed")
+
+    def fail(digest):
+        raise OSError(errno.ENOSPC, "the disk is full")
+
+    with pytest.raises(OSError, match="full"):
+        live.snapshots.restore(first, fail)
+    snapshot = live.take()
+    assert tree_of(live.manifests).digest == snapshot.tree.digest
+    assert live.contents[snapshot.tree.entries["file"].content] == b"changed"
+    file.write_text("changed again")
+    assert live.restore(first).tree.digest == first.digest
+    assert tree_of(live.manifests).digest == first.digest
+
+
 def test_files_that_are_replaced_in_one_step_need_no_look_at_everything(kept, tmp_path):
     (tmp_path / "file").write_text("1")
     live = kept()
@@ -174,6 +284,91 @@ def test_an_overflow_of_the_kernel_is_noticed(kept, tmp_path):
     (tmp_path / "a").write_text("unseen")
     live.snapshots._watch.drain()
     assert list(live.take().delta) == ["a"]
+
+
+@pytest.fixture
+def _refusing(monkeypatch):
+    """Refuse what the modes of folders forbid to users other than root, who runs these tests."""
+    real_open, real_stat, real_below = os.open, os.stat, Root.open
+
+    def require(descriptor, bit):
+        if not os.fstat(descriptor).st_mode & bit:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    def readable(descriptor, flags):
+        try:
+            if flags & os.O_DIRECTORY and not flags & os.O_PATH:
+                require(descriptor, stat.S_IRUSR)
+        except PermissionError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def opened(path, flags, *more, dir_fd=None):
+        if dir_fd is None:
+            return real_open(path, flags, *more)
+        require(dir_fd, stat.S_IXUSR)
+        return readable(real_open(path, flags, *more, dir_fd=dir_fd), flags)
+
+    def status(path, *, dir_fd=None, follow_symlinks=True):
+        if dir_fd is not None:
+            require(dir_fd, stat.S_IXUSR)
+        return real_stat(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
+
+    monkeypatch.setattr(take.os, "open", opened)
+    monkeypatch.setattr(take.os, "stat", status)
+    monkeypatch.setattr(Root, "open", lambda root, path, flags: readable(real_below(root, path, flags), flags))
+
+
+@pytest.mark.parametrize("watch", [True, False])
+@pytest.mark.parametrize("mode", [0o000, 0o111, 0o444])
+@pytest.mark.usefixtures("_refusing")
+def test_a_folder_that_may_not_be_entered_is_named_and_hinders_nothing_else(kept, tmp_path, watch, mode):
+    closed = tmp_path / "closed"
+    (closed / "below").mkdir(parents=True)
+    for file in (closed / "file", closed / "below" / "file", tmp_path / "file"):
+        file.write_text("1")
+    closed.chmod(mode)
+    live = kept(watch=watch, largest=10)
+    for _ in range(2):
+        tree = live.take().tree
+        assert (sorted(tree.entries), tree.problems) == (["closed", "file"], (("closed", UNREADABLE),))
+    closed.chmod(0o755)
+    tree = live.take().tree
+    assert sorted(tree.entries) == ["closed", "closed/below", "closed/below/file", "closed/file", "file"]
+    assert not tree.problems
+    (closed / "large").write_text("more than ten bytes")
+    assert live.take().tree.problems == (("closed/large", TOO_LARGE),)
+    closed.chmod(mode)
+    (tmp_path / "file").write_text("22")
+    for _ in range(2):  # also when the folder is reported for another reason
+        tree = live.take().tree
+        assert (sorted(tree.entries), tree.problems) == (["closed", "file"], (("closed", UNREADABLE),))
+        os.utime(closed)
+    assert tree.digest == from_scratch(tmp_path).digest == tree_of(live.manifests).digest
+    assert live.contents[tree.entries["file"].content] == b"22"
+    closed.chmod(0o755)
+
+
+@pytest.mark.usefixtures("_refusing")
+def test_no_snapshot_is_empty_where_the_top_folder_may_not_be_entered(kept, tmp_path):
+    (tmp_path / "file").write_text("1")
+    live = kept()
+    first = live.take().tree
+    tmp_path.chmod(0o444)
+    with pytest.raises(PermissionError):
+        live.take()
+    tmp_path.chmod(0o755)
+    assert live.take().tree.digest == first.digest
+
+
+def test_problems_below_a_removed_folder_are_removed_with_it(kept, tmp_path):
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "folder" / "pipe")
+    live = kept()
+    assert live.take().tree.problems == (("folder/pipe", SPECIAL),)
+    shutil.rmtree(tmp_path / "folder")
+    assert not live.take().tree.problems
 
 
 def test_what_is_nested_too_deep_is_named(kept, tmp_path):

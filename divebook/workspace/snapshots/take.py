@@ -47,6 +47,8 @@ class TreeScanner:
     """Scanner of the files of one folder. It remembers the last scan, so that the next scan finds the changes without
     reading all files.
 
+    If a scan raises an error, the scanner cannot be used any more: it may remember a part of the changes.
+
     Parameters
     ----------
     is_left_out
@@ -81,14 +83,11 @@ class TreeScanner:
         """Racy files: their sign may have stayed the same although they changed after the last scan."""
         self._linked: set[str] = set()
         """Files with several hard links. Each scan examines them, since changes by another name are not reported."""
-        self._is_new = True
+        self.is_new = True
+        """True until the first scan is complete."""
         self._is_relinked = False
         self._next_racy: set[str] = set()
         self._scan_start = 0
-
-    def forget(self) -> None:
-        """Forget the last scan, so that the next scan examines all files."""
-        self._is_new = True
 
     def scan(self, *, everything: bool) -> str:
         """Find all changes of the folder since the last scan. Return the digest of the tree; the attributes `delta` and
@@ -106,7 +105,7 @@ class TreeScanner:
         # Drained before the scan, so that a change during the scan is reported for the next one.
         watch = self._watch
         names_by_folder = watch.drain() if watch is not None else {}
-        if watch is None or everything or self._is_new or watch.is_lost:
+        if watch is None or everything or self.is_new or watch.is_lost:
             if watch is not None:
                 # Reset before the scan: `watch.add` sets it again for a folder that cannot be watched.
                 watch.is_lost = False
@@ -125,13 +124,14 @@ class TreeScanner:
             folder, _, name = path.rpartition("/")
             self._signs.get(folder, {}).pop(name, None)  # the folder may have been removed during this look
         self._racy = self._next_racy
-        self._is_new = False
+        # A path that is left out is in no folder's list of entries, so that nothing else removes it with its folder.
+        for path in [path for path in self.problems if not self._is_there(path)]:
+            del self.problems[path]
+        self.is_new = False
         return self._digests.of(self.entries, self._children)
 
     def _everything(self) -> None:
         self._folder("", os.open(".", _LIST, dir_fd=self._root.fd))
-        for path in [path for path in self.problems if not self._is_there(path)]:
-            del self.problems[path]
 
     def _is_there(self, path: str) -> bool:
         try:
@@ -156,6 +156,12 @@ class TreeScanner:
                     status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
                 except FileNotFoundError:
                     self._remove_entry(path)
+                except PermissionError:
+                    # The tree would lose everything if this were the top folder.
+                    if not folder:
+                        raise
+                    self._leave_out_content(folder)
+                    return
                 else:
                     self._entry(path, name, status, descriptor)
         finally:
@@ -181,6 +187,12 @@ class TreeScanner:
                 except FileNotFoundError:
                     # Removed after the listing; the next scan detects it.
                     continue
+                except PermissionError:
+                    # The mode ``r--`` lets the names be listed, but not the entries be examined.
+                    if not folder:
+                        raise
+                    self._leave_out_content(folder)
+                    return
                 # Same as `_sign`, but without a call for each of perhaps ten thousand files (`benchmarks.snapshots`).
                 if sign_of(name) != (status.st_ctime_ns, status.st_ino, status.st_size):
                     self._entry(prefix + name, name, status, descriptor, deep=True)
@@ -238,7 +250,7 @@ class TreeScanner:
 
     def _folder_entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool) -> None:
         """Check an entry that is a folder, and record its new state if it has changed. The entries inside are checked
-        too if `deep` is true, or if the kernel has not watched the folder so far.
+        too if the folder has changed itself, if `deep` is true, or if the kernel has not watched the folder so far.
         """
         if path.count("/") >= DEEPEST:
             self._leave_out(path, TOO_DEEP)
@@ -250,15 +262,17 @@ class TreeScanner:
         if path in self._children and not deep and not (is_same_folder and is_watched):
             self._remove_entry(path)  # another folder with the same name: the watch is on the old one
         # `_set` also removes an earlier problem of the path, such as a folder that could not be read.
-        if sign != _folder_sign(status) or path not in self._children or path in self.problems:
+        is_changed = sign != _folder_sign(status) or path not in self._children or path in self.problems
+        if is_changed:
             self._set(path, TreeEntry(FOLDER, status.st_mode & 0o7777), _folder_sign(status))
             self._children.setdefault(path, set())
-        # A folder that is already watched is not entered: its own changes are reported with their names.
-        if deep or not (is_same_folder and is_watched):
+        # A folder that is already watched is not entered: its own changes are reported with their names. A new mode may
+        # forbid or allow to enter it, which changes no name.
+        if deep or is_changed or not (is_same_folder and is_watched):
             try:
                 below = os.open(name, _LIST, dir_fd=folder)
             except PermissionError:
-                self.problems[path] = UNREADABLE
+                self._leave_out_content(path)
             except OSError:  # it was removed or replaced meanwhile, which the next look detects
                 return
             else:
@@ -334,6 +348,16 @@ class TreeScanner:
         self._remove_entry(path)
         self.problems[path] = reason
 
+    def _leave_out_content(self, folder: str) -> None:
+        """Remove the entries of a folder that may not be entered, and record the folder as a problem. The folder itself
+        stays in the tree.
+        """
+        for name in list(self._children.get(folder, ())):
+            self._remove_entry(f"{folder}/{name}")
+        for path in [path for path in self.problems if path.startswith(f"{folder}/")]:
+            del self.problems[path]
+        self.problems[folder] = UNREADABLE
+
     def _remove_entry(self, path: str) -> None:
         folder, _, name = path.rpartition("/")
         # Everything below the entry goes first, so that `delta` lists each path of a removed folder.
@@ -398,12 +422,23 @@ class Snapshots:
 
     def __init__(self, root: Root, *, exclude: Sequence[str] = (), largest: int = LARGEST, watch: bool = True) -> None:
         self.root = root
-        self._watch = FolderWatch.open() if watch else None
-        is_left_out = functools.partial(_is_left_out, _Patterns.of(several(exclude, "exclude")))
-        self._scanner = TreeScanner(root, is_left_out, largest, self._watch)
+        self._is_left_out = functools.partial(_is_left_out, _Patterns.of(several(exclude, "exclude")))
+        self._largest = largest
+        self._watch: FolderWatch | None = None
+        self._scanner = self._new_scanner(watch=watch)
         self._lock = threading.Lock()
         self.tree = Tree("", NO_ENTRIES)
         """The tree of the last snapshot; empty before the first one."""
+        self._delta: dict[str, TreeEntry | None] = {}
+        """Changes that no method has returned yet: `restore` scans twice, and may fail between the two scans."""
+        self._contents: dict[str, bytes] = {}
+        """Contents that the scans since the last returned snapshot have read, by SHA-256."""
+
+    def _new_scanner(self, *, watch: bool) -> TreeScanner:
+        if self._watch is not None:
+            self._watch.close()
+        self._watch = FolderWatch.open() if watch else None
+        return TreeScanner(self.root, self._is_left_out, self._largest, self._watch)
 
     def take(self, *, everything: bool = False) -> TreeSnapshot:
         """Take a snapshot of the folder, and return its tree and the changes since the last snapshot.
@@ -414,24 +449,43 @@ class Snapshots:
             Whether to examine each file, regardless of reported changes.
         """
         with self._lock:
-            return self._take(everything=everything)
+            self._scan(everything=everything)
+            return self._new_snapshot()
 
-    def _take(self, *, everything: bool) -> TreeSnapshot:
+    def _scan(self, *, everything: bool) -> None:
+        """Update the tree by a scan of the folder. Add the changes to those that no method has returned yet."""
         scanner = self._scanner
+        is_new = scanner.is_new
         try:
             digest = scanner.scan(everything=everything)
         except BaseException:
-            scanner.forget()
+            # The scanner may have recorded some changes completely, some not at all, and one in part. A new scanner
+            # reads all files, so that nothing depends on the point of the interruption
+            # (test_an_interrupted_scan_loses_no_changes).
+            self._scanner = self._new_scanner(watch=self._watch is not None)
             raise
+        # The changes that a new scanner reports are relative to an empty tree.
+        delta = _delta_between(self.tree.entries, scanner.entries) if is_new else scanner.delta
         # Without changes the same dict is used again, so that many equal snapshots do not copy ten thousand entries
         # each.
-        entries = dict(scanner.entries) if scanner.delta or not self.tree.digest else self.tree.entries
+        entries = dict(scanner.entries) if delta or not self.tree.digest else self.tree.entries
         self.tree = Tree(digest, entries, scanner.problem_list())
-        return TreeSnapshot(self.tree, scanner.delta, scanner.contents)
+        self._delta |= delta
+        self._contents |= scanner.contents
+
+    def _new_snapshot(self) -> TreeSnapshot:
+        """Return the current tree with all changes since the last returned snapshot."""
+        # Without the contents that were replaced before any snapshot was returned, and those that the tree had already.
+        digests = {entry.content for entry in self._delta.values() if entry is not None}
+        contents = {digest: content for digest, content in self._contents.items() if digest in digests}
+        snapshot = TreeSnapshot(self.tree, self._delta, contents)
+        self._delta = {}
+        self._contents = {}
+        return snapshot
 
     def restore(self, tree: Tree, get: GetContent) -> TreeSnapshot:
         """Change the folder so that it has the files of a tree. Return the tree that the folder now has, and the
-        changes that were made.
+        changes since the last snapshot.
 
         Files that snapshots leave out are not touched. Changes since the last snapshot are lost: take one first.
 
@@ -441,9 +495,10 @@ class Snapshots:
             Returns the content of a file by its digest.
         """
         with self._lock:
-            self._take(everything=True)
+            self._scan(everything=True)
             put_back(self.root, self.tree.entries, tree.entries, get)
-            return self._take(everything=True)
+            self._scan(everything=True)
+            return self._new_snapshot()
 
     def close(self) -> None:
         """Stop watching the folder for changes. Idempotent."""
@@ -455,6 +510,11 @@ class Snapshots:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _delta_between(before: TreeEntries, after: TreeEntries) -> dict[str, TreeEntry | None]:
+    """Return the entries of `after` that differ from `before`, by path; None for an entry that only `before` has."""
+    return {path: after.get(path) for path in {*before, *after} if before.get(path) != after.get(path)}
 
 
 class _Patterns(NamedTuple):
@@ -610,24 +670,30 @@ class _ReportedChanges:
         """Written files as folder and name, until they are renamed or removed."""
         self._renames: set[int] = set()
         """inotify cookies of renames of written files whose new name was not reported yet."""
-        self._has_new_folders = False
+        self._has_lost_names = False
+        """True if a written file has lost its name, or may have, and no event reports another name of it. This is also
+        set by folders that appear or are moved away.
+        """
 
     @property
     def is_unsure(self) -> bool:
         """True if an entry may have changed under a name that the kernel did not report, for example in a new folder.
         The next scan must then examine all files.
         """
-        return self._has_new_folders or bool(self._renames)
+        return self._has_lost_names or bool(self._renames)
 
     def record(self, folder: str, name: str, mask: int, cookie: int) -> None:
         """Add the change that one inotify event reports for an entry of a folder."""
         self.names.setdefault(folder, set()).add(name)
         entry = folder, name
-        if mask & _IS_FOLDER:  # changes in a new folder are not reported before it is watched
-            self._has_new_folders |= bool(mask & _APPEARED)
+        if mask & _IS_FOLDER:
+            # Changes in a new folder are not reported before it is watched. A folder that is moved away takes the names
+            # of its files along, without an event for each
+            # (test_a_change_by_a_name_in_a_folder_that_is_moved_away_is_seen).
+            self._has_lost_names |= bool(mask & (_APPEARED | _FROM))
             return
-        # A written file has lost its name. A rename is resolved by the event with the same cookie. 0 stands for a name
-        # that was deleted or replaced, for which no such event follows.
+        # A written file has lost its name. A rename is resolved by the event with the same cookie. For a name that was
+        # deleted or replaced no such event follows, so that the mark stays.
         # Example of a file that is written under one name and renamed to another:
         #
         #     MODIFY ".a.new"                    written files {".a.new"}, renames {}
@@ -637,10 +703,16 @@ class _ReportedChanges:
         # A cookie that stays belongs to a file whose new name was not reported.
         if entry in self._written_files and mask & (_APPEARED | _GONE | _FROM):
             self._written_files.discard(entry)
-            self._renames.add(cookie if mask & _FROM else 0)
-        if mask & _WRITTEN or (mask & _TO and cookie in self._renames):
-            self._written_files.add(entry)
+            if mask & _FROM:
+                self._renames.add(cookie)
+            else:
+                self._has_lost_names = True
+        # Only renames have a cookie: the 0 of a plain write resolves nothing.
+        if mask & _TO and cookie in self._renames:
             self._renames.discard(cookie)
+            self._written_files.add(entry)
+        if mask & _WRITTEN:
+            self._written_files.add(entry)
 
 
 # --- the digest of a tree: a hash of hashes, so that only the folders above a change are hashed again. Pure. ---
