@@ -536,7 +536,12 @@ _FIND = f"""
 {WITH_PATIENCE}
 SELECT key, source_key, forked_at FROM divebook.executions, patience WHERE id = %s FOR UPDATE OF executions
 """  # noqa: S608 - our own text
-_ENDED = "SELECT id FROM divebook.executions WHERE ended_at < %s"  # resuming clears it
+# A resumption clears `ended_at`. The server compares each row again once it has the lock, so that the result lacks
+# executions that were resumed in the meantime (test_what_is_resumed_while_a_cleanup_waits_is_not_deleted).
+_ENDED = f"""
+{WITH_PATIENCE}
+SELECT id FROM divebook.executions, patience WHERE ended_at < %s ORDER BY key FOR UPDATE OF executions
+"""  # noqa: S608 - our own text
 _HEIRS = """
 SELECT key, id, forked_at FROM divebook.executions WHERE source_key = %s ORDER BY forked_at DESC, key FOR UPDATE
 """
@@ -656,7 +661,9 @@ def _content(execute: SendStatement, digest: bytes) -> bytes | None:
 
 
 def ended_before(execute: SendStatement, before: int) -> list[str]:
-    """Return the ids of the executions that ended before a moment, in microseconds since 1970."""
+    """Return the ids of the executions that ended before a moment, in microseconds since 1970. Lock their rows, so that
+    no process resumes them before the end of the transaction.
+    """
     return [unescaped(name) for (name,) in execute(_ENDED, (before,))]
 
 
