@@ -232,15 +232,22 @@ class EventStore(ABC):
             # No events mean a deletion (`subscribe`).
             self._subscribers.notify(execution_id, ())
 
-    def cleanup(self, before: datetime) -> int:
-        """Delete the executions, of whatever status, that ended before a moment; return the number of deleted
-        executions.
+    def cleanup(self, before: datetime, now: int | None = None) -> int:
+        """Delete the executions, of whatever status, that ended before a moment and that no process resumes; return the
+        number of deleted executions.
+
+        Parameters
+        ----------
+        now
+            Microseconds since 1970 at which a lease must be live to spare an execution; by default the time of the
+            store's clock.
         """
         self._check_open()
         if before.tzinfo is None:
             raise ValueError(f"before needs a time zone, got {before.isoformat()}; use datetime.now(UTC) - age")
+        moment = self._moment(now)
         with self._lock:
-            deleted = self._cleanup(to_microseconds(before))
+            deleted = self._cleanup(to_microseconds(before), moment)
             for execution_id in deleted:
                 self._subscribers.notify(execution_id, ())
         return len(deleted)
@@ -1044,8 +1051,10 @@ class EventStore(ABC):
     def _delete(self, execution_id: str) -> None: ...
 
     @abstractmethod
-    def _cleanup(self, before: int) -> list[str]:
-        """Delete the executions that ended before `before`, in microseconds since 1970; return their ids."""
+    def _cleanup(self, before: int, moment: Moment) -> list[str]:
+        """Delete the executions that ended before `before`, in microseconds since 1970, and that have no live lease at
+        `moment`; return their ids.
+        """
 
     @abstractmethod
     def _read_records(self, execution_id: str, after: int, last: int) -> list[Record]:

@@ -260,8 +260,8 @@ class MemoryStore(EventStore):
         self._find(execution_id)
         self._drop(execution_id)
 
-    def _cleanup(self, before: int) -> list[str]:
-        ended = [execution_id for execution_id, log in self._logs.items() if log.ended_before(before)]
+    def _cleanup(self, before: int, moment: Moment) -> list[str]:
+        ended = [name for name, log in self._logs.items() if log.ended_before(before) and log.is_over(moment)]
         for execution_id in ended:
             self._drop(execution_id)
         return ended

@@ -209,9 +209,9 @@ class PostgresStore(EventStore):
             raise self._unknown(execution_id)
         self._logs.forget(changed_ids)
 
-    def _cleanup(self, before: int) -> list[str]:
+    def _cleanup(self, before: int, moment: Moment) -> list[str]:
         with self._connections.transaction() as execute:
-            ended = tables.ended_before(execute, before)
+            ended = tables.ended_before(execute, before, moment)
             changed_ids = self._delete_all(execute, ended)
         self._logs.forget(changed_ids)
         return ended

@@ -660,11 +660,14 @@ def _content(execute: SendStatement, digest: bytes) -> bytes | None:
     return unpack_blob(Packed(*rows[0])) if rows else None
 
 
-def ended_before(execute: SendStatement, before: int) -> list[str]:
-    """Return the ids of the executions that ended before a moment, in microseconds since 1970. Lock their rows, so that
-    no process resumes them before the end of the transaction.
+def ended_before(execute: SendStatement, before: int, moment: Moment) -> list[str]:
+    """Return the ids of the executions that ended before `before`, in microseconds since 1970, and that no process is
+    resuming. Lock their rows, so that no process resumes them before the end of the transaction.
     """
-    return [unescaped(name) for (name,) in execute(_ENDED, (before,))]
+    ended = [unescaped(name) for (name,) in execute(_ENDED, (before,))]
+    # A process may have taken a lease while the statement above waited for a lock. Only a later statement sees it.
+    driven = {lease.execution_id for lease in load_leases(execute) if lease.keeps_out(moment)}
+    return [name for name in ended if name not in driven]
 
 
 def is_over(execute: SendStatement, execution_id: str, moment: Moment) -> bool:

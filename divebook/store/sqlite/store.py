@@ -251,9 +251,9 @@ class SqliteStore(EventStore):
         # The cached row of an heir has another size than the one in the file.
         self._logs.forget(changed_ids)
 
-    def _cleanup(self, before: int) -> list[str]:
+    def _cleanup(self, before: int, moment: Moment) -> list[str]:
         with self._transaction() as cursor:
-            ended = tables.ended_before(cursor, before)
+            ended = tables.ended_before(cursor, before, moment)
             changed_ids = self._delete_all(cursor, ended)
         self._logs.forget(changed_ids)
         return ended
