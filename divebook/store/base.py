@@ -758,15 +758,6 @@ class EventStore(ABC):
         """
         self._check_open()
         with self._lock:
-            last = self._last_message()
-            # A reader asks only for numbers above the last one that it has seen, so no lower number may appear later.
-            # All messages are checked before the first is written.
-            for message in messages:
-                if message.number <= last:
-                    raise StoreError(
-                        f"message {message.number} cannot be brought here: numbers up to {last} are given already. "
-                        "Choose an empty store"
-                    )
             for execution_id in {message.execution_id for message in messages}:
                 self.check_key(execution_id)
             if messages:
@@ -1170,8 +1161,8 @@ class EventStore(ABC):
 
     @abstractmethod
     def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
-        """Store messages, each with its encoded payload, under their own numbers, which ascend and exceed the numbers
-        of all stored messages.
+        """Store messages, each with its encoded payload, under their own numbers, which ascend. Call
+        `check_brought_numbers` first, in the same transaction.
         """
 
     @abstractmethod
@@ -1340,6 +1331,22 @@ def check_reached(execution_id: str, sequence: int, last: int) -> None:
             f"execution {execution_id} has events 1 to {last}, so it can have no checkpoint at {sequence}; "
             "write the events first"
         )
+
+
+def check_brought_numbers(messages: Iterable[tuple[Message, bytes]], last: int) -> None:
+    """Raise StoreError if a message that is to be stored under its own number does not exceed `last`, the highest
+    number that a message in the store ever had.
+
+    A reader asks only for numbers above the last one that it has seen, so no lower number may appear later. The number
+    must be read in the transaction that writes, because another process may post meanwhile
+    (test_no_message_is_brought_below_one_that_another_process_has_just_posted).
+    """
+    for message, _ in messages:
+        if message.number <= last:
+            raise StoreError(
+                f"message {message.number} cannot be brought here: numbers up to {last} are given already. "
+                "Choose an empty store"
+            )
 
 
 def first_sorted(ids: Iterable[str]) -> list[str]:

@@ -39,6 +39,7 @@ from divebook.store.base import (
     StoredLog,
     StoredRecord,
     StoredSummary,
+    check_brought_numbers,
     check_reached,
     first_sorted,
 )
@@ -431,7 +432,8 @@ class MemoryStore(EventStore):
         return numbered
 
     def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
-        # All executions are checked before the first message is stored, so that an error stores none of them.
+        # All messages are checked before the first is stored, so that an error stores none of them.
+        check_brought_numbers(messages, self._last_number)
         for message, _ in messages:
             self._find(message.execution_id)
         for message, payload in messages:

@@ -289,6 +289,19 @@ def test_large_values_are_not_deleted_under_who_refers_to_them(store, address):
         dropping.result(20)
 
 
+def test_no_message_is_brought_below_one_that_another_process_has_just_posted(store, address):
+    store.append(ONE, log(1), 0)
+    brought = Message(ONE, SIGNAL, "go", signal_payload("go", 1), "test", 1, 5)
+    with psycopg.connect(DatabaseAddress.of(address).conninfo) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("UPDATE divebook.last_message SET number = 9")
+        bringing = pool.submit(store.bring, [brought])
+        assert becomes(lambda: other.execute("SELECT FROM pg_locks WHERE NOT granted").fetchall())
+        other.commit()
+        with pytest.raises(StoreError, match="message 5 cannot be brought here: numbers up to 9 are given already"):
+            bringing.result(20)
+    assert (store.last_message(), store.new_messages(0)) == (9, [])
+
+
 RESUMPTIONS = {
     "resumed": lambda store: store.append(TWO, [resumed(4, TWO)], 3),
     "about to be resumed": lambda store: store.acquire(TWO, Owner("there", 1, 1, "kernel")),

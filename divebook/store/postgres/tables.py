@@ -156,6 +156,10 @@ WHERE executions.id = %s ORDER BY number
 """
 _OF_ALL = f"{_SELECT} WHERE number > %s ORDER BY number"
 _LAST = "SELECT number FROM divebook.last_message"
+_LOCK_LAST = f"""
+{WITH_PATIENCE}
+SELECT number FROM divebook.last_message, patience FOR UPDATE OF last_message
+"""  # noqa: S608 - our own text
 _UNTAKEN = """
 SELECT id FROM divebook.executions WHERE ended_at IS NULL
 AND EXISTS (SELECT FROM divebook.messages WHERE messages.key = executions.key AND number > taken)
@@ -227,6 +231,14 @@ def find_message_faults(execute: SendStatement) -> list[str]:
 def last_message_number(execute: SendStatement) -> int:
     """Return the highest number that a message in this store ever had, even if that message was deleted."""
     ((number,),) = execute(_LAST)
+    return int(number)
+
+
+def lock_last_message_number(execute: SendStatement) -> int:
+    """Return the highest number that a message in this store ever had. Until the end of the transaction, no other
+    process can post a message.
+    """
+    ((number,),) = execute(_LOCK_LAST)
     return int(number)
 
 

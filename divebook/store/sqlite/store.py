@@ -46,6 +46,7 @@ from divebook.store.base import (
     StoredLog,
     StoredRecord,
     StoredSummary,
+    check_brought_numbers,
     check_reached,
 )
 from divebook.store.embedded import close_when_dropped, weak_method
@@ -381,6 +382,7 @@ class SqliteStore(EventStore):
 
     def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
         with self._transaction() as cursor:
+            check_brought_numbers(messages, tables.last_message_number(cursor))
             for message, payload in messages:
                 tables.insert_message(cursor, self._find(cursor, message.execution_id).key, message, payload)
         if self._watch is not None:

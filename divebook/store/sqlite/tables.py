@@ -238,7 +238,7 @@ def set_messages_over(cursor: sqlite3.Cursor, key: int, last_taken: int, *, is_o
     cursor.execute(_TURN, (not is_over, last_taken, key))
 
 
-def last_message_number(connection: sqlite3.Connection) -> int:
+def last_message_number(connection: sqlite3.Connection | sqlite3.Cursor) -> int:
     """Return the highest number that a message in this store ever had, even if that message was deleted."""
     number: int = connection.execute(_LAST).fetchone()[0]
     return number
