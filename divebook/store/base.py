@@ -232,15 +232,22 @@ class EventStore(ABC):
             # No events mean a deletion (`subscribe`).
             self._subscribers.notify(execution_id, ())
 
-    def cleanup(self, before: datetime) -> int:
-        """Delete the executions, of whatever status, that ended before a moment; return the number of deleted
-        executions.
+    def cleanup(self, before: datetime, now: int | None = None) -> int:
+        """Delete the executions, of whatever status, that ended before a moment and that no process resumes; return the
+        number of deleted executions.
+
+        Parameters
+        ----------
+        now
+            Microseconds since 1970 at which a lease must be live to spare an execution; by default the time of the
+            store's clock.
         """
         self._check_open()
         if before.tzinfo is None:
             raise ValueError(f"before needs a time zone, got {before.isoformat()}; use datetime.now(UTC) - age")
+        moment = self._moment(now)
         with self._lock:
-            deleted = self._cleanup(to_microseconds(before))
+            deleted = self._cleanup(to_microseconds(before), moment)
             for execution_id in deleted:
                 self._subscribers.notify(execution_id, ())
         return len(deleted)
@@ -751,15 +758,6 @@ class EventStore(ABC):
         """
         self._check_open()
         with self._lock:
-            last = self._last_message()
-            # A reader asks only for numbers above the last one that it has seen, so no lower number may appear later.
-            # All messages are checked before the first is written.
-            for message in messages:
-                if message.number <= last:
-                    raise StoreError(
-                        f"message {message.number} cannot be brought here: numbers up to {last} are given already. "
-                        "Choose an empty store"
-                    )
             for execution_id in {message.execution_id for message in messages}:
                 self.check_key(execution_id)
             if messages:
@@ -1044,8 +1042,10 @@ class EventStore(ABC):
     def _delete(self, execution_id: str) -> None: ...
 
     @abstractmethod
-    def _cleanup(self, before: int) -> list[str]:
-        """Delete the executions that ended before `before`, in microseconds since 1970; return their ids."""
+    def _cleanup(self, before: int, moment: Moment) -> list[str]:
+        """Delete the executions that ended before `before`, in microseconds since 1970, and that have no live lease at
+        `moment`; return their ids.
+        """
 
     @abstractmethod
     def _read_records(self, execution_id: str, after: int, last: int) -> list[Record]:
@@ -1161,8 +1161,8 @@ class EventStore(ABC):
 
     @abstractmethod
     def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
-        """Store messages, each with its encoded payload, under their own numbers, which ascend and exceed the numbers
-        of all stored messages.
+        """Store messages, each with its encoded payload, under their own numbers, which ascend. Call
+        `check_brought_numbers` first, in the same transaction.
         """
 
     @abstractmethod
@@ -1331,6 +1331,22 @@ def check_reached(execution_id: str, sequence: int, last: int) -> None:
             f"execution {execution_id} has events 1 to {last}, so it can have no checkpoint at {sequence}; "
             "write the events first"
         )
+
+
+def check_brought_numbers(messages: Iterable[tuple[Message, bytes]], last: int) -> None:
+    """Raise StoreError if a message that is to be stored under its own number does not exceed `last`, the highest
+    number that a message in the store ever had.
+
+    A reader asks only for numbers above the last one that it has seen, so no lower number may appear later. The number
+    must be read in the transaction that writes, because another process may post meanwhile
+    (test_no_message_is_brought_below_one_that_another_process_has_just_posted).
+    """
+    for message, _ in messages:
+        if message.number <= last:
+            raise StoreError(
+                f"message {message.number} cannot be brought here: numbers up to {last} are given already. "
+                "Choose an empty store"
+            )
 
 
 def first_sorted(ids: Iterable[str]) -> list[str]:

@@ -39,6 +39,7 @@ from divebook.store.base import (
     StoredLog,
     StoredRecord,
     StoredSummary,
+    check_brought_numbers,
     check_reached,
     first_sorted,
 )
@@ -260,8 +261,8 @@ class MemoryStore(EventStore):
         self._find(execution_id)
         self._drop(execution_id)
 
-    def _cleanup(self, before: int) -> list[str]:
-        ended = [execution_id for execution_id, log in self._logs.items() if log.ended_before(before)]
+    def _cleanup(self, before: int, moment: Moment) -> list[str]:
+        ended = [name for name, log in self._logs.items() if log.ended_before(before) and log.is_over(moment)]
         for execution_id in ended:
             self._drop(execution_id)
         return ended
@@ -431,7 +432,8 @@ class MemoryStore(EventStore):
         return numbered
 
     def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
-        # All executions are checked before the first message is stored, so that an error stores none of them.
+        # All messages are checked before the first is stored, so that an error stores none of them.
+        check_brought_numbers(messages, self._last_number)
         for message, _ in messages:
             self._find(message.execution_id)
         for message, payload in messages:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from io import BytesIO
 from itertools import takewhile
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,6 +27,7 @@ from divebook.engine.state import ExecutionState
 from divebook.errors import (
     ConcurrentAppendError,
     CorruptStoreError,
+    DecryptionError,
     ExecutionNotFoundError,
     InvalidEventError,
     NewerStoreError,
@@ -508,7 +510,9 @@ def copy(source: EventStore, target: EventStore, on_copied: Callable[[str], obje
     StoreError
         An execution is being driven, or the target has a different one with the same id, or has other messages.
     CorruptStoreError
-        An execution cannot be read, or its copy differs. The error names the execution.
+        An execution or a message to it cannot be read, or its copy differs. The error names the execution.
+    DecryptionError
+        An execution or a message to it was encrypted with another key, or the key is missing.
     """
     _refuse_driven(source)
     copied = 0
@@ -526,7 +530,7 @@ def copy(source: EventStore, target: EventStore, on_copied: Callable[[str], obje
         _compare(source, target, record)
         on_copied(record.execution_id)
     # Messages come after the logs, since a message needs its execution.
-    messages = _copy_messages(source, target)
+    messages = _copy_messages(source, target, [record.execution_id for record in records])
     return CopyReport(copied, already, events, messages, sum(record.status not in TERMINAL for record in records))
 
 
@@ -700,17 +704,44 @@ class _HashStream(BytesIO):
         return len(data)
 
 
-def _copy_messages(source: EventStore, target: EventStore) -> int:
-    messages = source.new_messages(0)
-    existing = {message.number: message for message in target.new_messages(0)}
-    missing = [message for message in messages if message.number not in existing]
+def _copy_messages(source: EventStore, target: EventStore, execution_ids: Iterable[str]) -> int:
+    messages = _messages_to(source, execution_ids)
+    addressees = dict.fromkeys(message.execution_id for message in messages)
+    # The target may also have messages to other executions.
+    used_numbers = {message.number for message in [*_messages_to(target, addressees), *target.new_messages(0)]}
+    missing = [message for message in messages if message.number not in used_numbers]
     target.bring(missing)
-    copied = {message.number: message for message in target.new_messages(0)}
+    copied = {message.number: message for message in _messages_to(target, addressees)}
     # The comparison also finds messages of the target that already had one of the numbers.
     lost = [message for message in messages if copied.get(message.number) != message]
     if lost:
         raise StoreError(_message_mismatch(lost[0], target))
     return len(missing)
+
+
+def _messages_to(store: EventStore, execution_ids: Iterable[str]) -> list[Message]:
+    """Return all messages to the given executions, sorted by number. Raise an error if one of them cannot be read.
+
+    `EventStore.new_messages` leaves such messages out, and a copy would lack them
+    (test_a_damaged_message_is_not_left_out_of_a_copy).
+    """
+    messages: list[Message] = []
+    for execution_id in execution_ids:
+        try:
+            messages += store.inbox(execution_id)
+        except ExecutionNotFoundError:
+            continue  # it was deleted after its log was copied
+        except CorruptStoreError as error:
+            raise CorruptStoreError(
+                f"{_unreadable_inbox(store, execution_id)}: {error}. Run `divebook check` to see all damage"
+            ) from error
+        except DecryptionError as error:
+            raise DecryptionError(f"{_unreadable_inbox(store, execution_id)}: {error}") from error
+    return sorted(messages, key=attrgetter("number"))
+
+
+def _unreadable_inbox(store: EventStore, execution_id: str) -> str:
+    return f"the copy is incomplete, because messages to execution {execution_id} in {store.location} are unreadable"
 
 
 def _message_mismatch(message: Message, target: EventStore) -> str:

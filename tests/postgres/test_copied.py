@@ -2,14 +2,17 @@
 
 import json
 
+import psycopg
 import pytest
 from typer.testing import CliRunner
 
 from divebook import MemoryStore, SqliteStore
 from divebook.cli.main import app
+from divebook.errors import CorruptStoreError
 from divebook.store.postgres import PostgresStore
 from divebook.store.transfer import copy
 from tests.store.copied_forks import check_copy, fill
+from tests.store.logs import ONE
 from tests.store.test_copying import copies, filled, told
 
 
@@ -62,3 +65,12 @@ def test_forks_are_copied_into_a_database_and_back(address, tmp_path):
         check_copy(file, there, count)
         with SqliteStore(tmp_path / "back.db") as back:
             check_copy(there, back, count)
+
+
+def test_a_damaged_message_is_not_left_out_of_a_copy(address):
+    with filled(PostgresStore(address)) as source, MemoryStore() as target:
+        with psycopg.connect(source._connections.address.conninfo) as person:
+            person.execute("UPDATE divebook.messages SET payload = 'no' WHERE number = 2")
+        with pytest.raises(CorruptStoreError, match=rf"messages to execution {ONE} .*message 2 .*Run `divebook check`"):
+            copy(source, target)
+        assert target.new_messages(0) == []

@@ -3,6 +3,7 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 import psycopg
 import pytest
@@ -25,8 +26,9 @@ from divebook.store.postgres.connections import DatabaseAddress, escaped, unesca
 from tests.postgres.proxy import AFTER, BEFORE, LATE, proxy
 from tests.postgres.racing import race
 from tests.runtime.ending_children import check_recovery, check_worker
+from tests.runtime.worlds import becomes
 from tests.store.large_promises import text
-from tests.store.logs import ONE, TWO, batch, completed, event, execution_id, log, step, steps
+from tests.store.logs import ONE, TWO, batch, completed, event, execution_id, failed, log, resumed, step, steps
 
 HOUR = 3600
 
@@ -285,6 +287,43 @@ def test_large_values_are_not_deleted_under_who_refers_to_them(store, address):
             assert store.read(name)[1].data.output == output
             store.delete(name)
         dropping.result(20)
+
+
+def test_no_message_is_brought_below_one_that_another_process_has_just_posted(store, address):
+    store.append(ONE, log(1), 0)
+    brought = Message(ONE, SIGNAL, "go", signal_payload("go", 1), "test", 1, 5)
+    with psycopg.connect(DatabaseAddress.of(address).conninfo) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("UPDATE divebook.last_message SET number = 9")
+        bringing = pool.submit(store.bring, [brought])
+        assert becomes(lambda: other.execute("SELECT FROM pg_locks WHERE NOT granted").fetchall())
+        other.commit()
+        with pytest.raises(StoreError, match="message 5 cannot be brought here: numbers up to 9 are given already"):
+            bringing.result(20)
+    assert (store.last_message(), store.new_messages(0)) == (9, [])
+
+
+RESUMPTIONS = {
+    "resumed": lambda store: store.append(TWO, [resumed(4, TWO)], 3),
+    "about to be resumed": lambda store: store.acquire(TWO, Owner("there", 1, 1, "kernel")),
+}
+
+
+@pytest.mark.parametrize("resume", RESUMPTIONS.values(), ids=RESUMPTIONS.keys())
+def test_what_is_resumed_while_a_cleanup_waits_is_not_deleted(store, address, resume):
+    store.append_all([batch(name, 0, [*log(2, name), failed(3, name)]) for name in (ONE, TWO)])
+    with (
+        PostgresStore(address) as other,
+        psycopg.connect(DatabaseAddress.of(address).conninfo) as person,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        other.read(TWO)
+        person.execute("SELECT FROM divebook.executions WHERE id = %s FOR UPDATE", (ONE,))
+        cleaning = pool.submit(store.cleanup, datetime(2099, 1, 1, tzinfo=UTC))
+        assert becomes(lambda: person.execute("SELECT FROM pg_locks WHERE NOT granted").fetchall())
+        resume(other)
+        person.rollback()
+        assert cleaning.result(20) == 1
+        assert other.ids() == [TWO]
 
 
 # --- the schema

@@ -24,17 +24,22 @@ class Disk(SqliteStore):
     def __init__(self, path):
         super().__init__(path)
         self.appended, self.synced, self.syncs = {}, {}, 0
+        self.unsynced = threading.local()
         self.free = threading.Semaphore(1_000_000)
         self.error = None
 
     def append_unsynced(self, batches):
-        answers = super().append_unsynced(batches)
+        self.unsynced.is_on = True
+        try:
+            answers = super().append_unsynced(batches)
+        finally:
+            self.unsynced.is_on = False
         self.appended |= {batch.execution_id: batch.last_sequence for batch in batches}
         return answers
 
     def append_all(self, batches):
         answers = super().append_all(batches)
-        if not self._disk.is_deferred:
+        if not getattr(self.unsynced, "is_on", False):
             self.appended |= {batch.execution_id: batch.last_sequence for batch in batches}
             self.synced |= self.appended  # SQLite brings the whole log to the disk
         return answers

@@ -91,6 +91,12 @@ class DeliversMessagesOnce(MemoryStore):
         return found
 
 
+class LeavesWhatItCannotDecryptOutOfAnInbox(MemoryStore):
+    def _inbox(self, execution_id, after):
+        self._find(execution_id)
+        return [message for message in self._new_messages(after) if message.execution_id == execution_id]
+
+
 class KeepsMessagesToItself(MemoryStore):
     def _wait_for_news(self, seen, seconds):
         return 0

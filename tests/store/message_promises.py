@@ -9,9 +9,17 @@ from decimal import Decimal
 
 import pytest
 
-from divebook.errors import ExecutionNotFoundError, StoreClosedError, StoreError, UnstorableValueError
-from divebook.store import Message, Owner
+from divebook.errors import (
+    DecryptionError,
+    ExecutionNotFoundError,
+    StoreClosedError,
+    StoreError,
+    UnstorableValueError,
+)
+from divebook.store import MemoryStore, Message, Owner
+from divebook.store.encryption import FernetCodec
 from divebook.store.maintenance import check
+from divebook.store.transfer import copy
 from tests.store.logs import ONE, SECOND, START, THREE, TWO, batch, completed, execution_id, failed, log, resumed, step
 
 NOW = START + 100 * SECOND
@@ -400,6 +408,18 @@ class MessagePromises:
                 store.bring([replace(answer("c"), number=2), wrong])
         assert keys(store.inbox(ONE)) == ["ask_1"]
         assert store.last_message() == 1
+
+    def test_a_message_that_cannot_be_decrypted_is_not_left_out_of_a_copy(self, store):
+        store.append(ONE, log(1), 0)
+        store.post(answer("readable"))
+        store.sealing.codec = FernetCodec(FernetCodec.new_key())
+        store.post(answer("encrypted"))
+        store.sealing.codec = None
+        assert keys(store.new_messages(0)) == ["readable"]
+        with MemoryStore() as target:
+            with pytest.raises(DecryptionError, match=f"messages to execution {ONE} in .*: .*there is no key"):
+                copy(store, target)
+            assert target.new_messages(0) == []
 
     def test_a_closed_store_takes_no_messages(self, store):
         store.append(ONE, log(1), 0)

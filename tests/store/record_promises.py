@@ -7,6 +7,7 @@ import pytest
 
 from divebook.errors import ExecutionNotFoundError, NotFoundError, StoreError
 from divebook.events.catalog import ExecutionStarted, StepCompleted
+from divebook.store import Owner
 from tests.store.logs import (
     ONE,
     SECOND,
@@ -298,6 +299,14 @@ class RecordPromises:
         store.append(ONE, log(2), 0)
         store.append(TWO, [*log(2, TWO), failed(3, TWO), resumed(4, TWO)], 0)
         assert store.cleanup(datetime(2099, 1, 1, tzinfo=UTC)) == 0
+
+    def test_cleaning_up_spares_what_somebody_is_about_to_resume(self, store):
+        store.append(ONE, [*log(2), failed(3)], 0)
+        store.append(TWO, [*log(2, TWO), failed(3, TWO)], 0)
+        store.acquire(ONE, Owner("here", 11, 1, "kernel"), 30, now=START)
+        assert store.cleanup(moment(4), now=START + SECOND) == 1
+        assert ids(store.records()) == [ONE]
+        assert store.cleanup(moment(4), now=START + 30 * SECOND) == 1
 
     def test_cleaning_up_needs_a_time_zone(self, store):
         with pytest.raises(ValueError, match="before needs a time zone"):

@@ -143,11 +143,16 @@ class KeepsTheErrorOfAResumedExecution(MemoryStore):
 
 
 class CleansUpWhatStillRuns(MemoryStore):
-    def _cleanup(self, before):
+    def _cleanup(self, before, moment):
         gone = [name for name, log in self._logs.items() if log.created_at < before]
         for name in gone:
             del self._logs[name]
         return gone
+
+
+class CleansUpWhatIsAboutToBeResumed(MemoryStore):
+    def _cleanup(self, before, moment):
+        return super()._cleanup(before, replace(moment, wall=2**60, uptime=None))
 
 
 class ListsOldestFirst(MemoryStore):

@@ -18,6 +18,7 @@ from tests.store.fork_promises import fork
 from tests.store.large_promises import text
 from tests.store.logs import ONE, THREE, TWO, batch, completed, event, execution_id, failed, log, resumed, step, steps
 from tests.store.message_promises import answer
+from tests.store.tampering import tamper
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -189,6 +190,19 @@ def test_a_store_with_messages_of_its_own_takes_no_others(path):
         target.post(answer(execution="exec_other"))
         with pytest.raises(StoreError, match=r"messages of its own; choose an empty store"):
             copy(source, target)
+
+
+def test_a_damaged_message_is_not_left_out_of_a_copy(path):
+    there = path.with_name("there.db")
+    with filled(SqliteStore(path)) as source, SqliteStore(there) as target:
+        copies(source, target)
+        for damaged in (there, path):
+            tamper(damaged, """UPDATE messages SET payload = '"no"' WHERE number = 2""")
+            with pytest.raises(
+                CorruptStoreError,
+                match=rf"messages to execution {ONE} in {damaged} are unreadable: message 2 .*Run `divebook check`",
+            ):
+                copy(source, target)
 
 
 def test_a_fork_shares_what_it_shared_and_what_lost_its_source_is_whole(path):

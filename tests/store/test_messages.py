@@ -2,13 +2,17 @@
 
 import subprocess
 import sys
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from divebook.errors import ReadOnlyStoreError
+from divebook.errors import ReadOnlyStoreError, StoreError
 from divebook.store import Message, SqliteStore
 from divebook.store.maintenance import check
+from divebook.store.sqlite.log_reader import find
+from divebook.store.sqlite.tables import insert_message
 from tests.store.connections import writer_of
 from tests.store.logs import ONE, START, TWO, log, step
 from tests.store.test_damaged_files import tamper
@@ -94,6 +98,26 @@ def test_messages_of_no_execution_are_found(path, store):
         assert [damage.text for damage in check(again).damages] == [
             "1 rows of table messages belong to no execution",
         ]
+
+
+def test_no_message_is_brought_below_one_that_another_process_has_just_posted(path, store):
+    waits, brought = threading.Event(), []
+
+    def bring():
+        with pytest.raises(StoreError, match="message 5 cannot be brought here: numbers up to 9 are given already"):
+            store.bring([replace(answer(), number=5)])
+        brought.append("refused")
+
+    with SqliteStore(path) as other:
+        bringing = threading.Thread(target=bring)
+        with other._transaction() as cursor:
+            writer_of(store).set_trace_callback(lambda statement: statement.startswith("BEGIN") and waits.set())
+            bringing.start()
+            assert waits.wait(20)
+            insert_message(cursor, find(cursor, ONE).key, replace(answer("later"), number=9), b"1")
+        bringing.join(20)
+        assert brought == ["refused"]
+        assert [message.number for message in other.new_messages(0)] == [9]
 
 
 RACER = """

@@ -2,6 +2,9 @@
 
 import errno
 import os
+import sqlite3
+import threading
+from contextlib import closing
 
 import pytest
 
@@ -33,6 +36,49 @@ def test_what_is_appended_unsynced_is_there_for_every_reader_and_waits_for_no_di
         assert len(other.read(ONE)) == 2
     assert store.append_all([batch(ONE, 2, [step(3)])]) == [None]
     assert present(store) == FULL
+
+
+def durabilities(store):
+    """Return a dict to which each commit adds how the writing connection was set when it was made, by execution."""
+    made = {}
+    store.subscribe(lambda execution_id, _: made.setdefault(execution_id, present(store)))
+    return made
+
+
+def test_who_waits_for_another_process_unsynced_takes_nothing_from_the_commits_of_others(store):
+    made, tries = durabilities(store), {name: threading.Event() for name in ("unsynced", "full")}
+
+    def tried(statement):
+        if statement == "BEGIN IMMEDIATE":
+            tries[threading.current_thread().name].set()
+
+    writer_of(store).set_trace_callback(tried)
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        appends = {
+            "unsynced": lambda: store.append_unsynced([batch(ONE, 0, log(2))]),
+            "full": lambda: store.append_all([batch(TWO, 0, log(2, TWO))]),
+        }
+        threads = [threading.Thread(target=append, name=name) for name, append in appends.items()]
+        for thread in threads:
+            thread.start()
+            assert tries[thread.name].wait(20)  # it waits for the file, and others may use the store meanwhile
+        other.execute("ROLLBACK")
+        for thread in threads:
+            thread.join(20)
+    assert made == {ONE: NORMAL, TWO: FULL}
+
+
+@pytest.mark.parametrize("durability", ["full", "relaxed"])
+def test_what_a_listener_appends_after_an_unsynced_append_is_full(store, durability):
+    def follow(execution_id, _):
+        if execution_id == ONE:
+            assert store.append_all([batch(TWO, 0, log(2, TWO))]) == [None]
+
+    made = durabilities(store)
+    store.subscribe(follow)
+    assert store.append_unsynced([batch(ONE, 0, log(2), durability=durability)]) == [None]
+    assert made == {ONE: NORMAL, TWO: FULL}
 
 
 def test_a_sync_brings_the_write_ahead_log_to_the_disk(store, monkeypatch):

@@ -39,7 +39,7 @@ from divebook.store.append import (
     Refusal,
     load_sound_records,
 )
-from divebook.store.base import EventStore, StoredBlob, StoredLog, StoredSummary, check_reached
+from divebook.store.base import EventStore, StoredBlob, StoredLog, StoredSummary, check_brought_numbers, check_reached
 from divebook.store.embedded import close_when_dropped, weak_method
 from divebook.store.leases import Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
 from divebook.store.listeners import NewsCounter, NewsListener
@@ -209,9 +209,9 @@ class PostgresStore(EventStore):
             raise self._unknown(execution_id)
         self._logs.forget(changed_ids)
 
-    def _cleanup(self, before: int) -> list[str]:
+    def _cleanup(self, before: int, moment: Moment) -> list[str]:
         with self._connections.transaction() as execute:
-            ended = tables.ended_before(execute, before)
+            ended = tables.ended_before(execute, before, moment)
             changed_ids = self._delete_all(execute, ended)
         self._logs.forget(changed_ids)
         return ended
@@ -299,6 +299,7 @@ class PostgresStore(EventStore):
 
     def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
         with self._connections.transaction() as execute:
+            check_brought_numbers(messages, tables.lock_last_message_number(execute))
             for message, payload in messages:
                 if not tables.insert_message(execute, message, payload):
                     raise self._unknown(message.execution_id)

@@ -156,6 +156,10 @@ WHERE executions.id = %s ORDER BY number
 """
 _OF_ALL = f"{_SELECT} WHERE number > %s ORDER BY number"
 _LAST = "SELECT number FROM divebook.last_message"
+_LOCK_LAST = f"""
+{WITH_PATIENCE}
+SELECT number FROM divebook.last_message, patience FOR UPDATE OF last_message
+"""  # noqa: S608 - our own text
 _UNTAKEN = """
 SELECT id FROM divebook.executions WHERE ended_at IS NULL
 AND EXISTS (SELECT FROM divebook.messages WHERE messages.key = executions.key AND number > taken)
@@ -227,6 +231,14 @@ def find_message_faults(execute: SendStatement) -> list[str]:
 def last_message_number(execute: SendStatement) -> int:
     """Return the highest number that a message in this store ever had, even if that message was deleted."""
     ((number,),) = execute(_LAST)
+    return int(number)
+
+
+def lock_last_message_number(execute: SendStatement) -> int:
+    """Return the highest number that a message in this store ever had. Until the end of the transaction, no other
+    process can post a message.
+    """
+    ((number,),) = execute(_LOCK_LAST)
     return int(number)
 
 
@@ -536,7 +548,12 @@ _FIND = f"""
 {WITH_PATIENCE}
 SELECT key, source_key, forked_at FROM divebook.executions, patience WHERE id = %s FOR UPDATE OF executions
 """  # noqa: S608 - our own text
-_ENDED = "SELECT id FROM divebook.executions WHERE ended_at < %s"  # resuming clears it
+# A resumption clears `ended_at`. The server compares each row again once it has the lock, so that the result lacks
+# executions that were resumed in the meantime (test_what_is_resumed_while_a_cleanup_waits_is_not_deleted).
+_ENDED = f"""
+{WITH_PATIENCE}
+SELECT id FROM divebook.executions, patience WHERE ended_at < %s ORDER BY key FOR UPDATE OF executions
+"""  # noqa: S608 - our own text
 _HEIRS = """
 SELECT key, id, forked_at FROM divebook.executions WHERE source_key = %s ORDER BY forked_at DESC, key FOR UPDATE
 """
@@ -655,9 +672,14 @@ def _content(execute: SendStatement, digest: bytes) -> bytes | None:
     return unpack_blob(Packed(*rows[0])) if rows else None
 
 
-def ended_before(execute: SendStatement, before: int) -> list[str]:
-    """Return the ids of the executions that ended before a moment, in microseconds since 1970."""
-    return [unescaped(name) for (name,) in execute(_ENDED, (before,))]
+def ended_before(execute: SendStatement, before: int, moment: Moment) -> list[str]:
+    """Return the ids of the executions that ended before `before`, in microseconds since 1970, and that no process is
+    resuming. Lock their rows, so that no process resumes them before the end of the transaction.
+    """
+    ended = [unescaped(name) for (name,) in execute(_ENDED, (before,))]
+    # A process may have taken a lease while the statement above waited for a lock. Only a later statement sees it.
+    driven = {lease.execution_id for lease in load_leases(execute) if lease.keeps_out(moment)}
+    return [name for name in ended if name not in driven]
 
 
 def is_over(execute: SendStatement, execution_id: str, moment: Moment) -> bool:

@@ -46,6 +46,7 @@ from divebook.store.base import (
     StoredLog,
     StoredRecord,
     StoredSummary,
+    check_brought_numbers,
     check_reached,
 )
 from divebook.store.embedded import close_when_dropped, weak_method
@@ -197,8 +198,7 @@ class SqliteStore(EventStore):
         """Append batches as `append_all` does, but do not wait for the disk. The events survive a power failure only
         after `sync`.
         """
-        self._check_open()
-        with self._lock, self._disk.deferred():
+        with self._disk.deferred():
             return self.append_all(batches)
 
     @property
@@ -214,9 +214,11 @@ class SqliteStore(EventStore):
         self._disk.sync()
 
     def _durability_of(self, batches: Sequence[PreparedBatch]) -> Durability:
+        if self._disk.take_deferral():
+            return RELAXED
         # One full batch makes the whole transaction full (test_one_full_batch_makes_its_transaction_full).
         full = [batch for batch in batches if (batch.durability or self.durability) == FULL]
-        return FULL if full and not self._disk.is_deferred else RELAXED
+        return FULL if full else RELAXED
 
     def _transaction(self, durability: Durability | None = None) -> Transaction:
         if self._write_lock is None:
@@ -250,9 +252,9 @@ class SqliteStore(EventStore):
         # The cached row of an heir has another size than the one in the file.
         self._logs.forget(changed_ids)
 
-    def _cleanup(self, before: int) -> list[str]:
+    def _cleanup(self, before: int, moment: Moment) -> list[str]:
         with self._transaction() as cursor:
-            ended = tables.ended_before(cursor, before)
+            ended = tables.ended_before(cursor, before, moment)
             changed_ids = self._delete_all(cursor, ended)
         self._logs.forget(changed_ids)
         return ended
@@ -380,6 +382,7 @@ class SqliteStore(EventStore):
 
     def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
         with self._transaction() as cursor:
+            check_brought_numbers(messages, tables.last_message_number(cursor))
             for message, payload in messages:
                 tables.insert_message(cursor, self._find(cursor, message.execution_id).key, message, payload)
         if self._watch is not None:
@@ -717,14 +720,24 @@ class OpenFile:
         )
 
 
+class _Deferral(threading.local):
+    """Mark of the calling thread that its next append need not wait for the disk.
+
+    A mark of the store would also apply to other threads. They append while this one waits for another process, since
+    `WriteLock.begin` then releases the store's lock
+    (test_who_waits_for_another_process_unsynced_takes_nothing_from_the_commits_of_others).
+    """
+
+    is_on = False
+
+
 class DiskSync:
-    """Delayed syncs of a store file to the disk. Transactions in a `deferred` block commit without waiting for the
-    disk, and `sync` waits for it later.
+    """Delayed syncs of a store file to the disk. The first transaction in a `deferred` block commits without waiting
+    for the disk, and `sync` waits for it later.
     """
 
     def __init__(self, path: Path) -> None:
-        self.is_deferred = False
-        """True while transactions are committed without waiting for the disk."""
+        self._deferral = _Deferral()
         self._path = path.with_name(f"{path.name}-wal")
         self._descriptor: int | None = None
         self._is_closed = False
@@ -732,14 +745,22 @@ class DiskSync:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Make the transactions in the block commit without waiting for the disk; `sync` waits later. Call this with
-        the store's lock held.
-        """
-        self.is_deferred = True
+        """Make the next append of the calling thread commit without waiting for the disk, if it is in the block."""
+        self._deferral.is_on = True
         try:
             yield
         finally:
-            self.is_deferred = False
+            self._deferral.is_on = False
+
+    def take_deferral(self) -> bool:
+        """Return True if the present append need not wait for the disk.
+
+        Only the first append in a `deferred` block gets True. Later ones are appends of listeners, which have to wait
+        (test_what_a_listener_appends_after_an_unsynced_append_is_full).
+        """
+        is_on = self._deferral.is_on
+        self._deferral.is_on = False
+        return is_on
 
     def sync(self) -> None:
         """Wait until the disk has all earlier writes to the file; raise StoreError if the disk reports an error."""

@@ -238,7 +238,7 @@ def set_messages_over(cursor: sqlite3.Cursor, key: int, last_taken: int, *, is_o
     cursor.execute(_TURN, (not is_over, last_taken, key))
 
 
-def last_message_number(connection: sqlite3.Connection) -> int:
+def last_message_number(connection: sqlite3.Connection | sqlite3.Cursor) -> int:
     """Return the highest number that a message in this store ever had, even if that message was deleted."""
     number: int = connection.execute(_LAST).fetchone()[0]
     return number
@@ -715,8 +715,11 @@ def drop_checkpoints(cursor: sqlite3.Cursor, execution_ids: Sequence[str]) -> in
 TABLES = ("leases", "blob_uses", "checkpoints", "summaries", "messages", "questions", "tags", "queued")
 """Tables with rows that belong to an execution, except the table of events."""
 
-_ENDED = "SELECT id FROM executions WHERE ended_at < ?"  # resuming clears it
-
+# A resumption clears `ended_at`. A process that is about to resume has the lease already.
+_ENDED = """
+SELECT id, token, host, pid, started, name, boot, expires_at, expires_uptime
+FROM executions LEFT JOIN leases USING (key) WHERE ended_at < ?
+"""
 
 _HEIRS = "SELECT key, forked_at FROM executions WHERE source_key = ? ORDER BY forked_at DESC, key"
 _MOVE = "UPDATE events SET place = place + ? WHERE place BETWEEN ? AND ?"
@@ -787,9 +790,12 @@ def _digests_reached(cursor: sqlite3.Cursor, heir: int, upto: int, sealing: Seal
         return None
 
 
-def ended_before(cursor: sqlite3.Cursor, before: int) -> list[str]:
-    """Return the ids of the executions that ended before a moment, in microseconds since 1970."""
-    return [execution_id for (execution_id,) in cursor.execute(_ENDED, (before,)).fetchall()]
+def ended_before(cursor: sqlite3.Cursor, before: int, moment: Moment) -> list[str]:
+    """Return the ids of the executions that ended before `before`, in microseconds since 1970, and that no process is
+    resuming.
+    """
+    rows = cursor.execute(_ENDED, (before,)).fetchall()
+    return [execution_id for execution_id, *columns in rows if has_no_live_lease(execution_id, tuple(columns), moment)]
 
 
 def is_over(cursor: sqlite3.Cursor, execution_id: str, moment: Moment) -> bool:
