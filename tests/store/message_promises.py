@@ -17,7 +17,7 @@ from divebook.errors import (
     UnstorableValueError,
 )
 from divebook.store import MemoryStore, Message, Owner
-from divebook.store.encryption import FernetCodec
+from divebook.store.codec import FernetCodec
 from divebook.store.maintenance import check
 from divebook.store.transfer import copy
 from tests.store.logs import ONE, SECOND, START, THREE, TWO, batch, completed, execution_id, failed, log, resumed, step
