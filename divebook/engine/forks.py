@@ -17,7 +17,6 @@ from immutables import Map
 
 from divebook.engine.bounds import follow_about_bounds
 from divebook.engine.changes import is_sleeping, without_a_call, workspaces_of_source
-from divebook.engine.checkpoint import placed
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
 from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, ENCLOSING
 from divebook.engine.state import (
@@ -371,7 +370,8 @@ def _skip_failed(draft: Draft, change: Change) -> None:
         path.variables = draft.variables
         path.variables_at = draft.variables_at
         path.step_outputs = path.step_outputs.set(step, output)
-        path.outputs_at = placed(path.outputs_at, step, output, draft.last_sequence)
+        # No event `step_completed` holds this output, so a checkpoint copies it.
+        path.outputs_at = _without(path.outputs_at, [step])
 
 
 def _set_variables(draft: Draft, change: Change) -> None:

@@ -63,8 +63,9 @@ def encode_all(data: Sequence[Any], tagged: Callable[[Any], Any] = tag) -> list[
     try:
         lines = [orjson.dumps(each, tagged, _JSON_OPTIONS) for each in data]
     # This error does not say which value is wrong, so all are encoded again, one by one.
-    except TypeError:
-        return list(map(encode, data))  # raises an error with the place of the value
+    except TypeError as error:
+        _raise_hidden(error)
+        return [_encode_limited(each, "data", _JSON_OPTIONS, tagged) for each in data]  # raises an error with the place
     for line in lines:
         if len(line) > MAX_PAYLOAD_BYTES:
             check_size(len(line))
@@ -124,8 +125,18 @@ def _dump(data: Any, path: str, option: int, default: Callable[[Any], Any]) -> b
     try:
         return orjson.dumps(data, default=default, option=option)
     except TypeError as error:
+        _raise_hidden(error)
         # orjson names no place. The usual cause is a lone surrogate such as "\ud800", which is searched for here.
         raise UnstorableValueError(locate_surrogate(data, path) or path, str(error)) from None
+
+
+def _raise_hidden(error: TypeError) -> None:
+    """Raise the error of a conversion function (`default`) that orjson hides behind its own, if it is an interruption
+    such as Ctrl-C or states itself which value cannot be stored.
+    """
+    hidden = error.__cause__
+    if isinstance(hidden, UnstorableValueError) or not isinstance(hidden, Exception | None):
+        raise hidden
 
 
 def _encode_limited(data: Any, path: str, option: int, tagged: Callable[[Any], Any] = tag) -> bytes:

@@ -529,9 +529,10 @@ class ReadLog(tuple[Event, ...]):  # noqa: SLOT001 - it keeps what was read off 
 # The critical path contains, for each moment of the run, the call or question that the end of the run waited for. The
 # search starts at the end and moves backwards in time. On a path, the call that ended last is the one that the next
 # call waited for. Within an item of `Each`, calls of the same item have precedence. At a join the search continues on
-# the path that arrived last, and at the beginning of a branch on the path that split. Time between two calls is
-# overhead, unless the run was paused or stopped then. The parts therefore cover the duration of the run without a gap
-# (`tests/projections/test_critical_path.py`). Example, seconds from the start:
+# the path that released it: the one that arrived last, or one that ended elsewhere after all arrivals. At the beginning
+# of a branch the search continues on the path that split, and at the beginning of a rollback on the path that failed.
+# Time between two calls is overhead, unless the run was paused or stopped then. The parts therefore cover the duration
+# of the run without a gap (`tests/projections/test_critical_path.py`). Example, seconds from the start:
 #
 #     main    | fetch 0-2 | split at 2                   join at 9 | report 9-10 |
 #     main-1              | translate 2-5 |
@@ -599,14 +600,25 @@ class _PathOfRun:
 
     began_us: int = 0
     parent: str | None = None
+    """Id of the path that split into this path; for a rollback, of the path whose end started it."""
     parts: list[PathPart] = field(default_factory=list)
     """Calls and questions on the path, ordered by their ends."""
-    joins: list[tuple[int, list[str]]] = field(default_factory=list)
-    """Joins after which the path continued, as time of the join and ids of the joined paths."""
-    arrived_us: int = 0
-    """Time at which the path arrived at its latest join."""
+    joins: list[_Join] = field(default_factory=list)
+    """Joins after which the path continued, oldest first."""
+    is_waiting: bool = False
+    """True if the path waits at a join."""
     last: int = 0
-    """Sequence number of the last event on the path."""
+    """Sequence number of the last event on the path, without its cancellation."""
+
+
+class _Join(NamedTuple):
+    """Join at which a path waited for other paths, and the event that released it."""
+
+    joined_us: int
+    """Time at which the path continued."""
+    released_us: int
+    released_by: str
+    """Id of the path that released the join, because it arrived there or ended."""
 
 
 def critical_path(events: Iterable[Event]) -> list[PathPart]:
@@ -641,9 +653,11 @@ def _paths(log: ReadLog) -> dict[str, _PathOfRun]:
     operations.
     """
     paths: dict[str, _PathOfRun] = defaultdict(_PathOfRun)
+    arrival: Event | None = None
     for event in log:
         if event.path:
-            _follow(paths, event)
+            _follow(paths, event, arrival)
+            arrival = event if _has_arrived(paths[event.path], event.data) else arrival
     for part in _question_parts(log):
         paths[part.path].parts.append(part)
     for span in log.spans:
@@ -656,21 +670,42 @@ def _paths(log: ReadLog) -> dict[str, _PathOfRun]:
     return paths
 
 
-def _follow(paths: dict[str, _PathOfRun], event: Event) -> None:
-    """Update the facts about a path with an event: a start, branch, wait or join."""
+def _follow(paths: dict[str, _PathOfRun], event: Event, arrival: Event | None) -> None:
+    """Update the facts about a path with an event: a start, branch, wait or join.
+
+    `arrival` is the latest event before this one with which a path arrived at a join or ended.
+    """
     path = paths[event.path]
-    path.last = event.sequence
+    is_first = path.last == 0
+    # The end of a run does not wait for a path that is cancelled because another one failed.
+    if not isinstance(event.data, catalog.PathCancelled):
+        path.last = event.sequence
     match event.data:
         case catalog.PathStarted():
             path.began_us = event.recorded_at
+            # Only the first path and the rollbacks did not split from a path. A rollback starts when a path ends.
+            if path.parent is None and is_first and arrival is not None:
+                path.parent = arrival.path
         case catalog.PathBranched() as data:
-            for new_path in data.new_paths:
-                paths[new_path["id"]].parent = event.path
+            for new_path in (paths[new_path["id"]] for new_path in data.new_paths):
+                # A parent has earlier events, also in a damaged log. The search from path to parent therefore ends.
+                if new_path.last == 0:
+                    new_path.parent = event.path
         case catalog.PathWaiting():
-            path.arrived_us = event.recorded_at
-        case catalog.PathJoined() as data:
-            # The event is recorded on the path that continues; `joined` has the others.
-            path.joins.append((event.recorded_at, [event.path, *data.joined]))
+            path.is_waiting = True
+        case catalog.PathJoined():
+            path.is_waiting = False
+            # A path may survive several joins, so that each join needs its own release. The runner releases joins
+            # directly after a path has arrived or ended (`Runner._drive`).
+            if arrival is not None:
+                path.joins.append(_Join(event.recorded_at, arrival.recorded_at, arrival.path))
+
+
+def _has_arrived(path: _PathOfRun, data: catalog.Payload) -> bool:
+    """Return True if an event is the arrival of its path at a join or the end of its path, which may release joins."""
+    # A waiting path completes because it is joined into another path: it arrived before.
+    is_end = isinstance(data, catalog.PathCompleted | catalog.PathFailed) and not path.is_waiting
+    return is_end or isinstance(data, catalog.PathWaiting)
 
 
 def _question_parts(log: ReadLog) -> Iterator[PathPart]:
@@ -707,7 +742,7 @@ def _backwards(paths: dict[str, _PathOfRun], began: int, ended: int) -> Iterator
     """Yield the calls and questions that the end of the run waited for, the last one first.
 
     `now` moves from the end towards the beginning. Each iteration takes the latest event before `now` on the current
-    path: a join (continue on the path that arrived last), a call or question (yield it), or the start of a branch
+    path: a join (continue on the path that released it), a call or question (yield it), or the start of a branch
     (continue on the path that split).
     """
     if not paths:
@@ -722,13 +757,16 @@ def _backwards(paths: dict[str, _PathOfRun], began: int, ended: int) -> Iterator
     while now > began:
         path = paths[name]
         place = _waited_for(path.parts, remaining[name], now, latest)
+        # The search may reach a path at a time before its latest joins.
+        while joins[name] and path.joins[joins[name] - 1].joined_us > now:
+            joins[name] -= 1
         join = path.joins[joins[name] - 1] if joins[name] else None
         # A join counts only if no call of the path ended after it.
-        if join is not None and join[0] <= now and (place is None or path.parts[place].ended_us <= join[0]):
+        if join is not None and (place is None or path.parts[place].ended_us <= join.joined_us):
             joins[name] -= 1
-            name = max(join[1], key=lambda other: paths[other].arrived_us)
-            # The path that arrived last made the others wait, from its arrival backwards.
-            now = min(now, paths[name].arrived_us or join[0])
+            name = join.released_by
+            # The path that released the join made the others wait, from its arrival or end backwards.
+            now = min(now, join.released_us)
             latest = None
         elif place is not None:
             latest = path.parts[place]

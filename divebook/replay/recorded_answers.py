@@ -105,7 +105,7 @@ class RecordedAnswers:
         # A what-if has the seed of its source, so that all what-ifs of one run derive the same random values.
         self._seed = fork.seed or forked.execution_id
         # The clock of the what-if starts at the time of the fork point, and runs as fast as the real clock: see
-        # `_continued`.
+        # `_advance`. It shows `_moment` at the real time `_since`.
         self._since = forked.recorded_at
         self._moment = events[fork.at - 1].recorded_at if fork.at else 0
         self._is_trial = fork.came_from == catalog.TRIAL
@@ -295,21 +295,27 @@ class RecordedAnswers:
         if end is not None:
             if request.operation_type == TIME_ACCESS:
                 assert isinstance(end.data, catalog.OperationCompleted)  # noqa: S101 - that is what was asked
-                # Time never runs backwards, although recorded values and derived ones alternate.
-                self._moment = max(self._moment, end.data.result)
+                self._advance(self._clock.now(), end.data.result)
             return self._policy_answer(end)
         if request.operation_type == TIME_ACCESS:
-            now = self._clock.now()
-            # Example: fork point 12:00, what-if started at 15:00:00. A clock that is read at 15:00:02 returns 12:00:02,
-            # and one that is read at 15:00:05 then returns 12:00:05.
-            self._moment = self._moment + max(0, now - self._since)
-            self._since = now
+            self._advance(self._clock.now())
             return PolicyAnswer(_end(request, self._moment))
         count = request.parameters["count"]
         # The digest depends on the place, so that parallel paths get the same values in any order. It has more bits
         # than needed, and the modulo removes the excess.
         digest = hashlib.shake_256(f"{self._seed}/{request.operation_id}".encode()).digest(count // 8 + 1)
         return PolicyAnswer(_end(request, int.from_bytes(digest) % 2**count))
+
+    def _advance(self, now: int, result: int = 0) -> None:
+        """Move the clock of the what-if to the real time `now`, and at least to `result`, the time that a reading of
+        the clock returned.
+
+        Example: fork point 12:00, what-if started at 15:00:00. A reading at 15:00:02 returns 12:00:02. If a recorded
+        one at 15:00:03 returns 12:01:00, a reading at 15:00:05 returns 12:01:02. Derived readings never run backwards.
+        """
+        # Every reading moves `_since`. Otherwise the next one adds the time before this reading a second time.
+        self._moment = max(self._moment + max(0, now - self._since), result)
+        self._since = now
 
     # --- after a restart -------------------------------------------------------------------------------------------
 
@@ -337,15 +343,16 @@ class RecordedAnswers:
                     if data.operation_id in changed:
                         self._turns[turns[data.operation_id]] = None
             elif event.sequence > fork.at:
-                self._restore_end(data, turns)
+                self._restore_end(event, turns)
 
-    def _restore_end(self, data: catalog.Payload, turns: Mapping[str, str]) -> None:
+    def _restore_end(self, event: Event, turns: Mapping[str, str]) -> None:
+        data = event.data
         served = getattr(data, "served", None) or {}
         # Answers from the log of another execution are not in this pool.
         end = self.pool.use(served["sequence"]) if served.get("execution") == self.pool.execution_id else None
         if isinstance(data, catalog.OperationCompleted | catalog.OperationFailed):
             if data.operation_type == TIME_ACCESS and isinstance(data, catalog.OperationCompleted):
-                self._moment = max(self._moment, data.result)
+                self._advance(event.recorded_at, data.result)
             if data.operation_type in _CONVERSATION and data.operation_id in turns:
                 self._note(turns[data.operation_id], end)
 
@@ -743,10 +750,10 @@ class ReusedAnswers(RecordedAnswers):
         if kind in COMPUTED:
             return NoAnswer.LIVE
         if kind in (TIME_ACCESS, RANDOM_GENERATION):
+            if self._stops_at_calls:
+                return self._continued(request)
             end = self.recorded_at(request)
-            if end is None and not self._stops_at_calls:
-                return NoAnswer.LIVE
-            return self._continued(request) if end is None else self._policy_answer(end)
+            return NoAnswer.LIVE if end is None else self._policy_answer(end)
         end = self._recorded_end(request, options)
         if end is not None:
             return self._policy_answer(end)

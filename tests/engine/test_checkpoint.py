@@ -1,6 +1,8 @@
 """Checkpoints hold a state exactly, wherever the log stands, and nothing large that the log holds already."""
 
 import json
+import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -9,10 +11,14 @@ from hypothesis import strategies as st
 from divebook import Each, Retry, Step, Workflow
 from divebook.engine.checkpoint import dump_state, load_state
 from divebook.engine.evolve import evolve, fold
+from divebook.engine.forks import Change, require_reach, snapped
 from divebook.engine.state import ExecutionState
 from divebook.errors import CorruptStoreError
+from divebook.events import Event, catalog
 from divebook.steps.actions import Action
+from divebook.store.transfer import read
 from tests.engine.history import reloaded
+from tests.replay.histories import histories, log_of
 from tests.runtime.test_fold import ACTIONS, workflows
 from tests.runtime.test_resuming import WHOLE
 from tests.runtime.test_unknown_outcomes import Bank
@@ -67,6 +73,54 @@ def test_a_log_folded_from_any_checkpoint_gives_the_state_of_the_whole(workflow,
     position = data.draw(st.integers(1, len(history)))
     kept = reloaded(fold(execution.id, history[:position]), history)
     assert fold(execution.id, history[position:], kept) == execution.state
+
+
+TESTS = Path(__file__).parents[1]
+RECORDED = [
+    *histories(),
+    *sorted((TESTS / "store" / "recorded").glob("form_*.jsonl")),
+    *sorted((TESTS / "events" / "recorded").glob("*.jsonl")),
+]
+
+
+def random_change(rng, state):
+    """Return a change of some of the variables, inputs, results, answers and failed steps of a state."""
+
+    def some(names, *values):
+        return {name: rng.choice(values) for name in names if rng.random() < 0.5}
+
+    values = (1, "short", LARGE, [LARGE, 1], {"key": LARGE}, [], None)
+    paths = state.paths.values()
+    return Change(
+        variables=some([*state.variables, "new"], *values),
+        inputs=some(state.inputs, *values),
+        results=some([key for path in paths if path.open for key in path.open.operations], *values),
+        answers=some(state.interrupts, {"text": LARGE}, {"text": "yes"}),
+        skipped={path.id: rng.choice(["short", LARGE]) for path in paths if path.status == "failed" and path.open},
+    )
+
+
+@pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.name.partition(".")[0])
+def test_every_state_of_a_recorded_log_and_of_its_forks_comes_back(file):
+    log = (log_of(file) if file.suffix == ".gz" else read(file)).events
+    rng = random.Random(file.name)
+    states = [ExecutionState(log[0].execution_id)]
+    for event in log:
+        states.append(evolve(states[-1], event))
+        assert reloaded(states[-1], log) == states[-1], event.sequence
+    for at in {max(1, snapped(log, rng.randint(1, len(log)))) for _ in range(12)} | {snapped(log, len(log))}:
+        state = states[at]
+        change = random_change(rng, state)
+        require_reach(change, state)
+        fork = list(log[:at])
+        for fact in (
+            catalog.ExecutionForked(state.execution_id, at, "w", change=change.to_data() or None),
+            catalog.ExecutionResumed(),
+            catalog.ExecutionAnnotated(note="forked"),
+        ):
+            fork.append(Event(f"event_{len(fork) + 1}", state.execution_id, len(fork) + 1, log[-1].recorded_at, fact))
+            state = evolve(state, fork[-1])
+            assert reloaded(state, fork) == state, (at, change)
 
 
 def test_what_the_log_holds_is_not_copied():

@@ -147,6 +147,18 @@ def test_a_changed_result_is_that_of_the_call(has_ended, result):
     assert open_operations(state) == {"op_1": ("completed", result)}
 
 
+@pytest.mark.parametrize("output", ["short", LONG])
+def test_the_output_of_a_skipped_step_comes_back_from_a_checkpoint(output):
+    """Also where the step had a large output before: no event holds the new one."""
+    loop = (*step("a", output=LONG), *step("b", output="short"))
+    failed = at(catalog.StepFailed("no"), name="a"), (catalog.PathFailed("no"), "main")
+    facts = (*begun(), *loop, (catalog.StepStarted("script", None, 2), "main", "a"), *failed)
+    told = (*facts, forked(len(facts), {"skipped": {"main": output}}), catalog.ExecutionResumed())
+    state = state_after(*told)
+    assert dict(state.paths["main"].step_outputs) == {"a": output, "b": "short"}
+    assert reloaded(state, events(*told)) == state
+
+
 @pytest.mark.parametrize("is_answered", [True, False])
 def test_a_changed_answer_is_that_of_the_question(is_answered):
     answer = [at(catalog.InterruptResolved("ask_1", {"text": "so"}))] if is_answered else []

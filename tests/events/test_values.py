@@ -26,6 +26,8 @@ from divebook.events.codec import (
     decode,
     digest_of,
     encode,
+    encode_all,
+    encode_parts,
     encode_shown,
     storable,
 )
@@ -219,6 +221,34 @@ class Thing:
 def test_what_cannot_be_stored_is_named_with_its_path_and_a_way_out(value, message):
     with pytest.raises(UnstorableValueError, match=message):
         storable(value, "outputs")
+
+
+def refusing(error):
+    """Return a conversion of values that JSON lacks, which raises an error."""
+
+    def convert(_):
+        raise error
+
+    return convert
+
+
+DATES = [normalize({"at": date(2026, 1, 2)})] * 2
+
+
+def test_a_value_that_its_conversion_refuses_is_not_written_in_another_form():
+    with pytest.raises(UnstorableValueError, match="data"):
+        encode_all(DATES, refusing(TypeError("not here")))
+    assert encode_all(DATES, str) == [b'{"at":"2026-01-02"}'] * 2
+    with pytest.raises(UnstorableValueError, match=r"data\.x: "):
+        encode_all([*DATES, {"x": "\ud800"}], str)
+
+
+@pytest.mark.parametrize("error", [UnstorableValueError("here", "too long"), KeyboardInterrupt()])
+def test_an_error_of_a_conversion_that_says_more_is_not_hidden(error):
+    for write in (lambda: encode_all(DATES, refusing(error)), lambda: encode_parts(DATES, refusing(error))):
+        with pytest.raises(type(error)) as caught:
+            write()
+        assert caught.value is error
 
 
 def test_a_value_that_holds_itself_is_refused():

@@ -188,6 +188,65 @@ def test_sleeps_are_skipped_and_clock_and_chance_go_on():  # trap 20
         assert new[5] == next(iter(second.outputs.values()))[5]
 
 
+class SteppingClock:
+    """A clock that moves by one second with each call of `tick`."""
+
+    def __init__(self, now=1_700_000_000_000_000):
+        self.time = now
+
+    def now(self):
+        return self.time
+
+    async def sleep(self, seconds):
+        self.time += int(seconds * 1_000_000)
+        await asyncio.sleep(0)
+
+
+def clocked(clock):
+    """Return an environment with a workflow that reads the time before and after each of its calls, in seconds."""
+
+    @step(idempotent=True)
+    async def tick(number: int) -> int:
+        clock.time += 1_000_000
+        return number
+
+    @workflow("clocked")
+    async def reads(ctx, readings: int = 2, changed: int = 0):
+        seen = [await ctx.now()]
+        for number in range(1, readings):
+            await tick(number + changed)
+            seen.append(await ctx.now())
+        return [(moment - seen[0]).total_seconds() for moment in seen]
+
+    return Environment(store=MemoryStore(), workflows=[reads], clock=clock), reads
+
+
+@pytest.mark.parametrize("change", [{"readings": 6}, {"readings": 6, "changed": 10}])
+def test_the_clock_of_a_what_if_is_as_fast_as_the_real_one_also_after_a_restart(change):
+    """The first two readings are recorded; the what-if derives the others, and makes its calls live."""
+    clock = SteppingClock()
+    environment, definition = clocked(clock)
+    with environment:
+        source = environment.start(definition).wait(20)
+        commits = []
+        environment.store.subscribe(lambda name, events: commits.append((name, events[-1].sequence)))
+        clock.time += 3_600_000_000
+        found = environment.what_if(source.id, {"inputs": change}, tools="live").execution
+        whole = list(found.history())
+        (seconds,) = found.outputs.values()
+    # A recorded answer takes no time, so that only the readings after live calls are later than the ones before.
+    assert seconds == [0, 1, 2, 3, 4, 5]
+    cuts = [sequence for name, sequence in commits if name == found.id][:-1]
+    assert len(cuts) >= 5
+    for cut in cuts:
+        clock = SteppingClock(whole[cut - 1].recorded_at)
+        again, _ = clocked(clock)
+        with again:
+            again.store.append(source.id, list(source.history()), 0)
+            again.store.append(found.id, whole[:cut], 0)
+            assert again.resume(found.id).wait(20).outputs == found.outputs, cut
+
+
 def test_the_log_says_where_each_result_is_from():
     with world(LINE) as environment:
         source, _ = ran(environment, LINE, {"n": 2})
