@@ -196,7 +196,10 @@ class WorkflowServer:
         unsubscribe = execution.subscribe(_Progress(context).on_events)
         try:
             await self._wait_until_idle(execution)
-            while asks_within and execution.interrupts and await self._ask_within_call(context, execution):
+            # Read once for each form: after an answer elsewhere, a second reading may find no question.
+            while asks_within and (questions := execution.interrupts):
+                if not await self._ask_within_call(context, execution, questions[0]):
+                    break
                 await self._wait_until_idle(execution)
         except TimeoutError:
             # The execution continues. Its id in the result lets the client ask again.
@@ -274,11 +277,10 @@ class WorkflowServer:
             return str(error) if still_open else None
         return None
 
-    async def _ask_within_call(self, context: Context, execution: Execution) -> bool:
-        """Ask the client the first open question of an execution while its tool call is still running. Return True if
-        the question was answered, by this client or elsewhere.
+    async def _ask_within_call(self, context: Context, execution: Execution, question: Question) -> bool:
+        """Ask the client a question of an execution while its tool call is still running. Return True if the question
+        was answered, by this client or elsewhere.
         """
-        question = execution.interrupts[0]
         complaint = ""
         # The form is shown again, with the error, until the answer fits or the person declines.
         while True:
@@ -299,12 +301,25 @@ class WorkflowServer:
 
 async def _until_driven(execution: Execution) -> None:
     """Wait until an execution has ended, asks a question or is paused. Another process may drive it."""
-    # The number is read before the check, so that an event in between ends the wait below.
+    await _until(execution, _is_idle)
+
+
+async def _until_answered(execution: Execution, question: Question) -> None:
+    """Wait until a question was answered, in any process, or was withdrawn."""
+    await _until(execution, lambda asker: all(other.id != question.id for other in asker.interrupts))
+
+
+async def _until(execution: Execution, condition: Callable[[Execution], bool]) -> None:
+    """Wait until a condition of an execution holds, or the execution has ended. The condition is checked at once, and
+    after each event of the log.
+    """
+    # The number is read before the check, so that an event in between ends the wait below
+    # (test_a_form_is_closed_whenever_its_question_is_answered_elsewhere).
     sequence = execution.refresh().state.last_sequence
-    if not _is_idle(execution):
+    if not condition(execution):
         async with aclosing(follow(execution.store, execution.id, sequence)) as events:
             async for _ in events:
-                if _is_idle(execution.refresh()):
+                if condition(execution.refresh()):
                     return
 
 
@@ -317,14 +332,6 @@ def _is_idle(execution: Execution) -> bool:
     # A live execution, or one with unread messages, continues soon although its status is still "waiting".
     is_answered = execution.is_live or has_news(execution.state, execution.store)
     return bool(execution.interrupts) or not is_answered
-
-
-async def _until_answered(execution: Execution, question: Question) -> None:
-    """Wait until a question was answered, in any process, or was withdrawn."""
-    async with aclosing(follow(execution.store, execution.id, execution.state.last_sequence)) as events:
-        async for _ in events:
-            if not any(other.id == question.id for other in execution.refresh().interrupts):
-                return
 
 
 class _Progress:
