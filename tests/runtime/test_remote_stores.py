@@ -154,6 +154,22 @@ def test_a_slow_refresh_does_not_replace_a_newer_state(store):
     assert seen.status == "completed"
 
 
+def test_awaiting_does_not_block_the_event_loop(store):
+    done = environment(Workflow("inner", [Step("a", script="1")]), store=store).start("inner").wait(20)
+    looked_up = Environment(store=store).execution(done.id)
+
+    async def awaited():
+        return (await looked_up).status
+
+    async def main():
+        with store.gates["_read_records"].closed() as gate:
+            task = asyncio.create_task(awaited())
+            assert await asyncio.to_thread(gate.reached.wait, 20)
+        return await task
+
+    assert asyncio.run(main()) == "completed"
+
+
 def test_a_state_is_kept_while_more_is_recorded(store, monkeypatch):
     monkeypatch.setattr("divebook.runtime.journal.CHECKPOINT_EVENTS", 5)
     execution = environment(FANNED, store=store, actions=[Calls().action()]).start("w").wait(20)

@@ -267,6 +267,14 @@ def test_a_run_that_takes_long_goes_on_and_is_looked_at_again(here):
     assert called(here, "divebook_status").content[0].text == "No run is open."
 
 
+@pytest.mark.parametrize("mode", [MODERN, LEGACY])
+def test_a_run_that_waits_asks_even_if_its_call_does_not_wait(here, mode):
+    execution = here.start("counted").wait(20)
+    elicited, asked = accepting(None)
+    called(here, "divebook_status", {"execution": execution.id}, mode=mode, elicited=elicited, wait=0.0)
+    assert [params.message for params in asked] == ["How many?"]
+
+
 def test_workflows_that_are_registered_later_are_served(here):
     async def talking(client):
         here.add_workflow(Workflow("later", [Step("say", script="1", store="n")], outputs=["n"]))
