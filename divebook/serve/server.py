@@ -71,6 +71,8 @@ if TYPE_CHECKING:
 
     from starlette.applications import Starlette
 
+    from divebook.engine.state import ExecutionState
+
 
 T = TypeVar("T")
 
@@ -588,16 +590,17 @@ def result_of(execution: Execution) -> CallToolResult:
     """Return the outputs of an execution as the result of a tool call. If the execution has not completed, the text
     describes its status.
     """
-    data = {"execution": execution.id, "status": execution.status, "outputs": json_form(dict(execution.state.outputs))}
-    if execution.error:
-        data["error"] = execution.error
-    is_over = execution.state.is_over
-    text = (
-        json.dumps(data["outputs"], ensure_ascii=False, allow_nan=False)
-        if execution.status == COMPLETED
-        else _status_text(execution)
-    )
-    return shown_result(text, data, is_error=is_over and execution.status != COMPLETED)
+    # Read once: the execution may continue in another thread, and the text must be of the same moment as the data
+    # (test_a_result_is_of_one_moment_if_the_run_ends_while_it_is_made).
+    state = execution.state
+    data = {"execution": execution.id, "status": state.status, "outputs": json_form(dict(state.outputs))}
+    if state.error:
+        data["error"] = state.error
+    if state.status == COMPLETED:
+        text = json.dumps(data["outputs"], ensure_ascii=False, allow_nan=False)
+    else:
+        text = _status_text(execution, state)
+    return shown_result(text, data, is_error=state.is_over and state.status != COMPLETED)
 
 
 def shown_result(text: str, data: Mapping[str, Any] | None = None, *, is_error: bool = False) -> CallToolResult:
@@ -608,17 +611,17 @@ def shown_result(text: str, data: Mapping[str, Any] | None = None, *, is_error: 
     )
 
 
-def _status_text(execution: Execution) -> str:
-    """Describe the status of an execution that has not completed, in a text for the model that uses the client."""
-    if execution.state.is_over:
-        return f"The run {execution.id} is {execution.status}: {execution.error or 'no reason was given'}"
+def _status_text(execution: Execution, state: ExecutionState) -> str:
+    """Describe a state in which an execution has not completed, in a text for the model that uses the client."""
+    if state.is_over:
+        return f"The run {execution.id} is {state.status}: {state.error or 'no reason was given'}"
     questions = "; ".join(
         f"{question.question} (divebook answer {wording_address_of(execution.id, question)} "
         f"{shlex.quote(example_answer(question))})"
         for question in execution.interrupts
     )
     progress = f"It waits for a person, who can also answer in a shell: {questions}." if questions else "It goes on."
-    return f"The run {execution.id} is {execution.status}. {progress} Call {STATUS_TOOL} with its id to look again."
+    return f"The run {execution.id} is {state.status}. {progress} Call {STATUS_TOOL} with its id to look again."
 
 
 # --- questions as elicitations: forms of plain fields that a client shows to its person ---
