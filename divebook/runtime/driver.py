@@ -158,6 +158,8 @@ class Driver:
         self._log = log
         self._latest: ExecutionState | None = None
         """The newest state, or None while it equals the state of the loaded log."""
+        # Held only to compare and set the state, never while the store is called.
+        self._state_lock = threading.Lock()
         self.worker: WorkerRef | None = None
         """Worker of this process that drives the execution, or drove it last."""
         self.predecessor: ExecutionState | None = None
@@ -225,7 +227,8 @@ class Driver:
 
     @_state.setter
     def _state(self, state: ExecutionState) -> None:
-        self._latest = state
+        with self._state_lock:
+            self._latest = state
 
     # --- queue and worker --------------------------------------------------------------------------------------------
 
@@ -357,8 +360,13 @@ class Driver:
     def refresh(self) -> Driver:
         """Read the events that another process has appended to the log. Return this driver."""
         if self.is_read and not self.is_live:
-            self._state = self.newest()
-            self._is_stored = True
+            state = self.newest()
+            with self._state_lock:
+                # Another thread may have read or written later events during the call of the store
+                # (test_a_slow_refresh_does_not_replace_a_newer_state). A state that is ahead of the store is replaced.
+                if not self._is_stored or state.last_sequence >= self._state.last_sequence:
+                    self._latest = state
+                    self._is_stored = True
         return self
 
     def newest(self) -> ExecutionState:

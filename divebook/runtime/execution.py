@@ -519,13 +519,21 @@ class Execution(ReadExecution):
 
         A pending execution is started: ``await environment.create(workflow)`` never blocks the event loop.
         """
-        if is_elsewhere(self._driver):
+        if (yield from self._is_elsewhere().__await__()):
             yield from asyncio.to_thread(wait_elsewhere, self._driver).__await__()
         else:
             yield from asyncio.shield(asyncio.wrap_future(self._control.run(self._driver))).__await__()
-            if is_elsewhere(self._driver):
+            if (yield from self._is_elsewhere().__await__()):
                 yield from asyncio.to_thread(wait_elsewhere, self._driver).__await__()
         return self
+
+    async def _is_elsewhere(self) -> bool:
+        """Return whether the execution continues outside this environment. A store on a server is asked in a thread, so
+        that the event loop is not blocked (test_awaiting_does_not_block_the_event_loop).
+        """
+        if self.store.local:
+            return is_elsewhere(self._driver)
+        return await asyncio.to_thread(is_elsewhere, self._driver)
 
     def start(self) -> Execution:
         """Start a pending execution. Return this execution once its first events are in the store."""

@@ -71,6 +71,8 @@ if TYPE_CHECKING:
 
     from starlette.applications import Starlette
 
+    from divebook.engine.state import ExecutionState
+
 
 T = TypeVar("T")
 
@@ -111,6 +113,8 @@ class WorkflowServer:
     def __init__(self, environment: Environment, *, wait: float = WAIT) -> None:
         self._environment = environment
         self._wait = wait
+        self._recoveries: dict[str, asyncio.Future[None]] = {}
+        """Running recoveries by execution id."""
         # Raises at the start, before a client is connected.
         tool_names(environment.workflows.values())
         self.protocol: Server[Any] = Server(
@@ -155,22 +159,23 @@ class WorkflowServer:
             return shown_result(f"there is no tool {params.name!r}; known: {', '.join(self._workflows)}", is_error=True)
         # The client answers questions of an earlier call. The arguments are those of that call and were used already.
         if params.request_state is not None:
-            execution = self._execution(params.request_state)
+            execution = await asyncio.to_thread(self._execution, params.request_state)
             return await self._handle_answers(context, execution, params.input_responses or {})
         if params.name == STATUS_TOOL:
             execution_id = arguments.get("execution")
-            return (
-                self._list_open()
-                if not execution_id
-                else await self._wait_and_report(context, self._execution(str(execution_id)))
-            )
+            if not execution_id:
+                return await asyncio.to_thread(self._list_open)
+            execution = await asyncio.to_thread(self._execution, str(execution_id))
+            return await self._wait_and_report(context, execution)
         workflow = self._workflows[params.name]
-        execution = self._environment.create(workflow.name, arguments)
+        # In a thread: it checks the inputs with code of users, and may import the library of a model.
+        execution = await asyncio.to_thread(self._environment.create, workflow.name, arguments)
         return await self._wait_and_report(context, execution)
 
     def _execution(self, execution_id: str) -> Execution:
-        """Return the execution with an id; raise `DivebookError` if it is not an execution of a workflow that this
-        server publishes.
+        """Return the execution with an id, with its log read. Call in a thread.
+
+        Raises `DivebookError` if it is not an execution of a workflow that this server publishes.
         """
         execution = self._environment.execution(execution_id)
         if execution.workflow.name not in {workflow.name for workflow in self._workflows.values()}:
@@ -178,6 +183,7 @@ class WorkflowServer:
         return execution
 
     def _list_open(self) -> CallToolResult:
+        """Return a list of all executions that have not ended. Call in a thread."""
         names = {workflow.name for workflow in self._workflows.values()}
         records = [record for record in self._environment.store.unended() if record.workflow_name in names]
         lines = [f"{record.execution_id}: {record.workflow_name}, {record.status}" for record in records]
@@ -196,14 +202,20 @@ class WorkflowServer:
         unsubscribe = execution.subscribe(_Progress(context).on_events)
         try:
             await self._wait_until_idle(execution)
-            while asks_within and execution.interrupts and await self._ask_within_call(context, execution):
+            # Read once for each form: after an answer elsewhere, a second reading may find no question.
+            while asks_within and (questions := await _read(execution, lambda: execution.interrupts)):
+                if not await self._ask_within_call(context, execution, questions[0]):
+                    break
                 await self._wait_until_idle(execution)
         except TimeoutError:
             # The execution continues. Its id in the result lets the client ask again.
-            return result_of(execution)
+            return await _read(execution, lambda: result_of(execution))
         finally:
             unsubscribe()
-        return self._questions_of(execution) if asks_by_result and can_ask(context) else result_of(execution)
+        report: Callable[[Execution], Result] = result_of
+        if asks_by_result and can_ask(context):
+            report = self._questions_of
+        return await _read(execution, lambda: report(execution))
 
     async def _wait_until_idle(self, execution: Execution) -> None:
         """Wait until an execution has ended, asks a question, or cannot continue in this process.
@@ -216,16 +228,38 @@ class WorkflowServer:
         # Outside of the time limit: an execution that is about to start must not be dropped.
         if execution.status == PENDING:
             await asyncio.to_thread(execution.start)
-        async with asyncio.timeout(self._wait):
-            # Its process may have died, for example with an earlier server.
-            if not execution.is_live and any(
-                record.execution_id == execution.id for record in self._environment.recoverable()
-            ):
-                with suppress(LeaseHeldError):
-                    self._environment.recover(execution.id)
-            if execution.is_live:
-                await _first(execution, _until_driven(execution))
-            await _until_driven(execution)
+        try:
+            async with asyncio.timeout(self._wait):
+                if not execution.is_live:
+                    await self._recover(execution)
+                if execution.is_live:
+                    await _first(execution, _until_driven(execution))
+                await _until_driven(execution)
+        except TimeoutError:
+            # A short time may be over during the recovery, before the first check
+            # (test_a_run_that_waits_asks_even_if_its_call_does_not_wait).
+            if not await _read(execution, lambda: _is_idle(execution)):
+                raise
+
+    async def _recover(self, execution: Execution) -> None:
+        """Resume an execution if it has no living driver, because its process has died, for example with an earlier
+        server.
+
+        The recovery continues if the time of the call is over. Calls for the same execution share one recovery.
+        Otherwise each call would occupy a thread while a store is slow, and a second recovery could resume the
+        execution again after it has asked a question.
+        """
+        recovery = self._recoveries.get(execution.id)
+        if recovery is None:
+            recovery = asyncio.ensure_future(asyncio.to_thread(self._recover_undriven, execution.id))
+            self._recoveries[execution.id] = recovery
+            recovery.add_done_callback(lambda _: self._recoveries.pop(execution.id))
+        await asyncio.shield(recovery)
+
+    def _recover_undriven(self, execution_id: str) -> None:
+        if any(record.execution_id == execution_id for record in self._environment.recoverable()):
+            with suppress(LeaseHeldError):
+                self._environment.recover(execution_id)
 
     def _questions_of(self, execution: Execution, complaints: Mapping[str, str] | None = None) -> Result:
         """Return the open questions of an execution as a tool result of type `input_required`, so that the client sends
@@ -244,23 +278,24 @@ class WorkflowServer:
         """Record the answers to questions of an execution that a client has sent, and wait for the execution again. If
         an answer is not valid, ask the questions again.
         """
-        questions = {question.id: question for question in execution.interrupts}
+        interrupts = await _read(execution, lambda: execution.interrupts)
+        questions = {question.id: question for question in interrupts}
         accepted = {name: result for name, result in responses.items() if name in questions and is_accepted(result)}
         complaints = {}
         # Each valid answer counts, even if another one is not valid and its question is asked again.
         for name, result in accepted.items():
-            complaint = self._answer(execution, questions[name], result)
+            complaint = await asyncio.to_thread(self._answer, execution, questions[name], result)
             if complaint is not None:
                 complaints[name] = complaint
         if complaints:
-            return self._questions_of(execution, complaints)
+            return await _read(execution, lambda: self._questions_of(execution, complaints))
         if questions and responses and not accepted:  # declined: the question stays open for other interfaces
-            return result_of(execution)
+            return await _read(execution, lambda: result_of(execution))
         return await self._wait_and_report(context, execution)
 
     def _answer(self, execution: Execution, question: Question, result: ElicitResult) -> str | None:
         """Answer a question with the form that a person has filled in. Return the error text if the answer is not
-        valid, otherwise None.
+        valid, otherwise None. Call in a thread.
 
         If the question was answered elsewhere first, the first answer counts.
         """
@@ -274,11 +309,10 @@ class WorkflowServer:
             return str(error) if still_open else None
         return None
 
-    async def _ask_within_call(self, context: Context, execution: Execution) -> bool:
-        """Ask the client the first open question of an execution while its tool call is still running. Return True if
-        the question was answered, by this client or elsewhere.
+    async def _ask_within_call(self, context: Context, execution: Execution, question: Question) -> bool:
+        """Ask the client a question of an execution while its tool call is still running. Return True if the question
+        was answered, by this client or elsewhere.
         """
-        question = execution.interrupts[0]
         complaint = ""
         # The form is shown again, with the error, until the answer fits or the person declines.
         while True:
@@ -292,19 +326,49 @@ class WorkflowServer:
                 return True
             if not is_accepted(result):
                 return False
-            complaint = self._answer(execution, question, result) or ""
-            if not complaint:
+            error = await asyncio.to_thread(self._answer, execution, question, result)
+            if error is None:
                 return True
+            complaint = error
+
+
+# --- waiting on the event loop of the server ---
+#
+# The loop serves all clients. A blocking call would stop all of them, and no time limit could end it. Two kinds of
+# calls always run in a thread: those that wait for the engine (start, recover, answer), and those that take longer with
+# more executions or longer logs (look-up, lists). Short reads of one execution depend on the store: see `_read`.
+
+
+async def _read(execution: Execution, call: Callable[[], T]) -> T:
+    """Return the result of `call`, a function that reads the newest state or the questions of an execution.
+
+    A local store answers in microseconds, which is less than a change of threads takes. A store on a server is called
+    in a thread.
+    """
+    return call() if execution.store.local else await asyncio.to_thread(call)
 
 
 async def _until_driven(execution: Execution) -> None:
     """Wait until an execution has ended, asks a question or is paused. Another process may drive it."""
-    # The number is read before the check, so that an event in between ends the wait below.
-    sequence = execution.refresh().state.last_sequence
-    if not _is_idle(execution):
+    await _until(execution, _is_idle)
+
+
+async def _until_answered(execution: Execution, question: Question) -> None:
+    """Wait until a question was answered, in any process, or was withdrawn."""
+    await _until(execution, lambda asker: all(other.id != question.id for other in asker.interrupts))
+
+
+async def _until(execution: Execution, condition: Callable[[Execution], bool]) -> None:
+    """Wait until a condition of an execution holds, or the execution has ended. The condition is checked at once, and
+    after each event of the log.
+    """
+    # The number is read before the check, so that an event in between ends the wait below
+    # (test_a_form_is_closed_whenever_its_question_is_answered_elsewhere).
+    sequence = (await _read(execution, execution.refresh)).state.last_sequence
+    if not await _read(execution, lambda: condition(execution)):
         async with aclosing(follow(execution.store, execution.id, sequence)) as events:
             async for _ in events:
-                if _is_idle(execution.refresh()):
+                if await _read(execution, lambda: condition(execution.refresh())):
                     return
 
 
@@ -317,14 +381,6 @@ def _is_idle(execution: Execution) -> bool:
     # A live execution, or one with unread messages, continues soon although its status is still "waiting".
     is_answered = execution.is_live or has_news(execution.state, execution.store)
     return bool(execution.interrupts) or not is_answered
-
-
-async def _until_answered(execution: Execution, question: Question) -> None:
-    """Wait until a question was answered, in any process, or was withdrawn."""
-    async with aclosing(follow(execution.store, execution.id, execution.state.last_sequence)) as events:
-        async for _ in events:
-            if not any(other.id == question.id for other in execution.refresh().interrupts):
-                return
 
 
 class _Progress:
@@ -534,16 +590,17 @@ def result_of(execution: Execution) -> CallToolResult:
     """Return the outputs of an execution as the result of a tool call. If the execution has not completed, the text
     describes its status.
     """
-    data = {"execution": execution.id, "status": execution.status, "outputs": json_form(dict(execution.state.outputs))}
-    if execution.error:
-        data["error"] = execution.error
-    is_over = execution.state.is_over
-    text = (
-        json.dumps(data["outputs"], ensure_ascii=False, allow_nan=False)
-        if execution.status == COMPLETED
-        else _status_text(execution)
-    )
-    return shown_result(text, data, is_error=is_over and execution.status != COMPLETED)
+    # Read once: the execution may continue in another thread, and the text must be of the same moment as the data
+    # (test_a_result_is_of_one_moment_if_the_run_ends_while_it_is_made).
+    state = execution.state
+    data = {"execution": execution.id, "status": state.status, "outputs": json_form(dict(state.outputs))}
+    if state.error:
+        data["error"] = state.error
+    if state.status == COMPLETED:
+        text = json.dumps(data["outputs"], ensure_ascii=False, allow_nan=False)
+    else:
+        text = _status_text(execution, state)
+    return shown_result(text, data, is_error=state.is_over and state.status != COMPLETED)
 
 
 def shown_result(text: str, data: Mapping[str, Any] | None = None, *, is_error: bool = False) -> CallToolResult:
@@ -554,17 +611,17 @@ def shown_result(text: str, data: Mapping[str, Any] | None = None, *, is_error: 
     )
 
 
-def _status_text(execution: Execution) -> str:
-    """Describe the status of an execution that has not completed, in a text for the model that uses the client."""
-    if execution.state.is_over:
-        return f"The run {execution.id} is {execution.status}: {execution.error or 'no reason was given'}"
+def _status_text(execution: Execution, state: ExecutionState) -> str:
+    """Describe a state in which an execution has not completed, in a text for the model that uses the client."""
+    if state.is_over:
+        return f"The run {execution.id} is {state.status}: {state.error or 'no reason was given'}"
     questions = "; ".join(
         f"{question.question} (divebook answer {wording_address_of(execution.id, question)} "
         f"{shlex.quote(example_answer(question))})"
         for question in execution.interrupts
     )
     progress = f"It waits for a person, who can also answer in a shell: {questions}." if questions else "It goes on."
-    return f"The run {execution.id} is {execution.status}. {progress} Call {STATUS_TOOL} with its id to look again."
+    return f"The run {execution.id} is {state.status}. {progress} Call {STATUS_TOOL} with its id to look again."
 
 
 # --- questions as elicitations: forms of plain fields that a client shows to its person ---

@@ -17,6 +17,7 @@ from divebook.runtime.commit import GroupCommit, StoreCalls
 from divebook.steps.actions import Action
 from tests.runtime.test_journal import begun, signal
 from tests.runtime.worlds import Calls, Gate, becomes, environment
+from tests.store import remote
 from tests.store.remote import AFTER, BEFORE, RemoteStore
 
 
@@ -135,6 +136,38 @@ def test_the_engines_own_thread_reads_no_log_of_a_server_that_was_only_looked_up
     outer = environment(actions=[Action("look", look)]).start(Workflow("w", [Step("a", action="look", store="status")]))
     assert "every execution would wait for its answer; ask in another one" in outer.wait(20).error
     assert looked_up.status == "completed"
+
+
+def test_a_slow_refresh_does_not_replace_a_newer_state(store):
+    world = environment(Workflow("w", [Step("a", "wait", signal="go")]), store=store)
+    execution = world.start("w").wait(20)
+    seen = Environment(store=store).execution(execution.id)
+    assert seen.status == "waiting"
+    with store.answers["_read_records"].closed() as answer:
+        slow = threading.Thread(target=seen.refresh)
+        slow.start()
+        assert answer.reached.wait(20)
+        store.answers["_read_records"] = remote.Gate()  # answers to other callers arrive
+        world.signal(execution.id, "go").wait(20)
+        assert seen.refresh().status == "completed"
+    slow.join(20)
+    assert seen.status == "completed"
+
+
+def test_awaiting_does_not_block_the_event_loop(store):
+    done = environment(Workflow("inner", [Step("a", script="1")]), store=store).start("inner").wait(20)
+    looked_up = Environment(store=store).execution(done.id)
+
+    async def awaited():
+        return (await looked_up).status
+
+    async def main():
+        with store.gates["_read_records"].closed() as gate:
+            task = asyncio.create_task(awaited())
+            assert await asyncio.to_thread(gate.reached.wait, 20)
+        return await task
+
+    assert asyncio.run(main()) == "completed"
 
 
 def test_a_state_is_kept_while_more_is_recorded(store, monkeypatch):

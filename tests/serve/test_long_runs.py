@@ -10,7 +10,7 @@ import pytest
 from mcp.client import Client
 
 from divebook import Agent, ScriptedModel, Step, Workflow
-from divebook.serve import WorkflowServer
+from divebook.serve import WorkflowServer, server
 from divebook.workflow import step, workflow
 from divebook.workflow.resources import ApprovalRule
 from tests.runtime.worlds import environment
@@ -54,6 +54,21 @@ def test_a_call_waits_no_longer_than_it_may_and_its_run_is_in_the_store(here, la
     latch.set()
     later = called(here, "divebook_status", {"execution": first.structured_content["execution"]})
     assert later.structured_content["outputs"] == {"result": True}
+
+
+def test_a_result_is_of_one_moment_if_the_run_ends_while_it_is_made(here, latch, monkeypatch):
+    form = server.json_form
+
+    def form_at_the_end(outputs):
+        latch.set()
+        (record,) = here.executions()
+        here.execution(record.execution_id).wait(20)
+        return form(outputs)
+
+    monkeypatch.setattr(server, "json_form", form_at_the_end)
+    result = called(here, "blocked", {}, wait=0.05)
+    assert (result.structured_content["status"], result.structured_content["outputs"]) == ("running", {})
+    assert "It goes on" in result.content[0].text
 
 
 def test_a_run_outlives_a_client_that_goes_away_in_its_call(here, latch):

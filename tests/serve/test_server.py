@@ -1,7 +1,9 @@
 """Workflows as tools of MCP clients: of this protocol and of older ones, with questions, over restarts."""
 
 import asyncio
+import itertools
 import sys
+import threading
 from typing import Annotated
 
 import pytest
@@ -14,6 +16,7 @@ from pydantic import Field
 from divebook import Step, Workflow
 from divebook.errors import SetupError, StoreError
 from divebook.events import catalog
+from divebook.runtime.execution import Execution
 from divebook.serve.server import key_beside, tool_names
 from divebook.workflow import workflow
 from tests.runtime.worlds import environment
@@ -145,6 +148,37 @@ def test_an_older_client_is_not_kept_from_a_result_by_a_form_that_nobody_fills(h
     assert called(here, "counted", mode=LEGACY, elicited=elicited).content[0].text == '{"result": 5}'
 
 
+@pytest.mark.parametrize("reading", [1, 2, 3, 4])
+@pytest.mark.parametrize(("tool", "answer", "result"), [("counted", 5, 5), ("release", {"approved": True}, "red 1")])
+def test_a_form_is_closed_whenever_its_question_is_answered_elsewhere(here, monkeypatch, tool, answer, result, reading):
+    """The answer arrives after the server has read so many times that the question is open, and before it does anything
+    with that. After the answer nothing happens in the run until the server asks again.
+    """
+    interrupts, readings = Execution.interrupts.fget, itertools.count(1)
+    is_answered = threading.Event()
+
+    def read(execution):
+        questions = interrupts(execution)
+        is_first = bool(questions) and questions[0].question in ("How many?", "Release?")
+        if is_first and next(readings) == reading:
+            here.answer(questions[0].id, answer, execution.id).wait(20)
+            is_answered.set()
+        return questions
+
+    async def elicited(context, params):
+        if params.message == "Which colour?":
+            return ElicitResult(action="accept", content={"answer": "red"})
+        if is_answered.is_set():
+            await asyncio.Event().wait()
+        return ElicitResult(action="accept", content={"answer": 5, "approved": True})
+
+    async def talking(client):
+        return await asyncio.wait_for(client.call_tool(tool, {}), 20)
+
+    monkeypatch.setattr(Execution, "interrupts", property(read))
+    assert talk(here, talking, mode=LEGACY, elicited=elicited).structured_content["outputs"] == {"result": result}
+
+
 @pytest.mark.parametrize("mode", [MODERN, LEGACY])
 def test_a_client_that_cannot_ask_gets_the_run_and_how_it_is_answered(here, mode):
     result = called(here, "counted", mode=mode)
@@ -231,6 +265,14 @@ def test_a_run_that_takes_long_goes_on_and_is_looked_at_again(here):
     execution.wait(20)
     assert called(here, "divebook_status", {"execution": execution.id}).structured_content["status"] == "completed"
     assert called(here, "divebook_status").content[0].text == "No run is open."
+
+
+@pytest.mark.parametrize("mode", [MODERN, LEGACY])
+def test_a_run_that_waits_asks_even_if_its_call_does_not_wait(here, mode):
+    execution = here.start("counted").wait(20)
+    elicited, asked = accepting(None)
+    called(here, "divebook_status", {"execution": execution.id}, mode=mode, elicited=elicited, wait=0.0)
+    assert [params.message for params in asked] == ["How many?"]
 
 
 def test_workflows_that_are_registered_later_are_served(here):
