@@ -735,8 +735,9 @@ def _are_contrary(step: Step) -> bool:
     """Return True if exactly one of the conditions on a step's two edges holds in any state, such as ``state.n < 3``
     and ``state.n >= 3``.
 
-    NaN, for which both orderings are false, and the text "false", for which ``state.ok`` and ``not state.ok`` are false,
-    are left out of account: `why` would otherwise name the choice for everything behind nearly every branch.
+    Two kinds of values are left out of account: NaN, for which both orderings are false, and the text "false", for
+    which ``state.ok`` and ``not state.ok`` are false. `why` would otherwise name the choice as a cause of everything
+    behind nearly every branch.
 
     >>> _are_contrary(Step("a", script="1", next=[("b", "$(state.n < 3)"), ("c", "$(state.n >= 3)")]))
     True
