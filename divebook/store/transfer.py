@@ -531,6 +531,12 @@ def copy(source: EventStore, target: EventStore, on_copied: Callable[[str], obje
         on_copied(record.execution_id)
     # Messages come after the logs, since a message needs its execution.
     messages = _copy_messages(source, target, [record.execution_id for record in records])
+    # Workers set this mark where a person is needed, without an event. An execution that has continued in the target
+    # lacks it there.
+    for queued in source.queued(withheld=True):
+        name = queued.execution_id
+        if target.record(name).last_sequence == source.record(name).last_sequence:
+            target.withhold(name)
     return CopyReport(copied, already, events, messages, sum(record.status not in TERMINAL for record in records))
 
 

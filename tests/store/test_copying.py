@@ -16,8 +16,23 @@ from divebook.store.maintenance import check, file_content
 from divebook.store.transfer import copy, digest
 from tests.store.fork_promises import fork
 from tests.store.large_promises import text
-from tests.store.logs import ONE, THREE, TWO, batch, completed, event, execution_id, failed, log, resumed, step, steps
+from tests.store.logs import (
+    ONE,
+    THREE,
+    TWO,
+    batch,
+    completed,
+    event,
+    execution_id,
+    failed,
+    log,
+    resumed,
+    started,
+    step,
+    steps,
+)
 from tests.store.message_promises import answer
+from tests.store.queue_promises import enqueued
 from tests.store.tampering import tamper
 
 ROOT = Path(__file__).parent.parent.parent
@@ -63,6 +78,17 @@ def test_everything_is_copied_and_copied_back(path):
         assert there.untaken() == back.untaken() == {ONE}
         lease = back.acquire(ONE, Owner.current())
         assert back.append_all([batch(ONE, 1203, [step(1204)], lease.token)]) == [None]
+
+
+def test_what_workers_leave_to_a_person_is_left_to_one_in_the_copy(path):
+    with MemoryStore() as source, SqliteStore(path) as target:
+        source.append_all([batch(name, 0, [started(name), enqueued(name)]) for name in (ONE, TWO)])
+        source.withhold(ONE)
+        copies(source, target)
+        assert [[queued.execution_id for queued in target.queued(withheld=held)] for held in (True, False)] == [
+            [ONE],
+            [TWO],
+        ]
 
 
 def test_a_copy_is_taken_up_where_it_broke_off(path):
