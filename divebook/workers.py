@@ -315,8 +315,6 @@ class Worker:
             try:
                 driver = self._control.queues.take_up(lease, self)
             except NeedsPersonError as error:
-                # No worker shall try again, so the store keeps the mark until a person resumes the execution.
-                self.environment.store.withhold(lease.execution_id)
                 _log.warning("%s", error)
             except DivebookError as error:
                 self._refused[lease.execution_id] = now + RETRY_SECONDS, str(error)

@@ -251,8 +251,10 @@ class QueuedExecutions:
 
         Raises
         ------
+        NeedsPersonError
+            It was resumed too often without progress. Workers skip it until a person resumes it.
         DivebookError
-            It cannot be driven here: a definition is missing, or it was resumed too often.
+            It cannot be driven here, for example because a definition is missing.
         """
         try:
             with DRIVEN_LEASES.about_to_drive(self._store, lease.execution_id):
@@ -269,8 +271,12 @@ class QueuedExecutions:
                     self._drive(driver, lease, self._resumption(state, has_died=has_died), must_replay=has_died)
                 except CancelledMeanwhileError:  # the cancellation has taken its lease
                     return driver
-        except BaseException:
+        except BaseException as error:
             with suppress(DivebookError):  # the lease expires
+                # Marked while the lease is held. Later, the mark could undo the resumption of a person who was faster
+                # (test_a_person_who_resumes_at_once_is_not_overridden_by_the_worker_that_gave_up).
+                if isinstance(error, NeedsPersonError):
+                    self._store.withhold(lease.execution_id)
                 self._store.release(lease)
             raise
         return driver
