@@ -55,7 +55,7 @@ from divebook.runtime.children import (
 from divebook.runtime.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.runtime.driver import Driver, DriverDependencies, ExecutionRegistry, LoadedLog, folded
 from divebook.runtime.forks import first_batch
-from divebook.runtime.leases import DRIVEN_LEASES
+from divebook.runtime.leases import DRIVEN_LEASES, give_up
 from divebook.runtime.loop import ENGINE, STOP_SECONDS, StoreSession, copy_outcome
 from divebook.runtime.messages import Answering, this_person
 from divebook.runtime.queueing import QueuedExecutions
@@ -356,11 +356,13 @@ class Control:
             self._require_definitions(driver)
             with DRIVEN_LEASES.taking(self.store, driver.id) as lease:
                 state = driver.state_under(lease)
-                if self._can_continue(state, child, again=again):
+                # A driver that died has left its lease, perhaps before it did what it had recorded (`give_up`).
+                was_left = lease.was_left and not state.is_over and state.paused is None
+                if was_left or self._can_continue(state, child, again=again):
                     self._drive(driver, lease, None if child is None else child.resumed(driver.workflow, state))
                 else:
                     # Another process has read the message meanwhile.
-                    self.store.release(lease)
+                    give_up(self.store, lease)
         return driver
 
     def deliver(self, driver: Driver) -> bool:

@@ -22,7 +22,7 @@ from divebook.events.event import Event, Record
 from divebook.runtime.children import running_children
 from divebook.runtime.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.runtime.driver import CancelledMeanwhileError, Driver, ExecutionRegistry, WorkerRef
-from divebook.runtime.leases import DRIVEN_LEASES
+from divebook.runtime.leases import DRIVEN_LEASES, give_up
 from divebook.runtime.loop import ENGINE
 from divebook.store import Lease
 from divebook.store.append import FULL, Batch, records_of
@@ -277,7 +277,7 @@ class QueuedExecutions:
                 # (test_a_person_who_resumes_at_once_is_not_overridden_by_the_worker_that_gave_up).
                 if isinstance(error, NeedsPersonError):
                     self._store.withhold(lease.execution_id)
-                self._store.release(lease)
+                give_up(self._store, lease)
             raise
         return driver
 
