@@ -50,3 +50,17 @@ def test_what_one_worker_cannot_run_another_one_can(caplog):
         assert becomes(lambda: "could not be taken up" in caplog.text)
     with environment(TOP, MIDDLE, LEAF, store=store) as able, Worker(able):
         assert able.execution(top).wait(PATIENCE).status == "completed"
+
+
+def test_a_plan_leaves_no_lease():
+    def asking(question):
+        return Workflow("asking", [Step("ask", ask=question, store="answer")], outputs=["answer"])
+
+    with environment(asking("Who?")) as made:
+        execution = made.start("asking").wait(PATIENCE)
+        made.resume(execution.id, definition=asking("Which?"), plan=True)
+        assert made.store.leases() == []
+        # Another process can continue it at once.
+        with Environment(store=made.store, workflows=[asking("Who?")]) as other:
+            ((_, question),) = other.interrupts()
+            assert other.answer(question.id, "ann").wait(PATIENCE).outputs == {"answer": "ann"}
