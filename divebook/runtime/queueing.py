@@ -9,17 +9,19 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
 from divebook.engine.evolve import fold, fold_records
 from divebook.engine.inbox import facts_of
+from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.state import ExecutionState
 from divebook.errors import DivebookError, ExecutionError, NeedsPersonError
 from divebook.events import catalog
 from divebook.events.catalog import MOVED, RUNNING, ExecutionMoved
 from divebook.events.event import Event, Record
-from divebook.runtime.children import running_children
+from divebook.runtime.children import ancestors, running_children
 from divebook.runtime.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.runtime.driver import CancelledMeanwhileError, Driver, ExecutionRegistry, WorkerRef
 from divebook.runtime.leases import DRIVEN_LEASES, give_up
@@ -328,7 +330,8 @@ def move_out(
     Raises
     ------
     ExecutionError
-        It has ended in another way, or cannot move: it has an unread message or a running child.
+        It has ended in another way, or cannot move: it has an unread message or a running child, or its parent waits
+        for it.
     LeaseHeldError
         It is being driven.
     """
@@ -365,3 +368,9 @@ def _check_movable(store: EventStore, state: ExecutionState) -> None:
         )
     for child in running_children(state):
         raise ExecutionError(f"{name} waits for {child}, which it started; move it when that has ended")
+    # In the other store its end would reach nobody: the parent here would wait for ever.
+    for parent in islice(ancestors(store, state.execution_id), 1, 2):
+        if parent.status not in TERMINAL:
+            raise ExecutionError(
+                f"{name} was started by {parent.execution_id}, which waits for it; move it when that has ended"
+            )
