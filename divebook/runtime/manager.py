@@ -212,6 +212,15 @@ class Control:
         driver.begin(self.dependencies, first_commit)
         await asyncio.wrap_future(first_commit)
 
+    async def continue_successor(self, execution_id: str) -> None:
+        """Resume a successor that was started before, if it has not ended and no process drives it. Call on the
+        engine's loop.
+        """
+        try:
+            await self._session.calls.work(lambda: self.continue_parked(self._registry.find(execution_id)))
+        except (DefinitionError, NotFoundError, SetupError) as error:  # another process may continue it
+            _log.warning("execution %s rests until another process resumes it: %s", execution_id, error)
+
     def _inherit_queue(self, driver: Driver, source: str) -> None:
         """Give a pending execution the queue and the worker of its parent or predecessor `source`. Do nothing if
         `source` has no driver in this process.
