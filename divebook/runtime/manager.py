@@ -59,7 +59,7 @@ from divebook.runtime.forks import first_batch
 from divebook.runtime.leases import DRIVEN_LEASES, give_up
 from divebook.runtime.loop import ENGINE, STOP_SECONDS, LeftError, StoreSession, copy_outcome
 from divebook.runtime.messages import Answering, this_person
-from divebook.runtime.queueing import QueuedExecutions
+from divebook.runtime.queueing import QueuedExecutions, belongs_to_workers
 from divebook.runtime.step import Services
 from divebook.runtime.streaming import TextStreams
 from divebook.runtime.waiting import engine_code
@@ -985,7 +985,7 @@ def is_elsewhere(driver: Driver) -> bool:
     if driver.opening is not None or driver.is_live or driver.was_forked:
         return False
     state = driver.refresh().state
-    return not state.is_over and (state.queue is not None or _is_driven(driver))
+    return not state.is_over and (belongs_to_workers(driver.store, state) or _is_driven(driver))
 
 
 def _is_driven(driver: Driver) -> bool:
@@ -1076,7 +1076,7 @@ def _has_no_driver(driver: Driver) -> bool:
     ExecutionError
         It was running when its driver disappeared.
     """
-    if driver.state.queue is not None or driver.is_live or _is_driven(driver):
+    if belongs_to_workers(driver.store, driver.state) or driver.is_live or _is_driven(driver):
         return False
     state = driver.refresh().state  # the state that its driver wrote before it released the lease
     if not state.is_over and state.status != WAITING:
@@ -1137,7 +1137,8 @@ def can_roll_back(driver: Driver, check: Callable[[Workflow, Container[str], Ite
 
     Otherwise the process that resumes it does.
     """
-    if driver.state.queue is not None and driver.state.parent is None:  # a child must be rolled back before its parent
+    # A child must be rolled back before its parent.
+    if driver.state.parent is None and belongs_to_workers(driver.store, driver.state):
         return False
     try:
         check(driver.workflow, steps_to_undo(driver.state), ())

@@ -110,6 +110,14 @@ def _latest_attempt(events: list[Event]) -> tuple[int, int] | None:
     return None
 
 
+def belongs_to_workers(store: EventStore, state: ExecutionState) -> bool:
+    """Return whether workers drive an execution: it is in a queue, and is not a fork that was imported.
+
+    The log of an imported fork names the queue of its source, but workers never claim a fork.
+    """
+    return state.queue is not None and store.record(state.execution_id).origin != catalog.FORK
+
+
 class Drive(Protocol):
     """Protocol of the function that makes the engine drive an execution under a lease."""
 
@@ -187,7 +195,7 @@ class QueuedExecutions:
 
         The child of a parent that a person resumed is driven with the parent, without counting attempts.
         """
-        if driver.state.queue is None:
+        if not belongs_to_workers(self._store, driver.state):
             return False
         # This process drives it or drove it: it continues here, unless its worker is stopping or the execution has
         # returned to its queue.

@@ -372,6 +372,16 @@ def test_a_person_who_resumes_at_once_is_not_overridden_by_the_worker_that_gave_
         assert [one.execution_id for one in made.queued()] == [execution.id]
 
 
+def test_an_imported_fork_of_what_was_in_a_queue_continues_where_it_is_answered(tmp_path):
+    with environment() as made, Worker(made):
+        source = made.enqueue(ASK).wait(PATIENCE)
+        made.export_log(source.id, tmp_path / "log.jsonl")
+    with environment() as target, Worker(target):
+        fork = target.import_log(tmp_path / "log.jsonl", as_fork=True)
+        answered = target.answer(fork.interrupts[0].id, "this", fork.id)
+        assert answered.wait(PATIENCE).variables == {"answer": "this"}
+
+
 def _resumed(execution, sequence, recovery):
     first = next(iter(execution.history()))
     name = type_id("event", first.recorded_at // 1000, sequence + 2**60)
