@@ -642,10 +642,7 @@ class Control:
         """
         # Three sources: executions without a living driver, children whose parent has ended, and executions whose
         # lease this process holds without driving them.
-        records = {record.execution_id: record for record in self.store.orphans()}
-        for record in all_abandoned(self.store):
-            if not DRIVEN_LEASES.drives(self.store, record.execution_id):  # this process is writing its end
-                records[record.execution_id] = record
+        records = {record.execution_id: record for record in [*self.store.orphans(), *self.abandoned()]}
         undriven_records = [self.store.record(name) for name in DRIVEN_LEASES.unused(self.store) if name not in records]
         unended_records = [
             r
@@ -653,6 +650,15 @@ class Control:
             if r.status not in TERMINAL and r.origin not in catalog.NOT_RESUMED_AUTOMATICALLY
         ]
         return sorted([*records.values(), *unended_records], key=lambda record: record.created_at, reverse=True)
+
+    def abandoned(self) -> list[ExecutionRecord]:
+        """Return the child executions that must be cancelled because an execution above them has ended, newest first.
+
+        Without those that this process drives, since it is writing their end.
+        """
+        return [
+            record for record in all_abandoned(self.store) if not DRIVEN_LEASES.drives(self.store, record.execution_id)
+        ]
 
     def live(self) -> list[Driver]:
         """Return the drivers of the executions that this process drives now."""
