@@ -429,8 +429,20 @@ class Control:
             if driver.may_have_children:  # its count would stay in memory (tests/runtime/test_ended.py)
                 await self._session.calls.work(lambda: self.family_bounds.forget(driver.id))
         elif (due := driver.state.wake_at) is not None:
-            alarm = self._timers[driver.id] = ENGINE.keep(self._resume_at(driver.id, due))
-            alarm.add_done_callback(lambda done: self._timers.pop(driver.id, done))
+            self._set_timer(driver.id, due)
+
+    def _set_timer(self, execution_id: str, due: int) -> None:
+        """Resume a parked execution at the time `due`. The timer replaces an earlier one of this execution."""
+        if (earlier := self._timers.get(execution_id)) is not None:
+            earlier.cancel()
+        alarm = self._timers[execution_id] = ENGINE.keep(self._resume_at(execution_id, due))
+
+        def forget(done: asyncio.Future[None]) -> None:
+            # The timer may have been replaced meanwhile. `close` must find the new one.
+            if self._timers.get(execution_id) is done:
+                del self._timers[execution_id]
+
+        alarm.add_done_callback(forget)
 
     async def _resume_at(self, execution_id: str, due: int) -> None:
         """Wait until the time `due`, in microseconds since 1970, and then resume a parked execution, which no process
