@@ -54,6 +54,7 @@ from divebook.runtime.children import (
     workflows_to_begin,
 )
 from divebook.runtime.clock import MICROSECONDS, Chance, Clock, Ids
+from divebook.runtime.commit import FIRST_PAUSE, longer
 from divebook.runtime.driver import Driver, DriverDependencies, ExecutionRegistry, LoadedLog, folded
 from divebook.runtime.forks import first_batch
 from divebook.runtime.leases import DRIVEN_LEASES, give_up
@@ -65,7 +66,7 @@ from divebook.runtime.streaming import TextStreams
 from divebook.runtime.waiting import engine_code
 from divebook.store.append import FIRST_TOKEN, Durability, ExecutionRecord
 from divebook.store.base import EventStore
-from divebook.store.leases import Lease, Owner
+from divebook.store.leases import LEASE_SECONDS, Lease, Owner
 from divebook.text.redaction import logger, shared
 from divebook.workflow.definition import Workflow
 
@@ -77,6 +78,8 @@ TAKING_ATTEMPTS = 50
 takes its lease all the same."""
 TAKING_PAUSE = 0.02
 """Seconds between two of these attempts."""
+RELEASE_SECONDS = LEASE_SECONDS + 5
+"""Seconds for which a process that could not continue an execution waits for the release of its lease."""
 
 
 class Control:
@@ -118,6 +121,8 @@ class Control:
         self._cancelling = threading.RLock()
         # By execution id: timers of executions that wait in this process without being driven.
         self._timers: dict[str, asyncio.Future[None]] = {}
+        # By execution id: tasks that wait until another process releases the lease of an execution.
+        self._release_watches: dict[str, asyncio.Task[None]] = {}
         self._latest_session: StoreSession | None = None
         """Kept alive, so that consecutive executions share one session."""
         self.texts = TextStreams()
@@ -351,7 +356,7 @@ class Control:
         has passed, or a child to wait for. Otherwise change nothing. Return its driver.
 
         With `again`, resume an execution that failed or was cancelled as well. A `child` is resumed with the bounds
-        that its parent requests now. If another process drives the execution, do nothing.
+        that its parent requests now. If another process holds the lease, try again once it is released.
         """
         # Three cases need no drive here: this process drives it already, workers will drive it, or it ends with its
         # parent.
@@ -359,11 +364,9 @@ class Control:
             return driver
         if self.cancel_with_parent(driver):
             return driver
-        # The holder of the lease reads the inbox before it parks the execution, so the message is not lost.
-        with suppress(LeaseHeldError):
-            # Before the lease is taken: if a definition is missing here, another process can continue the execution
-            # at once.
-            self._require_definitions(driver)
+        # Before the lease is taken: if a definition is missing here, another process can continue it at once.
+        self._require_definitions(driver)
+        try:
             with DRIVEN_LEASES.taking(self.store, driver.id) as lease:
                 state = driver.state_under(lease)
                 # A driver that died has left its lease, perhaps before it did what it had recorded (`give_up`).
@@ -373,7 +376,48 @@ class Control:
                 else:
                     # Another process has read the message meanwhile.
                     give_up(self.store, lease)
+        except LeaseHeldError:
+            # A holder that drives the execution reads the inbox before it parks it. One that annotates it, or has
+            # died on another machine, does not
+            # (test_an_answer_that_comes_while_somebody_says_something_continues_the_execution).
+            ENGINE.call(lambda: self._watch_release(driver.id))
         return driver
+
+    def _watch_release(self, execution_id: str) -> None:
+        """Resume an execution as soon as its lease is free, if it then still has work to do. Call on the engine's
+        loop.
+        """
+        if execution_id not in self._release_watches:
+            watch = self._release_watches[execution_id] = ENGINE.keep(self._continue_after_release(execution_id))
+            watch.add_done_callback(lambda _: self._release_watches.pop(execution_id, None))
+
+    async def _continue_after_release(self, execution_id: str) -> None:
+        pause = FIRST_PAUSE
+        until = time.monotonic() + RELEASE_SECONDS
+        # Usually the loop ends in its first round: the holder has read the message, or has released the lease.
+        while time.monotonic() < until:
+            await asyncio.sleep(pause)
+            pause = longer(pause)
+            try:
+                if self.store.closed or not await self._session.calls.work(lambda: self._must_wait(execution_id)):
+                    return
+            except DivebookError as error:  # for example, a definition is missing here
+                _log.debug("execution %s is not continued: %s", execution_id, error)
+                return
+
+    def _must_wait(self, execution_id: str) -> bool:
+        """Resume an execution whose lease was held, if it is free by now. Return False if the execution is driven
+        here or has nothing to do.
+        """
+        driver = self._registry.find(execution_id)
+        state = driver.state
+        is_due = state.wake_at is not None and state.wake_at <= self.clock.now()
+        if driver.is_driving or state.is_over or not (is_due or self.store.has_untaken(execution_id)):
+            return False
+        # The lease may be held again at this moment, so the next round checks whether this had an effect.
+        if lease_elsewhere(driver) is None and not DRIVEN_LEASES.is_being_taken(self.store, execution_id):
+            self.continue_parked(driver)
+        return True
 
     def deliver(self, driver: Driver) -> bool:
         """Make this process record the unread messages of an execution. This works if the process drives the execution
@@ -685,8 +729,8 @@ class Control:
         def leave() -> list[Future[None]]:
             for driver in live:
                 driver.leave()
-            for alarm in list(self._timers.values()):
-                alarm.cancel()
+            for task in [*self._timers.values(), *self._release_watches.values()]:
+                task.cancel()
             parked = [driver.parked_run.unwind() for driver in self._registry.registered()]
             return [ENGINE.promise(task.wait_end()) for task in parked if task is not None]
 
