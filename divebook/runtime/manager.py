@@ -468,6 +468,8 @@ class Control:
         parent continue. If it only waits, set the timer that resumes it. On the engine's loop.
         """
         self._latest_session = self._session
+        if driver.has_missed_lease:
+            self._watch_release(driver.id)
         if driver.state.is_over:
             await self._family.on_end(driver)
             if driver.may_have_children:  # its count would stay in memory (tests/runtime/test_ended.py)

@@ -10,9 +10,12 @@ from divebook.errors import InvalidEventError, StoreError
 from divebook.events import catalog
 from divebook.runtime.commit import StoreCalls
 from divebook.runtime.loop import InboxDelivery
-from divebook.store import MemoryStore
+from divebook.store import MemoryStore, Owner
+from divebook.store.leases import Moment
 from tests.runtime.test_expiring import HOUR, Watch
 from tests.runtime.worlds import Gate, becomes
+
+ELSEWHERE = Owner("elsewhere", 1, 1, "worker")
 
 
 class Busy(MemoryStore):
@@ -134,3 +137,26 @@ def test_an_execution_that_cannot_read_its_messages_keeps_no_other_from_them(err
         return [recipient.reads for recipient in recipients.values()]
 
     assert asyncio.run(deliver()) == [1, 1, 1]
+
+
+class Annotated(MemoryStore):
+    """A store in which somebody answers, and takes the lease, as soon as an execution is parked."""
+
+    taken = None
+
+    def _release(self, lease):
+        super()._release(lease)
+        if self.taken is None:
+            self.taken = self._acquire(lease.execution_id, ELSEWHERE, Moment.at(None), Moment.at(None).plus(60), None)
+            ((_, question),) = self._asking(None)
+            payload = answer_payload({"value": "now"}, "ann")
+            self.post(Message(lease.execution_id, ANSWER, question, payload, "ann", 1))
+
+
+def test_an_answer_that_comes_as_an_execution_is_parked_counts_though_another_process_has_its_lease():
+    store = Annotated()
+    world = Environment(store=store)
+    execution = world.start(Workflow("w", [Step("ask", ask="Who?", store="who")])).wait(20)
+    assert (execution.status, store.has_untaken(execution.id)) == ("waiting", True)
+    store.release(store.taken)
+    assert becomes(lambda: world.execution(execution.id).status == "completed")
