@@ -141,6 +141,7 @@ class Worker:
         """Latest logged problem of the store, and the time at which it was logged."""
         self._announced_at = float("-inf")
         self._scheduled_at = float("-inf")
+        self._swept_at = float("-inf")
 
     def start(self) -> Self:
         """Start the thread, which takes executions from the queues. Returns at once.
@@ -284,7 +285,8 @@ class Worker:
             _log.warning("worker %s could not look into its queues: %s", self.name, trouble)
 
     def _check_queues(self) -> int:
-        """Check the queues once: enqueue schedules that are due, publish the state of the worker, and take executions.
+        """Check the queues once: enqueue schedules that are due, publish the state of the worker, cancel children
+        whose parent has ended, and take executions.
         Return how many were taken.
         """
         now = time.monotonic()
@@ -297,6 +299,9 @@ class Worker:
         if now - self._announced_at >= WORKER_SECONDS / 3:
             self._announce()
             self._announced_at = now
+        if now - self._swept_at >= RETRY_SECONDS:
+            self._cancel_abandoned()
+            self._swept_at = now
         free = self.parallel - len(self._heads())
         count = self._take(free) if free > 0 else 0
         # Idle means that nothing was driven before this check and that it has found nothing.
@@ -315,8 +320,6 @@ class Worker:
             try:
                 driver = self._control.queues.take_up(lease, self)
             except NeedsPersonError as error:
-                # No worker shall try again, so the store keeps the mark until a person resumes the execution.
-                self.environment.store.withhold(lease.execution_id)
                 _log.warning("%s", error)
             except DivebookError as error:
                 self._refused[lease.execution_id] = now + RETRY_SECONDS, str(error)
@@ -326,6 +329,19 @@ class Worker:
                 self.taken += 1
                 driver.driving().add_done_callback(lambda _: self._news.set())
         return len(leases)
+
+    def _cancel_abandoned(self) -> None:
+        """Cancel the child executions in the queues whose parent has ended."""
+        # The process that ended the parent died before it cancelled them. A child that waits for an answer has neither
+        # a lease nor a message, so that no worker claims it and its question stays open
+        # (test_a_worker_cancels_what_waits_for_an_answer_below_a_parent_that_has_ended).
+        for record in self._control.abandoned():
+            try:
+                driver = self._control.find(record.execution_id)
+                if driver.state.queue in self.queues:
+                    self._control.cancel_with_parent(driver)
+            except DivebookError as error:  # another process cancels it
+                _log.debug("execution %s is not cancelled with its parent: %s", record.execution_id, error)
 
     def _live(self) -> list[Driver]:
         return [driver for driver in self._control.live() if driver.worker is self]

@@ -157,7 +157,9 @@ class Starter:
         try:
             await self._control.begin_successor(driver, request.parent)
         except StartKeyTakenError as conflict:
-            # A process has started the successor, and ended before the log of the predecessor recorded that.
+            # A process has started the successor, and ended before the log of the predecessor recorded that. The
+            # successor has lost its driver as well.
+            await self._control.continue_successor(conflict.execution_id)
             return conflict.execution_id
         return driver.id
 

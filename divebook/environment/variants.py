@@ -75,7 +75,7 @@ from divebook.runtime.forks import (
     recorded_opening,
     require_definition,
 )
-from divebook.runtime.leases import DRIVEN_LEASES
+from divebook.runtime.leases import DRIVEN_LEASES, give_up
 from divebook.runtime.manager import Control, refuse_final
 from divebook.runtime.operations import FindMissPolicy
 from divebook.runtime.step import Services
@@ -442,8 +442,8 @@ class Variants:
             )
         # Taken and released at once: the call fails if another process drives the execution.
         if not source.state.is_over:
-            with DRIVEN_LEASES.taking(source.store, source.id):
-                return
+            with DRIVEN_LEASES.taking(source.store, source.id) as lease:
+                give_up(source.store, lease)
 
     def _changed_definition(self, source: Execution, definition: DefinitionLike) -> Workflow:
         """Return the changed definition with which an execution continues. Raise `SetupError` if its name or its inputs

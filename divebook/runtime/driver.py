@@ -184,6 +184,8 @@ class Driver:
         self._handover = threading.Lock()
         # Stays True between two drives of one task, while `_future` shows whether the task has ended.
         self._is_driving = False
+        self.has_missed_lease = False
+        """True if a message arrived while the execution was parked, and another process held the lease then."""
         self._must_check_inbox = False
         """True if the driver must check the inbox of its execution before the execution is parked."""
         # Compared with the present process id, because a fork copies this object but not the engine's thread.
@@ -535,6 +537,7 @@ class Driver:
         self._future = ENGINE.promise_of(self._task)
         self._process = os.getpid()
         self._is_driving = True
+        self.has_missed_lease = False
         # The callback holds this drive's standstill: a later drive replaces the attribute.
         self._future.add_done_callback(lambda done: copy_outcome(standstill.future, done))
         EXIT_NOTICE.add(self)
@@ -745,7 +748,8 @@ class Driver:
             return None
         try:
             lease = await session.calls.patiently(lambda: DRIVEN_LEASES.take(self.store, self.id))
-        except LeaseHeldError:  # the sender drives it
+        except LeaseHeldError:  # the sender drives it, or another process annotates it
+            self.has_missed_lease = True
             return None
         # Another process may have driven it since the check, so state and inbox are read again under the lease.
         DRIVEN_LEASES.drive(self.store, lease)

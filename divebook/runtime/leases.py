@@ -159,7 +159,7 @@ class DrivenLeases:
                 # After the engine has begun to drive, the drive releases the lease.
                 if lease is not None and not self._drives(store, lease):
                     with suppress(DivebookError):  # otherwise it expires, or this process takes it as left
-                        store.release(lease)
+                        give_up(store, lease)
                 raise
 
     @contextmanager
@@ -211,6 +211,21 @@ class DrivenLeases:
     def unused(self, store: EventStore) -> list[str]:
         """Return the ids of executions whose lease this process holds without driving them."""
         return [lease.execution_id for lease in store.live_leases() if self.is_unused(store, lease)]
+
+
+def give_up(store: EventStore, lease: Lease) -> None:
+    """Release a lease under which this process has driven nothing.
+
+    If the owner before it had not released its lease, this lease stays in the store as an expired one.
+    """
+    # The lease of a dead process may be the only trace of work that a waiting execution has to do. Example: a parent
+    # has recorded that it starts a child, its process dies, and the child does not exist. The parent waits without a
+    # message and without a timer, so without the trace neither a worker nor `recover` would find it
+    # (tests/runtime/test_left_leases.py).
+    if lease.was_left:
+        store.renew([lease], ttl_seconds=0)
+    else:
+        store.release(lease)
 
 
 def _is_alive(ident: int) -> bool:

@@ -30,6 +30,7 @@ from divebook.errors import (
     DivebookError,
     ExecutionError,
     ExecutionNotFoundError,
+    FencedError,
     LeaseHeldError,
     NotFoundError,
     SetupError,
@@ -53,18 +54,19 @@ from divebook.runtime.children import (
     workflows_to_begin,
 )
 from divebook.runtime.clock import MICROSECONDS, Chance, Clock, Ids
+from divebook.runtime.commit import FIRST_PAUSE, longer
 from divebook.runtime.driver import Driver, DriverDependencies, ExecutionRegistry, LoadedLog, folded
 from divebook.runtime.forks import first_batch
-from divebook.runtime.leases import DRIVEN_LEASES
-from divebook.runtime.loop import ENGINE, STOP_SECONDS, StoreSession, copy_outcome
+from divebook.runtime.leases import DRIVEN_LEASES, give_up
+from divebook.runtime.loop import ENGINE, STOP_SECONDS, LeftError, StoreSession, copy_outcome
 from divebook.runtime.messages import Answering, this_person
-from divebook.runtime.queueing import QueuedExecutions
+from divebook.runtime.queueing import QueuedExecutions, belongs_to_workers
 from divebook.runtime.step import Services
 from divebook.runtime.streaming import TextStreams
 from divebook.runtime.waiting import engine_code
 from divebook.store.append import FIRST_TOKEN, Durability, ExecutionRecord
 from divebook.store.base import EventStore
-from divebook.store.leases import Lease, Owner
+from divebook.store.leases import LEASE_SECONDS, Lease, Owner
 from divebook.text.redaction import logger, shared
 from divebook.workflow.definition import Workflow
 
@@ -76,6 +78,8 @@ TAKING_ATTEMPTS = 50
 takes its lease all the same."""
 TAKING_PAUSE = 0.02
 """Seconds between two of these attempts."""
+RELEASE_SECONDS = LEASE_SECONDS + 5
+"""Seconds for which a process that could not continue an execution waits for the release of its lease."""
 
 
 class Control:
@@ -117,6 +121,8 @@ class Control:
         self._cancelling = threading.RLock()
         # By execution id: timers of executions that wait in this process without being driven.
         self._timers: dict[str, asyncio.Future[None]] = {}
+        # By execution id: tasks that wait until another process releases the lease of an execution.
+        self._release_watches: dict[str, asyncio.Task[None]] = {}
         self._latest_session: StoreSession | None = None
         """Kept alive, so that consecutive executions share one session."""
         self.texts = TextStreams()
@@ -210,6 +216,15 @@ class Control:
         self._inherit_queue(driver, predecessor_id)
         driver.begin(self.dependencies, first_commit)
         await asyncio.wrap_future(first_commit)
+
+    async def continue_successor(self, execution_id: str) -> None:
+        """Resume a successor that was started before, if it has not ended and no process drives it. Call on the
+        engine's loop.
+        """
+        try:
+            await self._session.calls.work(lambda: self.continue_parked(self._registry.find(execution_id)))
+        except (DefinitionError, NotFoundError, SetupError) as error:  # another process may continue it
+            _log.warning("execution %s rests until another process resumes it: %s", execution_id, error)
 
     def _inherit_queue(self, driver: Driver, source: str) -> None:
         """Give a pending execution the queue and the worker of its parent or predecessor `source`. Do nothing if
@@ -341,7 +356,7 @@ class Control:
         has passed, or a child to wait for. Otherwise change nothing. Return its driver.
 
         With `again`, resume an execution that failed or was cancelled as well. A `child` is resumed with the bounds
-        that its parent requests now. If another process drives the execution, do nothing.
+        that its parent requests now. If another process holds the lease, try again once it is released.
         """
         # Three cases need no drive here: this process drives it already, workers will drive it, or it ends with its
         # parent.
@@ -349,19 +364,60 @@ class Control:
             return driver
         if self.cancel_with_parent(driver):
             return driver
-        # The holder of the lease reads the inbox before it parks the execution, so the message is not lost.
-        with suppress(LeaseHeldError):
-            # Before the lease is taken: if a definition is missing here, another process can continue the execution
-            # at once.
-            self._require_definitions(driver)
+        # Before the lease is taken: if a definition is missing here, another process can continue it at once.
+        self._require_definitions(driver)
+        try:
             with DRIVEN_LEASES.taking(self.store, driver.id) as lease:
                 state = driver.state_under(lease)
-                if self._can_continue(state, child, again=again):
+                # A driver that died has left its lease, perhaps before it did what it had recorded (`give_up`).
+                was_left = lease.was_left and not state.is_over and state.paused is None
+                if was_left or self._can_continue(state, child, again=again):
                     self._drive(driver, lease, None if child is None else child.resumed(driver.workflow, state))
                 else:
                     # Another process has read the message meanwhile.
-                    self.store.release(lease)
+                    give_up(self.store, lease)
+        except LeaseHeldError:
+            # A holder that drives the execution reads the inbox before it parks it. One that annotates it, or has
+            # died on another machine, does not
+            # (test_an_answer_that_comes_while_somebody_says_something_continues_the_execution).
+            ENGINE.call(lambda: self._watch_release(driver.id))
         return driver
+
+    def _watch_release(self, execution_id: str) -> None:
+        """Resume an execution as soon as its lease is free, if it then still has work to do. Call on the engine's
+        loop.
+        """
+        if execution_id not in self._release_watches:
+            watch = self._release_watches[execution_id] = ENGINE.keep(self._continue_after_release(execution_id))
+            watch.add_done_callback(lambda _: self._release_watches.pop(execution_id, None))
+
+    async def _continue_after_release(self, execution_id: str) -> None:
+        pause = FIRST_PAUSE
+        until = time.monotonic() + RELEASE_SECONDS
+        # Usually the loop ends in its first round: the holder has read the message, or has released the lease.
+        while time.monotonic() < until:
+            await asyncio.sleep(pause)
+            pause = longer(pause)
+            try:
+                if self.store.closed or not await self._session.calls.work(lambda: self._must_wait(execution_id)):
+                    return
+            except DivebookError as error:  # for example, a definition is missing here
+                _log.debug("execution %s is not continued: %s", execution_id, error)
+                return
+
+    def _must_wait(self, execution_id: str) -> bool:
+        """Resume an execution whose lease was held, if it is free by now. Return False if the execution is driven
+        here or has nothing to do.
+        """
+        driver = self._registry.find(execution_id)
+        state = driver.state
+        is_due = state.wake_at is not None and state.wake_at <= self.clock.now()
+        if driver.is_driving or state.is_over or not (is_due or self.store.has_untaken(execution_id)):
+            return False
+        # The lease may be held again at this moment, so the next round checks whether this had an effect.
+        if lease_elsewhere(driver) is None and not DRIVEN_LEASES.is_being_taken(self.store, execution_id):
+            self.continue_parked(driver)
+        return True
 
     def deliver(self, driver: Driver) -> bool:
         """Make this process record the unread messages of an execution. This works if the process drives the execution
@@ -412,13 +468,27 @@ class Control:
         parent continue. If it only waits, set the timer that resumes it. On the engine's loop.
         """
         self._latest_session = self._session
+        if driver.has_missed_lease:
+            self._watch_release(driver.id)
         if driver.state.is_over:
             await self._family.on_end(driver)
             if driver.may_have_children:  # its count would stay in memory (tests/runtime/test_ended.py)
                 await self._session.calls.work(lambda: self.family_bounds.forget(driver.id))
         elif (due := driver.state.wake_at) is not None:
-            alarm = self._timers[driver.id] = ENGINE.keep(self._resume_at(driver.id, due))
-            alarm.add_done_callback(lambda done: self._timers.pop(driver.id, done))
+            self._set_timer(driver.id, due)
+
+    def _set_timer(self, execution_id: str, due: int) -> None:
+        """Resume a parked execution at the time `due`. The timer replaces an earlier one of this execution."""
+        if (earlier := self._timers.get(execution_id)) is not None:
+            earlier.cancel()
+        alarm = self._timers[execution_id] = ENGINE.keep(self._resume_at(execution_id, due))
+
+        def forget(done: asyncio.Future[None]) -> None:
+            # The timer may have been replaced meanwhile. `close` must find the new one.
+            if self._timers.get(execution_id) is done:
+                del self._timers[execution_id]
+
+        alarm.add_done_callback(forget)
 
     async def _resume_at(self, execution_id: str, due: int) -> None:
         """Wait until the time `due`, in microseconds since 1970, and then resume a parked execution, which no process
@@ -476,9 +546,12 @@ class Control:
             standstill.add_done_callback(
                 lambda done: done.cancelled() or done.exception()
             )  # mark the error as retrieved
-            # The future belongs to the child. Without the shield, cancelling the parent's call would cancel it for all
-            # waiters.
-            await asyncio.shield(standstill)
+            # Another process may have taken over the child, or a caller may have left it. The parent then waits for the
+            # message about the end of the child, as for a child that another process drives.
+            with suppress(FencedError, LeftError):
+                # The future belongs to the child. Without the shield, cancelling the parent's call would cancel it for
+                # all waiters.
+                await asyncio.shield(standstill)
         return (await work(driver.refresh)).state
 
     async def _begin_child(self, child: Child, opening: Opening) -> Driver:
@@ -627,10 +700,7 @@ class Control:
         """
         # Three sources: executions without a living driver, children whose parent has ended, and executions whose
         # lease this process holds without driving them.
-        records = {record.execution_id: record for record in self.store.orphans()}
-        for record in all_abandoned(self.store):
-            if not DRIVEN_LEASES.drives(self.store, record.execution_id):  # this process is writing its end
-                records[record.execution_id] = record
+        records = {record.execution_id: record for record in [*self.store.orphans(), *self.abandoned()]}
         undriven_records = [self.store.record(name) for name in DRIVEN_LEASES.unused(self.store) if name not in records]
         unended_records = [
             r
@@ -638,6 +708,15 @@ class Control:
             if r.status not in TERMINAL and r.origin not in catalog.NOT_RESUMED_AUTOMATICALLY
         ]
         return sorted([*records.values(), *unended_records], key=lambda record: record.created_at, reverse=True)
+
+    def abandoned(self) -> list[ExecutionRecord]:
+        """Return the child executions that must be cancelled because an execution above them has ended, newest first.
+
+        Without those that this process drives, since it is writing their end.
+        """
+        return [
+            record for record in all_abandoned(self.store) if not DRIVEN_LEASES.drives(self.store, record.execution_id)
+        ]
 
     def live(self) -> list[Driver]:
         """Return the drivers of the executions that this process drives now."""
@@ -652,8 +731,8 @@ class Control:
         def leave() -> list[Future[None]]:
             for driver in live:
                 driver.leave()
-            for alarm in list(self._timers.values()):
-                alarm.cancel()
+            for task in [*self._timers.values(), *self._release_watches.values()]:
+                task.cancel()
             parked = [driver.parked_run.unwind() for driver in self._registry.registered()]
             return [ENGINE.promise(task.wait_end()) for task in parked if task is not None]
 
@@ -970,7 +1049,7 @@ def is_elsewhere(driver: Driver) -> bool:
     if driver.opening is not None or driver.is_live or driver.was_forked:
         return False
     state = driver.refresh().state
-    return not state.is_over and (state.queue is not None or _is_driven(driver))
+    return not state.is_over and (belongs_to_workers(driver.store, state) or _is_driven(driver))
 
 
 def _is_driven(driver: Driver) -> bool:
@@ -1061,7 +1140,7 @@ def _has_no_driver(driver: Driver) -> bool:
     ExecutionError
         It was running when its driver disappeared.
     """
-    if driver.state.queue is not None or driver.is_live or _is_driven(driver):
+    if belongs_to_workers(driver.store, driver.state) or driver.is_live or _is_driven(driver):
         return False
     state = driver.refresh().state  # the state that its driver wrote before it released the lease
     if not state.is_over and state.status != WAITING:
@@ -1122,7 +1201,8 @@ def can_roll_back(driver: Driver, check: Callable[[Workflow, Container[str], Ite
 
     Otherwise the process that resumes it does.
     """
-    if driver.state.queue is not None and driver.state.parent is None:  # a child must be rolled back before its parent
+    # A child must be rolled back before its parent.
+    if driver.state.parent is None and belongs_to_workers(driver.store, driver.state):
         return False
     try:
         check(driver.workflow, steps_to_undo(driver.state), ())

@@ -46,7 +46,7 @@ from divebook.questions import Question, checked_answer
 from divebook.questions.question import EXPIRED_ALREADY, PENDING, address_of, already_answered, for_others, sort_of
 from divebook.runtime.clock import Chance, Clock, Ids
 from divebook.runtime.driver import Driver, ExecutionRegistry
-from divebook.runtime.leases import DRIVEN_LEASES
+from divebook.runtime.leases import DRIVEN_LEASES, give_up
 from divebook.store.append import Batch, ExecutionRecord
 from divebook.store.base import EventStore
 from divebook.store.leases import Lease
@@ -379,7 +379,7 @@ class Annotating:
             try:
                 with DRIVEN_LEASES.taking(self._store, execution_id) as lease:
                     self._write(self._store.record(execution_id), event, lease)
-                    self._store.release(lease)
+                    give_up(self._store, lease)
             except LeaseHeldError as error:
                 return error
         return None

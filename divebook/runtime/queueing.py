@@ -9,20 +9,22 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
 from divebook.engine.evolve import fold, fold_records
 from divebook.engine.inbox import facts_of
+from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.state import ExecutionState
 from divebook.errors import DivebookError, ExecutionError, NeedsPersonError
 from divebook.events import catalog
 from divebook.events.catalog import MOVED, RUNNING, ExecutionMoved
 from divebook.events.event import Event, Record
-from divebook.runtime.children import running_children
+from divebook.runtime.children import ancestors, running_children
 from divebook.runtime.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.runtime.driver import CancelledMeanwhileError, Driver, ExecutionRegistry, WorkerRef
-from divebook.runtime.leases import DRIVEN_LEASES
+from divebook.runtime.leases import DRIVEN_LEASES, give_up
 from divebook.runtime.loop import ENGINE
 from divebook.store import Lease
 from divebook.store.append import FULL, Batch, records_of
@@ -108,6 +110,14 @@ def _latest_attempt(events: list[Event]) -> tuple[int, int] | None:
     return None
 
 
+def belongs_to_workers(store: EventStore, state: ExecutionState) -> bool:
+    """Return whether workers drive an execution: it is in a queue, and is not a fork that was imported.
+
+    The log of an imported fork names the queue of its source, but workers never claim a fork.
+    """
+    return state.queue is not None and store.record(state.execution_id).origin != catalog.FORK
+
+
 class Drive(Protocol):
     """Protocol of the function that makes the engine drive an execution under a lease."""
 
@@ -185,7 +195,7 @@ class QueuedExecutions:
 
         The child of a parent that a person resumed is driven with the parent, without counting attempts.
         """
-        if driver.state.queue is None:
+        if not belongs_to_workers(self._store, driver.state):
             return False
         # This process drives it or drove it: it continues here, unless its worker is stopping or the execution has
         # returned to its queue.
@@ -251,8 +261,10 @@ class QueuedExecutions:
 
         Raises
         ------
+        NeedsPersonError
+            It was resumed too often without progress. Workers skip it until a person resumes it.
         DivebookError
-            It cannot be driven here: a definition is missing, or it was resumed too often.
+            It cannot be driven here, for example because a definition is missing.
         """
         try:
             with DRIVEN_LEASES.about_to_drive(self._store, lease.execution_id):
@@ -269,9 +281,13 @@ class QueuedExecutions:
                     self._drive(driver, lease, self._resumption(state, has_died=has_died), must_replay=has_died)
                 except CancelledMeanwhileError:  # the cancellation has taken its lease
                     return driver
-        except BaseException:
+        except BaseException as error:
             with suppress(DivebookError):  # the lease expires
-                self._store.release(lease)
+                # Marked while the lease is held. Later, the mark could undo the resumption of a person who was faster
+                # (test_a_person_who_resumes_at_once_is_not_overridden_by_the_worker_that_gave_up).
+                if isinstance(error, NeedsPersonError):
+                    self._store.withhold(lease.execution_id)
+                give_up(self._store, lease)
             raise
         return driver
 
@@ -322,7 +338,8 @@ def move_out(
     Raises
     ------
     ExecutionError
-        It has ended in another way, or cannot move: it has an unread message or a running child.
+        It has ended in another way, or cannot move: it has an unread message or a running child, or its parent waits
+        for it.
     LeaseHeldError
         It is being driven.
     """
@@ -359,3 +376,9 @@ def _check_movable(store: EventStore, state: ExecutionState) -> None:
         )
     for child in running_children(state):
         raise ExecutionError(f"{name} waits for {child}, which it started; move it when that has ended")
+    # In the other store its end would reach nobody: the parent here would wait for ever.
+    for parent in islice(ancestors(store, state.execution_id), 1, 2):
+        if parent.status not in TERMINAL:
+            raise ExecutionError(
+                f"{name} was started by {parent.execution_id}, which waits for it; move it when that has ended"
+            )

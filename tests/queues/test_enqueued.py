@@ -15,6 +15,7 @@ from divebook.errors import (
     ExecutionError,
     ForkedStoreError,
     LeaseHeldError,
+    NeedsPersonError,
     SetupError,
     StartKeyTakenError,
     StartKeyWarning,
@@ -347,6 +348,38 @@ def test_what_died_again_and_again_without_progress_is_left_to_a_person(caplog):
             assert [one.execution_id for one in made.queued(withheld=True)] == [execution.id]
         assert "needs a person: it was resumed 3 times automatically" in caplog.text
         assert execution.refresh().resume().wait(PATIENCE).status == "completed"
+
+
+def test_a_person_who_resumes_at_once_is_not_overridden_by_the_worker_that_gave_up(monkeypatch):
+    with environment(ASK) as made:
+        execution = made.enqueue(ASK)
+        made.store.append(execution.id, _resumed(execution, 3, None), 2)
+        for recovery in (1, 2, 3):
+            made.store.append(execution.id, _resumed(execution, 3 + recovery, recovery), 2 + recovery)
+        (lease,) = made._control.queues.claim(["default"], {"ask": ASK.fingerprint}, 1)
+        withhold, states = made.store.withhold, []
+
+        def withheld(execution_id):
+            states.append(made.store.live_lease_of(execution_id) == lease)
+            withhold(execution_id)
+
+        monkeypatch.setattr(made.store, "withhold", withheld)
+        with pytest.raises(NeedsPersonError):
+            made._control.queues.take_up(lease, Worker(made))
+        # While the lease is held, nobody can resume it.
+        assert (states, made.store.lease_of(execution.id)) == ([True], None)
+        assert made.resume(execution.id).wait(PATIENCE).status == "waiting"
+        assert [one.execution_id for one in made.queued()] == [execution.id]
+
+
+def test_an_imported_fork_of_what_was_in_a_queue_continues_where_it_is_answered(tmp_path):
+    with environment() as made, Worker(made):
+        source = made.enqueue(ASK).wait(PATIENCE)
+        made.export_log(source.id, tmp_path / "log.jsonl")
+    with environment() as target, Worker(target):
+        fork = target.import_log(tmp_path / "log.jsonl", as_fork=True)
+        answered = target.answer(fork.interrupts[0].id, "this", fork.id)
+        assert answered.wait(PATIENCE).variables == {"answer": "this"}
 
 
 def _resumed(execution, sequence, recovery):

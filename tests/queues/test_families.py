@@ -12,9 +12,11 @@ from divebook import Environment, Rollback, Step, Worker, Workflow
 from divebook.engine.decide import decide_opening
 from divebook.engine.state import ExecutionState
 from divebook.errors import ExecutionError, LeaseHeldError
-from divebook.events.catalog import ExecutionPaused, ExecutionResumed, ExecutionStarted
+from divebook.events.catalog import ExecutionCancelled, ExecutionPaused, ExecutionResumed, ExecutionStarted
+from divebook.events.event import type_id
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore, Owner, open_store
+from divebook.store.append import Batch, records_of
 from divebook.workflow.functions import step, workflow
 from tests.queues.test_enqueued import ASK, PATIENCE, SUM, environment, types
 from tests.runtime.worlds import Gate, becomes
@@ -257,6 +259,25 @@ def test_what_only_waits_for_its_children_has_not_ended_its_worker():
             made.answer(question, "this")
             assert execution.wait(PATIENCE).status == "completed"
         assert set(recoveries(execution)) == {None}
+
+
+def test_a_worker_cancels_what_waits_for_an_answer_below_a_parent_that_has_ended():
+    with environment(OUTER, ASKS) as made:
+        execution = made.enqueue(OUTER)
+        with Worker(made):
+            asked(made)
+            assert becomes(lambda: made.store.leases() == [])
+        # As if the process had died between the end of the parent and the cancellation of the child.
+        last = list(execution.refresh().history())[-1]
+        name = type_id("event", last.recorded_at // 1000, 2**60)
+        end = replace(last, id=name, sequence=last.sequence + 1, path="", step="", data=ExecutionCancelled("enough"))
+        lease = made.store.acquire(execution.id, GONE)
+        batch = Batch(execution.id, last.sequence, records_of([end]), lease.token)
+        assert made.store.append_all([batch]) == [None]
+        with Worker(made):
+            assert becomes(lambda: made.interrupts() == [])
+        child = members(made, execution)[1]
+        assert (child.status, child.error) == ("cancelled", f"its parent {execution.id} is cancelled")
 
 
 def test_who_resumes_an_execution_takes_up_what_it_has_started():

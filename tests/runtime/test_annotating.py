@@ -17,6 +17,7 @@ from divebook.store import MemoryStore, SqliteStore
 from divebook.store.leases import Owner
 from divebook.store.maintenance import check
 from divebook.store.sqlite.log_reader import RECORD, load_line
+from tests.runtime.worlds import becomes
 
 ADDS = Workflow("adds", [Step("s", script="1", store="x")])
 ASKS = Workflow("asks", [Step("s", ask="Sure?")])
@@ -229,3 +230,20 @@ def test_threads_that_say_something_at_once_are_all_heard(world):
         thread.join()
     assert met == []
     assert len(world.store.record(execution.id).tags) == 32
+
+
+def test_an_answer_that_comes_while_somebody_says_something_continues_the_execution(world, monkeypatch):
+    execution = world.start(ASKS).wait(20)
+    append_all = world.store.append_all
+
+    def answered(batches):
+        if isinstance(batches[0].records[0].facts[0], ExecutionAnnotated):  # the annotation holds the lease
+            monkeypatch.undo()
+            answering = threading.Thread(target=lambda: execution.answer(execution.interrupts[0].id, "yes"))
+            answering.start()
+            answering.join(20)
+        return append_all(batches)
+
+    monkeypatch.setattr(world.store, "append_all", answered)
+    world.note(execution.id, "found")
+    assert becomes(lambda: world.execution(execution.id).status == "completed")

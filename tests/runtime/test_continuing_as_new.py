@@ -63,6 +63,17 @@ def test_wherever_it_died_there_is_one_successor(counting):
         assert len(again.executions()) == 2
 
 
+def test_who_resumes_the_predecessor_resumes_a_successor_that_had_just_begun(counting):
+    definition, _ = counting
+    world = environment()
+    runs = chain(world, world.start(definition, {"until": 2}).wait(20))
+    store = cut(world.store, runs[0], runs[0].state.last_sequence - 4)  # it has not recorded that the successor exists
+    store.append(runs[1].id, world.store.read(runs[1].id)[:1], 0)
+    again = environment(store=store)
+    resumed = again.resume(runs[0].id).wait(20)
+    assert (resumed.continued_as, again.execution(runs[1].id).wait(20).status) == (runs[1].id, "completed")
+
+
 def copied(source, target, execution):
     """Copy a whole log into another store."""
     target.append(execution.id, source.read(execution.id), 0)

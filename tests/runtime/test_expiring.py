@@ -7,7 +7,7 @@ import pytest
 from divebook import Environment, Step, Workflow
 from divebook.errors import DefinitionError, InterruptError
 from divebook.workflow.functions import workflow
-from tests.runtime.worlds import Calls, environment
+from tests.runtime.worlds import Calls, becomes, environment
 
 HOUR = 3_600_000_000
 
@@ -185,3 +185,13 @@ def test_a_question_whose_time_is_up_while_its_execution_comes_to_rest_expires(s
     world, _, execution = asked(expiring(expires_in=seconds, default="ann"), Hurrying())
     done = settled(world, execution)
     assert (done.status, done.variables) == ("completed", {"who": "ann"})
+
+
+def test_an_execution_has_one_timer_however_often_it_waits():
+    steps = [Step(name, ask={"question": "Who?", "expires_in": "1h"}, store=name) for name in ("a", "b")]
+    world, _, execution = asked(Workflow("w", steps), Watch())
+    timers = world._control._timers
+    first = timers[execution.id]
+    assert execution.answer(execution.interrupts[0].interrupt_id, "ann").wait(20).status == "waiting"
+    assert becomes(first.cancelled)
+    assert becomes(lambda: execution.id in timers and not timers[execution.id].done())

@@ -1,13 +1,21 @@
 """Messages that come at the worst moment: none of them is overtaken by a later one, which would hide it for good."""
 
+import asyncio
+
 import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.engine.inbox import ANSWER, EXPIRED, Message, answer_payload
+from divebook.errors import InvalidEventError, StoreError
 from divebook.events import catalog
-from divebook.store import MemoryStore
+from divebook.runtime.commit import StoreCalls
+from divebook.runtime.loop import InboxDelivery
+from divebook.store import MemoryStore, Owner
+from divebook.store.leases import Moment
 from tests.runtime.test_expiring import HOUR, Watch
 from tests.runtime.worlds import Gate, becomes
+
+ELSEWHERE = Owner("elsewhere", 1, 1, "worker")
 
 
 class Busy(MemoryStore):
@@ -100,3 +108,55 @@ def test_an_answer_posted_while_another_question_expires_is_not_hidden_by_that(g
     gate.opened.set()
     done = execution.wait(20)
     assert (done.status, done.variables["a"], done.variables["b"]) == ("completed", "a", "late")
+
+
+class Recipient:
+    """A runner that notes that it reads its inbox, or raises an error instead."""
+
+    def __init__(self, error=None):
+        self.error, self.reads = error, 0
+
+    async def take(self):
+        self.reads += 1
+        if self.error is not None:
+            raise self.error
+        return True
+
+
+@pytest.mark.parametrize("error", [StoreError("the log is damaged"), InvalidEventError("not an answer")])
+def test_an_execution_that_cannot_read_its_messages_keeps_no_other_from_them(error):
+    async def deliver():
+        delivery = InboxDelivery(StoreCalls(MemoryStore()))
+        recipients = {"exec_1": Recipient(error), "exec_2": Recipient(error), "exec_3": Recipient()}
+        for execution_id, recipient in recipients.items():
+            delivery.add(execution_id, recipient)
+        delivery._start_reading()
+        await delivery._task
+        for execution_id in recipients:
+            delivery.remove(execution_id)
+        return [recipient.reads for recipient in recipients.values()]
+
+    assert asyncio.run(deliver()) == [1, 1, 1]
+
+
+class Annotated(MemoryStore):
+    """A store in which somebody answers, and takes the lease, as soon as an execution is parked."""
+
+    taken = None
+
+    def _release(self, lease):
+        super()._release(lease)
+        if self.taken is None:
+            self.taken = self._acquire(lease.execution_id, ELSEWHERE, Moment.at(None), Moment.at(None).plus(60), None)
+            ((_, question),) = self._asking(None)
+            payload = answer_payload({"value": "now"}, "ann")
+            self.post(Message(lease.execution_id, ANSWER, question, payload, "ann", 1))
+
+
+def test_an_answer_that_comes_as_an_execution_is_parked_counts_though_another_process_has_its_lease():
+    store = Annotated()
+    world = Environment(store=store)
+    execution = world.start(Workflow("w", [Step("ask", ask="Who?", store="who")])).wait(20)
+    assert (execution.status, store.has_untaken(execution.id)) == ("waiting", True)
+    store.release(store.taken)
+    assert becomes(lambda: world.execution(execution.id).status == "completed")

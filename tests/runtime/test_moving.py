@@ -147,6 +147,15 @@ def test_a_child_that_is_under_way_is_not_left_behind(source, file):
         source.export_log(parent.id, file, move=True)
 
 
+def test_a_child_for_which_its_parent_waits_does_not_move(source, file):
+    parent = source.start("parent_of_one").wait(20)
+    (child,) = [record.execution_id for record in source.executions() if record.execution_id != parent.id]
+    with pytest.raises(ExecutionError, match=f"was started by {parent.id}, which waits for it"):
+        source.export_log(child, file, move=True)
+    assert finish(source, source.execution(child)).status == "completed"
+    assert source.execution(parent.id).wait(20).status == "completed"
+
+
 def test_a_file_that_is_there_is_not_overwritten_and_nothing_moves(source, waiting, file):
     file.write_text("mine")
     with pytest.raises(StoreError, match="exists already"):

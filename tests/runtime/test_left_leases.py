@@ -1,0 +1,66 @@
+"""The lease of a dead driver can be the only trace of work, so a process that does not do the work keeps the trace."""
+
+from divebook import Environment, Step, Worker, Workflow
+from divebook.events import catalog
+from divebook.store import MemoryStore, Owner
+from divebook.store.append import Batch, records_of
+from tests.runtime.worlds import becomes, environment
+
+GONE = Owner(Owner.current().host, 2**22 + 1, 1, "worker", Owner.current().boot)
+LEAF = Workflow("leaf", [Step("add", script="1 + 1", store="n")], outputs=["n"])
+MIDDLE = Workflow("middle", [Step("call", workflow="leaf", store="r")], outputs=["r"])
+TOP = Workflow("top", [Step("call", workflow="middle", store="r")], outputs=["r"])
+PATIENCE = 20
+
+
+def before_their_children(*names, queue=False):
+    """Return a store with executions of these workflows whose process died before the child of the last one existed."""
+    with environment(TOP, MIDDLE, LEAF) as whole:
+        if queue:
+            with Worker(whole):
+                whole.enqueue(TOP).wait(PATIENCE)
+        else:
+            whole.start(TOP).wait(PATIENCE)
+        store = MemoryStore()
+        for record in reversed(whole.store.records()):
+            if record.workflow_name in names:
+                events = whole.store.read(record.execution_id)
+                start = next(e.sequence for e in events if isinstance(e.data, catalog.OperationStarted))
+                store.append_all([Batch(record.execution_id, 0, records_of(events[:start]), None, GONE, "waiting")])
+    return store, [record.execution_id for record in reversed(store.records())]
+
+
+def test_a_parent_that_is_resumed_has_its_child_start_what_it_had_recorded():
+    store, (top, _) = before_their_children("top", "middle")
+    with environment(TOP, MIDDLE, LEAF, store=store) as after:
+        assert after.resume(top).wait(PATIENCE).status == "completed"
+
+
+def test_an_execution_that_is_annotated_is_still_to_be_recovered():
+    store, (top,) = before_their_children("top")
+    with environment(TOP, MIDDLE, LEAF, store=store) as after:
+        after.tag(top, "found")
+        assert [record.execution_id for record in after.recoverable()] == [top]
+        assert after.recover(top).wait(PATIENCE).status == "completed"
+
+
+def test_what_one_worker_cannot_run_another_one_can(caplog):
+    store, (top,) = before_their_children("top", queue=True)
+    with Environment(store=store, workflows=[TOP]) as unable, Worker(unable):
+        assert becomes(lambda: "could not be taken up" in caplog.text)
+    with environment(TOP, MIDDLE, LEAF, store=store) as able, Worker(able):
+        assert able.execution(top).wait(PATIENCE).status == "completed"
+
+
+def test_a_plan_leaves_no_lease():
+    def asking(question):
+        return Workflow("asking", [Step("ask", ask=question, store="answer")], outputs=["answer"])
+
+    with environment(asking("Who?")) as made:
+        execution = made.start("asking").wait(PATIENCE)
+        made.resume(execution.id, definition=asking("Which?"), plan=True)
+        assert made.store.leases() == []
+        # Another process can continue it at once.
+        with Environment(store=made.store, workflows=[asking("Who?")]) as other:
+            ((_, question),) = other.interrupts()
+            assert other.answer(question.id, "ann").wait(PATIENCE).outputs == {"answer": "ann"}
