@@ -264,7 +264,10 @@ def pipeline(parsed: ParsedMapping, reading: Reading) -> Any:
         return PipelineConfig(**parsed.values)
     except DefinitionError as error:
         for problem in error.problems:
-            # The problems of a pipeline name the field, not its place in the text.
+            if problem.place:
+                reading.add_located([problem.below(*parsed.place)])
+                continue
+            # Most problems of a pipeline name the field, not its place in the text.
             place = (*parsed.place, problem.key or "")
             reading.add(problem.message, parsed.node.start, place, key=problem.key, hint=problem.hint)
         return INVALID
