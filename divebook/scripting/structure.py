@@ -510,9 +510,9 @@ class _Builder:
             return None
         name = loop.target.id
         items = self._text(loop.iter)
-        # "for x in xs if a if b" -> "[bool((a) and (b)) for x in xs]"
+        # "for x in xs if a if b" -> "[bool((a) and (b)) for x in (xs)]"
         tests = " and ".join(f"({self._text(test)})" for test in loop.ifs)
-        return _Loop(name, self.of(loop.iter), f"[bool({tests}) for {name} in {items}]" if tests else "")
+        return _Loop(name, self.of(loop.iter), f"[bool({tests}) for {name} in ({items})]" if tests else "")
 
 
 _COMPOSED: Mapping[type[ast.expr], Callable[[_Builder, Any], ExpressionNode | None]] = {

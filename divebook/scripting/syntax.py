@@ -71,6 +71,11 @@ _FOREIGN = (
     (re.compile(r"\?.*:"), "write 'a if c else b' instead of 'c ? a : b'"),
     (re.compile(r"\$\("), "'$(' may only open the whole text"),
 )
+# A string or comment. Group 1 is the prefix of a string, such as ``f`` or ``rb``.
+_STRING_OR_COMMENT = re.compile(
+    r"""([a-z]{0,2})('{3}.*?'{3}|"{3}.*?"{3}|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*")|#[^\n]*""",
+    re.DOTALL | re.IGNORECASE,
+)
 # ``a.b["c"] = 1``, but not ``a == 1``: group 1 ends with the first ``=`` if no second one follows.
 _ASSIGNS = re.compile(r"^([\w.\[\]\"']+\s*=)(?=[^=])")
 
@@ -196,10 +201,19 @@ def _is_comparison(source: str) -> bool:
 
 
 def _syntax_error(error: SyntaxError, source: str, hint: str | None = None) -> ScriptSyntaxError:
-    hint = hint or next((advice for pattern, advice in _FOREIGN if pattern.search(source)), None)
+    code = _STRING_OR_COMMENT.sub(_without_text, source)
+    hint = hint or next((advice for pattern, advice in _FOREIGN if pattern.search(code)), None)
     # Expressions are mostly one line, for which a line number is noise.
     message = error.msg if error.lineno is None or "\n" not in source else f"{error.msg} (line {error.lineno})"
     return ScriptSyntaxError(f"{message}; {hint}" if hint else message, error.lineno)
+
+
+def _without_text(match: re.Match[str]) -> str:
+    """Return an empty string literal in place of a string or comment, so that a search for operators of other languages
+    finds none in ``"Go!"``. An f-string stays, because it contains code.
+    """
+    prefix = match[1] or ""
+    return match[0] if "f" in prefix.lower() else "''"
 
 
 def check_expression(tree: ast.AST) -> None:
@@ -377,7 +391,7 @@ def _written_root(node: ast.AST) -> str | None:
 
 
 _SPACE = re.compile(rb"(?:[ \t\f\n\\]|#[^\n]*\n)*")
-_BEFORE_DOT = re.compile(rb"(?:[ \t\f\n\\)]|#[^\n]*\n)*")
+_SPACE_AND_CLOSINGS = re.compile(rb"(?:[ \t\f\n\\)]|#[^\n]*\n)*")
 
 _DATA = (
     *(ast.Constant, ast.Compare, ast.BinOp, ast.UnaryOp, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set),
@@ -535,15 +549,17 @@ class _Editor(ast.NodeVisitor):
         """
         start, end = self._span(node)
         # Two parentheses, because ``a, b`` without its own would be two arguments of the call.
-        self._insert_call(start, f"{RESULT}((")
+        self._replace(start, start, f"{RESULT}((")
         self._edits.append(_Edit(end, end, "))"))
 
     def visit_Call(self, node: ast.Call) -> None:
         # The name and the opening parenthesis are replaced. The arguments and the closing parenthesis stay.
         if is_change(node) and isinstance(node.func, ast.Attribute):
-            start, end = self._span(node.func)
-            opening = self._after(_SPACE, end)
-            self._edits.append(_Edit(start, opening + 1, f"{CHANGE}(state, {node.func.attr!r}, "))
+            start = self._span(node)[0]
+            opening = self._behind(node.func)
+            # The line breaks in the replaced text, so that no line below moves.
+            padding = "\n" * self._source.count(b"\n", start, opening)
+            self._replace(start, opening + 1, f"{CHANGE}({padding}state, {node.func.attr!r}, ")
             self._normalise(node.args[:1])
         else:
             if isinstance(node.func, ast.Attribute) and node.func.attr == "get" and _is_named(node.func.value):
@@ -562,7 +578,7 @@ class _Editor(ast.NodeVisitor):
         if not node.args or isinstance(node.args[0], ast.Starred):
             return
         start, end = self._span(node.args[0])
-        opening = self._after(_SPACE, self._span(node.func)[1])
+        opening = self._behind(node.func)
         if start == opening:  # a generator without parentheses: its range includes those of the call
             start = start + 1
             end = end - 1
@@ -574,13 +590,12 @@ class _Editor(ast.NodeVisitor):
         """
         if _may_have_equal_keys(node):
             start, end = self._span(node)
-            self._edits.append(_Edit(start, start + 1, f"{ENTRIES}(["))
+            self._replace(start, start + 1, f"{ENTRIES}([")
             begin = start + 1
             for key, value in zip(node.keys, node.values, strict=True):
-                # Behind the value and any parentheses around it: the comma, or the closing brace.
-                close = self._after(_BEFORE_DOT, self._span(value)[1])
+                close = self._behind(value)  # the comma, or the closing brace
                 if key is None:
-                    stars = self._source.index(b"**", begin)
+                    stars = self._after(_SPACE, begin)
                     self._edits += [_Edit(stars, stars + 2, "*("), _Edit(close, close, ").items()")]
                 else:
                     self._edits.append(_Edit(begin, begin, "("))
@@ -598,9 +613,9 @@ class _Editor(ast.NodeVisitor):
         """
         if not isinstance(node.key, ast.JoinedStr):
             start, end = self._span(node)
-            self._edits.append(_Edit(start, start + 1, f"{ENTRIES}([("))
+            self._replace(start, start + 1, f"{ENTRIES}([(")
             self._separate(node.key)
-            close = self._after(_BEFORE_DOT, self._span(node.value)[1])
+            close = self._behind(node.value)
             self._edits += [_Edit(close, close, ") "), _Edit(end - 1, end, "])")]
         self.generic_visit(node)
 
@@ -608,7 +623,7 @@ class _Editor(ast.NodeVisitor):
         """Add the edit that replaces the colon after the key of a mapping entry by a comma, so that ``key: value``
         becomes a tuple.
         """
-        colon = self._after(_BEFORE_DOT, self._span(key)[1])
+        colon = self._behind(key)
         self._edits.append(_Edit(colon, colon + 1, ","))
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
@@ -631,11 +646,11 @@ class _Editor(ast.NodeVisitor):
     def visit_Attribute(self, node: ast.Attribute) -> None:
         if _is_read(node, self._modules):
             start, end = self._span(node)
-            dot = self._find_dot(self._span(node.value)[1])
-            name = self._find_name(dot + 1)
+            dot = self._behind(node.value)
+            name = self._after(_SPACE, dot + 1)
             path = _path(node.value)
             # The outer call is inserted before the value is visited, so that it comes first at the same position.
-            self._insert_call(start, f"{ATTRIBUTE}(")
+            self._replace(start, start, f"{ATTRIBUTE}(")
             self.visit(node.value)
             self._edits.append(_Edit(dot, dot + 1, ","))
             self._edits.append(_Edit(name, end, f" {node.attr!r}, {path!r})" if path else f" {node.attr!r})"))
@@ -644,8 +659,8 @@ class _Editor(ast.NodeVisitor):
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         # An f-string is replaced as a whole, and only if it contains code that must be translated.
-        lowering = _Lowering(self._modules)
-        lowered = lowering.visit(node)
+        lowering = _Lowering(self._modules, has_own_dict=self._has_own_dict)
+        lowered = lowering.visit(copy.deepcopy(node))  # it changes nodes in place
         if lowering.changed:
             start, end = self._span(node)
             # Parentheses and line breaks preserve the line numbers of the following code.
@@ -657,26 +672,29 @@ class _Editor(ast.NodeVisitor):
         remain a dotted name.
         """
 
+    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
+        """Skip the mapping patterns of ``match`` statements, whose keys may be dotted names."""
+
     def visit_MatchClass(self, node: ast.MatchClass) -> None:
         """Skip the class patterns of ``match`` statements, so that they are not rewritten."""
 
-    def _insert_call(self, position: int, text: str) -> None:
-        before = self._source[position - 1 : position]
-        touching = before.isalnum() or before == b"_"  # ``in(a).b``
-        self._edits.append(_Edit(position, position, f" {text}" if touching else text))
+    def _replace(self, start: int, end: int, text: str) -> None:
+        """Add the edit that replaces a byte range by a text that begins with a name. A space separates the name from a
+        keyword before it.
+        """
+        before = self._source[start - 1 : start]
+        touching = before.isalnum() or before == b"_"  # ``in(a).b``, ``return{a: b}``
+        self._edits.append(_Edit(start, end, f" {text}" if touching else text))
 
     def _span(self, node: ast.expr) -> tuple[int, int]:
         start = self._line_starts[node.lineno - 1] + node.col_offset
         return start, self._line_starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0)
 
-    def _find_dot(self, position: int) -> int:
-        """Return the position of the dot that follows a value in ``value.name``. Only closing parentheses, space and
-        comments can precede the dot.
+    def _behind(self, node: ast.expr) -> int:
+        """Return the position of the token that follows a node and the parentheses around it: the dot in
+        ``(value).name``, the colon behind a key, the opening parenthesis of a call.
         """
-        return self._after(_BEFORE_DOT, position)
-
-    def _find_name(self, position: int) -> int:
-        return self._after(_SPACE, position)
+        return self._after(_SPACE_AND_CLOSINGS, self._span(node)[1])
 
     def _after(self, pattern: re.Pattern[bytes], position: int) -> int:
         match = pattern.match(self._source, position)
@@ -684,12 +702,14 @@ class _Editor(ast.NodeVisitor):
 
 
 class _Lowering(ast.NodeTransformer):
-    """AST transformer for code inside f-strings. It replaces each f-string by a call that joins its parts, and each
-    attribute in them, such as ``state.total``, by a call of a helper function that reads the key.
+    """AST transformer for code inside f-strings. It replaces each f-string by a call that joins its parts, each
+    attribute in them, such as ``state.total``, by a call of a helper function that reads the key, and each dict that
+    may have equal keys by a call of `ENTRIES`.
     """
 
-    def __init__(self, modules: frozenset[str]) -> None:
+    def __init__(self, modules: frozenset[str], *, has_own_dict: bool) -> None:
         self._modules = modules
+        self._has_own_dict = has_own_dict
         self.changed = False
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -703,6 +723,9 @@ class _Lowering(ast.NodeTransformer):
         else:
             function = self.visit(node.func)
         arguments = [self.visit(argument) for argument in node.args]
+        is_dict = isinstance(node.func, ast.Name) and node.func.id == "dict" and not self._has_own_dict
+        if is_dict and arguments and not isinstance(arguments[0], ast.Starred):
+            arguments[0] = self._entries(arguments[0])
         return ast.Call(function, arguments, [self.visit(keyword) for keyword in node.keywords])
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
@@ -712,6 +735,31 @@ class _Lowering(ast.NodeTransformer):
         path = _path(node.value)
         names = [ast.Constant(node.attr), *([ast.Constant(path)] if path else [])]
         return _call(ATTRIBUTE, self.visit(node.value), *names)
+
+    def visit_Dict(self, node: ast.Dict) -> ast.AST:
+        if not _may_have_equal_keys(node):
+            return self.generic_visit(node)
+        entries: list[ast.expr] = []
+        # {a: b, **c} -> ENTRIES([(a, b), *c.items()])
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None:
+                items = ast.Call(ast.Attribute(self.visit(value), "items", ast.Load()), [], [])
+                entries.append(ast.Starred(items, ast.Load()))
+            else:
+                entries.append(ast.Tuple([self.visit(key), self.visit(value)], ast.Load()))
+        return self._entries(ast.List(entries, ast.Load()))
+
+    def visit_DictComp(self, node: ast.DictComp) -> ast.AST:
+        is_text = isinstance(node.key, ast.JoinedStr)
+        self.generic_visit(node)
+        if is_text:
+            return node
+        # {a: b for ...} -> ENTRIES([(a, b) for ...])
+        return self._entries(ast.ListComp(ast.Tuple([node.key, node.value], ast.Load()), node.generators))
+
+    def _entries(self, pairs: ast.expr) -> ast.Call:
+        self.changed = True
+        return _call(ENTRIES, pairs)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
         # f"a{b}" -> "".join(["a", FORMAT(b, "", "")])

@@ -126,11 +126,57 @@ def _is_of(value: Any, module: str) -> bool:
 
 
 def _functions(target: Any) -> list[FunctionType]:
+    """Return the functions whose code runs when a function or class is used: the function itself, or all functions of
+    the class and of its nested classes.
+    """
     if isinstance(target, type):
-        # Only what is callable counts: functions and static methods, not properties and class methods.
-        members = (inspect.unwrap(member) for member in vars(target).values() if callable(member))
-        return [member for member in members if isinstance(member, FunctionType)]
+        accessors = [function for _, function in _accessors(target)]
+        return [*_methods(target), *accessors, *(part for nested in _nested(target) for part in _functions(nested))]
     return [target] if isinstance(target, FunctionType) else []
+
+
+def _methods(cls: type) -> list[FunctionType]:
+    """Return the methods and static methods of a class. Both are callable members."""
+    members = (inspect.unwrap(member) for member in vars(cls).values() if callable(member))
+    return [member for member in members if isinstance(member, FunctionType)]
+
+
+def _accessors(cls: type) -> list[tuple[str, FunctionType]]:
+    """Return name and function of each member of a class that is a descriptor and not callable: properties with their
+    setters and deleters, cached properties, class methods, partial and single-dispatch methods.
+    """
+    functions = [
+        (name, inspect.unwrap(part)) for name, member in vars(cls).items() for part in _parts_of_descriptor(member)
+    ]
+    # Libraries add members of their own, such as ``_make`` of a named tuple. They change by their version.
+    return [(name, part) for name, part in functions if isinstance(part, FunctionType) and _is_of(part, cls.__module__)]
+
+
+def _parts_of_descriptor(member: Any) -> list[Any]:
+    match member:
+        case property():
+            return [part for part in (member.fget, member.fset, member.fdel) if part is not None]
+        case classmethod():
+            # ``@classmethod`` above ``@property`` is allowed until Python 3.12.
+            return _parts_of_descriptor(member.__func__) or [member.__func__]
+        case functools.cached_property() | functools.partialmethod():
+            return [member.func]
+        case functools.singledispatchmethod():
+            return list(member.dispatcher.registry.values())
+    return []
+
+
+def _nested(cls: type) -> list[type]:
+    """Return the classes that are defined in the body of a class. A class that is only assigned there has an entry of
+    its own if code reads it.
+    """
+    return [
+        member
+        for name, member in vars(cls).items()
+        if isinstance(member, type)
+        and _is_of(member, cls.__module__)
+        and member.__qualname__ == f"{cls.__qualname__}.{name}"
+    ]
 
 
 def _read(function: FunctionType) -> Iterator[tuple[str, Any]]:
@@ -185,18 +231,24 @@ def _hashed(source: str, constants: str) -> str:
 
 
 def _class_text(cls: type) -> str:
-    """Return the text of a class from which its digest is computed: its bases, methods, annotations and constants.
+    """Return the text of a class from which its digest is computed: its bases, methods, annotations and constants, and
+    its properties, class methods and nested classes.
 
     Python does not find the source of a class defined in a notebook, so that the methods are read one by one.
     """
     # Names such as ``__module__`` and ``__doc__`` do not affect behaviour.
     attributes = {name: value for name, value in vars(cls).items() if not name.startswith("__")}
     members = {name: value for name, value in attributes.items() if isinstance(value, CONSTANTS)}
-    methods = {function.__qualname__: _normal(source_of(function)) for function in _functions(cls)}
+    methods = {function.__qualname__: _normal(source_of(function)) for function in _methods(cls)}
     # Bases by name: their own code has entries of its own if it is in the same module.
     bases = [base.__qualname__ for base in cls.__mro__[1:]]
     annotations = {name: str(kind) for name, kind in vars(cls).get("__annotations__", {}).items()}
-    return f"{bases}{sorted(methods.items())}{sorted(annotations.items())}{_members_text(members)}"
+    text = f"{bases}{sorted(methods.items())}{sorted(annotations.items())}{_members_text(members)}"
+    # Getter and setter of a property have the same name, so that these members are a list of pairs. They are appended
+    # only if the class has any, because logs of earlier versions hold digests without them.
+    additions = [(name, _normal(source_of(function))) for name, function in _accessors(cls)]
+    additions += [(nested.__qualname__, _class_text(nested)) for nested in _nested(cls)]
+    return f"{text}{sorted(additions)}" if additions else text
 
 
 def _members_text(members: dict[str, Any]) -> str:

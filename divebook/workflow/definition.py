@@ -231,9 +231,13 @@ class Workflow(Definition):
             raise DefinitionError([Problem(f"{error}")], f"workflow {name!r}") from error
 
     def _fill(self, **values: Any) -> None:
+        self._put(**values)
+        self._reset_caches()
+
+    def _reset_caches(self) -> None:
         # Of several steps with the same name, the first one is used.
-        steps = {step.name: step for step in reversed(values["steps"])}
-        self._put(**values, _steps=steps, _reachable={}, _fingerprint="", _stored=None, _has_joins=None)
+        steps = {step.name: step for step in reversed(self.steps)}
+        self._put(_steps=steps, _reachable={}, _fingerprint="", _stored=None, _has_joins=None)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:

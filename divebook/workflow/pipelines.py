@@ -14,7 +14,7 @@ from divebook.errors import DefinitionError, Problem, did_you_mean
 from divebook.questions.question import AGENT_REVIEW, CLARIFICATION, CONFIRMATION
 from divebook.text import ranges
 from divebook.workflow import table
-from divebook.workflow.stored_form import Definition, as_definition, json_value, require_whole_characters
+from divebook.workflow.stored_form import Definition, as_definition, json_value, require_whole_characters, restored
 from divebook.workflow.table import Key, Many, number_problems
 
 START = "start"
@@ -329,11 +329,12 @@ class PipelineConfig(Definition):
     resume_checkpoints: Annotated[bool, Key("Whether checkpoints are passed without waiting for a person.")] = False
 
     def __post_init__(self) -> None:
+        listed = [AgentStage.of(stage) for stage in self.agents]
         # `sorted` is stable: stages of equal order keep the order in which they are listed.
-        stages = sorted(map(AgentStage.of, self.agents), key=lambda stage: stage.stage_order)
+        stages = sorted(listed, key=lambda stage: stage.stage_order)
         self._put(agents=tuple(stages), edge_limits=tuple(map(EdgeLimit.of, self.edge_limits)))
         require_whole_characters(self)
-        problems = _problems_of(self)
+        problems = _problems_of(self, {stage.name: place for place, stage in enumerate(listed)})
         if problems:
             raise DefinitionError(problems, f"pipeline {self.name!r}")
 
@@ -377,17 +378,23 @@ class PipelineConfig(Definition):
 
     @classmethod
     def from_text(cls, text: str) -> PipelineConfig:
-        """Create a pipeline from the JSON string that `to_text` returned."""
-        return cls.from_dict(json.loads(text))
+        """Create a pipeline from the JSON string that `to_text` returned. The pipeline is not checked again, so that
+        recorded pipelines stay readable when checks become stricter.
+        """
+        return restored(cls, json.loads(text))
 
 
-def _problems_of(config: PipelineConfig) -> list[Problem]:
-    """Check all parts of a pipeline. Return all problems."""
+def _problems_of(config: PipelineConfig, places: Mapping[str, int]) -> list[Problem]:
+    """Check all parts of a pipeline. Return all problems. `places` has the position of each stage in the list as it was
+    written.
+    """
     if not config.name:
         # The other checks refer to the pipeline by its name.
         return [Problem("pipeline name is required", key="name")]
     names = config.order
-    problems_of_stages = [problem for stage in config.agents for problem in stage.problems(names)]
+    problems_of_stages = [
+        problem.below("Stages", places[stage.name]) for stage in config.agents for problem in stage.problems(names)
+    ]
     return [
         *chosen(config, "the pipeline"),
         *number_problems(config),
@@ -395,7 +402,7 @@ def _problems_of(config: PipelineConfig) -> list[Problem]:
         *problems_of_stages,
         *_limits(config, names),
         *_resume_stages(config, names),
-        *_prompts(config),
+        *_prompts(config, places),
         *_cycles(config),
     ]
 
@@ -429,10 +436,16 @@ def _resume_stages(config: PipelineConfig, names: list[str]) -> Iterator[Problem
             yield unknown(f"{key} names unknown stage", name, names)
 
 
-def _prompts(config: PipelineConfig) -> Iterator[Problem]:
+def _prompts(config: PipelineConfig, places: Mapping[str, int]) -> Iterator[Problem]:
+    """Yield a problem for each stage whose prompt key is not a key of the prompts of the pipeline. `places` has the
+    position of each stage in the list as it was written.
+    """
     for stage in config.agents:
-        if config.prompts and stage.prompt_key and stage.prompt_key not in config.prompts:
-            yield unknown(f"stage {stage.name!r}: prompt_key names unknown prompt", stage.prompt_key, [*config.prompts])
+        key = stage.prompt_key
+        if key and key not in config.prompts:
+            message = f"stage {stage.name!r}: prompt_key names unknown prompt {key!r}"
+            hint = did_you_mean(key, config.prompts) or f"add Prompts: {{{key}: ...}} to the pipeline, or write Prompt"
+            yield Problem(message, key="prompt_key", hint=hint, place=("Stages", places[stage.name], "PromptKey"))
 
 
 def _cycles(config: PipelineConfig) -> Iterator[Problem]:

@@ -174,10 +174,11 @@ def agent(parsed: ParsedMapping, reading: Reading) -> Any:
         values["name"] = f"agent-{_number(parsed.place)}"
     _bounds(values, parsed, reading, agent_bounds)
     _check_provider(values.get("provider"), (*parsed.place, "Provider"), reading)
-    # 0 stands for the default of these two keys.
+    # A time limit of 0 stands for the default, because no request could be made in no time.
     if not values.get("response_timeout", 1):
         del values["response_timeout"]
-    if values.get("tool_iteration_limit", 1) <= 0:
+    # In the legacy dialect 0 and less stand for the default. Here an agent with the limit 0 must not call tools.
+    if not reading.strict and values.get("tool_iteration_limit", 1) <= 0:
         del values["tool_iteration_limit"]
     return AgentDefinition(**values, dialect=reading.dialect)
 
@@ -263,7 +264,10 @@ def pipeline(parsed: ParsedMapping, reading: Reading) -> Any:
         return PipelineConfig(**parsed.values)
     except DefinitionError as error:
         for problem in error.problems:
-            # The problems of a pipeline name the field, not its place in the text.
+            if problem.place:
+                reading.add_located([problem.below(*parsed.place)])
+                continue
+            # Most problems of a pipeline name the field, not its place in the text.
             place = (*parsed.place, problem.key or "")
             reading.add(problem.message, parsed.node.start, place, key=problem.key, hint=problem.hint)
         return INVALID

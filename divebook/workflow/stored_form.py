@@ -159,7 +159,14 @@ class Definition:
         fill(copy, *values(self))
         for name, value in changes.items():
             object.__setattr__(copy, name, value)
+        if changes:
+            copy._reset_caches()
         return copy
+
+    def _reset_caches(self) -> None:
+        """Set the fields that are computed from other fields to their first values. Called after fields have changed. A
+        class with such fields overrides it.
+        """
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON from which `from_dict` creates an equal definition. Fields with their default value are

@@ -116,11 +116,19 @@ class Table:
                     reading.add(problem.message, node.start, where, key=problem.key, hint=problem.hint)
             return INVALID
 
-    def _construct(self, parsed: ParsedMapping, _reading: Reading) -> Any:
+    def _construct(self, parsed: ParsedMapping, reading: Reading) -> Any:
         """Create the definition by calling its class with the valid values. Return `INVALID` if a field without a
-        default has no valid value.
+        default has no valid value. Add a problem to `reading` for a key of such a field that is missing.
         """
-        return INVALID if parsed.failed - defaults(self.definition).keys() else self.definition(**parsed.values)
+        optional = defaults(self.definition).keys()
+        for key in self.keys:
+            # ``required`` cannot find these keys, because for them 0, false and empty values are valid.
+            if not (key.required or key.field in optional or key.field in parsed.values or key.field in parsed.failed):
+                message = f"a {self.label} needs a {key.name}"
+                place = (*parsed.place, key.name)
+                reading.add(message, parsed.node.start, place, key=key.name, hint=f"add {key.name}")
+        is_complete = optional | parsed.values.keys() >= {key.field for key in self.keys}
+        return self.definition(**parsed.values) if is_complete else INVALID
 
     def key(self, spelling: str) -> Key | None:
         """Return the key of this table that has a spelling such as ``ResponseTimeout`` or ``response_timeout``; None if
@@ -651,8 +659,10 @@ class ResponseTimeout:
         seconds = None
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             with suppress(ValueError, OverflowError):
-                # A float that is too large for an integer raises OverflowError.
-                seconds = parse_duration(value)
+                # A float that is too large for an integer raises OverflowError. The fraction of a number counts, except
+                # in the dialect ``dive``: 0.5 would become 0, which stands for the default.
+                is_number = reading.strict and not isinstance(value, str)
+                seconds = float(value) if is_number else parse_duration(value)
         if self.range.fits(seconds):
             return seconds
         hint = f"write 30s, 1m30s or {self.range}"
@@ -662,8 +672,8 @@ class ResponseTimeout:
 
     def write(self, value: Any) -> Any:
         """Convert a number of seconds to its form in a definition file."""
-        # An integer is read as seconds. A fraction needs the unit, because `parse_duration` cuts off the fraction of a
-        # number.
+        # An integer is read as seconds. A fraction needs the unit, because the dialect ``dive`` cuts off the fraction
+        # of a number.
         return int(value) if value == int(value) else f"{value}s"
 
 

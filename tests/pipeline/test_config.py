@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from divebook import AgentStage, Pipeline, PipelineConfig
@@ -45,6 +47,7 @@ def refused(config):
         (chain("a", agent_review_resume_stage="x"), "agent_review_resume_stage names unknown stage 'x'"),
         (chain("a", on_expired="wait"), "one of terminate, ask"),
         ({"name": "p", "prompts": {"x": "X"}, "agents": [{"name": "a", "prompt_key": "y"}]}, "unknown prompt 'y'"),
+        ({"name": "p", "agents": [{"name": "a", "prompt_key": "y"}]}, "unknown prompt 'y'"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(config, part):
@@ -111,6 +114,12 @@ def test_a_pipeline_survives_being_written_down():
         chain("a", "b", edge_limits=[{"from": "b", "to": "a", "max_count": 2}], prompts={"x": "${envelope.raw_input}"})
     )
     assert PipelineConfig.from_text(config.to_text()) == config
+
+
+def test_a_recorded_pipeline_is_not_checked_again():
+    stage = AgentStage("a", prompt_key="missing")
+    recorded = {"name": "p", "agents": [{"name": "a", "output_key": "a", "prompt_key": "missing"}]}
+    assert PipelineConfig.from_text(json.dumps(recorded)).agents == (stage,)
 
 
 def test_functions_of_stages_that_do_not_exist_are_refused():

@@ -129,11 +129,28 @@ def test_the_graph_shows_stages_and_no_router():
     [
         ("Pipelines: [{Name: p, Stages: [{Name: a, Nxt: b}]}]", "unknown key 'Nxt'", 1),
         ("Pipelines:\n- {Name: p, Stages: [{Name: a, Next: b}]}", "default_next leads to unknown target 'b'", 2),
+        (
+            "Pipelines:\n- Name: p\n  Stages:\n  - {Name: b, StageOrder: 2}\n  - {Name: a, Next: c}",
+            "default_next leads to unknown target 'c'",
+            5,
+        ),
         ("Pipelines:\n- {Name: p, Mode: fast}", "invalid Mode: fast", 2),
         ("Pipelines:\n- {Stages: []}", "pipeline name is required", 2),
         ("Pipelines:\n- {Name: p}\n- {Name: p}", "two pipelines are called 'p'", 3),
         ("Pipelines:\n- {Name: p}\nWorkflows:\n- {Name: p, Steps: [{Name: s, Script: '1'}]}", "has the name of", 1),
         ("Pipelines: [{Name: p, Stages: [{Name: a, Agent: x, Prompt: y, PromptKey: z}]}]", "both a prompt", 1),
+        ("Pipelines:\n- Name: p\n  Stages:\n  - {Name: a, Routes: [{Condition: x, Target: end}]}", "needs a Value", 4),
+        (
+            "Pipelines:\n- Name: p\n  Stages:\n  - {Name: b}\n  - Name: a\n    Agent: x\n    PromptKey: z",
+            "unknown prompt 'z' (add Prompts: {z: ...} to the pipeline, or write Prompt)",
+            7,
+        ),
+        (
+            "Pipelines:\n- Name: p\n  Prompts: {first: X}\n  Stages:\n  - Name: a\n    Agent: x\n    PromptKey: frst",
+            "unknown prompt 'frst' (did you mean 'first'?)",
+            7,
+        ),
+        ("Pipelines:\n- Name: p\n  Prompts: {}\n  Stages:\n  - {Name: a, PromptKey: z}", "add Prompts: {z: ...}", 5),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(text, problem, line):

@@ -139,5 +139,7 @@ def test_rewritten_scripts_parse_line_for_line(source):
 
 
 def test_patterns_modules_and_targets_are_left_alone():
-    source = "import os\nmatch v:\n    case Colour.RED:\n        os.sep\nv.a = 1\n"
+    source = (
+        "import os\nmatch v:\n    case Colour.RED:\n        os.sep\n    case {Colour.RED: x}:\n        pass\nv.a = 1\n"
+    )
     assert compile_script(source).code == source

@@ -1,16 +1,21 @@
 """What the functions of an execution do is recorded, and what differs later is named with what it reaches."""
 
+import enum
 import linecache
 import sys
 import textwrap
 import types
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+import pydantic
 import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.steps.function import changed_functions
 from divebook.store import MemoryStore
+from divebook.workflow import code
+from divebook.workflow.code import code_of
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 
 CELL = """
@@ -134,6 +139,144 @@ def test_integers_of_more_digits_than_python_writes_are_compared(constant, label
 )
 def test_a_change_is_named_with_the_calls_that_it_reaches(old, new, label, reaches):
     assert changes(old, new)[label] == ("changed", reaches)
+
+
+MEMBERS = """
+class Order:
+    def total(self):
+        return 1
+
+    @property
+    def price(self):
+        return "property"
+
+    @price.setter
+    def price(self, value):
+        self.values = ["setter", value]
+
+    @price.deleter
+    def price(self):
+        self.values = ["deleter"]
+
+    @functools.cached_property
+    def label(self):
+        return "cached"
+
+    @classmethod
+    def of(cls, text):
+        return "class method"
+
+    @classmethod
+    @functools.lru_cache
+    def once(cls):
+        return "wrapped"
+
+    @staticmethod
+    def rounded(value):
+        return "static"
+
+    part = functools.partialmethod(lambda self, text: "partial", "a")
+
+    @functools.singledispatchmethod
+    def add(self, value):
+        return "dispatch"
+
+    @add.register
+    def _(self, value: int):
+        return "registered"
+
+    class Line:
+        RATE = "constant"
+
+        def total(self):
+            return "nested method"
+
+        @property
+        def price(self):
+            return "nested property"
+"""
+BODIES = [
+    *("property", "setter", "deleter", "cached", "class method", "wrapped", "static", "partial", "dispatch"),
+    *("registered", "constant", "nested method", "nested property"),
+]
+WITH_MEMBERS = CELL.replace(CELL[CELL.index("class Order") : CELL.index("def rate")], f"import functools\n{MEMBERS}\n")
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_a_change_of_any_member_of_a_class_is_named(body):
+    world, execution = started(WITH_MEMBERS)
+    assert execution.outputs["result"] == ["abc", 1]
+    assert changed_functions(execution.state, world) == []
+    assert WITH_MEMBERS.count(f'"{body}"') == 1
+    run_cell(WITH_MEMBERS.replace(f'"{body}"', '"changed"'), 1)
+    changed = {found.label: (found.change, found.reaches) for found in changed_functions(execution.state, world)}
+    assert changed["class Order"] == ("changed", ("step price", "workflow job"))
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_what_any_member_of_a_class_uses_counts(body):
+    text = WITH_MEMBERS.replace(f'"{body}"', '"name"' if body == "constant" else "rate()")
+    world, execution = started(text.replace('"nested method"', "rate()"))
+    assert "function rate" in execution.state.code
+    run_cell(text.replace('"nested method"', "rate()").replace("return 0.2", "return 0.3"), 1)
+    changed = {found.label: found.reaches for found in changed_functions(execution.state, world)}
+    assert changed["function rate"] == ("step price", "workflow job")
+
+
+class Plain:
+    RATE = 3
+    unit: str = "kg"
+
+
+class Order:
+    RATE = 3
+
+    def total(self):
+        return self.RATE
+
+    @staticmethod
+    def rounded(value):
+        return round(value)
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+    def shade(self):
+        return self.value
+
+
+class Point(NamedTuple):
+    x: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    length: int = 1
+
+
+class Model(pydantic.BaseModel):
+    x: int = 1
+
+
+class WithProperty:
+    @property
+    def total(self):
+        return 1
+
+
+@pytest.mark.parametrize("cls", [Plain, Order, Colour, Point, Line, Model, WithProperty])
+def test_members_that_a_library_adds_to_a_class_change_no_digest(cls, monkeypatch):
+    digest = code_of({"class": cls})["class"]
+    # Earlier versions counted callable members alone, and logs hold their digests.
+    monkeypatch.setattr(code, "_accessors", lambda _cls: [])
+    monkeypatch.setattr(code, "_nested", lambda _cls: [])
+    assert (code_of({"class": cls})["class"] == digest) == (cls is not WithProperty)
+
+
+def test_a_recorded_digest_stays():
+    # It has no syntax trees, which differ between versions of Python.
+    assert code_of({"class": Plain}) == {"class": "434988c048547a9c"}
 
 
 def test_functions_that_came_or_went_are_named():

@@ -10,7 +10,7 @@ import pytest
 
 from divebook.errors import DefinitionError, NotFoundError
 from divebook.workflow.definition import Definitions, InputDefinition, OutputDefinition, Workflow
-from divebook.workflow.reader import read_workflow
+from divebook.workflow.reader import read_workflow, with_keys
 from divebook.workflow.servers import MCPServerDefinition, OAuthDefinition
 from divebook.workflow.step import ContentEntry, Each, Edge, Step
 
@@ -119,6 +119,43 @@ def test_what_every_start_writes_is_made_once():
     workflow = python_made()
     assert workflow.stored is workflow.stored
     assert workflow.stored == workflow.to_dict()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"source": "other"},
+        {"name": "other"},
+        {"description": "other"},
+        {"steps": (Step("only", script="1", next=["end", "side"]), Step("side", script="2"), Step("end", script="3"))},
+        {"inputs": (), "outputs": ()},
+        {"continue_on_failure": True},
+        {"bounds": {"max_steps": 2}},
+        {"workspace": "app"},
+        {"dialect": "dive"},
+    ],
+)
+def test_a_copy_with_changes_has_nothing_that_was_computed_from_the_former_fields(changes):
+    workflow = read_workflow(TEXT)
+    # All computed values are cached before the copy.
+    former = (workflow.stored, workflow.fingerprint, workflow.has_joins, workflow.reachable("plan"))
+    copy = workflow.like(**changes)
+    fresh = Workflow.from_dict(copy.to_dict())
+    assert copy.stored == copy.to_dict()
+    assert copy.fingerprint == fresh.fingerprint
+    assert copy.has_joins == fresh.has_joins
+    first, last = copy.steps[0].name, copy.steps[-1].name
+    assert (copy.step(first), copy.reachable(first)) == (fresh.step(first), fresh.reachable(first))
+    assert copy.step(last) is copy.steps[-1]
+    assert (workflow.stored, workflow.fingerprint, workflow.has_joins, workflow.reachable("plan")) == former
+
+
+def test_the_stored_form_of_a_workflow_in_a_cell_has_the_whole_text_of_the_cell():
+    text = "# Plan first.\nSteps:\n  - {Name: plan, Script: 1}\n"
+    workflow = read_workflow(text, name="w")
+    assert workflow.stored["source"] == workflow.source == text
+    assert "source" not in with_keys(workflow, "plan", {"Script": "2"}).stored
 
 
 def test_a_workflow_knows_whether_any_step_waits_for_others():

@@ -91,6 +91,36 @@ def test_a_number_in_yaml_that_is_out_of_range_is_an_error_with_its_key_and_rang
     assert str(key.kind.range) in f"{problem.message} {problem.hint}" or "template" in problem.message
 
 
+NEEDED = {
+    "step": {"Name": "s", "Script": "1"},
+    "MCP server": {"Name": "s", "Type": "stdio", "Command": "run"},
+    "content entry": {"Text": "x"},
+    "workflow": {"Steps": [{"Name": "s", "Script": "1"}]},
+}
+EMPTY = [
+    (label, key, value)
+    for label in PATHS
+    for key in TABLES[label].keys
+    for kind, value in ((kinds.Number, 0), (Many, []), (kinds.Flag, False))
+    if isinstance(key.kind, kind) and not key.ignored and (value != 0 or kind is kinds.Flag or key.kind.range.fits(0))
+]
+
+
+@pytest.mark.parametrize(("label", "key", "value"), EMPTY, ids=lambda part: getattr(part, "name", part))
+def test_zero_false_and_an_empty_list_in_a_file_are_values_and_not_the_default(label, key, value):
+    table = TABLES[label]
+    needed = {each.name: each.example or "x" for each in table.keys if each.required or each.name == "Name"}
+    needed |= NEEDED.get(label, {})
+    reading = kinds.Reading()
+    definition = table.read(kinds.nodes_of({**needed, key.name: value}), (), reading)
+    if reading.errors:
+        # The value may be refused, such as a workflow without steps.
+        assert {problem.key for problem in reading.errors} == {key.name}
+        return
+    field = getattr(definition, key.field)
+    assert (list(field) if isinstance(field, tuple) else field) == value
+
+
 def _limits(allowed):
     outside = [] if allowed.least is None else [allowed.least - 1]
     outside += [allowed.least] if allowed.excludes_least else []

@@ -4,6 +4,7 @@ import pytest
 
 from divebook.errors import DefinitionError, SetupError
 from divebook.workflow.definition import (
+    Definitions,
     check_default_workflow,
     check_providers,
     combined_settings,
@@ -11,7 +12,7 @@ from divebook.workflow.definition import (
     require_name,
     with_defaults,
 )
-from divebook.workflow.reader import definitions_from, read_agent
+from divebook.workflow.reader import definitions_from, definitions_to_text, read_agent, read_definitions
 from divebook.workflow.resources import AgentDefinition, Config, ModelSettings, ProviderSettings
 
 
@@ -66,9 +67,22 @@ def test_an_agent_that_a_step_names_must_exist():
     assert missing_agents(definitions.workflows[0], ())[0].message == "agent ghost not found"
 
 
-@pytest.mark.parametrize(("value", "seconds"), [("30s", 30), ("1m30s", 90), (30, 30), (1.9, 1), (0, 600)])
+@pytest.mark.parametrize(("value", "seconds"), [("30s", 30), ("1m30s", 90), (30, 30), (1.9, 1.9), (0.5, 0.5), (0, 600)])
 def test_the_forms_of_a_response_timeout(value, seconds):
     assert read_agent({"Name": "a", "ResponseTimeout": value}).response_timeout == seconds
+
+
+@pytest.mark.parametrize(("value", "seconds"), [(1.9, 1), (0.5, 600), (0, 600)])
+def test_the_legacy_dialect_cuts_the_fraction_of_a_response_timeout(value, seconds):
+    assert read_agent({"Name": "a", "ResponseTimeout": value}, dialect="dive").response_timeout == seconds
+
+
+@pytest.mark.parametrize(("value", "dialect", "limit"), [(0, "divebook", 0), (0, "dive", 16), (-1, "dive", 16)])
+def test_an_agent_with_the_iteration_limit_0_calls_no_tools_except_in_the_legacy_dialect(value, dialect, limit):
+    agent = read_agent({"Name": "a", "ToolIterationLimit": value}, dialect=dialect)
+    assert agent.tool_iteration_limit == limit
+    text = definitions_to_text(Definitions(agents=(agent,)))
+    assert read_definitions(text).agents[0].tool_iteration_limit == limit
 
 
 @pytest.mark.parametrize("value", ["soon", -1, True, ["1s"]])
