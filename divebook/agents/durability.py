@@ -352,7 +352,7 @@ class BoundRequest(_BoundOperation):
                 )
 
         sent = RequestToSend(request.number, model_name, params)
-        payload = await _from_other_source(turn, request, sent, call)
+        payload = await _from_other_source(turn, request, sent)
         if payload is None:
             payload = await _request_model(turn, request, params, call)
             # Only a new response is stored: a replay must not renew the age of an old one.
@@ -422,43 +422,32 @@ async def _request_model(
     return payload
 
 
-async def _from_other_source(
-    turn: AgentTurn, request: Described, sent: RequestToSend, call: _Call
-) -> dict[str, Any] | None:
+async def _from_other_source(turn: AgentTurn, request: Described, sent: RequestToSend) -> dict[str, Any] | None:
     """Return the response to a request from the response cache or from a recorded run, at no cost. Return None if
     neither has it, so that the model must be asked.
 
-    The log is always consulted first. A response taken from a cache in another process may be gone, if that process
-    ended before it recorded the response. In that case the model is asked, and its answer is recorded at the same
-    place.
+    The log is always consulted first. A process may die after it has found a response and before the response is
+    recorded. If the source no longer has the response then, the model is asked like for any other request.
     """
     source = turn.context.response_source
-    recorded_kind = turn.context.recorded_type(request.key)
-    # A source is asked only if the log has nothing at this key. A request that began with a source stays with it,
-    # because an operation cannot change its type.
-    cached = await source.find(sent) if source is not None and recorded_kind is None else None
-    if cached is None and recorded_kind != CACHED_RESPONSE:
+    # A request that was sent to the model is repeated there, because another run may have filled the cache since.
+    if turn.context.recorded_type(request.key) == AGENT_RESPONSE:
         return None
-    # Decides the cost: a cached response was paid for by another run, the answer of the model by this one.
-    is_asked = False
+    cached: Mapping[str, Any] | None = None
+    # Looked up before the operation begins: an operation of this type is neither admitted by a budget nor limited
+    # (test_a_cached_response_that_is_gone_after_a_crash_is_asked_for_within_the_budget).
+    if not turn.context.has_ended(request.key):
+        cached = None if source is None else await source.find(sent)
+        if cached is None:
+            return None
 
-    async def respond() -> Mapping[str, Any]:
-        nonlocal cached, is_asked
-        if cached is None and source is not None:
-            cached = await source.find(sent)
-        is_asked = cached is None
-        return await call() if cached is None else cached
+    async def respond() -> Mapping[str, Any] | None:
+        return cached
 
-    # No budget is asked: a cached response costs nothing. The response counts as a running call while it is fetched.
+    # The response counts as a running call while it is recorded.
     with turn.context.calling():
         recorded = await turn.context.operation(
-            CACHED_RESPONSE,
-            request.parameters,
-            respond,
-            key=request.key,
-            setting=request.setting,
-            usage=lambda response: usage_of(response) if is_asked else {},
-            repeatable=True,
+            CACHED_RESPONSE, request.parameters, respond, key=request.key, setting=request.setting, repeatable=True
         )
     payload: dict[str, Any] = opened(recorded)
     return payload

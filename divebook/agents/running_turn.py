@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from divebook.documents.policy import CREDENTIALS, Policy
 from divebook.engine.bounds import share_of
-from divebook.engine.operations import Setting
+from divebook.engine.operations import AGENT_RESPONSE, Setting
 from divebook.errors import OperationError
 from divebook.projections.model_requests import call_name
 from divebook.text.redaction import logger, shared
@@ -186,7 +186,7 @@ class AgentTurn:
                 yield
                 return
             # A request in the log was admitted when it was made.
-            if self.context.recorded_type(key) is None:
+            if self.context.recorded_type(key) != AGENT_RESPONSE:
                 await self.budget.admit(self.context, reserved)
             with self.budget.holding(reserved):
                 try:

@@ -159,6 +159,9 @@ class TurnContext(Protocol):
         operation.
         """
 
+    def has_ended(self, key: str) -> bool:
+        """Return True if the log has the result or the error of the operation of this turn with a key."""
+
     def consumed_by_failures(self, key: str) -> Mapping[str, int]:
         """Return the tokens and cost that the failed attempts of an operation consumed together, from the log."""
 

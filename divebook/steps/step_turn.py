@@ -22,7 +22,7 @@ from divebook.documents import Policy
 from divebook.documents.policy import FileArguments
 from divebook.engine.approvals import Approved, Denied, ToolCall
 from divebook.engine.operations import TOOL_CALL, Setting, Slot
-from divebook.events.catalog import FAILED
+from divebook.events.catalog import COMPLETED, FAILED
 from divebook.events.event import to_datetime
 from divebook.projections.model_requests import RequestView
 from divebook.questions import Question
@@ -100,6 +100,11 @@ class StepTurn:
         """Return the type of the operation with this key in the log; None if the log has no such operation."""
         record = self._context.record_of(self.prefix + key)
         return None if record is None else record.operation_type
+
+    def has_ended(self, key: str) -> bool:
+        """Return True if the log has the result or the error of the operation with this key."""
+        record = self._context.record_of(self.prefix + key)
+        return record is not None and record.status in (COMPLETED, FAILED)
 
     def consumed_by_failures(self, key: str) -> Mapping[str, int]:
         """Return the tokens and costs that all failed attempts of one operation consumed, according to the log. `key`
