@@ -399,21 +399,21 @@ async def _request_model(
     reserved = estimate(model, request.tokens + turn.definitions, params.model_settings)
     # The budget comes first, and `operation` takes the slot of the limiter: a request that waits for a person holds no
     # slot (tests/agents/test_clients.py::test_a_request_that_waits_for_a_person_keeps_no_other_one_waiting).
-    async with turn.spending(request.key, reserved):
-        with errors_as_raised():
-            recorded = await turn.context.operation(
-                AGENT_RESPONSE,
-                request.parameters,
-                call,
-                key=request.key,
-                setting=request.setting,
-                usage=usage_of,
-                repeatable=True,
-                reserved=reserved,
-                streamed=streamed,
-                retry=turn.retry,
-                slot=REQUEST_LIMITERS.slot(model),
-            )
+    with turn.spending(request.key, reserved) as admitted, errors_as_raised():
+        recorded = await turn.context.operation(
+            AGENT_RESPONSE,
+            request.parameters,
+            call,
+            key=request.key,
+            setting=request.setting,
+            usage=usage_of,
+            repeatable=True,
+            reserved=reserved,
+            streamed=streamed,
+            retry=turn.retry,
+            admitted=admitted,
+            slot=REQUEST_LIMITERS.slot(model),
+        )
     # No await lies between the release of the reservation and `spend`, so a waiting request sees the consumption.
     payload: dict[str, Any] = opened(recorded)
     # Also for a response from the log, so that a resumed turn has the same budget left.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from divebook.documents.policy import CREDENTIALS, Policy
 from divebook.engine.bounds import share_of
-from divebook.engine.operations import AGENT_RESPONSE, Setting
+from divebook.engine.operations import Setting
 from divebook.errors import OperationError
 from divebook.projections.model_requests import call_name
 from divebook.text.redaction import logger, shared
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from divebook.agents.budget import TurnBudget
     from divebook.agents.request_record import RequestRecord
-    from divebook.agents.turn import TurnContext
+    from divebook.agents.turn import Admission, TurnContext
     from divebook.agents.turn_compatibility import TurnCompatibility
     from divebook.engine.operations import Reserved, Write
     from divebook.workflow.step import Retry
@@ -173,27 +173,17 @@ class AgentTurn:
             self._shares[share_key] = share_of(self.budget.remaining, count).to_dict()
         return self._shares[share_key]
 
-    @asynccontextmanager
-    async def spending(self, key: str, reserved: Reserved) -> AsyncIterator[None]:
-        """Wait until the turn's budget has room for a model request, whose maximum consumption is `reserved`. This
-        amount is reserved during the ``with`` block. If attempts of the request fail, their actual consumption is
-        counted.
+    @contextmanager
+    def spending(self, key: str, reserved: Reserved) -> Iterator[Admission | None]:
+        """Count a model request as running during the ``with`` block. `reserved` is the maximum consumption of one
+        attempt.
 
-        A request that the log already has does not wait.
+        Yields the context manager in which each attempt is made; None if the turn has no budget. It waits until the
+        budget has room for the attempt, reserves that amount, and counts what a failed attempt has consumed.
         """
         with self.context.calling():
-            if self.budget is None:
-                yield
-                return
-            # A request in the log was admitted when it was made.
-            if self.context.recorded_type(key) != AGENT_RESPONSE:
-                await self.budget.admit(self.context, reserved)
-            with self.budget.holding(reserved):
-                try:
-                    yield
-                finally:
-                    # Read from the log, so that attempts of earlier processes count as well.
-                    self.budget.spend(self.context.consumed_by_failures(key))
+            budget = self.budget
+            yield None if budget is None else _Attempts(self.context, budget, key, reserved).admitted
 
     def key(self, name: str) -> str:
         """Return an operation key for a name that is unique in this turn. If the name was used before, a number is
@@ -203,6 +193,39 @@ class AgentTurn:
         self._counts[name] += 1
         number = self._counts[name]
         return name if number == 1 else f"{name}#{number}"
+
+
+class _Attempts:
+    """Attempts at one model request of a turn. The budget of the turn has to admit each of them, because a failed one
+    may have been paid for (test_the_bounds_of_an_agent_end_attempts_that_are_paid).
+    """
+
+    def __init__(self, context: TurnContext, budget: TurnBudget, key: str, reserved: Reserved) -> None:
+        self._context = context
+        self._budget = budget
+        self._key = key
+        self._reserved = reserved
+        self._counted = 0
+        """Number of failed attempts whose consumption is counted."""
+
+    @asynccontextmanager
+    async def admitted(self, failures: int) -> AsyncIterator[None]:
+        """Admit one attempt by the budget, and reserve its maximum consumption during the ``with`` block. `failures` is
+        the number of failed attempts before it.
+        """
+        # A resumed turn does not make the failed attempts of earlier processes again, so they are counted here.
+        for attempt in range(self._counted, failures):
+            self._budget.count(failed_attempt(self._context.consumed_by_failure(self._key, attempt)))
+        self._counted = failures
+        # An attempt that the log has was admitted when it was made.
+        if not self._context.has_begun(self._key, failures):
+            await self._budget.admit(self._context, self._reserved)
+        with self._budget.holding(self._reserved):
+            try:
+                yield
+            finally:
+                self._budget.spend(self._context.consumed_by_failure(self._key, failures))
+                self._counted = failures + 1
 
 
 @dataclass(slots=True)
@@ -263,6 +286,14 @@ def consumed_by(response: Mapping[str, Any]) -> dict[str, int]:
     usage = usage_of(response)
     tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
     return {"calls": 1, "tokens": tokens, "cost": usage.get("cost", 0)}
+
+
+def failed_attempt(consumed: Mapping[str, int]) -> dict[str, int]:
+    """Return the consumption of a failed attempt at a model request as a dict with the keys of a budget. `consumed` is
+    its recorded usage, which is empty if nothing was paid.
+    """
+    tokens = consumed.get("input_tokens", 0) + consumed.get("output_tokens", 0)
+    return {"calls": 1, "tokens": tokens, "cost": consumed.get("cost", 0)}
 
 
 def count_spent(spent: Mapping[str, int]) -> None:

@@ -212,8 +212,10 @@ def _recorded_request(turn: AgentTurn, agent: Sampler, key: str) -> Any:
         kind: str, parameters: Mapping[str, Any], call: Callable[[], Awaitable[Any]], **options: Any
     ) -> Any:
         # As for the turn's own requests: wait for the budget, reserve, then spend the actual consumption.
-        async with turn.spending(key, options["reserved"]):
-            recorded = await turn.context.operation(kind, parameters, call, key=key, retry=agent.retry, **options)
+        with turn.spending(key, options["reserved"]) as admitted:
+            recorded = await turn.context.operation(
+                kind, parameters, call, key=key, retry=agent.retry, admitted=admitted, **options
+            )
         if turn.budget is not None:
             turn.budget.spend(options["usage"](recorded))
         return recorded

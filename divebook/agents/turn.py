@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias, TypedDict, TypeVar, Unpack, cast
 
 if TYPE_CHECKING:
     from divebook.agents.request_record import ResponseSource
@@ -91,6 +91,10 @@ class Sampler(Protocol):
         """
 
 
+Admission: TypeAlias = Callable[[int], AbstractAsyncContextManager[None]]
+"""Returns the context manager of one attempt at an operation, for the number of failed attempts before it."""
+
+
 class OperationOptions(TypedDict, total=False):
     """Optional keyword arguments of `TurnContext.operation`. They are described at
     `divebook.runtime.context.StepContext.operation`.
@@ -162,8 +166,15 @@ class TurnContext(Protocol):
     def has_ended(self, key: str) -> bool:
         """Return True if the log has the result or the error of the operation of this turn with a key."""
 
-    def consumed_by_failures(self, key: str) -> Mapping[str, int]:
-        """Return the tokens and cost that the failed attempts of an operation consumed together, from the log."""
+    def has_begun(self, key: str, attempt: int) -> bool:
+        """Return True if the log has the start of an attempt at a model request, and the attempt is not to be made
+        again because of a failed step.
+        """
+
+    def consumed_by_failure(self, key: str, attempt: int) -> Mapping[str, int]:
+        """Return the tokens and cost that a failed attempt of an operation consumed, from the log. The result is empty
+        if the attempt did not fail.
+        """
 
     async def operation(
         self,
@@ -173,10 +184,13 @@ class TurnContext(Protocol):
         *,
         key: str,
         retry: Retry | None = None,
+        admitted: Admission | None = None,
         **options: Unpack[OperationOptions],
     ) -> Any:
         """Run a function as a recorded operation. Return the recorded result if the log has one; otherwise call the
         function, with retries.
+
+        Each attempt is made inside the context manager that `admitted` returns.
         """
 
     async def call(

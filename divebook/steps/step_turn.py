@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 
@@ -17,12 +16,12 @@ import anyio
 from divebook.agents import Agent
 from divebook.agents.agent import unasked
 from divebook.agents.cache import ResponseCache
-from divebook.agents.turn import OperationOptions, QuestionOptions
+from divebook.agents.turn import Admission, OperationOptions, QuestionOptions
 from divebook.documents import Policy
 from divebook.documents.policy import FileArguments
 from divebook.engine.approvals import Approved, Denied, ToolCall
-from divebook.engine.operations import TOOL_CALL, Setting, Slot
-from divebook.events.catalog import COMPLETED, FAILED
+from divebook.engine.operations import AGENT_RESPONSE, TOOL_CALL, Setting, Slot
+from divebook.events.catalog import COMPLETED, FAILED, PENDING
 from divebook.events.event import to_datetime
 from divebook.projections.model_requests import RequestView
 from divebook.questions import Question
@@ -106,17 +105,20 @@ class StepTurn:
         record = self._context.record_of(self.prefix + key)
         return record is not None and record.status in (COMPLETED, FAILED)
 
-    def consumed_by_failures(self, key: str) -> Mapping[str, int]:
-        """Return the tokens and costs that all failed attempts of one operation consumed, according to the log. `key`
-        is the operation's key.
+    def has_begun(self, key: str, attempt: int) -> bool:
+        """Return True if the log has the start of an attempt at a model request, and the attempt is not to be made
+        again because of a failed step.
         """
-        # Attempts are numbered from 0. The first one that did not fail, or does not exist, ends the sum.
-        consumed = Counter[str]()
-        attempt = 0
-        while (record := self._context.record_of(self.prefix + key, attempt)) is not None and record.status == FAILED:
-            consumed.update(record.consumed)
-            attempt += 1
-        return consumed
+        record = self._context.record_of(self.prefix + key, attempt)
+        # PENDING: the step has failed and was resumed since, so the bounds may have been reached in the meantime.
+        return record is not None and record.operation_type == AGENT_RESPONSE and record.status != PENDING
+
+    def consumed_by_failure(self, key: str, attempt: int) -> Mapping[str, int]:
+        """Return the tokens and costs that a failed attempt of one operation consumed, according to the log. `key` is
+        the operation's key. Return an empty mapping if the attempt did not fail.
+        """
+        record = self._context.record_of(self.prefix + key, attempt)
+        return {} if record is None or record.status != FAILED else record.consumed
 
     def calling(self) -> AbstractContextManager[None]:
         """Return a context manager that counts a call as running while its ``with`` block runs. A step with a running
@@ -227,17 +229,20 @@ class StepTurn:
         *,
         key: str,
         retry: Retry | None = None,
+        admitted: Admission | None = None,
         **options: Unpack[OperationOptions],
     ) -> Any:
         """Run a function as a recorded operation. If the log has the result, return it; otherwise call the function,
-        with the retry policy of the step or else with `retry`.
+        with the retry policy of the step or else with `retry`. Each attempt is made inside the context manager that
+        `admitted` returns.
         """
         name = self.prefix + key
 
-        def attempt(failures: int) -> Awaitable[Any]:
-            return self._context.operation(
-                kind, parameters, call, key=name, attempt=failures, within=self._turn, **options
-            )
+        async def attempt(failures: int) -> Any:
+            async with nullcontext() if admitted is None else admitted(failures):
+                return await self._context.operation(
+                    kind, parameters, call, key=name, attempt=failures, within=self._turn, **options
+                )
 
         return await self._note_suspension(self._retried(name, retry, attempt))
 

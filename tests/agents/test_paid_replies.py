@@ -93,6 +93,29 @@ def test_the_bounds_of_an_agent_count_them_too_and_alike_after_a_kill():
         assert again.state.ledger.reserved_tokens == 0
 
 
+@pytest.mark.parametrize(("bounds", "made"), [({"max_tokens": 250}, 2), ({"max_llm_calls": 3}, 3)])
+def test_the_bounds_of_an_agent_end_attempts_that_are_paid(bounds, made):
+    """Each attempt has to be admitted, in whatever process it is made; the attempts of one request were one to it."""
+    workflow = Workflow("w", [Step("ask", prompt="Write", agent="a", retry=Retry(9, seconds=0), store="p")])
+
+    def agents(model):
+        return [Agent("a", model=model, bounds=bounds, tools=[look])]
+
+    model = Payable([(BROKEN, 80)] * made)
+    execution = environment(workflow, agents=agents(model)).create("w")
+    execution.subscribe_text(lambda _: None)
+    asked = execution.start().wait(20)
+    (question,) = asked.interrupts
+    assert (model.made, asked.usage.input_tokens) == (made, 80 * made)
+    assert "160 of 250 tokens used" in question.question or "3 of 3 model calls made" in question.question
+    ends = [event.sequence for event in asked.history() if event.event_type in ("operation_failed", "step_retried")]
+    for length in ends[-2:]:
+        again = Environment(store=cut(asked.store, asked, length), agents=agents(Payable())).resume(asked.id).wait(20)
+        assert [other.question for other in again.interrupts] == [question.question]
+    done = asked.answer(question.id, 999).wait(20)
+    assert (done.status, done.usage.requests, done.verify().equal) == ("completed", 1, True)
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_streams_at_once_spend_no_more_than_their_bound_and_each_counts_once(seed):
     chance = random.Random(seed)
