@@ -18,6 +18,7 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 import anyio
 
 from divebook.engine.operations import (
+    CONSUMED,
     RANDOM_GENERATION,
     TIME_ACCESS,
     Place,
@@ -25,6 +26,7 @@ from divebook.engine.operations import (
     Setting,
     Slot,
     StreamedCall,
+    consumption_of,
     operation_name,
     pause_key,
 )
@@ -564,6 +566,12 @@ async def within(clock: Clock, seconds: float, call: Callable[[], Awaitable[T]],
         alarm = asyncio.create_task(_ring(clock, seconds, scope))
         try:
             return await call()
+        except asyncio.CancelledError as cancelled:
+            # A request that had begun to reply was paid for (test_a_stream_that_its_step_cuts_off_counts).
+            consumed = consumption_of(vars(cancelled))
+            if consumed is not None:
+                setattr(error, CONSUMED, consumed)
+            raise
         finally:
             alarm.cancel()
     raise error

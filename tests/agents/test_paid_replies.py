@@ -1,10 +1,12 @@
 """Replies that were paid and are not used: cut off, refused or broken off streams count in the budgets, once."""
 
+import asyncio
 import random
 
 import pytest
 
 from divebook import Agent, Bounds, Each, Environment, Step, Workflow
+from divebook.runtime.clock import SystemClock
 from divebook.workflow.resources import AgentDefinition
 from divebook.workflow.step import Retry
 from tests.agents.payable import BROKEN, CALLS, MOST, OK, REFUSED, SILENT, STREAMED, STUCK, Payable
@@ -51,6 +53,31 @@ def test_a_stream_that_takes_too_long_counts_with_what_it_has_stated():
     model = Payable([(STUCK, 90), (OK, 5)])
     done = run(model, response_timeout=0.05)
     assert (done.status, done.usage.input_tokens) == ("completed", 95)
+
+
+class WhenStuck(SystemClock):
+    """A clock on which all time limits pass as soon as the model has begun to reply."""
+
+    def __init__(self, model):
+        self.model = model
+
+    async def sleep(self, seconds):
+        while not self.model.paid:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("tools", [[], ["look"]])
+def test_a_stream_that_its_step_cuts_off_counts(tools):
+    model = Payable([(STUCK, 90)])
+    agent = Agent("a", model=model, tools=[look] if tools else [])
+    workflow = Workflow("w", [Step("ask", prompt="Write", agent="a", retry=Retry(1), timeout=60)])
+    execution = environment(workflow, agents=[agent], clock=WhenStuck(model)).create("w")
+    execution.subscribe_text(lambda _: None)
+    done = execution.start().wait(20)
+    assert "took longer than its Timeout of 60 seconds" in done.error
+    assert (model.made, done.usage.input_tokens, done.usage.cost) == (1, 90, 90)
+    assert done.state.ledger.reserved_tokens == 0
 
 
 def test_a_stream_that_has_stated_nothing_counts_as_nothing():
