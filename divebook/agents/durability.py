@@ -214,11 +214,14 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         if not turn.has_started:
             turn.has_started = True
             return turn
-        # A run outside of a tool call, for example in a hook, is numbered by the name of its agent.
-        call = CALL.get()
-        context = turn.context.below(turn.key(f"run-of-{self.name}") if call is None else call.key)
+        context = turn.context.below(_key_of_run(turn, self.name or ""))
         return AgentTurn(
-            context, RequestRecord(self.name), ctx.model.model_id, turn.retry, turn.seconds, has_started=True
+            context,
+            RequestRecord(self.name),
+            ctx.model.model_id,
+            turn.retry,
+            turn.seconds,
+            has_started=True,
         )
 
     def _warn_unrecorded(self) -> None:
@@ -244,6 +247,17 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         del ctx
         turn = present()
         return None if turn is None else await deferred(turn, requests)
+
+
+def _key_of_run(turn: AgentTurn, agent: str) -> str:
+    """Return the key below which the operations of an agent are recorded that runs inside a turn."""
+    call = CALL.get()
+    # A run outside of a tool call, for example in a hook, is numbered by the name of its agent.
+    if call is None:
+        return turn.key(f"run-of-{agent}")
+    # The first run inside a call has the key of the call: `tool-1-c1/model-1`. The second one is `tool-1-c1/run-2`.
+    number = turn.number(f"run-in-{call.key}")
+    return call.key if number == 1 else f"{call.key}/run-{number}"
 
 
 class Backend(DurableOperationBackend[Mapping[str, Any]]):

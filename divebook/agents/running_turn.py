@@ -189,10 +189,14 @@ class AgentTurn:
         """Return an operation key for a name that is unique in this turn. If the name was used before, a number is
         appended.
         """
+        number = self.number(name)
+        return name if number == 1 else f"{name}#{number}"
+
+    def number(self, name: str) -> int:
+        """Count a use of a name in this turn, and return the number of its uses so far."""
         # A resumed turn runs the same code again, so the n-th use of a name gets the same number.
         self._counts[name] += 1
-        number = self._counts[name]
-        return name if number == 1 else f"{name}#{number}"
+        return self._counts[name]
 
 
 class _Attempts:

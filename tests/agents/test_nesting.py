@@ -58,6 +58,30 @@ def test_an_agent_inside_a_tool_that_is_no_operation_has_places_below_its_call()
     assert (resumed.variables, model.calls, seen.calls) == ({"said": "an owl"}, 1, 0)
 
 
+def test_each_agent_that_one_tool_runs_has_places_of_its_own():
+    def world(seen, **given):
+        finder = inner(seen)
+
+        async def look(name: str) -> str:
+            """Look a bird up twice."""
+            return f"{(await finder.run(name)).output}, {(await finder.run(name)).output}"
+
+        agent = outer(look, ScriptedModel(OUTER), metadata={"divebook": False})
+        return environment(ASK, agents=[agent], **given)
+
+    def results(execution):
+        return [result["content"] for result in execution.requests[-1].messages[-1]["parts"]]
+
+    execution = world(ScriptedModel(turns=[["one"], ["two"]])).start("ask").wait(20)
+    keys = ["turn", "model-1", "tool-1-call-1-1/model-1", "tool-1-call-1-1/run-2/model-1", "model-2"]
+    assert [o.key for o in started(execution)] == keys
+    assert results(execution) == ["one, two"]
+    assert execution.verify().equal
+    at = [e.sequence for e in execution.history() if e.event_type == "operation_completed"][1]
+    resumed = world(ScriptedModel(["two"]), store=cut(execution.store, execution, at)).resume(execution.id).wait(20)
+    assert results(resumed) == ["one, two"]
+
+
 @pytest.mark.parametrize("metadata", [None, {"divebook": False}])
 def test_a_sync_tool_that_runs_an_agent_runs_it_on_its_own_loop(metadata):
     finder, loops = inner(ScriptedModel(INNER)), []
