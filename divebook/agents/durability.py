@@ -215,12 +215,14 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
             turn.has_started = True
             return turn
         context = turn.context.below(_key_of_run(turn, self.name or ""))
+        # The bounds of the turn hold for all requests inside it.
         return AgentTurn(
             context,
             RequestRecord(self.name),
             ctx.model.model_id,
             turn.retry,
             turn.seconds,
+            budget=turn.budget,
             has_started=True,
         )
 

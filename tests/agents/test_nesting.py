@@ -82,6 +82,25 @@ def test_each_agent_that_one_tool_runs_has_places_of_its_own():
     assert results(resumed) == ["one, two"]
 
 
+def test_an_agent_inside_a_tool_counts_for_the_bounds_of_its_turn():
+    def world(**given):
+        finder = inner(ScriptedModel(INNER))
+
+        async def look(name: str) -> str:
+            """Look a bird up."""
+            return (await finder.run(name)).output
+
+        agent = Agent.of(outer(look, metadata={"divebook": False}), bounds={"max_llm_calls": 2})
+        return environment(ASK, agents=[agent], **given)
+
+    execution = world().start("ask").wait(20)
+    (question,) = execution.interrupts
+    assert "Agent 'critic': Budget reached: 2 of 2 model calls made" in question.question
+    resumed = world(store=cut(execution.store, execution, len(execution.history()))).resume(execution.id).wait(20)
+    assert [asked.question for asked in resumed.interrupts] == [question.question]
+    assert resumed.answer(question.id, 3).wait(20).variables == {"said": "an owl"}
+
+
 @pytest.mark.parametrize("metadata", [None, {"divebook": False}])
 def test_a_sync_tool_that_runs_an_agent_runs_it_on_its_own_loop(metadata):
     finder, loops = inner(ScriptedModel(INNER)), []
