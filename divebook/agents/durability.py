@@ -91,10 +91,10 @@ from divebook.agents.request_record import (
     with_cleaned_text,
     with_values,
 )
-from divebook.agents.running_turn import CALL, INSIDE, TURN, WRITE, AgentTurn, CallPlace, present, watched
+from divebook.agents.running_turn import CALL, INSIDE, TURN, WRITE, AgentTurn, CallPlace, count_spent, present, watched
 from divebook.agents.server_tools import InputRequired, answer_questions
 from divebook.agents.signatures import ToolNames, is_readable, plain_result, shortened
-from divebook.agents.turn import side_by_side
+from divebook.agents.turn import SPENT, side_by_side
 from divebook.documents.policy import Policy
 from divebook.engine.approvals import Denied, ToolCall, embedded, is_same
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_STEP, CACHED_RESPONSE, TOOL_CALL, TOOL_DISCOVERY, Write
@@ -491,7 +491,7 @@ class BoundCall(_BoundOperation):
             nonlocal executed
             executed = True
             with watched(params.ctx.deps, place.turn, params.name):
-                return await self._make_call(place.turn, params)
+                return await self._make_call(place, params)
 
         try:
             payload = await _recorded_call(place, params, call, config)
@@ -508,7 +508,10 @@ class BoundCall(_BoundOperation):
         # `_make_call` has left out the usual fields.
         return self._operation.result_codec.load({**USUAL, **payload})
 
-    async def _make_call(self, turn: AgentTurn, params: ToolsetCallToolParams) -> Any:
+    async def _make_call(self, place: CallPlace, params: ToolsetCallToolParams) -> Any:
+        turn = place.turn
+        if place.sampled is None:  # otherwise an earlier attempt at the call has failed
+            place.sampled = Counter()
         try:
             outcome = await self._run_operation(_with_readable_result(params), f"tool {params.name}")
             if hasattr(outcome, "result"):  # without a result it is a message to the model
@@ -523,6 +526,7 @@ class BoundCall(_BoundOperation):
         cleaned: Mapping[str, Any] = {
             **turn.without_credentials(payload, f"what tool {params.name} returned"),
             **state,
+            **({SPENT: dict(place.sampled)} if turn.budget is not None and place.sampled else {}),
         }
         return {name: value for name, value in cleaned.items() if name not in USUAL or USUAL[name] != value}
 
@@ -576,7 +580,13 @@ async def _recorded_call(
             operation = turn.context.call(
                 function, params.tool_args, all_parameters, call, key=key, setting=setting, done=returned
             )
-            return opened(await operation)
+            place.sampled = None
+            payload: dict[str, Any] = opened(await operation)
+        # A server may have asked models during the call. If the call is in the log, these requests are not made again.
+        spent = payload.pop(SPENT, {})
+        if place.sampled is None:
+            count_spent(spent)
+        return payload
 
     return await answer_questions(place, function, await function_call(place.key, {}), function_call)
 

@@ -219,7 +219,7 @@ class _Attempts:
         """
         # A resumed turn does not make the failed attempts of earlier processes again, so they are counted here.
         for attempt in range(self._counted, failures):
-            self._budget.count(failed_attempt(self._context.consumed_by_failure(self._key, attempt)))
+            self._budget.count(failed_attempt(self._context.consumed_by_failure(self._key, attempt) or {}))
         self._counted = failures
         # An attempt that the log has was admitted when it was made.
         if not self._context.has_begun(self._key, failures):
@@ -228,7 +228,7 @@ class _Attempts:
             try:
                 yield
             finally:
-                self._budget.spend(self._context.consumed_by_failure(self._key, failures))
+                self._budget.spend(self._context.consumed_by_failure(self._key, failures) or {})
                 self._counted = failures + 1
 
 
@@ -244,6 +244,10 @@ class CallPlace:
     """
     rule: str = ""
     """Rule that allowed the call; empty if the mode of its tool allowed it."""
+    sampled: Counter[str] | None = None
+    """Consumption of the requests to models that an MCP server made during the call. None while the call has not been
+    made in this process.
+    """
 
     @property
     def key(self) -> str:

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 SPENT = "spent"
-"""Key in the result of a turn for its consumption. Present if the turn worked for another turn that has a budget."""
+"""Key in the result of a turn for its consumption. Present if the turn worked for another turn that has a budget.
+
+Also in the recorded result of a call of an MCP server, for the requests to models that the server made during it.
+"""
 
 
 class Answer(NamedTuple):
@@ -171,9 +174,9 @@ class TurnContext(Protocol):
         again because of a failed step.
         """
 
-    def consumed_by_failure(self, key: str, attempt: int) -> Mapping[str, int]:
-        """Return the tokens and cost that a failed attempt of an operation consumed, from the log. The result is empty
-        if the attempt did not fail.
+    def consumed_by_failure(self, key: str, attempt: int) -> Mapping[str, int] | None:
+        """Return the tokens and cost that a failed attempt of an operation consumed, from the log. Return None if the
+        attempt did not fail.
         """
 
     async def operation(

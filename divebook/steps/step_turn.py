@@ -113,12 +113,12 @@ class StepTurn:
         # PENDING: the step has failed and was resumed since, so the bounds may have been reached in the meantime.
         return record is not None and record.operation_type == AGENT_RESPONSE and record.status != PENDING
 
-    def consumed_by_failure(self, key: str, attempt: int) -> Mapping[str, int]:
+    def consumed_by_failure(self, key: str, attempt: int) -> Mapping[str, int] | None:
         """Return the tokens and costs that a failed attempt of one operation consumed, according to the log. `key` is
-        the operation's key. Return an empty mapping if the attempt did not fail.
+        the operation's key. Return None if the attempt did not fail.
         """
         record = self._context.record_of(self.prefix + key, attempt)
-        return {} if record is None or record.status != FAILED else record.consumed
+        return None if record is None or record.status != FAILED else record.consumed
 
     def calling(self) -> AbstractContextManager[None]:
         """Return a context manager that counts a call as running while its ``with`` block runs. A step with a running
