@@ -1,6 +1,5 @@
 """Replies that were paid and are not used: cut off, refused or broken off streams count in the budgets, once."""
 
-import asyncio
 import random
 
 import pytest
@@ -56,15 +55,13 @@ def test_a_stream_that_takes_too_long_counts_with_what_it_has_stated():
 
 
 class WhenStuck(SystemClock):
-    """A clock on which all time limits pass as soon as the model has begun to reply."""
+    """A clock on which all time limits pass as soon as the model is stuck."""
 
     def __init__(self, model):
         self.model = model
 
     async def sleep(self, seconds):
-        while not self.model.paid:
-            await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await self.model.is_stuck.wait()
 
 
 @pytest.mark.parametrize("tools", [[], ["look"]])
