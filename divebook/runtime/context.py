@@ -274,9 +274,11 @@ class StepContext:
         """
         return self._recorder.operations.known_at(self.place(key, attempt))
 
-    async def start_of(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the recorded parameters and settings of the operation named `key`, which the log must have."""
-        return await self._recorder.operations.start_of(self.place(key))
+    async def start_of(self, key: str, attempt: int | None = None) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Return the recorded parameters and settings of the operation named `key`, or of one attempt at it. The log
+        must have it.
+        """
+        return await self._recorder.operations.start_of(self.place(key, attempt))
 
     def records_in(self, record: OperationRecord) -> list[OperationRecord]:
         """Return the records of the operations inside `record`. This is an operation that encloses others, such as an
