@@ -415,7 +415,7 @@ async def _request_model(
     reserved = estimate(model, request.tokens + turn.definitions, params.model_settings)
     # The budget comes first, and `operation` takes the slot of the limiter: a request that waits for a person holds no
     # slot (tests/agents/test_clients.py::test_a_request_that_waits_for_a_person_keeps_no_other_one_waiting).
-    with turn.spending(request.key, reserved) as admitted, errors_as_raised():
+    with turn.context.calling(), errors_as_raised():
         recorded = await turn.context.operation(
             AGENT_RESPONSE,
             request.parameters,
@@ -427,7 +427,7 @@ async def _request_model(
             reserved=reserved,
             streamed=streamed,
             retry=turn.retry,
-            admitted=admitted,
+            admitted=turn.admission(request.key, reserved),
             slot=REQUEST_LIMITERS.slot(model),
         )
     # No await lies between the release of the reservation and `spend`, so a waiting request sees the consumption.

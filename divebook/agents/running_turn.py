@@ -173,17 +173,11 @@ class AgentTurn:
             self._shares[share_key] = share_of(self.budget.remaining, count).to_dict()
         return self._shares[share_key]
 
-    @contextmanager
-    def spending(self, key: str, reserved: Reserved) -> Iterator[Admission | None]:
-        """Count a model request as running during the ``with`` block. `reserved` is the maximum consumption of one
-        attempt.
-
-        Yields the context manager in which each attempt is made; None if the turn has no budget. It waits until the
-        budget has room for the attempt, reserves that amount, and counts what a failed attempt has consumed.
+    def admission(self, key: str, reserved: Reserved) -> Admission | None:
+        """Return the function that admits each attempt at a model request by the budget of the turn. Return None if the
+        turn has no budget. `reserved` is the maximum consumption of one attempt.
         """
-        with self.context.calling():
-            budget = self.budget
-            yield None if budget is None else _Attempts(self.context, budget, key, reserved).admitted
+        return None if self.budget is None else _Attempts(self.context, self.budget, key, reserved).admitted
 
     def key(self, name: str) -> str:
         """Return an operation key for a name that is unique in this turn. If the name was used before, a number is

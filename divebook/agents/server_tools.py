@@ -229,10 +229,11 @@ def _recorded_request(turn: AgentTurn, agent: Sampler, key: str, consumed: Count
         kind: str, parameters: Mapping[str, Any], call: Callable[[], Awaitable[Any]], **options: Any
     ) -> Any:
         # As for the turn's own requests: wait for the budget, reserve, then spend the actual consumption.
-        with turn.spending(key, options["reserved"]) as admitted:
-            recorded = await turn.context.operation(
-                kind, parameters, call, key=key, retry=agent.retry, admitted=admitted, **options
-            )
+        # The tool call counts as running in place of its requests: if a person is asked about a bound, nothing runs.
+        admitted = turn.admission(key, options["reserved"])
+        recorded = await turn.context.operation(
+            kind, parameters, call, key=key, retry=agent.retry, admitted=admitted, **options
+        )
         if turn.budget is not None:
             turn.budget.spend(options["usage"](recorded))
         if consumed is not None:
@@ -318,7 +319,10 @@ class _CallQuestions:
         context = self._place.turn.context
         question = turn.without_credentials(request, f"what tool {self._tool.own_name} asks")
         if MESSAGES in question:
-            return await sample(turn, self._place.name, question, self._place.sampled)
+            # A person may be asked about a bound, and the call cannot be suspended until the answer
+            # (test_a_bound_that_is_met_during_a_call_is_asked_about_while_the_call_waits).
+            with context.open_call():
+                return await sample(turn, self._place.name, question, self._place.sampled)
         # A question that expired after another process made this call is asked again
         # (test_a_server_that_is_called_again_the_next_day_asks_again).
         self._open = key = next(key for key in self._keys if not _has_expired(context.recorded_question(key)))

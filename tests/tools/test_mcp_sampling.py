@@ -68,6 +68,23 @@ def test_it_counts_for_the_bounds_of_the_agent_that_called():
         assert [question.kind for question in execution.interrupts] == ["resource_exhausted"]
 
 
+@pytest.mark.parametrize(("tool", "within"), [("ponder", False), ("ponder_as_before", True)])
+@pytest.mark.parametrize("is_of_agent", [True, False])
+def test_a_bound_that_is_met_during_a_call_is_asked_about_while_the_call_waits(tool, within, is_of_agent):
+    """The call still counted as running, so that nobody who waited for the run got the question."""
+    bounds = {"max_llm_calls": 1}
+    with world(tool, asks_within_calls=within) as here:
+        script = ScriptedModel([{"call": {tool: {}}}, "done"])
+        agent = Agent("a", model=script, servers=["good"], bounds=bounds if is_of_agent else None)
+        here.add_agent(agent, replace=True)
+        execution = here.create("ask", bounds={} if is_of_agent else bounds).start().wait(20)
+        (question,) = execution.interrupts
+        assert (question.kind, execution.is_blocked) == ("resource_exhausted", within)
+        done = execution.answer(question.id, 9).wait(20)
+        assert done.variables == {"said": "done"}, done.error
+        assert "because" in str(results(done))
+
+
 @pytest.mark.parametrize(("tool", "within", "most"), [("ponder", False, 2), ("ponder_as_before", True, 3)])
 def test_it_counts_for_those_bounds_whatever_process_goes_on(tool, within, most):
     def bounded(store=None):
