@@ -350,7 +350,7 @@ class BoundRequest(_BoundOperation):
         if request.setting is not None:
             turn.definitions = tokens_of_definitions(params.model_request_parameters)
 
-        model = cast("Model[Any]", params.run_context.model)
+        model = _model_of(turn, params)
 
         async def call() -> dict[str, Any]:
             nonlocal executed
@@ -393,6 +393,13 @@ class BoundRequest(_BoundOperation):
             WRITE.reset(token)
 
 
+def _model_of(turn: AgentTurn, params: ModelRequestParams) -> Model[Any]:
+    """Return the model that a request is sent to. Its price and its request limiter apply to the request."""
+    # The run context has the model of the agent, also for a request to one of its fallbacks.
+    fallback = None if params.model_id is None else turn.fallbacks.get(params.model_id)
+    return cast("Model[Any]", params.run_context.model) if fallback is None else fallback
+
+
 _Call: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
 """Makes a request and returns the response in its recorded form."""
 
@@ -411,7 +418,7 @@ async def _request_model(
         finally:
             WRITE.reset(token)
 
-    model = cast("Model[Any]", params.run_context.model)
+    model = _model_of(turn, params)
     reserved = estimate(model, request.tokens + turn.definitions, params.model_settings)
     # The budget comes first, and `operation` takes the slot of the limiter: a request that waits for a person holds no
     # slot (tests/agents/test_clients.py::test_a_request_that_waits_for_a_person_keeps_no_other_one_waiting).

@@ -19,7 +19,7 @@ from divebook.text.redaction import logger, shared
 from divebook.workflow.tools import ToolFunction
 
 if TYPE_CHECKING:
-    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.models import Model, ModelRequestParameters
 
     from divebook.agents.budget import TurnBudget
     from divebook.agents.request_record import RequestRecord
@@ -85,6 +85,8 @@ class AgentTurn:
     """Tools that changed unrecorded dependencies and were already reported."""
     cleaned: set[str] = field(default_factory=set)
     """Sources of redacted credentials that were already reported."""
+    fallbacks: Mapping[str, Model] = field(default_factory=dict)
+    """Models that pydantic-ai asks if that of the agent fails, by model id."""
     corrections: int | None = None
     """Limit of corrections of a call or an answer; None for an agent of pydantic-ai, which has its own limit."""
     definitions: int = 0
