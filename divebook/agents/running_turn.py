@@ -210,8 +210,8 @@ class _Attempts:
 
     @asynccontextmanager
     async def admitted(self, failures: int) -> AsyncIterator[None]:
-        """Admit one attempt by the budget, and reserve its maximum consumption during the ``with`` block. `failures` is
-        the number of failed attempts before it.
+        """Wait until the budget admits one attempt, and reserve its maximum consumption during the ``with`` block.
+        `failures` is the number of failed attempts before it.
         """
         # A resumed turn does not make the failed attempts of earlier processes again, so they are counted here.
         for attempt in range(self._counted, failures):
