@@ -120,6 +120,18 @@ def test_a_request_that_waits_for_a_person_keeps_no_other_one_waiting(monkeypatc
     assert bounded.wait(PATIENCE).variables == {"r": "well"}
 
 
+def test_a_request_that_a_bound_stops_at_its_slot_is_no_success_of_its_provider(monkeypatch):
+    limiter = RequestLimiter("m")
+    limiter.limit = 1
+    monkeypatch.setattr(REQUEST_LIMITERS, "slot", lambda _: limiter.slot())
+    ask = Workflow("ask", [Step("ask", prompt="Go", each=Each([1, 2], parallel=2))])
+    environment = Environment(store="memory:", agents=[Agent("a", model=ScriptedModel(["well"] * 2))])
+    bounded = environment.start(ask, bounds={"max_llm_calls": 1}).wait(PATIENCE)
+    assert (len(bounded.interrupts), bounded.usage.requests) == (1, 1)
+    # The one success has raised the limit, and the count of successes begins again.
+    assert (limiter.under_way, limiter.limit, limiter._successes) == (0, 2, 0)
+
+
 def test_a_hanging_server_costs_one_response_timeout(serve):
     server = serve({0: Mood(hang=2)})
     execution = labelling(1, parallel=1, response_timeout=0.2).start("label").wait(PATIENCE)
