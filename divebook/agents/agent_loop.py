@@ -121,6 +121,7 @@ class AgentLoop:
         )
         # Not empty if a person chose to finish the turn with the setting that it began with (`run_or_ask`).
         turn.keeps_original = bool(original_setting)
+        turn.fallbacks = _fallbacks(agent.capabilities)
         turn.corrections = definition.corrections if agent.library is None else None
         history, prompt = _messages(self._message)
         if agent.library is not None and deps is None:

@@ -283,7 +283,8 @@ def paid_replies(model: Model) -> Iterator[None]:
     token = _REPLIES.set(replies)
     try:
         yield
-    except Exception as error:
+    # A time limit of the step cancels the request, and takes the consumption from this exception.
+    except BaseException as error:
         usage = Counter[str]()
         for reply in replies:
             if reply.usage.has_values():

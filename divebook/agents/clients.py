@@ -436,20 +436,20 @@ class Permit:
 
     async def __aexit__(self, *raised: object) -> None:
         error = raised[1]
-        self._leave(error if isinstance(error, BaseException) else None)
+        self._leave(error if isinstance(error, BaseException) else None, reports=self._reports)
 
     def release(self) -> None:
-        """Release the permit when its request has ended, so that the next request can start. A second release has no
-        effect.
+        """Release the permit without a request, so that the next request can start. The limiter learns nothing from it.
+        A second release has no effect.
         """
-        self._leave(None)
+        self._leave(None, reports=False)
 
-    def _leave(self, error: BaseException | None) -> None:
+    def _leave(self, error: BaseException | None, *, reports: bool) -> None:
         if self._began is not None:
             # Reset first, so that a second release has no effect.
             began = self._began
             self._began = None
-            self._limiter.leave(began if self._reports else None, error)
+            self._limiter.leave(began if reports else None, error)
 
 
 REQUEST_LIMITERS = RequestLimiters()

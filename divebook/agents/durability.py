@@ -91,10 +91,10 @@ from divebook.agents.request_record import (
     with_cleaned_text,
     with_values,
 )
-from divebook.agents.running_turn import CALL, INSIDE, TURN, WRITE, AgentTurn, CallPlace, present, watched
+from divebook.agents.running_turn import CALL, INSIDE, TURN, WRITE, AgentTurn, CallPlace, count_spent, present, watched
 from divebook.agents.server_tools import InputRequired, answer_questions
 from divebook.agents.signatures import ToolNames, is_readable, plain_result, shortened
-from divebook.agents.turn import side_by_side
+from divebook.agents.turn import SPENT, side_by_side
 from divebook.documents.policy import Policy
 from divebook.engine.approvals import Denied, ToolCall, embedded, is_same
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_STEP, CACHED_RESPONSE, TOOL_CALL, TOOL_DISCOVERY, Write
@@ -214,11 +214,16 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         if not turn.has_started:
             turn.has_started = True
             return turn
-        # A run outside of a tool call, for example in a hook, is numbered by the name of its agent.
-        call = CALL.get()
-        context = turn.context.below(turn.key(f"run-of-{self.name}") if call is None else call.key)
+        context = turn.context.below(_key_of_run(turn, self.name or ""))
+        # The bounds of the turn hold for all requests inside it.
         return AgentTurn(
-            context, RequestRecord(self.name), ctx.model.model_id, turn.retry, turn.seconds, has_started=True
+            context,
+            RequestRecord(self.name),
+            ctx.model.model_id,
+            turn.retry,
+            turn.seconds,
+            budget=turn.budget,
+            has_started=True,
         )
 
     def _warn_unrecorded(self) -> None:
@@ -244,6 +249,17 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         del ctx
         turn = present()
         return None if turn is None else await deferred(turn, requests)
+
+
+def _key_of_run(turn: AgentTurn, agent: str) -> str:
+    """Return the key below which the operations of an agent are recorded that runs inside a turn."""
+    call = CALL.get()
+    # A run outside of a tool call, for example in a hook, is numbered by the name of its agent.
+    if call is None:
+        return turn.key(f"run-of-{agent}")
+    # The first run inside a call has the key of the call: `tool-1-c1/model-1`. The second one is `tool-1-c1/run-2`.
+    number = turn.number(f"run-in-{call.key}")
+    return call.key if number == 1 else f"{call.key}/run-{number}"
 
 
 class Backend(DurableOperationBackend[Mapping[str, Any]]):
@@ -334,7 +350,7 @@ class BoundRequest(_BoundOperation):
         if request.setting is not None:
             turn.definitions = tokens_of_definitions(params.model_request_parameters)
 
-        model = cast("Model[Any]", params.run_context.model)
+        model = _model_of(turn, params)
 
         async def call() -> dict[str, Any]:
             nonlocal executed
@@ -352,7 +368,7 @@ class BoundRequest(_BoundOperation):
                 )
 
         sent = RequestToSend(request.number, model_name, params)
-        payload = await _from_other_source(turn, request, sent, call)
+        payload = await _from_other_source(turn, request, sent)
         if payload is None:
             payload = await _request_model(turn, request, params, call)
             # Only a new response is stored: a replay must not renew the age of an old one.
@@ -377,6 +393,13 @@ class BoundRequest(_BoundOperation):
             WRITE.reset(token)
 
 
+def _model_of(turn: AgentTurn, params: ModelRequestParams) -> Model[Any]:
+    """Return the model that a request is sent to. Its price and its request limiter apply to the request."""
+    # The run context has the model of the agent, also for a request to one of its fallbacks.
+    fallback = None if params.model_id is None else turn.fallbacks.get(params.model_id)
+    return cast("Model[Any]", params.run_context.model) if fallback is None else fallback
+
+
 _Call: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
 """Makes a request and returns the response in its recorded form."""
 
@@ -395,25 +418,25 @@ async def _request_model(
         finally:
             WRITE.reset(token)
 
-    model = cast("Model[Any]", params.run_context.model)
+    model = _model_of(turn, params)
     reserved = estimate(model, request.tokens + turn.definitions, params.model_settings)
     # The budget comes first, and `operation` takes the slot of the limiter: a request that waits for a person holds no
     # slot (tests/agents/test_clients.py::test_a_request_that_waits_for_a_person_keeps_no_other_one_waiting).
-    async with turn.spending(request.key, reserved):
-        with errors_as_raised():
-            recorded = await turn.context.operation(
-                AGENT_RESPONSE,
-                request.parameters,
-                call,
-                key=request.key,
-                setting=request.setting,
-                usage=usage_of,
-                repeatable=True,
-                reserved=reserved,
-                streamed=streamed,
-                retry=turn.retry,
-                slot=REQUEST_LIMITERS.slot(model),
-            )
+    with turn.context.calling(), errors_as_raised():
+        recorded = await turn.context.operation(
+            AGENT_RESPONSE,
+            request.parameters,
+            call,
+            key=request.key,
+            setting=request.setting,
+            usage=usage_of,
+            repeatable=True,
+            reserved=reserved,
+            streamed=streamed,
+            retry=turn.retry,
+            admitted=turn.admission(request.key, reserved),
+            slot=REQUEST_LIMITERS.slot(model),
+        )
     # No await lies between the release of the reservation and `spend`, so a waiting request sees the consumption.
     payload: dict[str, Any] = opened(recorded)
     # Also for a response from the log, so that a resumed turn has the same budget left.
@@ -422,43 +445,32 @@ async def _request_model(
     return payload
 
 
-async def _from_other_source(
-    turn: AgentTurn, request: Described, sent: RequestToSend, call: _Call
-) -> dict[str, Any] | None:
+async def _from_other_source(turn: AgentTurn, request: Described, sent: RequestToSend) -> dict[str, Any] | None:
     """Return the response to a request from the response cache or from a recorded run, at no cost. Return None if
     neither has it, so that the model must be asked.
 
-    The log is always consulted first. A response taken from a cache in another process may be gone, if that process
-    ended before it recorded the response. In that case the model is asked, and its answer is recorded at the same
-    place.
+    The log is always consulted first. A process may die after it has found a response and before the response is
+    recorded. If the source no longer has the response then, the model is asked like for any other request.
     """
     source = turn.context.response_source
-    recorded_kind = turn.context.recorded_type(request.key)
-    # A source is asked only if the log has nothing at this key. A request that began with a source stays with it,
-    # because an operation cannot change its type.
-    cached = await source.find(sent) if source is not None and recorded_kind is None else None
-    if cached is None and recorded_kind != CACHED_RESPONSE:
+    # A request that was sent to the model is repeated there, because another run may have filled the cache since.
+    if turn.context.recorded_type(request.key) == AGENT_RESPONSE:
         return None
-    # Decides the cost: a cached response was paid for by another run, the answer of the model by this one.
-    is_asked = False
+    cached: Mapping[str, Any] | None = None
+    # Looked up before the operation begins: an operation of this type is neither admitted by a budget nor limited
+    # (test_a_cached_response_that_is_gone_after_a_crash_is_asked_for_within_the_budget).
+    if not turn.context.has_ended(request.key):
+        cached = None if source is None else await source.find(sent)
+        if cached is None:
+            return None
 
-    async def respond() -> Mapping[str, Any]:
-        nonlocal cached, is_asked
-        if cached is None and source is not None:
-            cached = await source.find(sent)
-        is_asked = cached is None
-        return await call() if cached is None else cached
+    async def respond() -> Mapping[str, Any] | None:
+        return cached
 
-    # No budget is asked: a cached response costs nothing. The response counts as a running call while it is fetched.
+    # The response counts as a running call while it is recorded.
     with turn.context.calling():
         recorded = await turn.context.operation(
-            CACHED_RESPONSE,
-            request.parameters,
-            respond,
-            key=request.key,
-            setting=request.setting,
-            usage=lambda response: usage_of(response) if is_asked else {},
-            repeatable=True,
+            CACHED_RESPONSE, request.parameters, respond, key=request.key, setting=request.setting, repeatable=True
         )
     payload: dict[str, Any] = opened(recorded)
     return payload
@@ -486,7 +498,7 @@ class BoundCall(_BoundOperation):
             nonlocal executed
             executed = True
             with watched(params.ctx.deps, place.turn, params.name):
-                return await self._make_call(place.turn, params)
+                return await self._make_call(place, params)
 
         try:
             payload = await _recorded_call(place, params, call, config)
@@ -503,7 +515,10 @@ class BoundCall(_BoundOperation):
         # `_make_call` has left out the usual fields.
         return self._operation.result_codec.load({**USUAL, **payload})
 
-    async def _make_call(self, turn: AgentTurn, params: ToolsetCallToolParams) -> Any:
+    async def _make_call(self, place: CallPlace, params: ToolsetCallToolParams) -> Any:
+        turn = place.turn
+        if place.sampled is None:  # otherwise an earlier attempt at the call has failed
+            place.sampled = Counter()
         try:
             outcome = await self._run_operation(_with_readable_result(params), f"tool {params.name}")
             if hasattr(outcome, "result"):  # without a result it is a message to the model
@@ -518,6 +533,7 @@ class BoundCall(_BoundOperation):
         cleaned: Mapping[str, Any] = {
             **turn.without_credentials(payload, f"what tool {params.name} returned"),
             **state,
+            **({SPENT: dict(place.sampled)} if turn.budget is not None and place.sampled else {}),
         }
         return {name: value for name, value in cleaned.items() if name not in USUAL or USUAL[name] != value}
 
@@ -571,7 +587,13 @@ async def _recorded_call(
             operation = turn.context.call(
                 function, params.tool_args, all_parameters, call, key=key, setting=setting, done=returned
             )
-            return opened(await operation)
+            place.sampled = None
+            payload: dict[str, Any] = opened(await operation)
+        # A server may have asked models during the call. If the call is in the log, these requests are not made again.
+        spent = payload.pop(SPENT, {})
+        if place.sampled is None:
+            count_spent(spent)
+        return payload
 
     return await answer_questions(place, function, await function_call(place.key, {}), function_call)
 

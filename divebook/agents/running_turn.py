@@ -19,11 +19,11 @@ from divebook.text.redaction import logger, shared
 from divebook.workflow.tools import ToolFunction
 
 if TYPE_CHECKING:
-    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.models import Model, ModelRequestParameters
 
     from divebook.agents.budget import TurnBudget
     from divebook.agents.request_record import RequestRecord
-    from divebook.agents.turn import TurnContext
+    from divebook.agents.turn import Admission, TurnContext
     from divebook.agents.turn_compatibility import TurnCompatibility
     from divebook.engine.operations import Reserved, Write
     from divebook.workflow.step import Retry
@@ -85,6 +85,8 @@ class AgentTurn:
     """Tools that changed unrecorded dependencies and were already reported."""
     cleaned: set[str] = field(default_factory=set)
     """Sources of redacted credentials that were already reported."""
+    fallbacks: Mapping[str, Model] = field(default_factory=dict)
+    """Models that pydantic-ai asks if that of the agent fails, by model id."""
     corrections: int | None = None
     """Limit of corrections of a call or an answer; None for an agent of pydantic-ai, which has its own limit."""
     definitions: int = 0
@@ -173,36 +175,57 @@ class AgentTurn:
             self._shares[share_key] = share_of(self.budget.remaining, count).to_dict()
         return self._shares[share_key]
 
-    @asynccontextmanager
-    async def spending(self, key: str, reserved: Reserved) -> AsyncIterator[None]:
-        """Wait until the turn's budget has room for a model request, whose maximum consumption is `reserved`. This
-        amount is reserved during the ``with`` block. If attempts of the request fail, their actual consumption is
-        counted.
-
-        A request that the log already has does not wait.
+    def admission(self, key: str, reserved: Reserved) -> Admission | None:
+        """Return the function that admits each attempt at a model request by the budget of the turn. Return None if the
+        turn has no budget. `reserved` is the maximum consumption of one attempt.
         """
-        with self.context.calling():
-            if self.budget is None:
-                yield
-                return
-            # A request in the log was admitted when it was made.
-            if self.context.recorded_type(key) is None:
-                await self.budget.admit(self.context, reserved)
-            with self.budget.holding(reserved):
-                try:
-                    yield
-                finally:
-                    # Read from the log, so that attempts of earlier processes count as well.
-                    self.budget.spend(self.context.consumed_by_failures(key))
+        return None if self.budget is None else _Attempts(self.context, self.budget, key, reserved).admitted
 
     def key(self, name: str) -> str:
         """Return an operation key for a name that is unique in this turn. If the name was used before, a number is
         appended.
         """
+        number = self.number(name)
+        return name if number == 1 else f"{name}#{number}"
+
+    def number(self, name: str) -> int:
+        """Count a use of a name in this turn, and return the number of its uses so far."""
         # A resumed turn runs the same code again, so the n-th use of a name gets the same number.
         self._counts[name] += 1
-        number = self._counts[name]
-        return name if number == 1 else f"{name}#{number}"
+        return self._counts[name]
+
+
+class _Attempts:
+    """Attempts at one model request of a turn. The budget of the turn has to admit each of them, because a failed one
+    may have been paid for (test_the_bounds_of_an_agent_end_attempts_that_are_paid).
+    """
+
+    def __init__(self, context: TurnContext, budget: TurnBudget, key: str, reserved: Reserved) -> None:
+        self._context = context
+        self._budget = budget
+        self._key = key
+        self._reserved = reserved
+        self._counted = 0
+        """Number of failed attempts whose consumption is counted."""
+
+    @asynccontextmanager
+    async def admitted(self, failures: int) -> AsyncIterator[None]:
+        """Wait until the budget admits one attempt, and reserve its maximum consumption during the ``with`` block.
+        `failures` is the number of failed attempts before it.
+        """
+        # A resumed turn does not make the failed attempts of earlier processes again, so they are counted here.
+        for attempt in range(self._counted, failures):
+            self._budget.count(failed_attempt(self._context.consumed_by_failure(self._key, attempt) or {}))
+        self._counted = failures
+        # An attempt that the log has was admitted when it was made.
+        if not self._context.has_begun(self._key, failures):
+            await self._budget.admit(self._context, self._reserved)
+        with self._budget.holding(self._reserved):
+            try:
+                yield
+            finally:
+                self._budget.spend(self._context.consumed_by_failure(self._key, failures) or {})
+                self._counted = failures + 1
 
 
 @dataclass(slots=True)
@@ -217,6 +240,10 @@ class CallPlace:
     """
     rule: str = ""
     """Rule that allowed the call; empty if the mode of its tool allowed it."""
+    sampled: Counter[str] | None = None
+    """Consumption of the requests to models that an MCP server made during the call. None while the call has not been
+    made in this process.
+    """
 
     @property
     def key(self) -> str:
@@ -263,6 +290,14 @@ def consumed_by(response: Mapping[str, Any]) -> dict[str, int]:
     usage = usage_of(response)
     tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
     return {"calls": 1, "tokens": tokens, "cost": usage.get("cost", 0)}
+
+
+def failed_attempt(consumed: Mapping[str, int]) -> dict[str, int]:
+    """Return the consumption of a failed attempt at a model request as a dict with the keys of a budget. `consumed` is
+    its recorded usage, which is empty if nothing was paid.
+    """
+    tokens = consumed.get("input_tokens", 0) + consumed.get("output_tokens", 0)
+    return {"calls": 1, "tokens": tokens, "cost": consumed.get("cost", 0)}
 
 
 def count_spent(spent: Mapping[str, int]) -> None:

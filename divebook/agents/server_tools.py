@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from divebook.agents.turn import Sampler, TurnContext
     from divebook.questions import Question
     from divebook.workflow.resources import AgentDefinition
-from divebook.agents.running_turn import CALL, AgentTurn, CallPlace
+from divebook.agents.running_turn import CALL, AgentTurn, CallPlace, consumed_by, failed_attempt
 
 # --- MCP sampling -------------------------------------------------------------------------------------------------
 # A server may request a model response, if its definition names an agent for that. The request is recorded in the turn.
@@ -176,7 +176,9 @@ def require_sampler(context: TurnContext, name: str, server: str) -> None:
         )
 
 
-async def sample(turn: AgentTurn, call: str, request: Mapping[str, Any]) -> dict[str, Any]:
+async def sample(
+    turn: AgentTurn, call: str, request: Mapping[str, Any], consumed: Counter[str] | None = None
+) -> dict[str, Any]:
     """Answer a sampling request, with which an MCP server asks for a model response during a tool call. Return the
     agent's answer, or the reason why there is none.
 
@@ -184,6 +186,8 @@ async def sample(turn: AgentTurn, call: str, request: Mapping[str, Any]) -> dict
     ----------
     call
         Part of the key that identifies the tool call: ``<n>-<id>``.
+    consumed
+        Counter to which the consumption of the request is added, in the form of a budget.
     """
     context = turn.context
     agent = context.sampler(request["agent"]).with_settings(
@@ -196,26 +200,44 @@ async def sample(turn: AgentTurn, call: str, request: Mapping[str, Any]) -> dict
     content = [{"type": "text", "text": "\n\n".join(texts)}] if texts else []
     key = turn.key(f"sample-{call}-{short_hash(request)}")
     try:
-        text = await agent.respond(last_message["text"], _recorded_request(turn, agent, key), context=content)
+        text = await agent.respond(last_message["text"], _recorded_request(turn, agent, key, consumed), context=content)
     # The server gets the error as an answer, and decides itself whether its tool fails.
     except OperationError as error:
         return {"error": str(error)}
+    finally:
+        if consumed is not None:
+            consumed.update(_failed_attempts(context, key))
     return {"text": text, "model": agent.model_name}
 
 
-def _recorded_request(turn: AgentTurn, agent: Sampler, key: str) -> Any:
+def _failed_attempts(context: TurnContext, key: str) -> Counter[str]:
+    """Return what the failed attempts at a model request have consumed together, in the form of a budget."""
+    total = Counter[str]()
+    attempt = 0
+    while (consumed := context.consumed_by_failure(key, attempt)) is not None:
+        total.update(failed_attempt(consumed))
+        attempt += 1
+    return total
+
+
+def _recorded_request(turn: AgentTurn, agent: Sampler, key: str, consumed: Counter[str] | None) -> Any:
     """Return a function that makes a model request of `agent`, within the budget of the turn. The request is recorded
-    as an operation with the given key.
+    as an operation with the given key. What it consumes is added to `consumed`.
     """
 
     async def operation(
         kind: str, parameters: Mapping[str, Any], call: Callable[[], Awaitable[Any]], **options: Any
     ) -> Any:
         # As for the turn's own requests: wait for the budget, reserve, then spend the actual consumption.
-        async with turn.spending(key, options["reserved"]):
-            recorded = await turn.context.operation(kind, parameters, call, key=key, retry=agent.retry, **options)
+        # The tool call counts as running in place of its requests: if a person is asked about a bound, nothing runs.
+        admitted = turn.admission(key, options["reserved"])
+        recorded = await turn.context.operation(
+            kind, parameters, call, key=key, retry=agent.retry, admitted=admitted, **options
+        )
         if turn.budget is not None:
             turn.budget.spend(options["usage"](recorded))
+        if consumed is not None:
+            consumed.update(consumed_by(recorded))
         return recorded
 
     return operation
@@ -297,7 +319,10 @@ class _CallQuestions:
         context = self._place.turn.context
         question = turn.without_credentials(request, f"what tool {self._tool.own_name} asks")
         if MESSAGES in question:
-            return await sample(turn, self._place.name, question)
+            # A person may be asked about a bound, and the call cannot be suspended until the answer
+            # (test_a_bound_that_is_met_during_a_call_is_asked_about_while_the_call_waits).
+            with context.open_call():
+                return await sample(turn, self._place.name, question, self._place.sampled)
         # A question that expired after another process made this call is asked again
         # (test_a_server_that_is_called_again_the_next_day_asks_again).
         self._open = key = next(key for key in self._keys if not _has_expired(context.recorded_question(key)))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias, TypedDict, TypeVar, Unpack, cast
 
 if TYPE_CHECKING:
     from divebook.agents.request_record import ResponseSource
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 SPENT = "spent"
-"""Key in the result of a turn for its consumption. Present if the turn worked for another turn that has a budget."""
+"""Key in the result of a turn for its consumption. Present if the turn worked for another turn that has a budget.
+
+Also in the recorded result of a call of an MCP server, for the requests to models that the server made during it.
+"""
 
 
 class Answer(NamedTuple):
@@ -89,6 +92,10 @@ class Sampler(Protocol):
         """Answer a prompt with a single model request and return the answer. `operation` makes and records the
         request.
         """
+
+
+Admission: TypeAlias = Callable[[int], AbstractAsyncContextManager[None]]
+"""Returns the context manager of one attempt at an operation, for the number of failed attempts before it."""
 
 
 class OperationOptions(TypedDict, total=False):
@@ -159,8 +166,18 @@ class TurnContext(Protocol):
         operation.
         """
 
-    def consumed_by_failures(self, key: str) -> Mapping[str, int]:
-        """Return the tokens and cost that the failed attempts of an operation consumed together, from the log."""
+    def has_ended(self, key: str) -> bool:
+        """Return True if the log has the result or the error of the operation of this turn with a key."""
+
+    def has_begun(self, key: str, attempt: int) -> bool:
+        """Return True if the log has the start of an attempt at a model request, and the attempt is not to be made
+        again because of a failed step.
+        """
+
+    def consumed_by_failure(self, key: str, attempt: int) -> Mapping[str, int] | None:
+        """Return the tokens and cost that a failed attempt of an operation consumed, from the log. Return None if the
+        attempt did not fail.
+        """
 
     async def operation(
         self,
@@ -170,10 +187,13 @@ class TurnContext(Protocol):
         *,
         key: str,
         retry: Retry | None = None,
+        admitted: Admission | None = None,
         **options: Unpack[OperationOptions],
     ) -> Any:
         """Run a function as a recorded operation. Return the recorded result if the log has one; otherwise call the
         function, with retries.
+
+        Each attempt is made inside the context manager that `admitted` returns.
         """
 
     async def call(

@@ -80,6 +80,17 @@ NAMED_BY = {
 """Parameter that holds the name of the called action, agent, workflow or other target, by operation type."""
 
 
+def may_continue_as(recorded_type: str, requested_type: str) -> bool:
+    """Return whether an operation that has started and not ended may start again as an operation of another type. Only
+    a cached response may: if the cache no longer has it after a crash, the model is asked instead.
+
+    >>> may_continue_as(CACHED_RESPONSE, AGENT_RESPONSE), may_continue_as(AGENT_RESPONSE, CACHED_RESPONSE)
+    (True, False)
+    """
+    is_lost_response = recorded_type == CACHED_RESPONSE and requested_type == AGENT_RESPONSE
+    return is_lost_response or recorded_type == requested_type
+
+
 def operation_name(operation_type: str, parameters: Mapping[str, Any] | None) -> str | None:
     """Return the name of the target of an operation (an action, an agent, a function, a signal), or None if it has
     none.

@@ -319,6 +319,7 @@ class Spans:
             self._holders[event.sequence] = data.operation_id
         earlier = self._operations.get(data.operation_id)
         if earlier is not None:
+            earlier.type = data.operation_type  # differs for a cached response that was lost in a crash
             self._begin_again(earlier, event)
             return
         step = self._steps.get(event.path)

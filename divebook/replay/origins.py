@@ -216,6 +216,7 @@ class Origins:
         if previous is not None and previous[1] is visit:  # it is made again
             # A call that had ended and is made again runs once more; one that never ended is still counted.
             visit.running_calls += previous[0].ended is not None
+            previous[0].type = data.operation_type  # differs for a cached response that was lost in a crash
             previous[0].sequence = event.sequence
             previous[0].ended = None
             previous[0].status = catalog.RUNNING

@@ -32,7 +32,7 @@ import anyio
 
 from divebook.engine.evolve import evolve
 from divebook.engine.instructions import Fact
-from divebook.engine.operations import ENCLOSING, SCRIPT_EXECUTION, VERSION_DECISION, Place
+from divebook.engine.operations import ENCLOSING, SCRIPT_EXECUTION, VERSION_DECISION, Place, may_continue_as
 from divebook.engine.state import ABOUT_FILES, IN_STEP, Draft, ExecutionState, OperationRecord
 from divebook.errors import DivergenceError
 from divebook.events import Event, catalog
@@ -44,7 +44,7 @@ from divebook.replay.replayer import Positions
 from divebook.replay.sameness import has_older_wording, is_same
 from divebook.runtime.concurrency import Suspended, Waits
 from divebook.runtime.errors import present_place
-from divebook.runtime.operations import PLAIN, CallOptions, CarryOut, NoAnswer, OperationLog, OperationRequest
+from divebook.runtime.operations import PLAIN, CallOptions, CarryOut, NoAnswer, OperationLog, OperationRequest, differs
 from divebook.runtime.recorder import Call, Recorder
 
 OUTSIDE = (
@@ -744,8 +744,7 @@ class TapeOperationLog(OperationLog):
         self._meet(place.path, operation_id)
         record = self.record_of(place, operation_id)
         if record is not None and record.status != PENDING:
-            # None stands for a log without hashes, in which parameters cannot be compared here.
-            if record.operation_type != request.operation_type or record.parameters_hash not in (None, request.digest):
+            if differs(record, request):
                 raise self._differs(record.started_sequence, request, options)
             if record.status == COMPLETED:
                 return record.result
@@ -780,7 +779,11 @@ class TapeOperationLog(OperationLog):
         while (recorded := self.tape.next_of(operation_id)) is not None:
             kind, sequence = recorded
             if kind == BEGIN:
-                self.begin(request, None, options.setting, options.within)
+                # A cached response that was lost in a crash: the log has the request to the model after it.
+                if self._is_replaced(sequence, request):
+                    self.tape.take(sequence)
+                else:
+                    self.begin(request, None, options.setting, options.within)
                 has_begun = True
             elif kind == END:
                 await self.tape.in_turn(place.path, sequence)
@@ -790,6 +793,18 @@ class TapeOperationLog(OperationLog):
         if not has_begun:
             self.tape.note_missing(place.path, place.step, str(request))
         return await self._never(place)
+
+    def _is_replaced(self, sequence: int, request: OperationRequest) -> bool:
+        """Return True if the start with the number `sequence` has another type than the request, as which the operation
+        may start again.
+        """
+        data = self.tape.event(sequence).data
+        return (
+            isinstance(data, catalog.OperationStarted)
+            and data.operation_type != request.operation_type
+            and data.parameters_hash in (None, request.digest)
+            and may_continue_as(data.operation_type, request.operation_type)
+        )
 
     def _finish(self, request: OperationRequest, options: CallOptions, sequence: int) -> Any:
         data = self.tape.take(sequence).data

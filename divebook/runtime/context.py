@@ -18,6 +18,7 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 import anyio
 
 from divebook.engine.operations import (
+    CONSUMED,
     RANDOM_GENERATION,
     TIME_ACCESS,
     Place,
@@ -25,6 +26,7 @@ from divebook.engine.operations import (
     Setting,
     Slot,
     StreamedCall,
+    consumption_of,
     operation_name,
     pause_key,
 )
@@ -272,9 +274,11 @@ class StepContext:
         """
         return self._recorder.operations.known_at(self.place(key, attempt))
 
-    async def start_of(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the recorded parameters and settings of the operation named `key`, which the log must have."""
-        return await self._recorder.operations.start_of(self.place(key))
+    async def start_of(self, key: str, attempt: int | None = None) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Return the recorded parameters and settings of the operation named `key`, or of one attempt at it. The log
+        must have it.
+        """
+        return await self._recorder.operations.start_of(self.place(key, attempt))
 
     def records_in(self, record: OperationRecord) -> list[OperationRecord]:
         """Return the records of the operations inside `record`. This is an operation that encloses others, such as an
@@ -564,6 +568,12 @@ async def within(clock: Clock, seconds: float, call: Callable[[], Awaitable[T]],
         alarm = asyncio.create_task(_ring(clock, seconds, scope))
         try:
             return await call()
+        except asyncio.CancelledError as cancelled:
+            # A request that had begun to reply was paid for (test_a_stream_that_its_step_cuts_off_counts).
+            consumed = consumption_of(vars(cancelled))
+            if consumed is not None:
+                setattr(error, CONSUMED, consumed)
+            raise
         finally:
             alarm.cancel()
     raise error

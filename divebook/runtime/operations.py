@@ -42,6 +42,7 @@ from divebook.engine.operations import (
     Place,
     Reserved,
     Setting,
+    may_continue_as,
     operation_kind,
     operation_name,
 )
@@ -284,7 +285,7 @@ class OperationLog:
             if self.miss_policy is None:
                 return carry_out(None)
             return self._ask_policy(self.miss_policy, request, carry_out, options)
-        if _differs(record, request):
+        if differs(record, request):
             return self._diverge(record, request)
         return carry_out(record) if record.status == RUNNING else self._recorded(request.place, record)
 
@@ -541,7 +542,7 @@ class OperationLog:
         """
         request = OperationRequest.of(place, EVENT_EMITTED, {"name": name, "data": data})
         if is_once and (record := self._find(request)) is not None:
-            if _differs(record, request):  # this method does not await, so it cannot read the recorded parameters
+            if differs(record, request):  # this method does not await, so it cannot read the recorded parameters
                 self._refuse(
                     place, kind_diverged(place, f"another {operation_kind(record.operation_type)}", str(request))
                 )
@@ -737,9 +738,14 @@ def _nothing() -> None:
     """Record nothing. Stands for the function that records file changes, if a call has no workspace."""
 
 
-def _differs(record: OperationRecord, request: OperationRequest) -> bool:
+def differs(record: OperationRecord, request: OperationRequest) -> bool:
+    """Return whether a requested operation is another one than the recorded one."""
     # Without a recorded hash (None), only the types are compared.
-    return record.operation_type != request.operation_type or record.parameters_hash not in (None, request.digest)
+    if record.parameters_hash not in (None, request.digest):
+        return True
+    if record.status == RUNNING:
+        return not may_continue_as(record.operation_type, request.operation_type)
+    return record.operation_type != request.operation_type
 
 
 def _is_over(records: Mapping[str, OperationRecord], enclosing_id: str | None) -> bool:

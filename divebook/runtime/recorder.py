@@ -175,6 +175,8 @@ class Recorder:
                 # bounds are checked again.
                 if call.reserved is None or self.asking.is_within_bounds(call.reserved):
                     return await self._begin(request, call)
+                # No call was made, which must not count as a success of its provider.
+                slot.release()
 
     async def _begin(self, request: OperationRequest, call: Call) -> Any:
         if call.reserved is not None:

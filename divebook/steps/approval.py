@@ -86,6 +86,7 @@ async def approve(
     *,
     key: str,
     operation: str | int,
+    attempt: int | None = None,
     description: str = "",
     within: str | None = None,
 ) -> Approved | Denied:
@@ -105,6 +106,8 @@ async def approve(
         Name of the question within the step.
     operation
         Key of the operation of the call. A call whose operation is in the log is not checked again.
+    attempt
+        Number of the attempt at the call that is looked up; see `StepContext.record_of`.
     description
         Description of the call, shown to the person.
     within
@@ -117,14 +120,15 @@ async def approve(
     if context.record_of(f"{key}-denied") is not None:
         return await deny(Verdict(DENY, rule="a rule that held before"))
     ask = functools.partial(context.interrupt, CONFIRMATION, f"Run {call.tool}?", key=key, within=within)
+    is_recorded = context.record_of(operation, attempt) is not None
     # A recorded question is asked again with its recorded wording, so that the log matches.
     question_before = context.question_of(key)
     if question_before is not None:
         data = {**(question_before.data or {}), call.kind: call.tool, "parameters": dict(call.arguments)}
         answer = await ask(message=question_before.message, data=data, schema=question_before.schema)
-        return await _decision_of(context, call, answer, operation, deny)
+        return await _decision_of(context, call, answer, is_recorded=is_recorded, deny=deny)
     # The call itself is in the log, so it was allowed when it was made.
-    if context.record_of(operation) is not None:
+    if is_recorded:
         return Approved(dict(call.arguments))
     # Only now the current rules decide.
     mode_of_dialect = context.workflow.manner.confirmation_mode
@@ -136,18 +140,20 @@ async def approve(
     data = shown_on_card(call, verdict.rule)
     answer_schema = schema_of_answer(_valid_schema(schema))
     answer = await ask(message=verdict.reason or description or None, data=data, schema=answer_schema)
-    return await _decision_of(context, call, answer, operation, deny)
+    return await _decision_of(context, call, answer, is_recorded=is_recorded, deny=deny)
 
 
 async def _decision_of(
     context: StepContext,
     call: ToolCall,
     question: Question,
-    operation: str | int,
+    *,
+    is_recorded: bool,
     deny: Callable[[Verdict], Awaitable[Denied]],
 ) -> Approved | Denied:
     """Convert a person's answer to an approval question into an approval or a denial. Deny the call even after an
-    approval if the current rules deny it, or deny the arguments that the person edited.
+    approval if the current rules deny it, or deny the arguments that the person edited. `is_recorded` is True if the
+    log has the call.
     """
     response: Mapping[str, Any] = question.response or {}
     if response.get("approved") is not True:
@@ -156,7 +162,7 @@ async def _decision_of(
     arguments = _arguments(question, response, call)
     # The person may have edited the arguments, and a rule may have been added while the question was open. A call that
     # is in the log was allowed already, and is not judged again.
-    if context.record_of(operation) is None:
+    if not is_recorded:
         verdict = await context.approving.verdict(replace(call, arguments=arguments))
         if verdict.outcome == DENY:
             return await deny(verdict)

@@ -20,7 +20,7 @@ import anyio.to_thread
 from divebook.agents import Agent, ScriptedModel
 from divebook.agents.cache import Cached, Cassette, lasting
 from divebook.agents.models import RECORDED
-from divebook.agents.running_turn import CALL, consumed_by, count_spent, present
+from divebook.agents.running_turn import CALL, consumed_by, count_spent, failed_attempt, present
 from divebook.agents.turn import SPENT, AgentTask, Answer
 from divebook.documents import DocumentRepository, Policy
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, DYNAMIC_CONTENT, RunOperation, Setting
@@ -478,7 +478,8 @@ def _consumption_of(context: StepContext, record: OperationRecord | None) -> Ite
         for inner in context.records_in(record):
             yield from _consumption_of(context, inner)
     elif record.operation_type == AGENT_RESPONSE:
-        yield {"calls": 1} if record.status == FAILED else consumed_by(opened(record.result))
+        is_failed = record.status == FAILED
+        yield failed_attempt(record.consumed) if is_failed else consumed_by(opened(record.result))
 
 
 async def _turn_conditions(

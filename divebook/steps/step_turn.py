@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 
@@ -17,12 +16,13 @@ import anyio
 from divebook.agents import Agent
 from divebook.agents.agent import unasked
 from divebook.agents.cache import ResponseCache
-from divebook.agents.turn import OperationOptions, QuestionOptions
+from divebook.agents.turn import Admission, OperationOptions, QuestionOptions
 from divebook.documents import Policy
 from divebook.documents.policy import FileArguments
 from divebook.engine.approvals import Approved, Denied, ToolCall
-from divebook.engine.operations import TOOL_CALL, Setting, Slot
-from divebook.events.catalog import FAILED
+from divebook.engine.operations import AGENT_RESPONSE, TOOL_CALL, Setting, Slot
+from divebook.engine.state import OperationRecord
+from divebook.events.catalog import COMPLETED, FAILED, PENDING
 from divebook.events.event import to_datetime
 from divebook.projections.model_requests import RequestView
 from divebook.questions import Question
@@ -98,20 +98,28 @@ class StepTurn:
 
     def recorded_type(self, key: str) -> str | None:
         """Return the type of the operation with this key in the log; None if the log has no such operation."""
-        record = self._context.record_of(self.prefix + key)
+        record = self._record(key)
         return None if record is None else record.operation_type
 
-    def consumed_by_failures(self, key: str) -> Mapping[str, int]:
-        """Return the tokens and costs that all failed attempts of one operation consumed, according to the log. `key`
-        is the operation's key.
+    def has_ended(self, key: str) -> bool:
+        """Return True if the log has the result or the error of the operation with this key."""
+        record = self._record(key)
+        return record is not None and record.status in (COMPLETED, FAILED)
+
+    def has_begun(self, key: str, attempt: int) -> bool:
+        """Return True if the log has the start of an attempt at a model request, and the attempt is not to be made
+        again because of a failed step.
         """
-        # Attempts are numbered from 0. The first one that did not fail, or does not exist, ends the sum.
-        consumed = Counter[str]()
-        attempt = 0
-        while (record := self._context.record_of(self.prefix + key, attempt)) is not None and record.status == FAILED:
-            consumed.update(record.consumed)
-            attempt += 1
-        return consumed
+        record = self._record(key, attempt)
+        # PENDING: the step has failed and was resumed since, so the bounds may have been reached in the meantime.
+        return record is not None and record.operation_type == AGENT_RESPONSE and record.status != PENDING
+
+    def consumed_by_failure(self, key: str, attempt: int) -> Mapping[str, int] | None:
+        """Return the tokens and costs that a failed attempt of one operation consumed, according to the log. `key` is
+        the operation's key. Return None if the attempt did not fail.
+        """
+        record = self._record(key, attempt)
+        return None if record is None or record.status != FAILED else record.consumed
 
     def calling(self) -> AbstractContextManager[None]:
         """Return a context manager that counts a call as running while its ``with`` block runs. A step with a running
@@ -138,7 +146,7 @@ class StepTurn:
 
     def began_at(self, key: str) -> datetime:
         """Return the time at which the operation with this key started, according to the log. It must exist."""
-        record = self._context.record_of(self.prefix + key)
+        record = self._record(key)
         assert record is not None  # noqa: S101 - callers have the result of this operation
         return to_datetime(record.started_at)
 
@@ -146,14 +154,14 @@ class StepTurn:
         """Return the hash of the setting (model, instructions and tools) that the log has for the operation with this
         key. Return None if the operation does not exist or has no setting.
         """
-        record = self._context.record_of(self.prefix + key)
+        record = self._record(key)
         return None if record is None else record.setting_hash
 
     async def recorded_start(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Return the parameters and the setting (model, instructions and tools) that the log has for the operation with
         this key. The operation must exist.
         """
-        return await self._context.start_of(self.prefix + key)
+        return await self._context.start_of(self.prefix + key, 0)
 
     async def approve(
         self, call: ToolCall, schema: Mapping[str, Any], *, place: str, description: str
@@ -167,6 +175,7 @@ class StepTurn:
             schema,
             key=f"{self.prefix}approve-{place}",
             operation=f"{self.prefix}tool-{place}",
+            attempt=0,
             description=description,
             within=self._turn,
         )
@@ -222,17 +231,20 @@ class StepTurn:
         *,
         key: str,
         retry: Retry | None = None,
+        admitted: Admission | None = None,
         **options: Unpack[OperationOptions],
     ) -> Any:
         """Run a function as a recorded operation. If the log has the result, return it; otherwise call the function,
-        with the retry policy of the step or else with `retry`.
+        with the retry policy of the step or else with `retry`. Each attempt is made inside the context manager that
+        `admitted` returns.
         """
         name = self.prefix + key
 
-        def attempt(failures: int) -> Awaitable[Any]:
-            return self._context.operation(
-                kind, parameters, call, key=name, attempt=failures, within=self._turn, **options
-            )
+        async def attempt(failures: int) -> Any:
+            async with nullcontext() if admitted is None else admitted(failures):
+                return await self._context.operation(
+                    kind, parameters, call, key=name, attempt=failures, within=self._turn, **options
+                )
 
         return await self._note_suspension(self._retried(name, retry, attempt))
 
@@ -294,6 +306,12 @@ class StepTurn:
         """Ask a person a question and wait for the answer. Return the question, which then contains the answer."""
         question = self._context.interrupt(kind, text, key=self.prefix + key, within=self._turn, **options)
         return await self._note_suspension(question)
+
+    def _record(self, key: str, attempt: int = 0) -> OperationRecord | None:
+        """Return the record of an attempt at an operation of this turn; None if the log has none."""
+        # The turn counts the attempts of its calls itself, also if the step has failed before
+        # (test_an_agent_that_gets_tools_while_its_step_is_retried_answers).
+        return self._context.record_of(self.prefix + key, attempt)
 
     def _retried(self, name: str, policy: Retry | None, attempt: Callable[[int], Awaitable[Any]]) -> Awaitable[Any]:
         """Repeat a failed call as the retry policy of the step allows; if the step has no policy, as `policy`

@@ -26,6 +26,7 @@ class Payable(FunctionModel):
 
     def __init__(self, plan=(), text="Roses"):
         self.plan, self.paid, self.made, self.text = list(plan), 0, 0, text
+        self.is_stuck = asyncio.Event()
         super().__init__(self._answer, stream_function=self._stream, model_name="payable")
 
     def _next(self):
@@ -49,6 +50,7 @@ class Payable(FunctionModel):
         yield {0: DeltaToolCall("look", '{"place": ', tool_call_id="c")} if kind == IN_CALL else "Ro"
         await asyncio.sleep(0)
         if kind == STUCK:
+            self.is_stuck.set()
             await asyncio.Event().wait()
         if kind in (BROKEN, IN_CALL, SILENT):
             raise ConnectionError("the line is cut")

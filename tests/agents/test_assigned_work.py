@@ -6,8 +6,9 @@ from divebook import Agent, ScriptedModel, Step, Workflow, tool
 from divebook.errors import NotFoundError
 from divebook.events import catalog
 from divebook.workflow.resources import AgentDefinition
-from divebook.workflow.step import ContentEntry
+from divebook.workflow.step import ContentEntry, Retry
 from divebook.workflow.tools import ToolFunction, ToolHints
+from tests.agents.payable import REFUSED, Payable
 from tests.agents.test_approved_calls import TakesAllErrors
 from tests.agents.test_turns import began
 from tests.runtime.test_resuming import cut
@@ -277,6 +278,24 @@ def test_work_that_failed_for_its_share_has_a_new_one_when_it_is_done_again():
     more = both_at_once(bounded.store, max_llm_calls=40, on_exhausted="fail")
     spent = [more.resume(failed.id).wait(20).usage.requests for _ in range(2)]  # one failure at a time is made again
     assert (more.execution(failed.id).status, spent) == ("completed", [10, 14])
+
+
+def test_replies_that_failed_work_has_paid_for_count_whatever_process_goes_on():
+    def bounded(store=None):
+        boss = AgentDefinition("boss", is_supervisor=True, bounds={"max_tokens": 150})
+        orders = [ORDER, work("reader", "second", expected_output="names"), "done"]
+        agents = [
+            Agent(boss, model=ScriptedModel(orders), capabilities=[TakesAllErrors()]),
+            Agent(AgentDefinition("reader", retry=Retry(1)), model=Payable([(REFUSED, 90)]), tools=[Book().look]),
+        ]
+        return environment(ASK, agents=agents, **({} if store is None else {"store": store}))
+
+    execution = bounded().start("ask").wait(20)
+    (question,) = execution.interrupts
+    assert "Agent 'boss': Budget reached: 90 of 150 tokens used" in question.question
+    failed = [event.sequence for event in execution.history() if event.event_type == "operation_failed"]
+    resumed = bounded(cut(execution.store, execution, failed[-1])).resume(execution.id).wait(20)
+    assert [asked.question for asked in resumed.interrupts] == [question.question]
 
 
 def test_what_failed_work_has_spent_counts_whatever_process_goes_on():

@@ -1,5 +1,7 @@
 """Turns that go on with an agent that is not what it was when they began."""
 
+from dataclasses import replace
+
 import pytest
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
@@ -9,7 +11,8 @@ from divebook.errors import InterruptError
 from divebook.projections.spans import spans_of
 from divebook.widgets.parts import conversation_of, newest_conversations
 from divebook.workflow.resources import AgentDefinition, ModelSettings
-from divebook.workflow.tools import ToolFunction
+from divebook.workflow.step import Retry
+from divebook.workflow.tools import ToolFunction, tool_of
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment
 
@@ -333,3 +336,23 @@ def test_work_is_handed_on_again_in_a_turn_that_is_begun_anew():
     waiting = Boss().world(birds, store=store, goal="Birds").resume(execution.id).wait(20)
     done = waiting.answer(waiting.interrupts[0].id, "anew").wait(20)
     assert (done.variables, birds.looked) == (execution.variables, ["bird-0", "bird-1"])
+
+
+def test_an_agent_that_gets_tools_while_its_step_is_retried_answers(note, noted):
+    """Its turn belongs to the second attempt at the step, and what it looked up was that of the first one."""
+    workflow = Workflow("w", [Step("ask", prompt="Ask", agent="a", store="r", retry=Retry(3, seconds=0))])
+    plain = Agent("a", model=ScriptedModel([{"error": "busy", "status": 503}, "done"]))
+    execution = environment(workflow, agents=[plain]).start("w").wait(20)
+    (retried,) = [event.sequence for event in execution.history() if event.event_type == "step_retried"]
+
+    def later(store):
+        tools = [replace(tool_of(note), approval=True)]
+        agent = Agent("a", model=ScriptedModel([{"call": {"note": {"text": "owls"}}}, "done"]), tools=tools)
+        return environment(workflow, store=store, agents=[agent])
+
+    asked = later(cut(execution.store, execution, retried)).resume(execution.id).wait(20)
+    done = asked.answer(asked.interrupts[0].id, "yes").wait(20)
+    assert (done.variables, noted) == ({"r": "done"}, ["owls"])
+    ends = [event.sequence for event in done.history() if event.event_type == "operation_completed"]
+    again = later(cut(done.store, done, ends[1])).resume(done.id).wait(20)
+    assert (again.variables, again.usage, noted) == ({"r": "done"}, done.usage, ["owls"])

@@ -1,11 +1,14 @@
 """One client per provider, and what a request may take."""
 
+import asyncio
 import importlib.util
 import threading
 from dataclasses import replace
 from weakref import WeakSet
 
 import pytest
+from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.agents.agent import MODEL_RETRY
@@ -118,6 +121,24 @@ def test_a_request_that_waits_for_a_person_keeps_no_other_one_waiting(monkeypatc
     assert environment.start(ask).wait(PATIENCE).variables == {"r": "well"}
     bounded.answer(question.interrupt_id, 1)
     assert bounded.wait(PATIENCE).variables == {"r": "well"}
+
+
+def test_a_request_that_a_bound_stops_at_its_slot_is_no_success_of_its_provider(monkeypatch):
+    limiter = RequestLimiter("m")
+    limiter.limit = 1
+    monkeypatch.setattr(REQUEST_LIMITERS, "slot", lambda _: limiter.slot())
+
+    async def answer(*_):
+        for _ in range(50):  # the other requests get as far as the slot
+            await asyncio.sleep(0)
+        return ModelResponse(parts=[TextPart("well")])
+
+    ask = Workflow("ask", [Step("ask", prompt="Go", each=Each([1, 2, 3], parallel=3))])
+    environment = Environment(store="memory:", agents=[Agent("a", model=FunctionModel(answer))])
+    bounded = environment.start(ask, bounds={"max_llm_calls": 2}).wait(PATIENCE)
+    assert (len(bounded.interrupts), bounded.usage.requests) == (1, 2)
+    # The first success has raised the limit to 2, and another one would raise it to 3.
+    assert (limiter.under_way, limiter.limit, limiter._successes) == (0, 2, 1)
 
 
 def test_a_hanging_server_costs_one_response_timeout(serve):

@@ -15,7 +15,9 @@ from pydantic_ai.models.function import FunctionModel
 from divebook import Agent, Retry, Step, Workflow
 from divebook.agents.batches import reporting_model
 from divebook.agents.clients import FIRST, REQUEST_LIMITERS, RequestLimiters
+from divebook.engine.operations import Reserved
 from divebook.workflow.resources import AgentDefinition
+from tests.agents.payable import MOST, OK, REFUSED, Payable
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment
 
@@ -133,3 +135,25 @@ def provided(name):
             yield await self.request()
 
     return Served(name, provider=OpenAIProvider(base_url="http://127.0.0.1:9/v1", api_key="none"))
+
+
+def test_a_fallback_is_reserved_and_limited_as_itself(monkeypatch):
+    """Both were those of the model of the agent, whose pause after a refusal the other one waited for."""
+
+    class Other(Payable):
+        model_id = "function:other"
+
+        @property
+        def reserved(self):
+            return Reserved(7, 7)
+
+    limited = []
+    monkeypatch.setattr(RequestLimiters, "slot", lambda _, model: limited.append(model))
+    first, other = Payable([(REFUSED, 3)]), Other([(OK, 5)])
+    definition = AgentDefinition("a", retry=Retry(attempts=1))
+    agent = Agent(definition, model=first, tools=[look], capabilities=[ModelFallback(other)])
+    done = environment(ASK, agents=[agent]).start("w").wait(20)
+    assert (done.status, done.usage.input_tokens) == ("completed", 8)
+    started = [event.data for event in done.history() if event.event_type == "operation_started"]
+    assert [data.reserved for data in started[1:]] == [{"tokens": MOST, "cost": MOST}, {"tokens": 7, "cost": 7}]
+    assert limited == [first, other]

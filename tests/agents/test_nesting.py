@@ -58,6 +58,49 @@ def test_an_agent_inside_a_tool_that_is_no_operation_has_places_below_its_call()
     assert (resumed.variables, model.calls, seen.calls) == ({"said": "an owl"}, 1, 0)
 
 
+def test_each_agent_that_one_tool_runs_has_places_of_its_own():
+    def world(seen, **given):
+        finder = inner(seen)
+
+        async def look(name: str) -> str:
+            """Look a bird up twice."""
+            return f"{(await finder.run(name)).output}, {(await finder.run(name)).output}"
+
+        agent = outer(look, ScriptedModel(OUTER), metadata={"divebook": False})
+        return environment(ASK, agents=[agent], **given)
+
+    def results(execution):
+        return [result["content"] for result in execution.requests[-1].messages[-1]["parts"]]
+
+    execution = world(ScriptedModel(turns=[["one"], ["two"]])).start("ask").wait(20)
+    keys = ["turn", "model-1", "tool-1-call-1-1/model-1", "tool-1-call-1-1/run-2/model-1", "model-2"]
+    assert [o.key for o in started(execution)] == keys
+    assert results(execution) == ["one, two"]
+    assert execution.verify().equal
+    at = [e.sequence for e in execution.history() if e.event_type == "operation_completed"][1]
+    resumed = world(ScriptedModel(["two"]), store=cut(execution.store, execution, at)).resume(execution.id).wait(20)
+    assert results(resumed) == ["one, two"]
+
+
+def test_an_agent_inside_a_tool_counts_for_the_bounds_of_its_turn():
+    def world(**given):
+        finder = inner(ScriptedModel(INNER))
+
+        async def look(name: str) -> str:
+            """Look a bird up."""
+            return (await finder.run(name)).output
+
+        agent = Agent.of(outer(look, metadata={"divebook": False}), bounds={"max_llm_calls": 2})
+        return environment(ASK, agents=[agent], **given)
+
+    execution = world().start("ask").wait(20)
+    (question,) = execution.interrupts
+    assert "Agent 'critic': Budget reached: 2 of 2 model calls made" in question.question
+    resumed = world(store=cut(execution.store, execution, len(execution.history()))).resume(execution.id).wait(20)
+    assert [asked.question for asked in resumed.interrupts] == [question.question]
+    assert resumed.answer(question.id, 3).wait(20).variables == {"said": "an owl"}
+
+
 @pytest.mark.parametrize("metadata", [None, {"divebook": False}])
 def test_a_sync_tool_that_runs_an_agent_runs_it_on_its_own_loop(metadata):
     finder, loops = inner(ScriptedModel(INNER)), []

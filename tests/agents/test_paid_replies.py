@@ -5,6 +5,7 @@ import random
 import pytest
 
 from divebook import Agent, Bounds, Each, Environment, Step, Workflow
+from divebook.runtime.clock import SystemClock
 from divebook.workflow.resources import AgentDefinition
 from divebook.workflow.step import Retry
 from tests.agents.payable import BROKEN, CALLS, MOST, OK, REFUSED, SILENT, STREAMED, STUCK, Payable
@@ -53,6 +54,29 @@ def test_a_stream_that_takes_too_long_counts_with_what_it_has_stated():
     assert (done.status, done.usage.input_tokens) == ("completed", 95)
 
 
+class WhenStuck(SystemClock):
+    """A clock on which all time limits pass as soon as the model is stuck."""
+
+    def __init__(self, model):
+        self.model = model
+
+    async def sleep(self, seconds):
+        await self.model.is_stuck.wait()
+
+
+@pytest.mark.parametrize("tools", [[], ["look"]])
+def test_a_stream_that_its_step_cuts_off_counts(tools):
+    model = Payable([(STUCK, 90)])
+    agent = Agent("a", model=model, tools=[look] if tools else [])
+    workflow = Workflow("w", [Step("ask", prompt="Write", agent="a", retry=Retry(1), timeout=60)])
+    execution = environment(workflow, agents=[agent], clock=WhenStuck(model)).create("w")
+    execution.subscribe_text(lambda _: None)
+    done = execution.start().wait(20)
+    assert "took longer than its Timeout of 60 seconds" in done.error
+    assert (model.made, done.usage.input_tokens, done.usage.cost) == (1, 90, 90)
+    assert done.state.ledger.reserved_tokens == 0
+
+
 def test_a_stream_that_has_stated_nothing_counts_as_nothing():
     done = run(Payable([(SILENT, 0), (OK, 5)]))
     assert (done.status, done.usage.input_tokens, done.usage.requests) == ("completed", 5, 1)
@@ -91,6 +115,29 @@ def test_the_bounds_of_an_agent_count_them_too_and_alike_after_a_kill():
             assert asks.question == question.question, length
         assert again.usage.input_tokens == before + later.paid
         assert again.state.ledger.reserved_tokens == 0
+
+
+@pytest.mark.parametrize(("bounds", "made"), [({"max_tokens": 250}, 2), ({"max_llm_calls": 3}, 3)])
+def test_the_bounds_of_an_agent_end_attempts_that_are_paid(bounds, made):
+    """Each attempt has to be admitted, in whatever process it is made; the attempts of one request were one to it."""
+    workflow = Workflow("w", [Step("ask", prompt="Write", agent="a", retry=Retry(9, seconds=0), store="p")])
+
+    def agents(model):
+        return [Agent("a", model=model, bounds=bounds, tools=[look])]
+
+    model = Payable([(BROKEN, 80)] * made)
+    execution = environment(workflow, agents=agents(model)).create("w")
+    execution.subscribe_text(lambda _: None)
+    asked = execution.start().wait(20)
+    (question,) = asked.interrupts
+    assert (model.made, asked.usage.input_tokens) == (made, 80 * made)
+    assert "160 of 250 tokens used" in question.question or "3 of 3 model calls made" in question.question
+    ends = [event.sequence for event in asked.history() if event.event_type in ("operation_failed", "step_retried")]
+    for length in ends[-2:]:
+        again = Environment(store=cut(asked.store, asked, length), agents=agents(Payable())).resume(asked.id).wait(20)
+        assert [other.question for other in again.interrupts] == [question.question]
+    done = asked.answer(question.id, 999).wait(20)
+    assert (done.status, done.usage.requests, done.verify().equal) == ("completed", 1, True)
 
 
 @pytest.mark.parametrize("seed", range(30))

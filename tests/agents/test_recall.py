@@ -15,6 +15,7 @@ from divebook.agents.cache import ENDING, MOST_BYTES, PRUNED_EVERY, Cached, Resp
 from divebook.errors import SetupError
 from divebook.store.codec import FernetCodec, Sealing
 from divebook.workflow.resources import AgentDefinition, ModelSettings
+from divebook.workflow.step import Retry
 from divebook.workflow.tools import tool_of
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment, event_types
@@ -141,7 +142,44 @@ def test_what_was_taken_and_is_gone_before_it_was_recorded_is_asked_for(note, sc
     )
     assert event_types(again.execution(execution.id))[-1] == "operation_started"
     resumed = again.resume(execution.id).wait(20)
-    assert (resumed.variables, kinds(resumed)) == ({"r": "done"}, ["cached_response", "agent_response"])
+    assert (resumed.variables, kinds(resumed)) == ({"r": "done"}, ["agent_response"] * 2)
+
+
+def test_a_cached_response_that_is_gone_after_a_crash_is_asked_for_within_the_budget(note, script):
+    def world(store=None):
+        bounds = {"max_tokens": 15}
+        agent = Agent("a", model=script, tools=[note], cache="7d", bounds=bounds)
+        return environment(agents=[agent], **({} if store is None else {"store": store}))
+
+    first = world()
+    execution = first.start(ASK).wait(20)
+    first.answer(execution.interrupts[0].id, 99).wait(20)
+    taken = first.start(ASK).wait(20)
+    begun = [e.sequence for e in taken.history() if e.event_type == "operation_started"]
+    asked = world(cut(taken.store, taken, begun[1])).resume(taken.id).wait(20)
+    (question,) = asked.interrupts
+    assert "10 of 15 tokens used" in question.question
+    ledger = asked.state.ledger
+    assert (kinds(asked), asked.usage.requests, ledger.llm_calls) == (["agent_response"], 1, 1)
+    assert (ledger.reserved_tokens, ledger.reserved_cost) == (0, 0)
+    # The consumption also counts if yet another process resumes the turn.
+    again = world(cut(asked.store, asked, len(asked.history()))).resume(asked.id).wait(20)
+    assert [waiting.question for waiting in again.interrupts] == [question.question]
+    done = again.answer(question.id, 99).wait(20)
+    assert done.variables == {"r": "done"}
+    assert done.verify().equal, done.verify()
+
+
+def test_a_cached_response_that_is_gone_is_retried_like_any_request(note, script):
+    world = environment(agents=[Agent("a", model=script, tools=[note], cache="7d")])
+    world.start(ASK).wait(20)
+    execution = world.start(ASK).wait(20)
+    begun = [e.sequence for e in execution.history() if e.event_type == "operation_started"]
+    failing = ScriptedModel([{"error": "busy", "status": 503}, *SCRIPT])
+    agent = Agent(AgentDefinition("a", retry=Retry(2, seconds=0)), model=failing, tools=[note], cache="7d")
+    again = environment(store=cut(execution.store, execution, begun[1]), agents=[agent])
+    resumed = again.resume(execution.id).wait(20)
+    assert (resumed.status, resumed.usage.requests) == ("completed", 2)
 
 
 @pytest.fixture

@@ -69,6 +69,43 @@ def test_it_counts_for_the_bounds_of_the_agent_that_called():
 
 
 @pytest.mark.parametrize(("tool", "within"), [("ponder", False), ("ponder_as_before", True)])
+@pytest.mark.parametrize("is_of_agent", [True, False])
+def test_a_bound_that_is_met_during_a_call_is_asked_about_while_the_call_waits(tool, within, is_of_agent):
+    """The call still counted as running, so that nobody who waited for the run got the question."""
+    bounds = {"max_llm_calls": 1}
+    with world(tool, asks_within_calls=within) as here:
+        script = ScriptedModel([{"call": {tool: {}}}, "done"])
+        agent = Agent("a", model=script, servers=["good"], bounds=bounds if is_of_agent else None)
+        here.add_agent(agent, replace=True)
+        execution = here.create("ask", bounds={} if is_of_agent else bounds).start().wait(20)
+        (question,) = execution.interrupts
+        assert (question.kind, execution.is_blocked) == ("resource_exhausted", within)
+        done = execution.answer(question.id, 9).wait(20)
+        assert done.variables == {"said": "done"}, done.error
+        assert "because" in str(results(done))
+
+
+@pytest.mark.parametrize(("tool", "within", "most"), [("ponder", False, 2), ("ponder_as_before", True, 3)])
+def test_it_counts_for_those_bounds_whatever_process_goes_on(tool, within, most):
+    def bounded(store=None):
+        here = world(tool, asks_within_calls=within, store=store)
+        script = ScriptedModel([{"call": {tool: {}}}, "done"])
+        bounds = {"max_llm_calls": most}
+        here.add_agent(Agent("a", model=script, servers=["good"], bounds=bounds), replace=True)
+        return here
+
+    with bounded() as here:
+        execution = here.start("ask").wait(60)
+        (question,) = execution.interrupts
+        log = execution.history()
+    returned = max(event.sequence for event in log if event.event_type == "operation_completed")
+    with bounded(cut(execution.store, execution, returned)) as other:
+        resumed = other.resume(execution.id).wait(60)
+        assert [asked.question for asked in resumed.interrupts] == [question.question]
+        assert resumed.answer(question.id, 9).wait(60).variables == {"said": "done"}
+
+
+@pytest.mark.parametrize(("tool", "within"), [("ponder", False), ("ponder_as_before", True)])
 def test_without_such_an_agent_it_is_refused(tool, within):
     with world(tool, asks_within_calls=within, sampling=None) as here:
         execution = here.start("ask").wait(60)
