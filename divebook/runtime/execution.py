@@ -6,6 +6,7 @@ import asyncio
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -19,6 +20,7 @@ from divebook.errors import (
     ExecutionError,
     ExecutionFailedError,
     ExecutionNotFoundError,
+    FencedError,
     NewerStoreError,
     StoreError,
 )
@@ -500,10 +502,14 @@ class Execution(ReadExecution):
             # If this thread runs a call of another execution, the call gives up its place meanwhile. Otherwise calls
             # that wait for each other could use up all threads.
             with lend_slot():
-                if driving is not None:
-                    interruptible_result(driving, timeout)
+                while driving is not None:
+                    try:
+                        interruptible_result(driving, _remaining(until))
+                        break
+                    except FencedError as error:
+                        driving = self._drive_after_loss(driving, error)
                 if driving is None or is_elsewhere(self._driver):  # returned to the workers of its queue
-                    wait_elsewhere(self._driver, None if until is None else max(0, until - time.monotonic()))
+                    wait_elsewhere(self._driver, _remaining(until))
         except TimeoutError as error:
             # User code may raise TimeoutError too, and the future of the drive passes it on.
             if timeout is None or (driving is not None and driving.done()):  # not raised by this wait
@@ -522,10 +528,28 @@ class Execution(ReadExecution):
         if (yield from self._is_elsewhere().__await__()):
             yield from asyncio.to_thread(wait_elsewhere, self._driver).__await__()
         else:
-            yield from asyncio.shield(asyncio.wrap_future(self._control.run(self._driver))).__await__()
+            driving: Future[None] | None = self._control.run(self._driver)
+            while driving is not None:
+                try:
+                    yield from asyncio.shield(asyncio.wrap_future(driving)).__await__()
+                    break
+                except FencedError as error:
+                    driving = self._drive_after_loss(driving, error)
             if (yield from self._is_elsewhere().__await__()):
                 yield from asyncio.to_thread(wait_elsewhere, self._driver).__await__()
         return self
+
+    def _drive_after_loss(self, lost: Future[None], error: FencedError) -> Future[None] | None:
+        """Return the drive that replaced one which has lost its lease with `error`. Return None if the execution has
+        ended, or continues outside this environment. Raise the error if neither is the case.
+        """
+        # Two cancellations of one tree can meet: that of its parent takes the lease from that of a recovery
+        # (tests/runtime/cancelled_trees.py, seeds 277 and 335).
+        if self._driver.is_live and (driving := self._driver.standstill()) is not lost:
+            return driving
+        if self._driver.refresh().state.is_over or is_elsewhere(self._driver):
+            return None
+        raise error
 
     async def _is_elsewhere(self) -> bool:
         """Return whether the execution continues outside this environment. A store on a server is asked in a thread, so
@@ -606,3 +630,8 @@ def _restored(values: Mapping[str, Any]) -> dict[str, Any]:
 
 MOST_STANDING = 140
 """Maximum number of characters of `standing`."""
+
+
+def _remaining(until: float | None) -> float | None:
+    """Return the seconds until a time of `time.monotonic`, at least 0; None without a limit."""
+    return None if until is None else max(0.0, until - time.monotonic())

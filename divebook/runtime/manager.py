@@ -1046,7 +1046,11 @@ def is_elsewhere(driver: Driver) -> bool:
     """Return whether an execution that has not ended continues outside this environment: it is in the queue of workers,
     or another process or environment drives it.
     """
-    if driver.opening is not None or driver.is_live or driver.was_forked:
+    if driver.is_live or driver.was_forked:
+        return False
+    # An execution that this process has created has an opening. It is nowhere else before it was started here. Its end
+    # here is not read again, which saves each `start().wait()` a call of the store.
+    if driver.opening is not None and (not driver.was_driven or driver.state.is_over):
         return False
     state = driver.refresh().state
     return not state.is_over and (belongs_to_workers(driver.store, state) or _is_driven(driver))

@@ -1,13 +1,15 @@
 """One driver for each execution, and folds that are kept so that long logs open fast."""
 
+import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.engine.evolve import fold
-from divebook.errors import FencedError, LeaseHeldError
+from divebook.errors import LeaseHeldError
 from divebook.runtime.journal import CHECKPOINT_EVENTS
 from divebook.runtime.leases import DrivenLeases
 from divebook.store import MemoryStore, Owner
@@ -88,9 +90,31 @@ def test_who_lost_its_lease_cannot_write_any_more():
     other = Environment(store=world.store)
     assert other.cancel(execution.id).wait(20).status == "cancelled"
     gate.opened.set()
-    with pytest.raises(FencedError):
-        execution.wait(20)
+    assert execution.wait(20).status == "cancelled"
+    assert asyncio.run(awaited(execution)).status == "cancelled"
     assert fold(execution.id, world.store.read(execution.id)).status == "cancelled"
+    assert "step_completed" not in [event.event_type for event in world.store.read(execution.id)]
+
+
+async def awaited(execution):
+    return await execution
+
+
+def test_who_lost_its_lease_waits_for_who_has_it():
+    gate, there = Gate(), Gate()
+    here_action, there_action = (replace(each.action(), idempotent=True) for each in (gate, there))
+    world = environment(actions=[here_action])
+    execution = world.start(Workflow("w", [Step("a", action="gate", store="a")]))
+    assert gate.reached.wait(20)
+    other = Environment(store=world.store, actions=[there_action])
+    world.store.release(*world.store.leases())
+    other.resume(execution.id)
+    assert there.reached.wait(20)
+    gate.opened.set()
+    with pytest.raises(TimeoutError, match="is running after"):
+        execution.wait(0.2)
+    there.opened.set()
+    assert execution.wait(20).status == "completed"
 
 
 def test_executions_that_nobody_drives_are_found():
