@@ -36,7 +36,7 @@ from divebook.runtime.children import running_children
 from divebook.runtime.compute.threads import lend_slot
 from divebook.runtime.driver import Driver
 from divebook.runtime.loop import ENGINE
-from divebook.runtime.manager import Control, is_elsewhere, wait_elsewhere
+from divebook.runtime.manager import Control, is_driven, is_elsewhere, wait_elsewhere
 from divebook.runtime.streaming import TextListener
 from divebook.store.append import Durability
 from divebook.store.base import EventStore
@@ -535,19 +535,20 @@ class Execution(ReadExecution):
                     break
                 except FencedError as error:
                     driving = self._drive_after_loss(driving, error)
-            if (yield from self._is_elsewhere().__await__()):
+            if driving is None or (yield from self._is_elsewhere().__await__()):
                 yield from asyncio.to_thread(wait_elsewhere, self._driver).__await__()
         return self
 
     def _drive_after_loss(self, lost: Future[None], error: FencedError) -> Future[None] | None:
         """Return the drive that replaced one which has lost its lease with `error`. Return None if the execution has
-        ended, or continues outside this environment. Raise the error if neither is the case.
+        ended, or another driver has its lease. Raise the error if neither is the case.
         """
         # Two cancellations of one tree can meet: that of its parent takes the lease from that of a recovery
         # (tests/runtime/cancelled_trees.py, seeds 277 and 335).
         if self._driver.is_live and (driving := self._driver.standstill()) is not lost:
             return driving
-        if self._driver.refresh().state.is_over or is_elsewhere(self._driver):
+        # The lease is looked up before the log is read again. If its holder has released it, the log has the end.
+        if is_driven(self._driver) or is_elsewhere(self._driver) or self._driver.refresh().state.is_over:
             return None
         raise error
 

@@ -1046,17 +1046,13 @@ def is_elsewhere(driver: Driver) -> bool:
     """Return whether an execution that has not ended continues outside this environment: it is in the queue of workers,
     or another process or environment drives it.
     """
-    if driver.is_live or driver.was_forked:
-        return False
-    # An execution that this process has created has an opening. It is nowhere else before it was started here. Its end
-    # here is not read again, which saves each `start().wait()` a call of the store.
-    if driver.opening is not None and (not driver.was_driven or driver.state.is_over):
+    if driver.opening is not None or driver.is_live or driver.was_forked:
         return False
     state = driver.refresh().state
-    return not state.is_over and (belongs_to_workers(driver.store, state) or _is_driven(driver))
+    return not state.is_over and (belongs_to_workers(driver.store, state) or is_driven(driver))
 
 
-def _is_driven(driver: Driver) -> bool:
+def is_driven(driver: Driver) -> bool:
     """Return whether any process drives an execution now. If this process has its lease but does not drive it, the
     execution does not count as driven.
     """
@@ -1144,7 +1140,7 @@ def _has_no_driver(driver: Driver) -> bool:
     ExecutionError
         It was running when its driver disappeared.
     """
-    if belongs_to_workers(driver.store, driver.state) or driver.is_live or _is_driven(driver):
+    if belongs_to_workers(driver.store, driver.state) or driver.is_live or is_driven(driver):
         return False
     state = driver.refresh().state  # the state that its driver wrote before it released the lease
     if not state.is_over and state.status != WAITING:
