@@ -175,7 +175,7 @@ def test_stepping_through_a_run(lab, looks):
     for cell in (1, 2, 3, 4):
         notebook.run_through(cell)
     replay = notebook.output(4).locator(".divebook-replay")
-    replay.get_by_text("0 of ").wait_for()
+    replay.locator("output.place").get_by_text("0 of ").wait_for()
     looks.at(notebook, "replay-beginning", replay)
     step_through(replay)
     follow_each_other(notebook, replay)
