@@ -940,7 +940,8 @@ class Line(NamedTuple):
     def seal(self) -> int:
         """Return the checksum of this table row, by which damage of the row is detected."""
         # Without `opened` unless it is a fork, so that rows from before the introduction of forks keep their checksums.
-        return of_row(self if self.opened > 1 else self[:-1])
+        # Only damage makes it less than 1.
+        return of_row(self if self.opened != 1 else self[:-1])
 
 
 def record_of(line: Line) -> ExecutionRecord:

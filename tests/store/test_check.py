@@ -268,6 +268,16 @@ def test_what_lists_lead_astray_is_found(written, change, expected):
     assert only_damage(written)[2].startswith(expected)
 
 
+@pytest.mark.parametrize("opened", [0, -1, 2])
+def test_another_number_of_the_opening_event_is_damage(written, opened):
+    """Rows of executions that are no forks leave the number 1 out of their checksum."""
+    tamper(written, f"UPDATE executions SET opened = {opened} WHERE id = '{ONE}'")
+    with SqliteStore(written) as store:
+        with pytest.raises(CorruptStoreError):
+            store.record(ONE)
+        assert not check(store).ok
+
+
 def test_a_damaged_record_hides_no_other(written, caplog):
     tamper(written, f"UPDATE executions SET note = 'x' WHERE id = '{ONE}'")
     assert only_damage(written) == (ONE, None, "the record does not have the checksum it was written with")
