@@ -30,7 +30,6 @@ from divebook.errors import (
     DivebookError,
     ExecutionError,
     ExecutionNotFoundError,
-    FencedError,
     LeaseHeldError,
     NotFoundError,
     SetupError,
@@ -58,7 +57,7 @@ from divebook.runtime.commit import FIRST_PAUSE, longer
 from divebook.runtime.driver import Driver, DriverDependencies, ExecutionRegistry, LoadedLog, folded
 from divebook.runtime.forks import first_batch
 from divebook.runtime.leases import DRIVEN_LEASES, give_up
-from divebook.runtime.loop import ENGINE, STOP_SECONDS, LeftError, StoreSession, copy_outcome
+from divebook.runtime.loop import ENGINE, STOP_SECONDS, StoreSession, copy_outcome
 from divebook.runtime.messages import Answering, this_person
 from divebook.runtime.queueing import QueuedExecutions, belongs_to_workers
 from divebook.runtime.step import Services
@@ -546,12 +545,9 @@ class Control:
             standstill.add_done_callback(
                 lambda done: done.cancelled() or done.exception()
             )  # mark the error as retrieved
-            # Another process may have taken over the child, or a caller may have left it. The parent then waits for the
-            # message about the end of the child, as for a child that another process drives.
-            with suppress(FencedError, LeftError):
-                # The future belongs to the child. Without the shield, cancelling the parent's call would cancel it for
-                # all waiters.
-                await asyncio.shield(standstill)
+            # The future belongs to the child. Without the shield, cancelling the parent's call would cancel it for all
+            # waiters.
+            await asyncio.shield(standstill)
         return (await work(driver.refresh)).state
 
     async def _begin_child(self, child: Child, opening: Opening) -> Driver:
