@@ -681,6 +681,9 @@ class Driver:
                 await runner.leave_workspaces()
                 runner = await self._roll_back(dependencies, journal, session, miss_policy)
                 await runner.run()
+                # A round without progress may not await anything. Other tasks of the loop, which could change that, get
+                # their turn.
+                await asyncio.sleep(0)
         finally:
             session.inbox.remove(self.id)
             try:
