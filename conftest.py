@@ -1,4 +1,6 @@
-"""What keeps tests apart, those in docstrings of the package included: each begins without what others registered."""
+"""Isolation of tests, also of the examples in docstrings: each starts without the workflows, actions, tools and stores
+that another one has registered.
+"""
 
 import sys
 
@@ -9,7 +11,7 @@ from divebook.store.registry import _stores
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 from divebook.workflow.tools import REGISTERED_TOOLS
 
-_MADE_AT_IMPORT = {}
+_REGISTERED_AT_IMPORT = {}
 """By module of tests, what its decorators registered when it was imported: contents for each of `_REGISTRIES`."""
 _REGISTRIES = (WORKFLOW_FUNCTIONS, REGISTERED, REGISTERED_TOOLS)
 
@@ -19,12 +21,12 @@ def pytest_make_collect_report(collector):
     """Keep what a module registers at import for its own tests, so that no other module's tests see it."""
     before = [dict(registry) for registry in _REGISTRIES]
     report = yield
-    made = [
+    registered = [
         {name: entry for name, entry in registry.items() if known.get(name) is not entry}
         for registry, known in zip(_REGISTRIES, before, strict=True)
     ]
-    if any(made):
-        _MADE_AT_IMPORT[collector.nodeid] = made
+    if any(registered):
+        _REGISTERED_AT_IMPORT[collector.nodeid] = registered
     _restore(before)
     return report
 
@@ -41,9 +43,9 @@ def _functions_of_this_module():
 def _functions_of_this_test(request):
     """Forget the workflows and actions that a test, or an example of the documentation, has made by decorators."""
     before = [dict(registry) for registry in _REGISTRIES]
-    own = _MADE_AT_IMPORT.get(request.node.nodeid.partition("::")[0], [{} for _ in _REGISTRIES])
-    for registry, made in zip(_REGISTRIES, own, strict=True):
-        registry.update(made)
+    entries = _REGISTERED_AT_IMPORT.get(request.node.nodeid.partition("::")[0], [{} for _ in _REGISTRIES])
+    for registry, registered in zip(_REGISTRIES, entries, strict=True):
+        registry.update(registered)
     yield
     _restore(before)
 

@@ -625,7 +625,7 @@ def verify(
     # The store must exist already: `open_environment` would create it.
     records = existing_store(store).records()
     environment = open_environment(store, actions or (), note)
-    # In `divebook verify --all FILE` there is no id, and the first argument is the file.
+    # `divebook verify --all FILE` takes no id: the first argument is the file.
     definitions = Path(execution_id) if every and execution_id is not None else file
     if definitions is not None:
         add_definitions(environment, definitions, code=code)

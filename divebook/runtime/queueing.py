@@ -376,7 +376,7 @@ def _check_movable(store: EventStore, state: ExecutionState) -> None:
         )
     for child in running_children(state):
         raise ExecutionError(f"{name} waits for {child}, which it started; move it when that has ended")
-    # In the other store its end would reach nobody: the parent here would wait for ever.
+    # Its end in the other store would send no message to the parent in this one, which would wait for ever.
     for parent in islice(ancestors(store, state.execution_id), 1, 2):
         if parent.status not in TERMINAL:
             raise ExecutionError(

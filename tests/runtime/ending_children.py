@@ -41,31 +41,31 @@ def dying(kind):
 
 
 def end_child_and_die(location):
-    """Have another process answer the child, and die between the commit of its end and everything that follows."""
+    """Answer the child in another process, which dies directly after the commit that ends the child."""
     command = [sys.executable, "-m", "tests.runtime.ending_children", str(location)]
-    died = subprocess.run(command, cwd=Path(__file__).parents[2], timeout=100, check=False)
-    assert died.returncode == EXIT_CODE
+    process = subprocess.run(command, cwd=Path(__file__).parents[2], timeout=100, check=False)
+    assert process.returncode == EXIT_CODE
 
 
 def check_recovery(location):
     """Check that the parent is among the executions to recover, and completes when it is recovered."""
     with world(open_store(location)) as before:
-        begun = before.start("parent").wait(20)
-        assert begun.status == "waiting"
+        execution = before.start("parent").wait(20)
+        assert execution.status == "waiting"
     end_child_and_die(location)
     with world(open_store(location)) as after:
-        assert [record.execution_id for record in after.recoverable()] == [begun.id]
-        assert after.recover(begun.id).wait(20).outputs == {"result": "ann"}
+        assert [record.execution_id for record in after.recoverable()] == [execution.id]
+        assert after.recover(execution.id).wait(20).outputs == {"result": "ann"}
 
 
 def check_worker(location):
     """Check that the next worker completes the parent."""
     with world(open_store(location)) as before, Worker(before) as worker:
-        begun = before.enqueue("parent").wait(20)
+        execution = before.enqueue("parent").wait(20)
         assert worker.wait_until_idle(20)
     end_child_and_die(location)
     with world(open_store(location)) as after, Worker(after):
-        assert after.execution(begun.id).wait(20).outputs == {"result": "ann"}
+        assert after.execution(execution.id).wait(20).outputs == {"result": "ann"}
 
 
 if __name__ == "__main__":

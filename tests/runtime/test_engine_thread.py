@@ -204,7 +204,7 @@ class TestForks:
                 world.store.close()
                 return "nothing was waited for"
 
-            said = in_a_fork(look)
+            outcome = in_a_fork(look)
             forked.set()
             enqueuing.join()
-            assert said == "nothing was waited for"
+            assert outcome == "nothing was waited for"
