@@ -463,10 +463,7 @@ class Driver:
         CancelledMeanwhileError
             The execution was cancelled in this process after the lease was acquired.
         """
-        # Tokens grow with each lease. A larger token here means that `cancel` took the lease by force after the
-        # caller acquired its own.
-        if self._token is not None and lease.token < self._token:
-            raise CancelledMeanwhileError(f"execution {self.id} was cancelled while it was about to continue")
+        self._require_newest(lease, "continue")
         self._state = state
         self._is_stored = True
         # The children are in the store, but not in the memory of this process.
@@ -506,13 +503,30 @@ class Driver:
         which was read under the lease.
 
         With `undoes`, its rollback runs here, if it has any; otherwise the process that resumes it runs it.
+
+        Raises
+        ------
+        CancelledMeanwhileError
+            Code on the engine's loop cancelled the execution after the lease was acquired.
         """
+        self._require_newest(lease, "be cancelled")
         self._state = state
         self._is_stored = True
         self.may_have_children = True
         self.parked_run.unwind()
         work = self._record_cancel(dependencies, self._open_journal(dependencies, lease), why, lease, undoes=undoes)
         self._start_task(work, lease)
+
+    def _require_newest(self, lease: Lease, about_to: str) -> None:
+        """Raise CancelledMeanwhileError if this process has acquired a later lease since.
+
+        A drive under the earlier lease could write nothing, and would end the code of the later drive, which uses the
+        same attributes (test_a_cancellation_with_an_older_lease_leaves_the_other_one_alone).
+        """
+        # Tokens grow with each lease. A larger token means that `cancel` took the lease by force after the caller
+        # acquired its own.
+        if self._token is not None and lease.token < self._token:
+            raise CancelledMeanwhileError(f"execution {self.id} was cancelled while it was about to {about_to}")
 
     def cancel_pending(self, dependencies: DriverDependencies, why: str) -> bool:
         """Record the start and the cancellation of a pending execution, whose steps never run. Return False if the
@@ -681,9 +695,6 @@ class Driver:
                 await runner.leave_workspaces()
                 runner = await self._roll_back(dependencies, journal, session, miss_policy)
                 await runner.run()
-                # A round without progress may not await anything. Other tasks of the loop, which could change that, get
-                # their turn.
-                await asyncio.sleep(0)
         finally:
             session.inbox.remove(self.id)
             try:

@@ -54,7 +54,14 @@ from divebook.runtime.children import (
 )
 from divebook.runtime.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.runtime.commit import FIRST_PAUSE, longer
-from divebook.runtime.driver import Driver, DriverDependencies, ExecutionRegistry, LoadedLog, folded
+from divebook.runtime.driver import (
+    CancelledMeanwhileError,
+    Driver,
+    DriverDependencies,
+    ExecutionRegistry,
+    LoadedLog,
+    folded,
+)
 from divebook.runtime.forks import first_batch
 from divebook.runtime.leases import DRIVEN_LEASES, give_up
 from divebook.runtime.loop import ENGINE, STOP_SECONDS, StoreSession, copy_outcome
@@ -611,7 +618,9 @@ class Control:
                 if self._cancel_here(driver, reason, ignores_marks=attempt == attempts):
                     return driver
                 break
-            except LeaseHeldError:  # it began to be driven at this moment, perhaps by the cancellation of its parent
+            # It began to be driven at this moment, perhaps by the cancellation of its parent, or was cancelled by code on
+            # the engine's loop.
+            except (LeaseHeldError, CancelledMeanwhileError):
                 if attempt == attempts:
                     raise
                 time.sleep(TAKING_PAUSE)
@@ -626,6 +635,8 @@ class Control:
         LeaseHeldError
             The engine has just begun to drive the execution, or another thread of this process is about to do so. With
             `ignores_marks`, such a thread does not prevent the cancellation.
+        CancelledMeanwhileError
+            Code on the engine's loop has cancelled it at this moment.
         """
 
         def may_force() -> bool:

@@ -11,6 +11,7 @@ from divebook import Environment, MemoryStore, Rollback, SqliteStore, Step, Work
 from divebook.errors import ExecutionError, OperationError
 from divebook.events import catalog
 from divebook.runtime.children import abandoned, all_abandoned
+from divebook.runtime.loop import ENGINE
 from divebook.steps.actions import Action
 from divebook.workflow.functions import step, workflow
 from tests.runtime.cancelled_trees import copy_of as died
@@ -288,3 +289,30 @@ def test_recovery_returns_an_execution_that_was_cancelled_in_the_meantime(monkey
     assert first.recover(root.id).wait(20).status == "cancelled"
     gate.opened.set()
     root.wait(20)
+
+
+def test_a_cancellation_with_an_older_lease_leaves_the_other_one_alone(monkeypatch):
+    """A thread has acquired the lease, and code on the engine's loop cancels the execution before the thread begins."""
+    gate = Gate()
+    ask = Step("ask", type="interrupt", ask="Which one?")
+    books = Workflow("books", [Step("book", action="book", rollback=Rollback("gate")), ask])
+    world = environment(books, actions=[Action("book", lambda: None, idempotent=True), gate.action()])
+    root = world.start("books")
+    assert root.wait(20).status == "waiting"
+    driver = root._driver
+    state_under = driver.state_under
+
+    def cancelled_by_the_loop(lease):
+        """Cancel the execution on the engine's loop, once, and wait until its rollback runs."""
+        monkeypatch.setattr(driver, "state_under", state_under)
+        state = state_under(lease)
+        ENGINE.call(lambda: root.cancel("by the loop"))
+        assert gate.reached.wait(20)
+        return state
+
+    monkeypatch.setattr(driver, "state_under", cancelled_by_the_loop)
+    root.cancel("by the thread")
+    gate.opened.set()
+    assert root.wait(20).status == "cancelled"
+    assert root.error == "by the loop"
+    assert [path.status for path in root.state.undoing] == ["completed"]
