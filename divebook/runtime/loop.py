@@ -251,7 +251,7 @@ class EngineThread:
             # `_fail_waiters` may have failed the future already.
             with contextlib.suppress(InvalidStateError):
                 if task.cancelled():
-                    future.set_exception(ExecutionError(LEFT))
+                    future.set_exception(LeftError(LEFT))
                 elif (error := task.exception()) is not None:
                     future.set_exception(error)
                 else:
@@ -415,6 +415,12 @@ class InboxDelivery:
 T = TypeVar("T")
 PATIENCE = 1.0
 """Seconds for which a short wait, such as that for the start of a run, ignores a keyboard interrupt."""
+
+
+class LeftError(ExecutionError):
+    """Error for callers that wait for an execution which this process has stopped driving before its end."""
+
+
 LEFT = "it was left as it was when its environment was closed; resume it, in an environment that is open"
 STOP_SECONDS = 5.0
 """Seconds that the tasks of the loop have to end when the loop is stopped."""

@@ -30,6 +30,7 @@ from divebook.errors import (
     DivebookError,
     ExecutionError,
     ExecutionNotFoundError,
+    FencedError,
     LeaseHeldError,
     NotFoundError,
     SetupError,
@@ -64,7 +65,7 @@ from divebook.runtime.driver import (
 )
 from divebook.runtime.forks import first_batch
 from divebook.runtime.leases import DRIVEN_LEASES, give_up
-from divebook.runtime.loop import ENGINE, STOP_SECONDS, StoreSession, copy_outcome
+from divebook.runtime.loop import ENGINE, STOP_SECONDS, LeftError, StoreSession, copy_outcome
 from divebook.runtime.messages import Answering, this_person
 from divebook.runtime.queueing import QueuedExecutions, belongs_to_workers
 from divebook.runtime.step import Services
@@ -552,9 +553,12 @@ class Control:
             standstill.add_done_callback(
                 lambda done: done.cancelled() or done.exception()
             )  # mark the error as retrieved
-            # The future belongs to the child. Without the shield, cancelling the parent's call would cancel it for all
-            # waiters.
-            await asyncio.shield(standstill)
+            # Another process may have taken over the child, or a caller may have left it. The parent then waits for the
+            # message about the end of the child, as for a child that another process drives.
+            with suppress(FencedError, LeftError):
+                # The future belongs to the child. Without the shield, cancelling the parent's call would cancel it for
+                # all waiters.
+                await asyncio.shield(standstill)
         return (await work(driver.refresh)).state
 
     async def _begin_child(self, child: Child, opening: Opening) -> Driver:
@@ -618,8 +622,8 @@ class Control:
                 if self._cancel_here(driver, reason, ignores_marks=attempt == attempts):
                     return driver
                 break
-            # It began to be driven at this moment, perhaps by the cancellation of its parent, or was cancelled by code on
-            # the engine's loop.
+            # It began to be driven at this moment, perhaps by the cancellation of its parent. Or code on the engine's
+            # loop cancelled it.
             except (LeaseHeldError, CancelledMeanwhileError):
                 if attempt == attempts:
                     raise

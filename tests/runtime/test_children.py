@@ -394,3 +394,38 @@ def test_a_parent_rests_while_its_child_can_go_on_in_another_process_only(parent
     assert rested(world, parent).status == "waiting"
     answer_next(world, "bob")
     assert rested(world, parent).outputs == {"result": ["ann", "bob"]}
+
+
+def gated_child():
+    """Return a running parent, its child, which waits at a gate, and the gate."""
+
+    @workflow("parent_of_gated")
+    async def parent_of_gated(ctx):
+        return (await ctx.run("gated"))["n"]
+
+    gate = Gate()
+    gated = Workflow("gated", [Step("wait", action="gate"), Step("then", script="7", store="n")], outputs=["n"])
+    world = environment(gated, actions=[replace(gate.action(), idempotent=True)])
+    parent = world.start(parent_of_gated)
+    assert gate.reached.wait(20)
+    (child,) = [record.execution_id for record in world.executions() if record.execution_id != parent.id]
+    return world, parent, world.execution(child), gate
+
+
+def test_a_parent_waits_on_for_a_child_that_another_process_has_taken_over():
+    world, parent, child, gate = gated_child()
+    other = world.store.acquire(child.id, Owner("elsewhere", 1, 1, "worker"), instead_of=world.store.lease_of(child.id))
+    gate.opened.set()
+    assert parent.wait(20).status == "waiting"
+    world.store.release(other)
+    assert world.resume(child.id).wait(20).status == "completed"
+    assert world.execution(parent.id).wait(20).outputs == {"result": 7}
+
+
+def test_a_parent_waits_on_for_a_child_that_was_left():
+    world, parent, child, gate = gated_child()
+    child.leave()
+    gate.opened.set()
+    assert parent.wait(20).status == "waiting"
+    assert world.resume(child.id).wait(20).status == "completed"
+    assert world.execution(parent.id).wait(20).outputs == {"result": 7}
