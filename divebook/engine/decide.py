@@ -12,6 +12,7 @@ the events of that step the path is `ROUTING`, and `decide_path` returns the con
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from divebook.engine.bounds import facts_about, fails_at_bounds, step_bound
@@ -26,6 +27,7 @@ from divebook.engine.instructions import (
     RecordFacts,
     RunStep,
 )
+from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.operations import Place
 from divebook.engine.state import (
     BRANCHED,
@@ -358,6 +360,19 @@ def decide_opening(opening: catalog.ExecutionStarted, comes_from: ExecutionState
     # queue, so that a worker can take the execution later if it is given back.
     enqueued = catalog.ExecutionEnqueued(comes_from.queue, comes_from.priority)
     return (Fact(opening), Fact(enqueued), Fact(catalog.ExecutionResumed(catalog.ENQUEUED)))
+
+
+def decide_resumption(state: ExecutionState, resumption: catalog.ExecutionResumed) -> Fact:
+    """Return the event that resumes an execution. If the execution had not ended, its failed paths stay failed.
+
+    Example: with `ContinueOnFailure`, one path has failed, and another one waits for an answer. The answer continues
+    the second path. Only a person who resumes the ended execution has the failed step repeated.
+    """
+    # A fork of a failed execution has no failed path of its own: it repeats the failed step of its source.
+    has_failed = state.failed_path is not None or any(path.status == FAILED for path in state.undoing)
+    if resumption.previous_status in TERMINAL or not has_failed:
+        return Fact(resumption)
+    return Fact(replace(resumption, keeps_failed=True))
 
 
 def decide_return(state: ExecutionState) -> tuple[Fact, ...]:

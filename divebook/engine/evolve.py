@@ -220,7 +220,7 @@ def _execution_resumed(draft: Draft, data: catalog.ExecutionResumed) -> None:
     # During a rollback only the paths of rollbacks, and those with a call of unknown outcome, continue.
     resumable = draft.paths.values() if draft.rolling_back is None else (*draft.undoing, *draft.unsettled)
     for path in resumable:
-        if path.status in (FAILED, CANCELLED) or path.phase != ENDED:
+        if path.phase != ENDED or (path.status in (FAILED, CANCELLED) and not data.keeps_failed):
             # `path` is the state before the resumption. `_reopen` below changes the phase and the status that these two
             # read.
             draft.ledger = with_child_reservations(path, draft.ledger)
@@ -236,7 +236,8 @@ def _execution_resumed(draft: Draft, data: catalog.ExecutionResumed) -> None:
     draft.lifecycle = RUNNING
     draft.ended_us = None
     # A resumed rollback still ends with the failure that caused it.
-    draft.failed_path = draft.failed_path if draft.rolling_back is not None else None
+    if draft.rolling_back is None and not data.keeps_failed:
+        draft.failed_path = None
     draft.error = draft.stopped = draft.reason = draft.paused = None
     draft.active = len(active)
     draft.joining = sum(path.phase == JOINING for path in active)

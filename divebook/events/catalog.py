@@ -243,7 +243,7 @@ class ExecutionForked(Payload):
 @dataclass(frozen=True, slots=True)
 class ExecutionResumed(Payload):
     """Resumption of the execution. Paths that failed or were cancelled continue at the start of the step in which that
-    happened.
+    happened, unless `keeps_failed` is set.
     """
 
     previous_status: str = RUNNING
@@ -253,6 +253,9 @@ class ExecutionResumed(Payload):
     """Number of consecutive automatic resumptions without progress; None if a person resumed the execution."""
     code: Mapping[str, str] | None = None
     """Digests of the Python functions from this event on, if they differ from those at the start."""
+    keeps_failed: bool | None = None
+    """True if failed paths stay failed, because the execution had not ended: it waited, or its process died. Older
+    logs lack it: such a resumption repeated the failed steps. None otherwise."""
 
 
 @_event("execution_paused")

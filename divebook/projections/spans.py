@@ -435,11 +435,11 @@ class Spans:
         self._mark_open(span)
         self._touch(span, event)
 
-    def _execution_resumed(self, event: Event, _data: catalog.Payload) -> None:
+    def _execution_resumed(self, event: Event, data: catalog.ExecutionResumed) -> None:
         """Update the spans for a resumption of the execution: end or restart those that were interrupted.
 
         Operations that ran when the process died have ended, or wait for an answer about their outcome. Steps that did
-        not complete run again.
+        not complete run again, unless their path stays failed.
         """
         # A resumption ends all calls of the process before it. Their last sign of life is the last event before the
         # resumption.
@@ -449,9 +449,10 @@ class Spans:
         # Calls of unknown outcome wait for the answer of a person again.
         for span in self._doubtful.values():
             self._wait(span, event)
-        for span in self._steps.values():
-            if span.status in (catalog.FAILED, catalog.CANCELLED):
-                self._go_on(span, event)
+        if not data.keeps_failed:
+            for span in self._steps.values():
+                if span.status in (catalog.FAILED, catalog.CANCELLED):
+                    self._go_on(span, event)
 
     def _execution_forked(self, event: Event, data: catalog.ExecutionForked) -> None:
         """Update the spans for a fork: end the operations that still ran in the execution that was forked, and set the

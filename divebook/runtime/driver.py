@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from divebook.engine.checkpoint import load_state
-from divebook.engine.decide import decide_cancellation, decide_leaving, decide_opening
+from divebook.engine.decide import decide_cancellation, decide_leaving, decide_opening, decide_resumption
 from divebook.engine.evolve import fold, fold_records
 from divebook.engine.inbox import facts_of, questions_of
 from divebook.engine.instructions import Fact
@@ -487,7 +487,9 @@ class Driver:
         # The digests are recorded only if they differ from those in the log, since most resumptions use the same
         # code.
         code = dependencies.code_of(self.workflow)
-        first = (Fact(resumption if code == dict(self._state.code) else replace(resumption, code=code)),)
+        if code != dict(self._state.code):
+            resumption = replace(resumption, code=code)
+        first = (decide_resumption(self._state, resumption),)
         self._runner = self.parked_run.take(self._state, code, dependencies)
         if self._runner is None:
             return self._open_journal(dependencies, lease), first

@@ -500,6 +500,8 @@ def made_again(events: Iterable[Event]) -> set[str]:
             failing.pop(event.path, None)
         elif isinstance(data, catalog.StepFailed):
             repeated |= failing.pop(event.path, set()) if data.operations is None else set(data.operations)
-        elif isinstance(data, catalog.ExecutionResumed | catalog.ExecutionCompleted):
+        elif isinstance(data, catalog.ExecutionCompleted) or (
+            isinstance(data, catalog.ExecutionResumed) and not data.keeps_failed
+        ):
             repeated.clear()
     return repeated

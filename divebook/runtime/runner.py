@@ -620,7 +620,9 @@ class Runner(PathRunner):
             self._alarms.set_all()
             if self.journal.written:  # before its first write, an execution can have no messages
                 await self._record_messages()
-            await self._drive_active()
+            # The process may have died after a path had failed, and before the failure stopped the other paths.
+            if not self._stop_siblings():
+                await self._drive_active()
 
     # --- parking -----------------------------------------------------------------------------------------------------
 

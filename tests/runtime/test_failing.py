@@ -1,13 +1,15 @@
 """What happens when a step fails, is cancelled, or the log cannot be written."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from divebook import Each, Step, Workflow
+from divebook import Each, Rollback, Step, Workflow
 from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, StoreError
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
+from divebook.store.append import Batch, records_of
 from divebook.workflow.functions import step, workflow
 from tests.runtime.worlds import Calls, Failing, Gate, environment, event_types, run
 
@@ -256,3 +258,67 @@ def test_a_missing_key_is_told_as_such():
 
     execution = run(Workflow("w", [Step("a", action="bad")]), actions=[Action("bad", bad)])
     assert execution.error.startswith("KeyError: 'total' (step a, tests/runtime/test_failing.py:")
+
+
+def test_a_failed_step_is_not_repeated_when_an_answer_continues_another_path():
+    calls, failing = Calls(), Failing()
+    ask = [Step("ask", type="interrupt", ask="Who?", next="again"), Step("again", type="interrupt", ask="What?")]
+    steps = [Step("a", script="1", next=["bad", "ask"]), Step("bad", action="fail", end=True), *ask, Step("note")]
+    steps[-1] = Step("note", action="note")
+    world = environment(Workflow("w", steps, continue_on_failure=True), actions=[failing.action(), calls.action()])
+    execution = world.start("w")
+    for _ in range(2):
+        assert execution.wait(20).status == "waiting"
+        world.answer(execution.interrupts[0].id, "x")
+    assert execution.wait(20).status == "failed"
+    assert (failing.calls, calls) == (1, [None])
+    # A person who resumes the ended execution has the failed step repeated.
+    failing.broken = False
+    assert world.resume(execution.id).wait(20).status == "completed"
+    assert (failing.calls, calls) == (2, [None])
+
+
+@pytest.mark.parametrize("is_tolerated", [False, True])
+def test_a_failed_step_is_not_repeated_after_the_process_died_before_the_end(is_tolerated):
+    """The log ends with the failure of one path, while the other one is active."""
+    calls, failing, gate = Calls(), Failing(), Gate()
+    steps = [
+        Step("a", script="1", next=["bad", "slow"]),
+        Step("bad", action="fail", end=True),
+        Step("slow", action="gate", next="note"),
+        Step("note", action="note"),
+    ]
+    workflow = Workflow("w", steps, continue_on_failure=is_tolerated)
+    actions = [failing.action(), replace(gate.action(), idempotent=True), calls.action()]
+    world = environment(workflow, actions=actions)
+    execution = world.start("w")
+    assert not is_tolerated or gate.reached.wait(20)
+    gate.opened.set()
+    assert execution.wait(20).status == "failed"
+    events = execution.history()
+    failed = next(number for number, event in enumerate(events, 1) if event.event_type == "path_failed")
+    calls.clear()
+    later = environment(workflow, actions=actions, store=MemoryStore())
+    later.store.append_all([Batch(execution.id, 0, records_of(events[:failed]))])
+    assert later.recover(execution.id).wait(20).status == "failed"
+    assert (failing.calls, calls) == (1, [None] if is_tolerated else [])
+
+
+def test_a_failed_rollback_is_not_repeated_after_the_process_died_during_another_one():
+    failing, calls = Failing(), Calls()
+    steps = [
+        Step("first", action="book", rollback=Rollback("note")),
+        Step("second", action="book", rollback=Rollback("fail")),
+        Step("third", script='error("late")'),
+    ]
+    workflow = Workflow("w", steps)
+    actions = [Action("book", lambda: None, idempotent=True), failing.action(), calls.action()]
+    execution = run(workflow, actions=actions)
+    events = execution.history()
+    # The failures are that of step "third" and that of the rollback of step "second".
+    *_, failed = [number for number, event in enumerate(events, 1) if event.event_type == "path_failed"]
+    calls.clear()
+    later = environment(workflow, actions=actions, store=MemoryStore())
+    later.store.append_all([Batch(execution.id, 0, records_of(events[:failed]))])
+    assert later.recover(execution.id).wait(20).status == "failed"
+    assert (failing.calls, calls) == (1, [None])
