@@ -1082,9 +1082,9 @@ class Environment:
     def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Execution:
         """Send a signal to an execution. The signal is stored until a step receives it.
 
-        Steps receive signals with ``Type: wait`` and ``Signal: name``, or with ``ctx.wait_signal``. A signal that no step
-        has received when the execution completes or continues as a new one has no effect. An execution that fails or is
-        cancelled keeps the signal, and receives it if it is resumed.
+        Steps receive signals with ``Type: wait`` and ``Signal: name``, or with ``ctx.wait_signal``. A signal that no
+        step has received when the execution completes or continues as a new one has no effect. An execution that fails
+        or is cancelled keeps the signal, and receives it if it is resumed.
 
         Parameters
         ----------
