@@ -462,16 +462,38 @@ class ConcurrentAppendError(StoreError):
         )
 
 
+class UnreadMessageError(StoreError):
+    """Raised if a writer requires that it has read all messages to the execution (`Batch.last_message`), and there is a
+    later one. None of the events passed with the failed call were written.
+
+    Parameters
+    ----------
+    last_message
+        Number of the newest message that the writer has read; 0 if it has read none.
+    newest
+        Number of the newest message to the execution.
+    """
+
+    def __init__(self, execution_id: str, last_message: int, newest: int) -> None:
+        self.execution_id = execution_id
+        self.last_message = last_message
+        self.newest = newest
+        super().__init__(
+            f"execution {execution_id} has received message {newest}, and this writer has read the messages up to "
+            f"number {last_message}. Nothing was written; read the inbox of the execution again"
+        )
+
+
 class ExecutionEndedError(StoreError):
-    """Raised if an event may not be appended because the execution has ended. None of the events passed with the failed
-    call were written.
+    """Raised if an event may not be appended, or a message may not be posted, because the execution has ended. None of
+    the events passed with the failed call were written, or the message was not stored.
 
     Parameters
     ----------
     status
         How it ended.
     event_type
-        What was to be appended.
+        What was to be appended: the type of the event, or the kind of the message.
     way_on
         Next step for a person who wants to continue the run.
     """

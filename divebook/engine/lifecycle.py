@@ -144,6 +144,14 @@ def check_may_follow(execution_id: str, status: str, kind: Kind) -> None:
         raise ExecutionEndedError(execution_id, status, kind.event_type, WAY_ON[status])
 
 
+def check_may_receive(execution_id: str, status: str, kind: str) -> None:
+    """Raise `ExecutionEndedError` if an execution with this status can never continue, so that nothing would ever read
+    a message to it. `kind` is the kind of the message. Otherwise do nothing.
+    """
+    if status in FINAL:
+        raise ExecutionEndedError(execution_id, status, kind, WAY_ON[status])
+
+
 def as_table() -> str:
     """Return the life-cycle table as Markdown, for CONTRIBUTING.md."""
     rows = ["| status | comes with | may be appended then | by |", "|---|---|---|---|"]

@@ -1082,7 +1082,9 @@ class Environment:
     def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Execution:
         """Send a signal to an execution. The signal is stored until a step receives it.
 
-        Steps receive signals with ``Type: wait`` and ``Signal: name``, or with ``ctx.wait_signal``.
+        Steps receive signals with ``Type: wait`` and ``Signal: name``, or with ``ctx.wait_signal``. A signal that no
+        step has received when the execution completes or continues as a new one has no effect. An execution that fails
+        or is cancelled keeps the signal, and receives it if it is resumed.
 
         Parameters
         ----------
@@ -1094,7 +1096,7 @@ class Environment:
         Raises
         ------
         ExecutionError
-            The execution has ended.
+            The execution has ended, perhaps after the signal was sent and before it was received.
         """
         return self._handle(self._control.answering.signal(execution_id, name, payload, by))
 
@@ -1288,6 +1290,14 @@ class Environment:
 
         With `move`, the execution ends in this store with the status ``moved``, and continues where the file is
         imported.
+
+        Raises
+        ------
+        ExecutionError
+            The execution cannot move: it has ended in another way, it has an answer or a signal that is not in its log
+            yet (also one that arrives during the move), it waits for a child, or its parent waits for it.
+        LeaseHeldError
+            A process drives the execution that is to move.
         """
         path = as_path(file, "the file of a log")
         whole_id = self.store.resolve(execution_id)

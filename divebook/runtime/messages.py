@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
@@ -32,6 +33,7 @@ from divebook.engine.lifecycle import FINAL, WAY_ON
 from divebook.errors import (
     AnswerKeptError,
     DefinitionError,
+    ExecutionEndedError,
     ExecutionError,
     InterruptError,
     LeaseHeldError,
@@ -95,7 +97,8 @@ class Answering:
         fitting = checked_answer(question, response, FITTING, self._clock.now())
         author = by or this_person()
         checked(catalog.InterruptResolved(question.id, fitting, author))
-        is_new, stored = self._post(driver.id, ANSWER, question.id, answer_payload(fitting, author), author)
+        message = self._message(driver.id, ANSWER, question.id, answer_payload(fitting, author), author)
+        is_new, stored = self._post(message, description)
         if not is_new:
             raise _too_late(question, stored)
         return self._continue_after(description, driver, stored)
@@ -147,16 +150,17 @@ class Answering:
             raise AnswerKeptError(driver.id, description, error) from error
         # The execution ended between the store of the message and its next look at the inbox.
         if message is not None and driver.refresh().state.is_over and driver.state.taken < message.number:
-            raise ExecutionError(f"execution {driver.id} has meanwhile ended as {driver.status}, without {description}")
+            raise _ended_meanwhile(driver.id, driver.status, description)
         return driver
 
     def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
         """Mark a question as expired in the store, so that it can no longer be answered. An answer that was stored
-        first counts.
+        first counts. Do nothing if another process has ended the execution, since its questions cannot be answered.
         """
         # The mark has the same key as an answer, and the store keeps the first message of a key only.
         payload = {EXPIRED: True}
-        self._store.post(self._message(execution_id, ANSWER, interrupt_id, payload, "clock"))
+        with suppress(ExecutionEndedError):
+            self._store.post(self._message(execution_id, ANSWER, interrupt_id, payload, "clock"))
 
     def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Driver:
         """Send a signal to an execution; see `Environment.signal`."""
@@ -172,8 +176,11 @@ class Answering:
         author = by or this_person()
         # A message that cannot be recorded would block every process that resumes the execution.
         checked(catalog.SignalReceived(name, data, author))
-        _, message = self._post(driver.id, SIGNAL, key, signal_payload(name, data, author), author)
-        return self._continue_after(f"the signal {name!r}", driver, message)
+        description = f"the signal {name!r}"
+        _, message = self._post(
+            self._message(driver.id, SIGNAL, key, signal_payload(name, data, author), author), description
+        )
+        return self._continue_after(description, driver, message)
 
     def revoke(self, execution_id: str, rule_id: str, by: str | None = None) -> Driver:
         """Revoke an approval rule that a person made in an execution and that applies to this execution only."""
@@ -181,8 +188,9 @@ class Answering:
         author = by or this_person()
         if driver.state.is_over:
             raise ExecutionError(f"execution {driver.id} is {driver.status}: its rule {rule_id} holds no more")
-        _, message = self._post(driver.id, REVOCATION, rule_id, {"by": author}, author)
-        return self._continue_after(f"the revocation of {rule_id}", driver, message)
+        description = f"the revocation of {rule_id}"
+        _, message = self._post(self._message(driver.id, REVOCATION, rule_id, {"by": author}, author), description)
+        return self._continue_after(description, driver, message)
 
     def rules(self) -> list[tuple[str, StandingRule]]:
         """Return the approval rules that people made for single executions which have not ended, as pairs of execution
@@ -196,14 +204,17 @@ class Answering:
             if rule.scope == RUN
         ]
 
-    def _post(self, execution_id: str, kind: str, key: str, payload: Any, by: str) -> tuple[bool, Message]:
+    def _post(self, message: Message, description: str) -> tuple[bool, Message]:
         """Store a message for an execution. Return True and the message, or False and the earlier message if there is
-        one with the same key.
+        one with the same key. `description` names the message in errors.
         """
         # The new id in the source tells this message from an equal one that another process has stored with the same
         # key.
-        message = self._message(execution_id, kind, key, payload, f"{by} {Ids(self._clock, self._chance).event(0)}")
-        stored = self._store.post(message)
+        message = replace(message, source=f"{message.source} {Ids(self._clock, self._chance).event(0)}")
+        try:
+            stored = self._store.post(message)
+        except ExecutionEndedError as error:
+            raise _ended_meanwhile(message.execution_id, error.status, description) from error
         return stored.source == message.source, stored
 
     def _message(self, execution_id: str, kind: str, key: str, payload: Any, source: str) -> Message:
@@ -267,6 +278,10 @@ def this_person() -> str:
     except (OSError, KeyError, ImportError):  # a user without a name
         user = "somebody"
     return f"{user}@{socket.gethostname()}"
+
+
+def _ended_meanwhile(execution_id: str, status: str, description: str) -> ExecutionError:
+    return ExecutionError(f"execution {execution_id} has meanwhile ended as {status}, without {description}")
 
 
 def _too_late(question: Question, message: Message) -> InterruptError:
@@ -349,14 +364,19 @@ class Annotating:
         # First directly, under a short lease. If a driver holds the lease, it records the message. If the execution
         # ends in between, the message is appended here.
         held_error = self._append(execution_id, event)
-        if held_error is not None and self._store.record(execution_id).ended_at is None:
-            message = self._store.post(self._message(execution_id, event))
-            self._deliver(execution_id)
-            record = self._store.record(execution_id)
-            if record.ended_at is not None and record.taken < message.number:
-                self._append_soon(execution_id, None)  # it ended meanwhile and reads no more messages
-        elif held_error is not None:
+        if held_error is None:
+            return
+        message: Message | None = None
+        if self._store.record(execution_id).ended_at is None:
+            with suppress(ExecutionEndedError):  # it has ended since, and gets no more messages
+                message = self._store.post(self._message(execution_id, event))
+        if message is None:
             self._append_soon(execution_id, event)
+            return
+        self._deliver(execution_id)
+        record = self._store.record(execution_id)
+        if record.ended_at is not None and record.taken < message.number:
+            self._append_soon(execution_id, None)  # it ended meanwhile and reads no more messages
 
     def _append_soon(self, execution_id: str, event: ExecutionAnnotated | None) -> None:
         """Append an annotation (or only unread annotation messages) to the log of an execution as soon as its lease is

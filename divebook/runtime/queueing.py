@@ -17,7 +17,7 @@ from divebook.engine.evolve import fold, fold_records
 from divebook.engine.inbox import facts_of
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.state import ExecutionState
-from divebook.errors import DivebookError, ExecutionError, NeedsPersonError
+from divebook.errors import DivebookError, ExecutionError, NeedsPersonError, UnreadMessageError
 from divebook.events import catalog
 from divebook.events.catalog import MOVED, RUNNING, ExecutionMoved
 from divebook.events.event import Event, Record
@@ -351,7 +351,8 @@ def move_out(
             with DRIVEN_LEASES.taking(store, execution_id) as lease:
                 # Read under the lease, so that no event can follow those in the file.
                 events = store.read(execution_id)
-                _check_movable(store, fold(execution_id, events))
+                state = fold(execution_id, events)
+                last_message = _check_movable(store, state)
                 now = clock.now()
                 last = len(events)
                 moved = Event(ids.event(now), execution_id, last + 1, now, ExecutionMoved(str(file)))
@@ -359,18 +360,28 @@ def move_out(
                 # The file is on disk before the store gives the execution up.
                 flush(lines.stream)
                 batch = Batch(execution_id, last, [Record.of(moved)], lease.token, durability=FULL)
-                (refusal,) = store.append_all([batch])
+                # Senders need no lease, so a message may arrive at any moment. The store refuses the move then. The
+                # check is made again, and raises unless the message adds nothing to the log, such as an answer to a
+                # settled question.
+                (refusal,) = store.append_all([replace(batch, last_message=last_message)])
+                while isinstance(refusal, UnreadMessageError):
+                    last_message = _check_movable(store, state)
+                    (refusal,) = store.append_all([replace(batch, last_message=last_message)])
                 if refusal is not None:
                     raise refusal
         lines.end(MOVED, moved=True)
     return lines.count
 
 
-def _check_movable(store: EventStore, state: ExecutionState) -> None:
+def _check_movable(store: EventStore, state: ExecutionState) -> int:
+    """Raise `ExecutionError` if an execution cannot move. Return the number of the newest message that was read for the
+    check; 0 if it has received none.
+    """
     name = f"execution {state.execution_id}"
     if state.is_over:
         raise ExecutionError(f"{name} is {state.status}; export it without --move")
-    if facts_of(state, store.inbox(state.execution_id, state.taken)):
+    messages = store.inbox(state.execution_id, state.taken)
+    if facts_of(state, messages):
         raise ExecutionError(
             f"{name} has an answer or a signal that its log has not taken in; resume it, and move it when it rests"
         )
@@ -382,3 +393,4 @@ def _check_movable(store: EventStore, state: ExecutionState) -> None:
             raise ExecutionError(
                 f"{name} was started by {parent.execution_id}, which waits for it; move it when that has ended"
             )
+    return messages[-1].number if messages else state.taken

@@ -22,6 +22,7 @@ from divebook.errors import (
     InvalidEventError,
     NotFoundError,
     StoreError,
+    UnreadMessageError,
     UnstorableValueError,
 )
 from divebook.events.catalog import (
@@ -120,6 +121,11 @@ class Batch:
     """Id of the parent execution. If the batch ends the execution, the store posts the parent a signal in the same
     transaction, unless the parent is unknown or has ended. The parent may wait without being driven; if the process
     died between the two, nothing would wake it."""
+    last_message: int | None = None
+    """Number of the newest message to the execution that the writer has read; 0 if it has read none. If the inbox has a
+    later message, the store refuses the batch with `UnreadMessageError`, in the transaction that would write it.
+
+    For a batch after which nothing reads the inbox any more. None, the default, makes no such condition."""
 
     @property
     def last_sequence(self) -> int:
@@ -199,6 +205,8 @@ class PreparedBatch:
     to_parent: tuple[Message, bytes] | None = None
     """Message for the parent of an execution that the batch ends, and its payload as it is stored; see
     `Batch.parent`."""
+    last_message: int | None = None
+    """Number of the newest message that the writer has read, or None; see `Batch.last_message`."""
 
     @property
     def ends(self) -> bool:
@@ -220,6 +228,13 @@ class PreparedBatch:
                 check_may_follow(self.execution_id, status, type(fact))
                 if type(fact) in STATUS_AFTER:
                     return  # `prepare` has checked the events after a new status
+
+    def check_has_read(self, newest: int) -> None:
+        """Raise `UnreadMessageError` if the batch requires that its writer has read all messages to the execution, and
+        `newest`, the number of the newest message in the inbox (0: no message), is higher than the number it has read.
+        """
+        if self.last_message is not None and newest > self.last_message:
+            raise UnreadMessageError(self.execution_id, self.last_message, newest)
 
     def fenced_error(self, current: int) -> FencedError:
         """Return the error for a writer that no longer has the lease: its token differs from `current`, the token of
@@ -338,6 +353,7 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         enqueued=effects.enqueued,
         withheld=True if is_fork else effects.withheld,  # workers never claim a fork
         to_parent=to_parent,
+        last_message=batch.last_message,
     )
 
 

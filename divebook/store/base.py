@@ -151,9 +151,10 @@ class EventStore(ABC):
         """Append many batches in one transaction. Return for each batch the error with which it was refused, or None if
         it was appended.
 
-        A refused batch does not affect the others. If the transaction itself fails (disk full, read-only), the error is
-        raised and nothing is written. After a `ConnectionLostError` everything may have been written: a retry with the
-        same records sets `Batch.again`, and skips those that the log has. A batch without records is ignored.
+        A refused batch does not affect the others. Refusals are the errors of `append`, and `UnreadMessageError` for a
+        batch with `Batch.last_message`. If the transaction itself fails (disk full, read-only), the error is raised and
+        nothing is written. After a `ConnectionLostError` everything may have been written: a retry with the same
+        records sets `Batch.again`, and skips those that the log has. A batch without records is ignored.
         """
         self._check_open()
         checked = [self._prepare_batch(batch) for batch in batches]
@@ -725,10 +726,15 @@ class EventStore(ABC):
         If several messages have the same execution, kind and key, from whatever threads and processes, the store keeps
         the first one, and every later call returns that one, unchanged.
 
+        An execution that has failed or was cancelled still gets messages, for the case that it is resumed.
+
         Raises
         ------
         ExecutionNotFoundError
             The store has no such execution.
+        ExecutionEndedError
+            The execution has ended with a status that allows no resumption (`divebook.engine.lifecycle.FINAL`), for
+            example "completed" or "moved". The status is read in the transaction that would store the message.
         UnstorableValueError
             The payload cannot be stored. The error names the path to the value.
         DecryptionError

@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from divebook.engine.inbox import Message
-from divebook.engine.lifecycle import TERMINAL
+from divebook.engine.lifecycle import TERMINAL, check_may_receive
 from divebook.errors import ConcurrentAppendError, DecryptionError, InvalidEventError, StartKeyTakenError, StoreError
 from divebook.events.catalog import CHILD, ENQUEUED, FORK, RUNNING, WAITING, ExecutionEnqueued, Payload
 from divebook.events.codec import decode
@@ -107,6 +107,7 @@ class MemoryStore(EventStore):
         if log.last_sequence != batch.expected_sequence:
             raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.last_sequence)
         batch.check_may_follow(log.status)
+        batch.check_has_read(self._newest_message(batch.execution_id))
         log.ids.refuse(batch.records, batch.ids, log.all_ids)
         return log
 
@@ -421,12 +422,13 @@ class MemoryStore(EventStore):
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def _post(self, message: Message, payload: bytes) -> Message:
-        self._find(message.execution_id)
+        log = self._find(message.execution_id)
         key = (message.execution_id, message.kind, message.key)
         entry = self._messages.get(self._message_places.get(key, 0))
         if entry is not None:
             stored, encoded = entry
             return replace(stored, payload=decode(self.sealing.open(encoded)))
+        check_may_receive(message.execution_id, log.status, message.kind)
         numbered = replace(message, number=self._last_number + 1)
         self._bring([(numbered, payload)])
         return numbered
@@ -470,8 +472,11 @@ class MemoryStore(EventStore):
     def _has_untaken(self, execution_id: str) -> bool:
         with self._lock:
             log = self._find(execution_id)
-            latest = self._message_numbers.get(execution_id, (0,))[-1]
-            return latest > log.taken and log.status not in TERMINAL
+            return self._newest_message(execution_id) > log.taken and log.status not in TERMINAL
+
+    def _newest_message(self, execution_id: str) -> int:
+        """Return the number of the newest message to an execution; 0 if it has received none."""
+        return self._message_numbers.get(execution_id, (0,))[-1]
 
     def _last_addressee(self, kind: str, key: str) -> str | None:
         with self._lock:

@@ -14,18 +14,22 @@ from divebook.errors import (
     ConcurrentAppendError,
     ConnectionLostError,
     CorruptStoreError,
+    ExecutionEndedError,
     LeaseHeldError,
     NewerStoreError,
     StoreError,
+    UnreadMessageError,
 )
 from divebook.events.catalog import StepCompleted
 from divebook.store import Owner
 from divebook.store.maintenance import check
 from divebook.store.postgres import PostgresStore, schema
 from divebook.store.postgres.connections import DatabaseAddress, escaped, unescaped
+from divebook.store.postgres.logs import arguments_of_post
 from tests.postgres.proxy import AFTER, BEFORE, LATE, proxy
 from tests.postgres.racing import race
 from tests.runtime.ending_children import check_recovery, check_worker
+from tests.runtime.racing_moves import race as race_moves
 from tests.runtime.worlds import becomes
 from tests.store.large_promises import text
 from tests.store.logs import ONE, TWO, batch, completed, event, execution_id, failed, log, resumed, step, steps
@@ -341,7 +345,7 @@ def test_a_store_of_a_newer_version_is_refused(server):
     PostgresStore(url).close()
     with psycopg.connect(DatabaseAddress.of(url).conninfo, autocommit=True) as link:
         link.execute("UPDATE newer.format SET number = 99")
-    with pytest.raises(NewerStoreError, match=r"it has format 99, this version knows up to 4\. Upgrade divebook"):
+    with pytest.raises(NewerStoreError, match=r"it has format 99, this version knows up to 5\. Upgrade divebook"):
         PostgresStore(url)
 
 
@@ -375,3 +379,46 @@ def test_texts_come_back(plain):
 @pytest.mark.parametrize("check", [check_recovery, check_worker])
 def test_a_parent_continues_if_the_process_dies_right_after_the_end_of_its_child(check, address):
     check(address)
+
+
+# --- messages and moves of other processes
+
+
+def waits_for_a_lock(store):
+    """Return whether some session of the server waits for a lock within 20 s. It reads with `store`."""
+    return becomes(
+        lambda: bool(store._connections.read("SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+    )
+
+
+def test_a_move_waits_for_a_message_that_is_being_posted_and_is_refused(store, address):
+    store.append(ONE, log(2), 0)
+    message = Message(ONE, SIGNAL, "go", signal_payload("go", 1), "test", 1)
+    with PostgresStore(address) as other, ThreadPoolExecutor(1) as threads:
+        with other._connections.transaction() as execute:
+            execute("SELECT divebook.post_message(%s, %s, %s, %s, %s, %s, %s, %s)", arguments_of_post(message, b"{}"))
+            moving = threads.submit(store.append_all, [batch(ONE, 2, [completed(3)], last_message=0)])
+            assert waits_for_a_lock(other)
+        (refused,) = moving.result(20)
+    assert isinstance(refused, UnreadMessageError)
+    assert (refused.last_message, refused.newest) == (0, store.last_message())
+    assert store.read(ONE) == log(2)
+
+
+def test_a_message_waits_for_a_move_that_is_being_committed_and_is_refused(store, address):
+    store.append(ONE, log(2), 0)
+    message = Message(ONE, SIGNAL, "go", signal_payload("go", 1), "test", 1)
+    with PostgresStore(address) as other, ThreadPoolExecutor(1) as threads:
+        with store._connections.transaction() as execute:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(store._connections, "write", execute)
+                assert store.append_all([batch(ONE, 2, [completed(3)], last_message=0)]) == [None]
+            posting = threads.submit(other.post, message)
+            assert waits_for_a_lock(other)
+        with pytest.raises(ExecutionEndedError, match="is completed: signal cannot follow its end"):
+            posting.result(20)
+    assert store.inbox(ONE) == []
+
+
+def test_no_answer_of_another_process_is_lost_when_executions_move(address):
+    assert race_moves(address, 9).total() == 9

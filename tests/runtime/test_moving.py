@@ -1,15 +1,18 @@
 """What leaves a store in a file goes on in one place at most, wherever the process that moves it dies."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import DivebookError, ExecutionError, InterruptError, InvalidEventError, StoreError
 from divebook.events import catalog
 from divebook.runtime import queueing
-from divebook.store import MemoryStore, Message, transfer
+from divebook.store import MemoryStore, Message, Owner, SqliteStore, transfer
 from divebook.store.embedded import LineWriter
 from divebook.workflow.functions import workflow
-from tests.runtime.worlds import Calls, environment
+from tests.runtime.racing_moves import race
+from tests.runtime.worlds import Calls, becomes, environment
 
 PAYS = Workflow(
     "pays",
@@ -154,6 +157,158 @@ def test_a_child_for_which_its_parent_waits_does_not_move(source, file):
         source.export_log(child, file, move=True)
     assert finish(source, source.execution(child)).status == "completed"
     assert source.execution(parent.id).wait(20).status == "completed"
+
+
+# --- messages that arrive while an execution moves
+
+
+@pytest.fixture(params=["memory", "file"])
+def stores(request, tmp_path):
+    """Return two stores of the same executions: one whose executions move, and one for other processes."""
+    if request.param == "memory":
+        store = MemoryStore()
+        yield store, store
+        return
+    with SqliteStore(tmp_path / "store.db") as store, SqliteStore(tmp_path / "store.db") as other:
+        yield store, other
+
+
+def before_the_move(store, act):
+    """Call `act` directly before the store appends a move, once. Return the list of the attempts to append it."""
+    append = store.append_all
+    attempts = []
+
+    def acting(batches):
+        if any(isinstance(event.data, catalog.ExecutionMoved) for batch in batches for event in batch.events()):
+            attempts.append(batches)
+            if len(attempts) == 1:
+                act()
+        return append(batches)
+
+    store.append_all = acting
+    return attempts
+
+
+MESSAGES = {
+    "answer": lambda execution: Message(
+        execution.id, "answer", execution.interrupts[0].id, {"response": {"text": "yes"}, "by": "ann"}, "ann", 1
+    ),
+    "signal": lambda execution: Message(execution.id, "signal", "sig_1", {"name": "go", "payload": 1}, "ann", 1),
+    "revocation": lambda execution: Message(execution.id, "revocation", "rule_1", {"by": "ann"}, "ann", 1),
+    "annotation": lambda execution: Message(execution.id, "annotation", "note_1", {"note": "late"}, "ann", 1),
+}
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
+def test_a_message_that_arrives_between_the_check_and_the_move_is_not_lost(stores, file, calls, kind):
+    store, other = stores
+    source = environment(PAYS, actions=[calls.action()], store=store)
+    waiting = source.start("pays").wait(20)
+    message = MESSAGES[kind](waiting)
+    attempts = before_the_move(store, lambda: other.post(message))
+    with pytest.raises(ExecutionError, match="has an answer or a signal that its log has not taken in"):
+        source.export_log(waiting.id, file, move=True)
+    assert len(attempts) == 1
+    assert not file.exists()
+    assert (store.record(waiting.id).status, store.leases()) == ("waiting", [])
+    resumed = source.resume(waiting.id).wait(20)
+    assert store.record(waiting.id).taken == store.inbox(waiting.id)[0].number
+    if kind == "answer":
+        assert resumed.outputs == {"answer": "yes"}
+        return
+    assert source.export_log(waiting.id, file, move=True) == resumed.refresh().state.last_sequence
+    target = world(calls)
+    assert finish(target, target.import_log(file)).status == "completed"
+
+
+def test_a_message_that_adds_nothing_to_the_log_does_not_keep_an_execution_from_moving(stores, file, calls):
+    store, other = stores
+    source = environment(PAYS, actions=[calls.action()], store=store)
+    waiting = source.start("pays").wait(20)
+    useless = Message(waiting.id, "answer", "ask_of_nothing", {"response": {}, "by": "ann"}, "ann", 1)
+    attempts = before_the_move(store, lambda: other.post(useless))
+    assert source.export_log(waiting.id, file, move=True) == waiting.refresh().state.last_sequence
+    assert len(attempts) == 2
+    target = world(calls)
+    assert finish(target, target.import_log(file)).status == "completed"
+    assert calls == ["paid", "shipped"]
+
+
+def test_who_answers_while_an_execution_moves_continues_it(stores, file, calls):
+    """The answer finds the lease of the move, which the store then refuses."""
+    store, other = stores
+    source = environment(PAYS, actions=[calls.action()], store=store)
+    waiting = source.start("pays").wait(20)
+    (question,) = waiting.interrupts
+    elsewhere = environment(PAYS, actions=[calls.action()], store=other)
+
+    def answer():
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(elsewhere.answer, question.id, "yes", waiting.id).result(20)
+
+    before_the_move(store, answer)
+    with pytest.raises(ExecutionError, match="has an answer or a signal that its log has not taken in"):
+        source.export_log(waiting.id, file, move=True)
+    assert becomes(lambda: store.record(waiting.id).status == "completed")
+    assert calls == ["paid", "shipped"]
+
+
+def move_before_posting(source, other, execution, file, lease=None):
+    """Move the execution directly before the next message is posted to it."""
+    post = other.post
+
+    def moving(message):
+        del other.post
+        if lease is not None:
+            source.store.release(lease)
+        source.export_log(execution.id, file, move=True)
+        return post(message)
+
+    other.post = moving
+
+
+SENDS = {
+    "answer": lambda world, execution, question: world.answer(question, "yes", execution),
+    "signal": lambda world, execution, question: world.signal(execution, "go"),
+    "revocation": lambda world, execution, question: world._control.answering.revoke(execution, "rule_1"),
+}
+
+
+@pytest.mark.parametrize("kind", SENDS)
+def test_who_sends_a_message_directly_after_the_move_is_told(stores, file, calls, kind):
+    store, other = stores
+    source = environment(PAYS, actions=[calls.action()], store=store)
+    waiting = source.start("pays").wait(20)
+    elsewhere = environment(PAYS, actions=[calls.action()], store=other)
+    move_before_posting(source, other, waiting, file)
+    with pytest.raises(ExecutionError, match=f"{waiting.id} has meanwhile ended as moved, without the {kind}"):
+        SENDS[kind](elsewhere, waiting.id, waiting.interrupts[0].id)
+    assert store.inbox(waiting.id) == []
+    target = world(calls)
+    assert finish(target, target.import_log(file)).status == "completed"
+
+
+def test_an_annotation_directly_after_the_move_is_in_the_log_of_what_has_moved(stores, file, calls):
+    store, other = stores
+    source = environment(PAYS, actions=[calls.action()], store=store)
+    waiting = source.start("pays").wait(20)
+    lease = store.acquire(waiting.id, Owner("elsewhere", 11, 1, "kernel"), 30)
+    move_before_posting(source, other, waiting, file, lease)
+    environment(PAYS, store=other).annotate(waiting.id, note="late")
+    assert store.inbox(waiting.id) == []
+    moved, note = store.read(waiting.id)[-2:]
+    assert (moved.event_type, note.data.note) == ("execution_moved", "late")
+
+
+def test_a_question_of_an_execution_that_has_moved_does_not_expire(source, waiting, file):
+    (question,) = waiting.interrupts
+    source.export_log(waiting.id, file, move=True)
+    source._control.answering.claim_expired(waiting.id, question.id)
+    assert source.store.inbox(waiting.id) == []
+
+
+def test_no_answer_of_another_process_is_lost(tmp_path):
+    assert race(tmp_path / "store.db", 9).total() == 9
 
 
 def test_a_file_that_is_there_is_not_overwritten_and_nothing_moves(source, waiting, file):

@@ -161,3 +161,44 @@ class TellsParentsOfTheFirstEndOnly(MemoryStore):
             message, payload = batch.to_parent
             batch = replace(batch, to_parent=(replace(message, key=message.source), payload))
         return super()._write_one(batch)
+
+
+class IgnoresWhatTheWriterHasNotRead(MemoryStore):
+    def _write_one(self, batch):
+        return super()._write_one(replace(batch, last_message=None))
+
+
+class ReadsOnlyWhatTheLogLacks(MemoryStore):
+    def _write_one(self, batch):
+        log = self._logs.get(batch.execution_id)
+        if batch.last_message is not None and log is not None:
+            batch = replace(batch, last_message=max(batch.last_message, log.taken))
+        return super()._write_one(batch)
+
+
+class RefusesForMessagesToOthers(MemoryStore):
+    def _newest_message(self, execution_id):
+        return self._last_number
+
+
+class TakesMessagesAfterTheEnd(MemoryStore):
+    def _post(self, message, payload):
+        log = self._find(message.execution_id)
+        columns = log.status_columns
+        log.status_columns = replace(columns, status="running")
+        try:
+            return super()._post(message, payload)
+        finally:
+            log.status_columns = columns
+
+
+class RefusesMessagesToWhatHasFailed(MemoryStore):
+    def _post(self, message, payload):
+        log = self._find(message.execution_id)
+        columns = log.status_columns
+        if columns.status == "failed":
+            log.status_columns = replace(columns, status="completed")
+        try:
+            return super()._post(message, payload)
+        finally:
+            log.status_columns = columns

@@ -9,20 +9,46 @@ from decimal import Decimal
 
 import pytest
 
+from divebook.engine.lifecycle import FINAL
 from divebook.errors import (
     DecryptionError,
+    ExecutionEndedError,
     ExecutionNotFoundError,
+    FencedError,
     StoreClosedError,
     StoreError,
+    UnreadMessageError,
     UnstorableValueError,
 )
+from divebook.events import catalog
 from divebook.store import MemoryStore, Message, Owner
 from divebook.store.codec import FernetCodec
 from divebook.store.maintenance import check
 from divebook.store.transfer import copy
-from tests.store.logs import ONE, SECOND, START, THREE, TWO, batch, completed, execution_id, failed, log, resumed, step
+from tests.store.logs import (
+    ONE,
+    SECOND,
+    START,
+    THREE,
+    TWO,
+    batch,
+    completed,
+    event,
+    execution_id,
+    failed,
+    log,
+    resumed,
+    step,
+)
 
 NOW = START + 100 * SECOND
+FINAL_EVENTS = {
+    "completed": catalog.ExecutionCompleted({}),
+    "moved": catalog.ExecutionMoved("moved.jsonl"),
+    "continued_as_new": catalog.ExecutionContinuedAsNew(TWO, "enough", {}),
+    "picture": catalog.ExecutionPictured("waiting"),
+}
+"""Events after which an execution can never continue, by the status to which they lead."""
 
 
 def answer(key="ask_1", payload="yes", execution=ONE, source="ada@home:1"):
@@ -120,6 +146,27 @@ class MessagePromises:
         store.append(ONE, [*log(2), failed(3)], 0)
         store.post(signal())
         assert keys(store.inbox(ONE)) == ["sig_1"]
+
+    def test_an_execution_that_can_never_continue_gets_no_messages(self, store):
+        assert FINAL_EVENTS.keys() == FINAL
+        for number, (end, data) in enumerate(FINAL_EVENTS.items(), 4):
+            name = execution_id(number)
+            store.append(name, log(2, name), 0)
+            earlier = store.post(answer(execution=name))
+            store.append(name, [event(3, data, name, path="")], 2)
+            for sent in (answer("b"), signal(), replace(signal("c"), kind="annotation")):
+                with pytest.raises(ExecutionEndedError, match=f"is {end}: {sent.kind} cannot follow its end") as ended:
+                    store.post(replace(sent, execution_id=name))
+                assert (ended.value.execution_id, ended.value.status, ended.value.event_type) == (name, end, sent.kind)
+            assert store.post(answer(payload="no", execution=name)) == earlier
+            assert store.inbox(name) == [earlier]
+            assert store.last_message() == earlier.number
+
+    def test_messages_of_what_can_never_continue_are_brought_from_another_store(self, store):
+        store.append(ONE, [*log(2), completed(3)], 0)
+        brought = replace(answer(), number=4)
+        store.bring([brought])
+        assert store.inbox(ONE) == [brought]
 
     def test_what_cannot_be_stored_is_refused_with_its_place(self, store):
         store.append(ONE, log(1), 0)
@@ -228,8 +275,9 @@ class MessagePromises:
             lambda: store.cleanup(datetime(2099, 1, 1, tzinfo=UTC)),
             lambda: store.discard([ONE]),
         ):
-            store.append(ONE, ended, 0)
+            store.append(ONE, log(2, ONE), 0)
             store.post(answer())
+            store.append(ONE, [completed(3, ONE)], 2)
             delete()
             assert store.new_messages(0) == []
             store.append(ONE, ended, 0)
@@ -302,6 +350,70 @@ class MessagePromises:
         number = store.post(answer()).number
         store.append_all([batch(ONE, 1, [step(2)], taken=number)])
         assert store.untaken() == {ONE}
+
+    # --- read by the writer of a batch
+
+    def test_a_batch_of_a_writer_that_has_read_all_messages_is_written(self, store):
+        store.append_all([batch(ONE, 0, log(2)), batch(TWO, 0, log(2, TWO))])
+        assert store.append_all([batch(ONE, 2, [step(3)], last_message=0)]) == [None]
+        number = store.post(answer()).number
+        store.post(answer(execution=TWO))
+        assert store.append_all([batch(ONE, 3, [step(4)], last_message=number)]) == [None]
+        assert store.append_all([batch(ONE, 4, [failed(5)], last_message=number + 7)]) == [None]
+        assert store.record(ONE).status == "failed"
+
+    def test_a_batch_of_a_writer_that_has_not_read_a_message_is_refused(self, store):
+        store.append_all([batch(ONE, 0, log(2), status="waiting")])
+        before = store.record(ONE)
+        first, second = (store.post(answer(key)).number for key in ("ask_1", "ask_2"))
+        for number in (0, first):
+            for events in ([step(3)], [completed(3)]):
+                (refused,) = store.append_all([batch(ONE, 2, events, last_message=number)])
+                assert isinstance(refused, UnreadMessageError)
+                assert (refused.execution_id, refused.last_message, refused.newest) == (ONE, number, second)
+        assert (store.read(ONE), store.record(ONE)) == (log(2), before)
+        assert store.append_all([batch(ONE, 2, [completed(3)], last_message=second)]) == [None]
+
+    def test_a_refused_batch_of_a_writer_that_has_not_read_a_message_does_not_affect_the_others(self, store):
+        store.append_all([batch(ONE, 0, log(2)), batch(TWO, 0, log(2, TWO))])
+        store.post(answer())
+        answers = store.append_all([batch(ONE, 2, [completed(3)], last_message=0), batch(TWO, 2, [step(3, TWO)])])
+        assert [type(entry) for entry in answers] == [UnreadMessageError, type(None)]
+        assert store.read(TWO) == [*log(2, TWO), step(3, TWO)]
+
+    def test_a_message_that_is_in_the_log_also_counts_if_the_writer_has_not_read_it(self, store):
+        store.append(ONE, log(2), 0)
+        number = store.post(answer()).number
+        store.append_all([batch(ONE, 2, [step(3)], taken=number)])
+        (refused,) = store.append_all([batch(ONE, 3, [step(4)], last_message=0)])
+        assert isinstance(refused, UnreadMessageError)
+
+    def test_a_writer_that_has_lost_its_lease_learns_that_and_not_of_a_message(self, store):
+        store.append(ONE, log(2), 0)
+        store.acquire(ONE, Owner("elsewhere", 11, 1, "kernel"), 30, now=NOW)
+        store.post(answer())
+        (refused,) = store.append_all([batch(ONE, 2, [completed(3)], last_message=0)])
+        assert isinstance(refused, FencedError)
+
+    def test_of_messages_and_the_last_batch_of_one_execution_none_is_lost(self, store):
+        """Either the batch is refused, or the message."""
+        for number in range(4, 14):
+            execution = execution_id(number)
+            store.append(execution, log(2, execution), 0)
+            barrier = threading.Barrier(2)
+
+            def post(execution=execution, barrier=barrier):
+                barrier.wait(10)
+                try:
+                    return store.post(answer(execution=execution))
+                except ExecutionEndedError:
+                    return None
+
+            with ThreadPoolExecutor(1) as pool:
+                posting = pool.submit(post)
+                barrier.wait(10)
+                (refused,) = store.append_all([batch(execution, 2, [completed(3, execution)], last_message=0)])
+                assert (posting.result(20) is None) is (refused is None)
 
     # --- posted with the end of a child
 

@@ -134,6 +134,7 @@ FROM divebook.executions LEFT JOIN LATERAL (
 ) AS latest ON true
 WHERE executions.id = ANY(%s)
 """  # noqa: S608 - our own text
+_NEWEST_MESSAGE = "SELECT coalesce(max(number), 0) FROM divebook.messages WHERE key = %s"
 _HOLDER = "SELECT id FROM divebook.executions WHERE start_key = %s"
 
 
@@ -225,7 +226,8 @@ class LogWriter:
         """
         log = self._logs.get(batch.execution_id)
         is_cached = log is not None and log.ids.are_below(batch.ids) and self._types.are_known(batch.types)
-        return batch.beginning is None and is_cached and batch.size <= MAX_SENT_BYTES
+        needs_no_query = batch.beginning is None and batch.last_message is None
+        return needs_no_query and is_cached and batch.size <= MAX_SENT_BYTES
 
     def outcome(self, sent: SentBatches) -> list[Refusal | None]:
         """Wait for the answer to batches that `begin` has sent. Return for each batch the error with which it was
@@ -372,6 +374,11 @@ class LogWriter:
         if log.line.last_sequence != batch.expected_sequence:
             raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.line.last_sequence)
         batch.check_may_follow(log.line.status)
+        if batch.last_message is not None:
+            # For a clear error. A message that is posted after this query makes the server refuse the batch
+            # (`schema.COMMIT`), and the next round finds that message here.
+            ((newest,),) = self._connections.read(_NEWEST_MESSAGE, (log.key,))
+            batch.check_has_read(newest)
         log.ids.refuse(batch.records, batch.ids, lambda: self._reader.ids(batch.execution_id))
         new_blobs = {digest: content for digest, content in batch.blobs.items() if digest not in log.digests}
         size = log.line.size + batch.size + sum(map(len, new_blobs.values()))
@@ -543,11 +550,12 @@ class DraftBatch:
 
     def only_extends_log(self, batch: PreparedBatch) -> bool:
         """Return True if the batch only appends events to an existing log, and changes no status, question, queue, tags
-        or large values.
+        or large values. False also if the server has to look for unread messages.
         """
         has_status_change = batch.status_change is not None or batch.wake_at is not None
         has_more = batch.questions or batch.annotations or batch.enqueued is not None or batch.withheld is not None
-        return self.before is not None and not (has_status_change or has_more or self.new_blobs)
+        is_plain = not (has_status_change or has_more or self.new_blobs)
+        return self.before is not None and is_plain and batch.last_message is None
 
     def row(self) -> tuple[Any, ...]:
         """Return the values with which the server updates an execution's row, for a batch that only appends events. The
@@ -568,7 +576,7 @@ class DraftBatch:
         compared = self.head_of_new_log
         if before is not None:
             compared = {"key": before.key, "known_seal": before.line.seal(), "known_token": before.token}
-            compared["before"] = before.checksum
+            compared |= {"before": before.checksum, "last_message": batch.last_message}
         return {**compared, **_head(batch, self.log)}
 
 

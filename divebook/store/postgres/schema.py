@@ -35,6 +35,10 @@ BLOB_USES_LOCK: Final = 0x64697666
 # A batch is written if its execution's row has the checksums and the token that the writer has cached. Otherwise the
 # item of the batch in the answer is 0, and the writer reads the log again. The rows of all records are inserted at the
 # end, together. A fork locks the row of its source (FOR KEY SHARE) against a deletion before the commit.
+#
+# With `last_message`, a batch is not written if its execution has a later message. A sender holds FOR KEY SHARE on the
+# row until its message is committed. FOR UPDATE waits for that, and the query after it sees the message. A sender that
+# comes later waits for this transaction, and then reads the new status (`POST`).
 COMMIT: Final = f"""
 CREATE OR REPLACE FUNCTION divebook.commit_batches(
   _heads json, _relaxed boolean, _now bigint,
@@ -46,6 +50,7 @@ CREATE OR REPLACE FUNCTION divebook.commit_batches(
 DECLARE
   head record;
   entered bigint;
+  has_unread boolean;
   keys bigint[] := '{{}}';
   skew bigint := 0;
 BEGIN
@@ -63,15 +68,21 @@ BEGIN
     parent text, tags jsonb, note text, notebook text, cell text, opened bigint, seal bigint, checksum bigint,
     token bigint, source_key bigint, forked_at bigint, source_place bigint,
     host text, pid bigint, started bigint, owner text, boot text, expires_at bigint,
-    is_over boolean, asked json, settled json, queue text, priority bigint, withheld boolean
+    is_over boolean, asked json, settled json, queue text, priority bigint, withheld boolean, last_message bigint
   ) LOOP
     entered := NULL;
+    has_unread := false;
+    IF head.last_message IS NOT NULL THEN
+      PERFORM FROM divebook.executions WHERE key = head.key FOR UPDATE;
+      has_unread := EXISTS (SELECT FROM divebook.messages WHERE key = head.key AND number > head.last_message);
+    END IF;
     IF head.key IS NOT NULL THEN
       UPDATE divebook.executions SET
         status = head.status, ended_at = head.ended_at, last_sequence = head.last_sequence, error = head.error,
         size = head.size, wake_at = head.wake_at, taken = head.taken, tags = head.tags, note = head.note,
         seal = head.seal, checksum = head.checksum
       WHERE key = head.key AND seal = head.known_seal AND token = head.known_token AND checksum = head.before
+        AND NOT has_unread
       RETURNING key INTO entered;
     ELSE
       IF head.source_key IS NOT NULL THEN
@@ -193,6 +204,8 @@ $$
 
 # The number of a message comes from one row, which the sender locks until the commit. With a sequence, a later number
 # could be visible before an earlier one, and a reader that has seen it would miss the earlier message.
+#
+# The answer is NULL for an unknown execution, and 0 for one that can never continue (`engine.lifecycle.FINAL`).
 POST: Final = f"""
 CREATE OR REPLACE FUNCTION divebook.post_message(
   _id text, _place bytea, _kind text, _name text, _payload bytea, _source text, _posted_at bigint, _checksum bigint
@@ -200,14 +213,18 @@ CREATE OR REPLACE FUNCTION divebook.post_message(
 #variable_conflict use_column
 DECLARE
   found_key bigint;
+  found_status text;
   found_number bigint;
 BEGIN
   PERFORM {PATIENCE};
-  SELECT key INTO found_key FROM divebook.executions WHERE id = _id FOR KEY SHARE;
+  SELECT key, status INTO found_key, found_status FROM divebook.executions WHERE id = _id FOR KEY SHARE;
   IF found_key IS NULL THEN
     RETURN NULL;
   END IF;
   SELECT number INTO found_number FROM divebook.messages WHERE key = found_key AND place = _place;
+  IF found_number IS NULL AND found_status IN ('completed', 'moved', 'continued_as_new', 'picture') THEN
+    RETURN 0;
+  END IF;
   IF found_number IS NULL THEN
     UPDATE divebook.last_message SET number = number + 1;
     INSERT INTO divebook.messages
@@ -482,7 +499,10 @@ _THIRD: Migration = (COMMIT, CARRY_ON, POST)
 # Moments up to which the due times of schedules have been handled.
 _FOURTH: Migration = ("CREATE TABLE divebook.schedules (id text PRIMARY KEY, seen bigint NOT NULL)",)
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
+# A batch may require that its writer has read all messages. Executions that can never continue get no messages.
+_FIFTH: Migration = (COMMIT, POST)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 
 TABLES = ("leases", "blob_uses", "checkpoints", "summaries", "messages", "questions", "followers", "queued")
 """Tables with rows that belong to an execution, except the table of events."""

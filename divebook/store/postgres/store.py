@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from divebook.engine.inbox import Message
+from divebook.engine.lifecycle import check_may_receive
 from divebook.errors import (
     ConcurrentAppendError,
     ConnectionLostError,
@@ -289,9 +290,12 @@ class PostgresStore(EventStore):
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def _post(self, message: Message, payload: bytes) -> Message:
-        number = tables.post_message(self._connections, message, payload)
-        if number is None:
-            raise self._unknown(message.execution_id)
+        while not (number := tables.post_message(self._connections, message, payload)):
+            if number is None:
+                raise self._unknown(message.execution_id)
+            # Raises, because a final status does not change. Only if the execution was deleted and imported again in
+            # between, the message is posted again.
+            check_may_receive(message.execution_id, self._record(message.execution_id).status, message.kind)
         # The number may be that of an earlier message with the same kind and key, which is then returned.
         stored = tables.load_message(self._connections.read, self.sealing, number)
         # The message may have been deleted meanwhile, with its execution.

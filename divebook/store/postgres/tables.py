@@ -178,7 +178,7 @@ def post_message(connections: Connections, message: Message, payload: bytes) -> 
     """Write a message and return its number. If its execution already has a message of the same kind and key, return
     the number of that one.
 
-    Return None if the execution does not exist.
+    Return None if the execution does not exist, and 0 if it has ended and can never continue.
     """
     answer = connections.write(_POST, arguments_of_post(message, payload))
     if not answer:

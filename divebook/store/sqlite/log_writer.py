@@ -169,6 +169,8 @@ class LogWriter:
             # the second is refused (test_nothing_follows_an_end_but_what_the_table_allows,
             # tests/runtime/test_meanwhile.py).
             batch.check_may_follow(log.line.status)
+            if batch.last_message is not None:
+                batch.check_has_read(tables.newest_message_number(cursor, log.key))
             log.ids.refuse(batch.records, batch.ids, lambda: self._ids_of(cursor, batch.execution_id))
             before = log.end.checksum
         self._logs.pop(batch.execution_id, None)  # the log that was written last is the last key

@@ -16,7 +16,7 @@ from typing import Any
 from zlib import crc32
 
 from divebook.engine.inbox import Message
-from divebook.engine.lifecycle import STATUSES, TERMINAL
+from divebook.engine.lifecycle import STATUSES, TERMINAL, check_may_receive
 from divebook.errors import CorruptStoreError, DecryptionError
 from divebook.events.catalog import BOOK, CHILD, ENQUEUED, RUNNING, WAITING, ExecutionEnqueued
 from divebook.events.codec import decode, encode
@@ -133,6 +133,8 @@ FROM messages JOIN executions USING (key)
 _FIRST = f"{_SELECT} WHERE messages.key = ? AND kind = ? AND name = ?"
 _MESSAGES_OF_ONE = f"{_SELECT} WHERE messages.key = ? AND number > ? ORDER BY number"
 _OF_ALL = f"{_SELECT} WHERE number > ? ORDER BY number"
+_STATUS = "SELECT status FROM executions WHERE key = ?"
+_NEWEST_MESSAGE = "SELECT ifnull(max(number), 0) FROM messages WHERE key = ?"
 _UNENDED_KEY = "SELECT key FROM executions WHERE id = ? AND ended_at IS NULL"
 # `untaken` is 0 if the execution has ended, or if a message from another store is in its log already.
 _INSERT_MESSAGE = """
@@ -173,10 +175,18 @@ def wait_for_news(news_counter: NewsCounter, has_news: Callable[[], bool], last_
 
 
 def post_message(cursor: sqlite3.Cursor, sealing: Sealing, key: int, message: Message, payload: bytes) -> Message:
-    """Write a message and return it, or the message of the same kind and key that its execution already has."""
+    """Write a message and return it, or the message of the same kind and key that its execution already has.
+
+    Raises
+    ------
+    ExecutionEndedError
+        The execution has ended and can never continue.
+    """
     row = cursor.execute(_FIRST, (key, message.kind, message.key)).fetchone()
     if row is not None:
         return _message(row, sealing)
+    (status,) = cursor.execute(_STATUS, (key,)).fetchone()
+    check_may_receive(message.execution_id, status, message.kind)
     return replace(message, number=insert_message(cursor, key, replace(message, number=0), payload))
 
 
@@ -197,6 +207,11 @@ def insert_message(cursor: sqlite3.Cursor, key: int, message: Message, payload: 
     number_or_none = message.number or None
     number: int = cursor.execute(_INSERT_MESSAGE, (number_or_none, *row, checksum, number_or_none, key)).fetchone()[0]
     return number
+
+
+def newest_message_number(cursor: sqlite3.Cursor, key: int) -> int:
+    """Return the number of the newest message to one execution; 0 if it has received none."""
+    return int(cursor.execute(_NEWEST_MESSAGE, (key,)).fetchone()[0])
 
 
 def load_inbox(connection: sqlite3.Connection, sealing: Sealing, key: int, after: int) -> list[Message]:
