@@ -97,6 +97,8 @@ class AgentTurn:
     deferred: set[str] = field(default_factory=set)
     """Calls that their tool has deferred until a person approves them."""
     _counts: Counter[str] = field(default_factory=Counter)
+    _keys: set[str] = field(default_factory=set)
+    """Keys that `key` has returned."""
     _calls: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -185,8 +187,13 @@ class AgentTurn:
         """Return an operation key for a name that is unique in this turn. If the name was used before, a number is
         appended.
         """
-        number = self.number(name)
-        return name if number == 1 else f"{name}#{number}"
+        while True:
+            number = self.number(name)
+            key = name if number == 1 else f"{name}#{number}"
+            # A name can end like a number, because it can contain the id of a call: `check-c1#2`.
+            if key not in self._keys:
+                self._keys.add(key)
+                return key
 
     def number(self, name: str) -> int:
         """Count a use of a name in this turn, and return the number of its uses so far."""
