@@ -472,6 +472,9 @@ async def _from_other_source(turn: AgentTurn, request: Described, sent: RequestT
         recorded = await turn.context.operation(
             CACHED_RESPONSE, request.parameters, respond, key=request.key, setting=request.setting, repeatable=True
         )
+    # The request may have failed before it was answered without the model.
+    if turn.budget is not None:
+        turn.budget.count(turn.context.consumed_before_resumption(request.key, 0))
     payload: dict[str, Any] = opened(recorded)
     return payload
 

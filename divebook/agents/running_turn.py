@@ -214,6 +214,8 @@ class _Attempts:
         self._reserved = reserved
         self._counted = 0
         """Number of failed attempts whose consumption is counted."""
+        self._counted_before_resumption = 0
+        """Number of attempts whose failures before a resumption are counted."""
 
     @asynccontextmanager
     async def admitted(self, failures: int) -> AsyncIterator[None]:
@@ -224,6 +226,10 @@ class _Attempts:
         for attempt in range(self._counted, failures):
             self._budget.count(failed_attempt(self._context.consumed_by_failure(self._key, attempt) or {}))
         self._counted = failures
+        # The same holds for attempts that a resumption repeats, of which this may be one.
+        for attempt in range(self._counted_before_resumption, failures + 1):
+            self._budget.count(self._context.consumed_before_resumption(self._key, attempt))
+        self._counted_before_resumption = failures + 1
         # An attempt that the log has was admitted when it was made.
         if not self._context.has_begun(self._key, failures):
             await self._budget.admit(self._context, self._reserved)

@@ -32,7 +32,7 @@ from divebook.engine.operations import (
     pause_keys,
 )
 from divebook.engine.retries import retry_delay
-from divebook.engine.state import NO_FAILURE, OpenStep, OperationRecord, Usage, unknown
+from divebook.engine.state import NO_FAILURE, NO_USAGE, OpenStep, OperationRecord, Usage, unknown
 from divebook.errors import TimedOutError, UnstorableValueError
 from divebook.events import catalog
 from divebook.events.codec import short_hash, storable
@@ -281,11 +281,15 @@ class StepContext:
         """
         return await self._recorder.operations.start_of(self.place(key, attempt))
 
-    def records_in(self, record: OperationRecord) -> list[OperationRecord]:
-        """Return the records of the operations inside `record`. This is an operation that encloses others, such as an
-        agent's turn, and that has not completed.
+    def operation_record(self, operation_id: str) -> OperationRecord | None:
+        """Return the record of an operation of this step by its id. Return None if the step has no such operation."""
+        return self._open_step.operations.get(operation_id)
+
+    def failed_usage(self, operation_id: str) -> Usage:
+        """Return the usage of the failed attempts at a model call that a resumption of the execution has repeated.
+        `requests` is their number.
         """
-        return [self._open_step.operations[operation_id] for operation_id in record.holds]
+        return self._open_step.failed_usage.get(operation_id, NO_USAGE)
 
     def question_of(self, key: str) -> Question | None:
         """Return the question named `key` of this step, with its answer if it has one, or None if it was not asked."""
