@@ -93,11 +93,20 @@ class AgentLoop:
         """
 
         async def begin(
-            place: TurnContext, compatibility: TurnCompatibility | None, original_setting: Mapping[str, Any]
+            place: TurnContext,
+            compatibility: TurnCompatibility | None,
+            original_setting: Mapping[str, Any],
+            consumed: Mapping[str, int],
         ) -> dict[str, Any]:
-            return await self._run(place, tools, deps, compatibility, original_setting)
+            return await self._run(place, tools, deps, compatibility, original_setting, consumed=consumed)
 
-        return await run_or_ask(context, self._agent.name, begin, can_replace_tools=self._agent.library is None)
+        return await run_or_ask(
+            context,
+            self._agent.name,
+            begin,
+            can_replace_tools=self._agent.library is None,
+            has_budget=self._budget() is not None,
+        )
 
     async def _run(
         self,
@@ -106,6 +115,8 @@ class AgentLoop:
         deps: Any,
         compatibility: TurnCompatibility | None,
         original_setting: Mapping[str, Any],
+        *,
+        consumed: Mapping[str, int],
     ) -> dict[str, Any]:
         agent = self._agent
         definition = self._agent.definition
@@ -115,6 +126,8 @@ class AgentLoop:
         functions = {tool.name: tool for tool in tools}
         seconds = definition.response_timeout
         budget = self._budget()
+        if budget is not None:
+            budget.count(consumed)
         deps = agent.deps if deps is None else deps
         turn = AgentTurn(
             context, record, agent.model_name, agent.retry, seconds, functions, budget, compatibility, agent.policy
