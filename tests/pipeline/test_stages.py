@@ -372,8 +372,13 @@ def test_the_pipeline_says_how_long_an_attempt_may_take_where_the_stage_does_not
 
 @pytest.mark.parametrize(
     ("of_pipeline", "of_stage", "seconds"),
-    [({}, {}, 300), ({}, {"timeout_seconds": 0}, None), ({}, {"timeout_seconds": None}, 300)]
-    + [({"default_timeout_seconds": 0}, {}, None), ({"default_timeout_seconds": 0}, {"timeout_seconds": 5}, 5)],
+    [
+        ({}, {}, 300),
+        ({}, {"timeout_seconds": 0}, None),
+        ({}, {"timeout_seconds": None}, 300),
+        ({"default_timeout_seconds": 0}, {}, None),
+        ({"default_timeout_seconds": 0}, {"timeout_seconds": 5}, 5),
+    ],
 )
 def test_a_limit_of_0_seconds_is_no_limit_and_not_the_default(of_pipeline, of_stage, seconds):
     config = PipelineConfig.of({**flat(a=of_stage), **of_pipeline})
