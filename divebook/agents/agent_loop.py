@@ -380,13 +380,17 @@ def _warn_of_none(agent: str, expected_type: Any) -> None:
 
 
 def _fallbacks(capabilities: Sequence[Any]) -> dict[str, Model]:
-    """Return the models of all `ModelFallback` capabilities of an agent, by model id. Only model objects are returned;
-    models given by their name are left out.
+    """Return the models of all `ModelFallback` capabilities of an agent, by model id. If several have one id, a number
+    is appended. Only model objects are returned; models given by their name are left out, because
+    `DivebookDurability` creates them when they are needed.
     """
-    models = [
-        model for capability in capabilities if isinstance(capability, ModelFallback) for model in capability.models
-    ]
-    return {model.model_id: model for model in models if isinstance(model, Model)}
+    fallbacks: dict[str, Model] = {}
+    for capability in capabilities:
+        for model in capability.models if isinstance(capability, ModelFallback) else ():
+            if isinstance(model, Model) and all(model is not other for other in fallbacks.values()):
+                number = sum(other.model_id == model.model_id for other in fallbacks.values())
+                fallbacks[f"{model.model_id}#{number + 1}" if number else model.model_id] = model
+    return fallbacks
 
 
 def _restoring(original_setting: Mapping[str, Any]) -> list[OriginalTurn]:

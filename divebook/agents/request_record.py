@@ -38,6 +38,8 @@ from pydantic_ai.messages import (
     UserContent,
 )
 from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings, ThinkingLevel
 from pydantic_ai.usage import RequestUsage
 
@@ -716,8 +718,9 @@ class RequestToSend:
     cache, `messages` for a recorded run.
     """
 
-    def __init__(self, number: int, model: str, params: ModelRequestParams) -> None:
+    def __init__(self, number: int, name: str, model: Model, params: ModelRequestParams) -> None:
         self.number = number
+        self._name = name
         self._model = model
         self._params = params
 
@@ -735,11 +738,26 @@ class RequestToSend:
         them.
         """
         params = self._params
-        # Two gateways may serve different models under one name.
-        address = getattr(params.run_context.model, "base_url", None)
         headers = (params.model_settings or {}).get("extra_headers")
-        setting = complete_setting(params.messages, params.model_settings, params.model_request_parameters, self._model)
-        return canonical_hash({"made": setting, "address": address, "headers": headers, "messages": self.messages})
+        setting = complete_setting(params.messages, params.model_settings, params.model_request_parameters, self._name)
+        # The run context has the model of the agent, but a fallback may get this request.
+        models = [
+            {"address": model.base_url, "settings": plain_json(dict(model.settings or {}))}
+            for model in _answering(self._model)
+        ]
+        return canonical_hash({"made": setting, "models": models, "headers": headers, "messages": self.messages})
+
+
+def _answering(model: Model) -> Iterator[Model]:
+    """Yield the models that may answer a request to `model`. There are several if it is a fallback model."""
+    # Two gateways may serve different models under one name, so the address of each counts.
+    while isinstance(model, WrapperModel):
+        model = model.wrapped
+    if isinstance(model, FallbackModel):
+        for inner in model.models:
+            yield from _answering(inner)
+    else:
+        yield model
 
 
 class ResponseSource(Protocol):

@@ -85,8 +85,8 @@ class AgentTurn:
     """Tools that changed unrecorded dependencies and were already reported."""
     cleaned: set[str] = field(default_factory=set)
     """Sources of redacted credentials that were already reported."""
-    fallbacks: Mapping[str, Model] = field(default_factory=dict)
-    """Models that pydantic-ai asks if that of the agent fails, by model id."""
+    fallbacks: dict[str, Model] = field(default_factory=dict)
+    """Models that pydantic-ai asks if that of the agent fails, by model id or by the name that names them."""
     corrections: int | None = None
     """Limit of corrections of a call or an answer; None for an agent of pydantic-ai, which has its own limit."""
     definitions: int = 0
