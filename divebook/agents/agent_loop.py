@@ -317,7 +317,7 @@ def _reason(turn: AgentTurn, error: Exception) -> str:
     if turn.unknown_tools and isinstance(error.__cause__, ModelRetry):
         return (
             f'its model called unknown tool "{turn.unknown_tools[0]}", was told so, and called it again; give the '
-            "agent that tool, or another Model"
+            f"agent that tool, or another Model, {_ASK_AGAIN}"
         )
     limit = _CORRECTIONS_USED.match(str(error))
     if limit is None:
@@ -328,8 +328,14 @@ def _reason(turn: AgentTurn, error: Exception) -> str:
     key = "`retries` of its pydantic_ai.Agent" if turn.corrections is None else "its Corrections"
     return (
         f"{subject} did not have the expected form ({_fault(error)}), also after {plural(count, 'correction')}; "
-        f"raise {key}, or use another Model"
+        f"raise {key}, or use another Model, {_ASK_AGAIN}"
     )
+
+
+# A resumption replays the replies that the log has. The limit of corrections is part of the recorded requests, so a
+# turn with another limit does not match them.
+_ASK_AGAIN = "and fork the run before this step; a run that is resumed keeps the replies that it has"
+"""Advice to ask the model again from the beginning of its turn."""
 
 
 _CORRECTIONS_USED = re.compile(
