@@ -143,7 +143,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("down", [set(), {"x"}, {"y"}, {"x", "y"}, {"x", "z"}], ids=str)
+@pytest.mark.parametrize("down", ["", "x", "y", "xy", "xz"])
 def test_no_model_is_answered_for_by_the_cached_reply_of_another_one(down):
     """Agents with different models ask the same in one environment, while some services are down. With all services up
     again, each agent gets the reply of its first model; a group of models may give the reply that it gave before.
@@ -159,7 +159,7 @@ def test_no_model_is_answered_for_by_the_cached_reply_of_another_one(down):
         execution = world.start("w").wait(20)
         return execution.variables["r"] if execution.status == "completed" else None
 
-    state.down = down
+    state.down = set(down)
     for kind in MODELS:
         assert answer_of(kind) in {None, *answers_of(kind, state)}, kind
     state.down = set()
