@@ -93,11 +93,20 @@ class AgentLoop:
         """
 
         async def begin(
-            place: TurnContext, compatibility: TurnCompatibility | None, original_setting: Mapping[str, Any]
+            place: TurnContext,
+            compatibility: TurnCompatibility | None,
+            original_setting: Mapping[str, Any],
+            consumed: Mapping[str, int],
         ) -> dict[str, Any]:
-            return await self._run(place, tools, deps, compatibility, original_setting)
+            return await self._run(place, tools, deps, compatibility, original_setting, consumed=consumed)
 
-        return await run_or_ask(context, self._agent.name, begin, can_replace_tools=self._agent.library is None)
+        return await run_or_ask(
+            context,
+            self._agent.name,
+            begin,
+            can_replace_tools=self._agent.library is None,
+            has_budget=self._budget() is not None,
+        )
 
     async def _run(
         self,
@@ -106,6 +115,8 @@ class AgentLoop:
         deps: Any,
         compatibility: TurnCompatibility | None,
         original_setting: Mapping[str, Any],
+        *,
+        consumed: Mapping[str, int],
     ) -> dict[str, Any]:
         agent = self._agent
         definition = self._agent.definition
@@ -115,6 +126,8 @@ class AgentLoop:
         functions = {tool.name: tool for tool in tools}
         seconds = definition.response_timeout
         budget = self._budget()
+        if budget is not None:
+            budget.count(consumed)
         deps = agent.deps if deps is None else deps
         turn = AgentTurn(
             context, record, agent.model_name, agent.retry, seconds, functions, budget, compatibility, agent.policy
@@ -304,7 +317,7 @@ def _reason(turn: AgentTurn, error: Exception) -> str:
     if turn.unknown_tools and isinstance(error.__cause__, ModelRetry):
         return (
             f'its model called unknown tool "{turn.unknown_tools[0]}", was told so, and called it again; give the '
-            "agent that tool, or another Model"
+            f"agent that tool, or another Model, {_ASK_AGAIN}"
         )
     limit = _CORRECTIONS_USED.match(str(error))
     if limit is None:
@@ -315,8 +328,14 @@ def _reason(turn: AgentTurn, error: Exception) -> str:
     key = "`retries` of its pydantic_ai.Agent" if turn.corrections is None else "its Corrections"
     return (
         f"{subject} did not have the expected form ({_fault(error)}), also after {plural(count, 'correction')}; "
-        f"raise {key}, or use another Model"
+        f"raise {key}, or use another Model, {_ASK_AGAIN}"
     )
+
+
+# A resumption replays the replies that the log has. The limit of corrections is part of the recorded requests, so a
+# turn with another limit does not match them.
+_ASK_AGAIN = "and fork the run before this step; a run that is resumed keeps the replies that it has"
+"""Advice to ask the model again from the beginning of its turn."""
 
 
 _CORRECTIONS_USED = re.compile(
@@ -367,13 +386,17 @@ def _warn_of_none(agent: str, expected_type: Any) -> None:
 
 
 def _fallbacks(capabilities: Sequence[Any]) -> dict[str, Model]:
-    """Return the models of all `ModelFallback` capabilities of an agent, by model id. Only model objects are returned;
-    models given by their name are left out.
+    """Return the models of all `ModelFallback` capabilities of an agent, by model id. If several have one id, a number
+    is appended. Only model objects are returned; models given by their name are left out, because
+    `DivebookDurability` creates them when they are needed.
     """
-    models = [
-        model for capability in capabilities if isinstance(capability, ModelFallback) for model in capability.models
-    ]
-    return {model.model_id: model for model in models if isinstance(model, Model)}
+    fallbacks: dict[str, Model] = {}
+    for capability in capabilities:
+        for model in capability.models if isinstance(capability, ModelFallback) else ():
+            if isinstance(model, Model) and all(model is not other for other in fallbacks.values()):
+                number = sum(other.model_id == model.model_id for other in fallbacks.values())
+                fallbacks[f"{model.model_id}#{number + 1}" if number else model.model_id] = model
+    return fallbacks
 
 
 def _restoring(original_setting: Mapping[str, Any]) -> list[OriginalTurn]:

@@ -63,7 +63,7 @@ from pydantic_ai.durable_exec import (
 )
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed, UserError
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
-from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.models import KnownModelName, Model, ModelRequestParameters, ModelResolutionContext
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.settings import ModelSettings
@@ -72,7 +72,7 @@ from pydantic_ai.toolsets import AbstractToolset, ExternalToolset, ToolsetTool, 
 from pydantic_ai.toolsets.function import FunctionToolsetTool
 
 from divebook.agents.budget import note_reply, paid_replies, stream_response
-from divebook.agents.clients import REQUEST_LIMITERS
+from divebook.agents.clients import CLIENTS, REQUEST_LIMITERS
 from divebook.agents.models import estimate, tokens_of_definitions
 from divebook.agents.request_record import (
     Described,
@@ -164,6 +164,21 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
                 "toolset that pydantic-ai knows; offer its tools by a FunctionToolset with an id"
             )
         return wrapper
+
+    async def resolve_model_id(
+        self, ctx: ModelResolutionContext[Any], *, model_id: KnownModelName | str
+    ) -> Model | None:
+        """Return the model with a name, which a capability of the agent has in place of a model object. The model is
+        registered, so that its requests are recorded under its name. Outside of a turn, return None for an unknown
+        name.
+        """
+        model = await super().resolve_model_id(ctx, model_id=model_id)
+        turn = present()
+        if model is None and turn is not None:
+            model = await CLIENTS.model(model_id, None, turn.policy)
+            # pydantic-ai refuses models that are not registered, and has no method that registers one during a run.
+            self._models_by_id[model_id] = turn.fallbacks[model_id] = model
+        return model
 
     # --- values that must not differ on replay ---------------------------------------------------------------------
 
@@ -367,7 +382,7 @@ class BoundRequest(_BoundOperation):
                     with_cleaned_text(plain, partial(turn.without_credentials, what="an answer of its model"))
                 )
 
-        sent = RequestToSend(request.number, model_name, params)
+        sent = RequestToSend(request.number, model_name, model, params)
         payload = await _from_other_source(turn, request, sent)
         if payload is None:
             payload = await _request_model(turn, request, params, call)
@@ -472,6 +487,9 @@ async def _from_other_source(turn: AgentTurn, request: Described, sent: RequestT
         recorded = await turn.context.operation(
             CACHED_RESPONSE, request.parameters, respond, key=request.key, setting=request.setting, repeatable=True
         )
+    # The request may have failed before it was answered without the model.
+    if turn.budget is not None:
+        turn.budget.count(turn.context.consumed_before_resumption(request.key, 0))
     payload: dict[str, Any] = opened(recorded)
     return payload
 

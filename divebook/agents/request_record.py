@@ -38,6 +38,8 @@ from pydantic_ai.messages import (
     UserContent,
 )
 from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings, ThinkingLevel
 from pydantic_ai.usage import RequestUsage
 
@@ -47,6 +49,7 @@ from divebook.documents.policy import Policy, resolved
 from divebook.engine.operations import Setting
 from divebook.errors import OperationError, SetupError, UnstorableValueError
 from divebook.events.codec import by_hash, canonical_hash, encode, short_hash, storable
+from divebook.projections.model_requests import call_name
 from divebook.projections.spans import COST
 from divebook.text.redaction import logger, shared
 from divebook.workflow.resources import AgentDefinition
@@ -318,27 +321,28 @@ def _with_cleaned_text(part: Mapping[str, Any], cleaned: Callable[[Any], Any]) -
 
 
 def _with_unique_ids(response: ModelResponse) -> ModelResponse:
-    """Return a response in which every tool call has a different id, because the operation key of a call contains the
-    id. A response without duplicate ids is returned unchanged.
+    """Return a response in which every tool call has an id with a different name, because the operation key of a call
+    contains that name. A response without duplicate names is returned unchanged.
     """
-    ids = [call.tool_call_id for call in response.tool_calls]
-    if len(set(ids)) == len(ids):
+    # The name of an unusual id is a hash, which a model can send as the id of another call.
+    names = [call_name(call.tool_call_id or call.tool_name) for call in response.tool_calls]
+    if len(set(names)) == len(names):
         return response
-    used_ids: set[str] = set()
-    return replace(response, parts=[_with_unique_id(part, used_ids) for part in response.parts])
+    used_names: set[str] = set()
+    return replace(response, parts=[_with_unique_id(part, used_names) for part in response.parts])
 
 
-def _with_unique_id(part: ModelResponsePart, used_ids: set[str]) -> ModelResponsePart:
+def _with_unique_id(part: ModelResponsePart, used_names: set[str]) -> ModelResponsePart:
     if not isinstance(part, ToolCallPart):
         return part
-    model_id = part.tool_call_id
+    # A call without an id has the name of its tool in its place (`GuardedToolset.call_tool`).
+    model_id = unique_id = part.tool_call_id or part.tool_name
     number = 1
-    name = model_id
-    while name in used_ids:
+    while call_name(unique_id) in used_names:
         number += 1
-        name = f"{model_id}-{number}"
-    used_ids.add(name)
-    return replace(part, tool_call_id=name)
+        unique_id = f"{model_id}-{number}"
+    used_names.add(call_name(unique_id))
+    return part if unique_id == model_id else replace(part, tool_call_id=unique_id)
 
 
 def concise(recorded: Mapping[str, Any]) -> dict[str, Any]:
@@ -714,8 +718,9 @@ class RequestToSend:
     cache, `messages` for a recorded run.
     """
 
-    def __init__(self, number: int, model: str, params: ModelRequestParams) -> None:
+    def __init__(self, number: int, name: str, model: Model, params: ModelRequestParams) -> None:
         self.number = number
+        self._name = name
         self._model = model
         self._params = params
 
@@ -733,11 +738,26 @@ class RequestToSend:
         them.
         """
         params = self._params
-        # Two gateways may serve different models under one name.
-        address = getattr(params.run_context.model, "base_url", None)
         headers = (params.model_settings or {}).get("extra_headers")
-        setting = complete_setting(params.messages, params.model_settings, params.model_request_parameters, self._model)
-        return canonical_hash({"made": setting, "address": address, "headers": headers, "messages": self.messages})
+        setting = complete_setting(params.messages, params.model_settings, params.model_request_parameters, self._name)
+        # The run context has the model of the agent, but a fallback may get this request.
+        models = [
+            {"address": model.base_url, "settings": plain_json(dict(model.settings or {}))}
+            for model in _answering(self._model)
+        ]
+        return canonical_hash({"made": setting, "models": models, "headers": headers, "messages": self.messages})
+
+
+def _answering(model: Model) -> Iterator[Model]:
+    """Yield the models that may answer a request to `model`. There are several if it is a fallback model."""
+    # Two gateways may serve different models under one name, so the address of each counts.
+    while isinstance(model, WrapperModel):
+        model = model.wrapped
+    if isinstance(model, FallbackModel):
+        for inner in model.models:
+            yield from _answering(inner)
+    else:
+        yield model
 
 
 class ResponseSource(Protocol):

@@ -85,8 +85,8 @@ class AgentTurn:
     """Tools that changed unrecorded dependencies and were already reported."""
     cleaned: set[str] = field(default_factory=set)
     """Sources of redacted credentials that were already reported."""
-    fallbacks: Mapping[str, Model] = field(default_factory=dict)
-    """Models that pydantic-ai asks if that of the agent fails, by model id."""
+    fallbacks: dict[str, Model] = field(default_factory=dict)
+    """Models that pydantic-ai asks if that of the agent fails, by model id or by the name that names them."""
     corrections: int | None = None
     """Limit of corrections of a call or an answer; None for an agent of pydantic-ai, which has its own limit."""
     definitions: int = 0
@@ -97,6 +97,8 @@ class AgentTurn:
     deferred: set[str] = field(default_factory=set)
     """Calls that their tool has deferred until a person approves them."""
     _counts: Counter[str] = field(default_factory=Counter)
+    _keys: set[str] = field(default_factory=set)
+    """Keys that `key` has returned."""
     _calls: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -185,8 +187,13 @@ class AgentTurn:
         """Return an operation key for a name that is unique in this turn. If the name was used before, a number is
         appended.
         """
-        number = self.number(name)
-        return name if number == 1 else f"{name}#{number}"
+        while True:
+            number = self.number(name)
+            key = name if number == 1 else f"{name}#{number}"
+            # A name can end like a number, because it can contain the id of a call: `check-c1#2`.
+            if key not in self._keys:
+                self._keys.add(key)
+                return key
 
     def number(self, name: str) -> int:
         """Count a use of a name in this turn, and return the number of its uses so far."""
@@ -207,6 +214,8 @@ class _Attempts:
         self._reserved = reserved
         self._counted = 0
         """Number of failed attempts whose consumption is counted."""
+        self._counted_before_resumption = 0
+        """Number of attempts whose failures before a resumption are counted."""
 
     @asynccontextmanager
     async def admitted(self, failures: int) -> AsyncIterator[None]:
@@ -217,6 +226,10 @@ class _Attempts:
         for attempt in range(self._counted, failures):
             self._budget.count(failed_attempt(self._context.consumed_by_failure(self._key, attempt) or {}))
         self._counted = failures
+        # The same holds for attempts that a resumption repeats, of which this may be one.
+        for attempt in range(self._counted_before_resumption, failures + 1):
+            self._budget.count(self._context.consumed_before_resumption(self._key, attempt))
+        self._counted_before_resumption = failures + 1
         # An attempt that the log has was admitted when it was made.
         if not self._context.has_begun(self._key, failures):
             await self._budget.admit(self._context, self._reserved)

@@ -21,6 +21,7 @@ from divebook.engine.operations import TOOL_DISCOVERY
 from divebook.errors import DefinitionError, NotFoundError, OperationError, SetupError
 from divebook.events.codec import by_hash, short_hash
 from divebook.events.recorded import opened
+from divebook.projections.model_requests import elicitation_keys
 from divebook.questions.answer import value_of
 from divebook.questions.question import CLARIFICATION, EXPIRED
 from divebook.text.redaction import logger, shared
@@ -304,7 +305,7 @@ class _CallQuestions:
         self._loop = asyncio.get_running_loop()
         # After the time limit of its call, no answer reaches the server any more.
         self._until = None if tool.timeout is None else self._loop.time() + tool.timeout
-        self._keys = (f"elicit-{place.name}-in-{number}" for number in itertools.count(1))
+        self._keys = (elicitation_key(place, f"in-{number}") for number in itertools.count(1))
         self._open: str | None = None
         """Key of the unanswered question."""
 
@@ -403,11 +404,11 @@ async def answer_questions(
         answers = {}
         for index, (request, question) in enumerate(outcome.requests.items()):
             # Sampling requests go to a model, all other questions to a person.
-            # First round of call `c1` of request 2: `elicit-2-c1-1`, its second question `elicit-2-c1-1-1`.
-            key = f"elicit-{name}-{number}" + (f"-{index}" if index else "")
             if MESSAGES in question:
                 answers[request] = await sample(place.turn, name, question)
             else:
+                # First round of call `c1` of request 2: `elicit-2-c1:1`, its second question `elicit-2-c1:1-1`.
+                key = elicitation_key(place, f"{number}-{index}" if index else str(number))
                 answers[request] = await elicit(place.turn.context, tool, question, key)
         number += 1
         token = _ROUND.set(_Round(answers, outcome.state))
@@ -418,6 +419,14 @@ async def answer_questions(
         finally:
             _ROUND.reset(token)
     return payload
+
+
+def elicitation_key(place: CallPlace, number: str) -> str:
+    """Return the key of a question that an MCP server asks in a tool call, as `elicitation_keys` forms it. If the log
+    has the question under the key of an earlier version, return that key.
+    """
+    key, former_key = elicitation_keys(place.name, number)
+    return key if place.turn.context.recorded_question(former_key) is None else former_key
 
 
 async def elicit(

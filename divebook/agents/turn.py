@@ -179,6 +179,16 @@ class TurnContext(Protocol):
         attempt did not fail.
         """
 
+    def consumed_before_resumption(self, key: str, attempt: int) -> Mapping[str, int]:
+        """Return the consumption (calls, tokens, cost) of failures of an attempt at a model request after which the
+        execution was resumed. The resumption repeats the attempt, and its failures have no record any more.
+        """
+
+    def consumed(self) -> Mapping[str, int]:
+        """Return the consumption (calls, tokens, cost) of all model requests of the turn in the log, including those of
+        subordinate agents.
+        """
+
     async def operation(
         self,
         kind: str,

@@ -24,7 +24,7 @@ from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import RunContext, Tool, ToolDefinition
 
 from divebook.agents.request_record import Described
-from divebook.agents.turn import TurnContext
+from divebook.agents.turn import SPENT, TurnContext
 from divebook.errors import AgentError
 from divebook.events.recorded import opened
 from divebook.questions import Question
@@ -85,19 +85,28 @@ class TurnCompatibility:
             raise AgentError(self.agent, request.number, "it is not what it was when the turn began")
 
 
-Begin = Callable[[TurnContext, TurnCompatibility | None, Mapping[str, Any]], Awaitable[dict[str, Any]]]
-"""Runs the loop at a place, either with a comparison of settings or with a setting to restore."""
+Begin = Callable[
+    [TurnContext, TurnCompatibility | None, Mapping[str, Any], Mapping[str, int]], Awaitable[dict[str, Any]]
+]
+"""Runs the loop at a place, either with a comparison of settings or with a setting to restore. The last argument is the
+consumption of the turn at other places (calls, tokens, cost), which counts in its budget."""
 
 
-async def run_or_ask(context: TurnContext, agent: str, begin: Begin, *, can_replace_tools: bool) -> dict[str, Any]:
+async def run_or_ask(
+    context: TurnContext, agent: str, begin: Begin, *, can_replace_tools: bool, has_budget: bool
+) -> dict[str, Any]:
     """Run a turn and return its result. If the agent was changed after the turn began, ask a person whether to finish
     the turn with the agent's original setting or to start the turn again.
 
     The first attempt compares settings. After a change the answer of the person decides: FINISH runs the loop once more
     at the same place with the original setting; ANEW runs it below ``anew-1/``, where no request is recorded yet. The
     agent may change again while that turn waits, so the loop repeats with the next number.
+
+    `has_budget` is True if the turn has a budget. What the turn consumed before the question is then recorded with it,
+    because a later process cannot tell the requests before the question from those after it.
     """
     place = context
+    consumed: Mapping[str, int] = {}
     number = 1
     # Keys of a turn that was started again after each of two changes: `model-1`, `changed-1`, `anew-1/model-1`,
     # `anew-1/changed-2`, `anew-2/model-1`.
@@ -108,7 +117,7 @@ async def run_or_ask(context: TurnContext, agent: str, begin: Begin, *, can_repl
         # A recorded question means that an earlier process has found the change. Nothing is compared again then.
         if recorded_question is None:
             try:
-                result = await begin(place, compatibility, {})
+                result = await begin(place, compatibility, {}, consumed)
             # A hook of the agent may have converted the error of `check`, so its `changes` decide.
             except Exception:
                 if not compatibility.changes:
@@ -117,10 +126,12 @@ async def run_or_ask(context: TurnContext, agent: str, begin: Begin, *, can_repl
             else:
                 if not compatibility.changes:
                     return result
-        answer = await _ask(place, key, compatibility, recorded_question)
+        answer = await _ask(place, key, compatibility, recorded_question, has_budget=has_budget)
         if (answer.response or {}).get("choice") == FINISH:
             # The setting of the first request is the original one.
-            return await begin(place, None, opened((await place.recorded_start("model-1"))[1]))
+            return await begin(place, None, opened((await place.recorded_start("model-1"))[1]), consumed)
+        # A turn that starts again has paid for its earlier requests. Earlier versions did not record this.
+        consumed = (answer.data or {}).get(SPENT, {})
         # Always below the place of the turn, not below the previous attempt: `anew-2/model-1`.
         place = context.below(f"anew-{number}")
         number = number + 1
@@ -128,7 +139,12 @@ async def run_or_ask(context: TurnContext, agent: str, begin: Begin, *, can_repl
 
 
 async def _ask(
-    place: TurnContext, key: str, compatibility: TurnCompatibility, recorded_question: Question | None
+    place: TurnContext,
+    key: str,
+    compatibility: TurnCompatibility,
+    recorded_question: Question | None,
+    *,
+    has_budget: bool,
 ) -> Question:
     """Ask a person how to continue a turn whose agent was changed; return the question with the answer. If the log has
     the question already, its recorded wording is used again.
@@ -142,7 +158,9 @@ async def _ask(
         f"Agent {compatibility.agent} is not what it was when this turn began ({what}). Answer {finish}{ANEW} to begin "
         "the turn again: its calls of tools are then made again as well"
     )
-    data = {"agent": compatibility.agent, "changes": list(compatibility.changes), "choices": choices}
+    data: dict[str, Any] = {"agent": compatibility.agent, "changes": list(compatibility.changes), "choices": choices}
+    if has_budget:
+        data[SPENT] = {name: amount for name, amount in place.consumed().items() if amount}
     return await place.question(AGENT_CHANGED, text, key=key, data=data)
 
 

@@ -31,7 +31,7 @@ async def run(manager: DevEnvManager, request: dict[str, Any]) -> dict[str, Any]
         result = await manager.execute(
             request["name"],
             request["command"],
-            timeout=request["timeout"] or math.inf,
+            timeout=math.inf if request["timeout"] is None else request["timeout"],
             environ=request["environ"],
             cwd=request["cwd"],
             listen=forward_output,

@@ -70,7 +70,7 @@ def moved(places: Map[K, int], new_places: Map[K, int], keys: Map[K, Any]) -> Ma
 # A checkpoint is JSON with the fields that differ from their defaults. Example: an execution has the variables {"n": 2,
 # "text": "<long>"}, and event 7 set the text. Its open step began with {"n": 1, "text": "<long>"}.
 #
-#     {"version": 8,
+#     {"version": 9,
 #      "facts": [7],                                             events to read, for large values
 #      "state": {"variables": [[["n", 2]], [["text", 7]]],       small values, then places of large ones
 #                "paths": [{"open": {"entry_variables": 1}}]},   snapshot 1
@@ -82,7 +82,7 @@ def moved(places: Map[K, int], new_places: Map[K, int], keys: Map[K, Any]) -> Ma
 
 # Raised with every change of the written form, or of the meaning of a field. Checkpoints have no upcast: a state of
 # another version is folded from its log again.
-VERSION = 8
+VERSION = 9
 BEGINNING = 1
 """Event that holds the inputs, except those that a fork changed."""
 

@@ -46,6 +46,7 @@ from divebook.engine.state import (
     IN_STEP,
     JOINING,
     NO_BOUNDS,
+    NO_USAGE,
     READY,
     ROUTING,
     Draft,
@@ -278,7 +279,7 @@ def _reopen(path: PathState) -> None:
         path.routing = ()
     else:
         # A path that is still active was only interrupted. Its recorded failures stay, and its code meets them again.
-        path.open = open_step._replace(operations=_without_failures(path, open_step)) if has_ended else open_step
+        path.open = _without_failures(path, open_step) if has_ended else open_step
         # The step runs again from its start, so it reads the variables as they were then.
         path.variables = open_step.entry_variables
         path.variables_at = open_step.entry_at
@@ -300,11 +301,12 @@ def _within_its_hop(path: PathState, ledger: Ledger) -> Ledger:
     return ledger.with_hop(number, ended_us=None, status="running", error=None)
 
 
-def _without_failures(path: PathState, open_step: OpenStep) -> Map[str, OperationRecord]:
-    """Return the operations of an ended step without the failed operations, which run again when the execution is
-    resumed.
+def _without_failures(path: PathState, open_step: OpenStep) -> OpenStep:
+    """Return an ended step without the failed operations, which run again when the execution is resumed. The usage of
+    failed model calls stays.
     """
     operations = open_step.operations
+    failed_usage = open_step.failed_usage
     for record in _ending_failures(path, open_step):
         # A child is resumed, not started a second time, unless it cannot be resumed. A turn keeps its requests and
         # calls. A person is asked about a call whose result was lost.
@@ -315,7 +317,11 @@ def _without_failures(path: PathState, open_step: OpenStep) -> Map[str, Operatio
             operations = operations.set(record.operation_id, record._replace(status=PENDING, signal=signal))
         else:
             operations = operations.delete(record.operation_id)
-    return operations
+        # The budget of an agent counts these calls (test_what_a_failed_turn_has_spent_counts_after_it_is_resumed).
+        if record.operation_type == AGENT_RESPONSE:
+            used = failed_usage.get(record.operation_id, NO_USAGE).plus({**record.consumed, "requests": 1})
+            failed_usage = failed_usage.set(record.operation_id, used)
+    return open_step._replace(operations=operations, failed_usage=failed_usage)
 
 
 def _ending_failures(path: PathState, open_step: OpenStep) -> list[OperationRecord]:

@@ -163,15 +163,22 @@ def operation_kind(operation_type: str) -> str:
     return _KINDS.get(operation_type, operation_type.replace("_", " "))
 
 
-# "retry-1" (a step or item) and "call-1-retry-2" (a call). Keys of other timers are numbers, or names from users.
-_PAUSE = re.compile(r"(?:.*-)?retry-\d+")
+# "retry-1" (a step or item), "call-1:retry-2" (a call), and "call-1-retry-2" (a call in logs of earlier versions). Keys
+# of other timers are numbers, or names from users.
+_PAUSE = re.compile(r"(?:.*[:-])?retry-\d+")
 
 
-def pause_key(key: str | None, failures: int) -> str:
-    """Return the key (the last part of a place) of the timer that pauses before another attempt. `key` is the key of
-    the failed call, or None for a step or an item of `Each`.
+def pause_keys(key: str | None, failures: int) -> tuple[str, str]:
+    """Return the key (the last part of a place) of the timer that pauses before another attempt, and the key that
+    earlier versions wrote. `key` is the key of the failed call, or None for a step or an item of `Each`.
+
+    >>> pause_keys("tool-1-c1", 2), pause_keys(None, 2)
+    (('tool-1-c1:retry-2', 'tool-1-c1-retry-2'), ('retry-2', 'retry-2'))
     """
-    return f"retry-{failures}" if key is None else f"{key}-retry-{failures}"
+    name = f"retry-{failures}"
+    # The id that a model gives a tool call contains no colon in the key of the call. With a hyphen, a call with the id
+    # `c1-retry-2` had the same key as the second pause of call `c1`.
+    return (name, name) if key is None else (f"{key}:{name}", f"{key}-{name}")
 
 
 def is_pause(operation_type: str, key: str | int | None) -> bool:
@@ -180,8 +187,8 @@ def is_pause(operation_type: str, key: str | int | None) -> bool:
 
     Examples
     --------
-    >>> is_pause(TIMER, pause_key("call-1", 2)), is_pause(TIMER, 1)
-    (True, False)
+    >>> is_pause(TIMER, "call-1:retry-2"), is_pause(TIMER, "call-1-retry-2"), is_pause(TIMER, 1)
+    (True, True, False)
     """
     return operation_type == TIMER and isinstance(key, str) and _PAUSE.fullmatch(key) is not None
 

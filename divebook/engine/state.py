@@ -87,6 +87,7 @@ class Usage(NamedTuple):
 
 
 NO_USAGE = Usage()
+NO_FAILED_USAGE: Map[str, Usage] = Map()
 
 
 Outcome: TypeAlias = tuple[Any, str | None, tuple[str, ...], Mapping[str, Any] | None]
@@ -189,6 +190,11 @@ class OpenStep(NamedTuple):
     """Events that hold the large values of `iterations`."""
     holders: Map[int, str] = NO_HOLDERS
     """Ids of the enclosing operations that have not completed, by the events of their start."""
+    failed_usage: Map[str, Usage] = NO_FAILED_USAGE
+    """Usage of failed model calls whose records a resumption has removed because they run again, by operation id.
+
+    `requests` is the number of these calls.
+    """
 
     @classmethod
     def begun(cls, step_type: str, variables: Map[str, Any], places: Map[str, int]) -> OpenStep:
@@ -196,7 +202,11 @@ class OpenStep(NamedTuple):
         time.
         """
         return tuple.__new__(
-            cls, (variables, EMPTY, NO_ITEMS, NO_USAGE, NO_FAILURES, step_type, None, places, NO_PLACES, NO_HOLDERS)
+            cls,
+            (
+                *(variables, EMPTY, NO_ITEMS, NO_USAGE, NO_FAILURES),
+                *(step_type, None, places, NO_PLACES, NO_HOLDERS, NO_FAILED_USAGE),
+            ),
         )
 
     def with_operation(self, record: OperationRecord) -> OpenStep:

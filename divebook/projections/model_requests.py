@@ -218,6 +218,20 @@ def call_name(tool_call_id: str) -> str:
     return hashlib.sha256(tool_call_id.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
+def elicitation_keys(call: str, number: str) -> tuple[str, str]:
+    """Return the key of a question that an MCP server asks in a tool call, and the key that earlier versions wrote.
+
+    `call` is the name of the call in its turn. `number` is the round of the question, with its index if it is not the
+    first one of the round; ``in-`` and a number for a question that the server asks while the call runs.
+
+    >>> elicitation_keys("2-c1", "2-1")
+    ('elicit-2-c1:2-1', 'elicit-2-c1-2-1')
+    """
+    # No name of a call contains a colon. With a hyphen, the second question of call `c1` in round 2 had the same key as
+    # the first question of a call with the id `c1-2`.
+    return f"elicit-{call}:{number}", f"elicit-{call}-{number}"
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class RequestView:
     """Request to a model with its response. Read-only: the data belongs to the log."""

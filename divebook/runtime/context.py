@@ -21,6 +21,7 @@ from divebook.engine.operations import (
     CONSUMED,
     RANDOM_GENERATION,
     TIME_ACCESS,
+    TIMER,
     Place,
     Reserved,
     Setting,
@@ -28,10 +29,10 @@ from divebook.engine.operations import (
     StreamedCall,
     consumption_of,
     operation_name,
-    pause_key,
+    pause_keys,
 )
 from divebook.engine.retries import retry_delay
-from divebook.engine.state import NO_FAILURE, OpenStep, OperationRecord, Usage, unknown
+from divebook.engine.state import NO_FAILURE, NO_USAGE, OpenStep, OperationRecord, Usage, unknown
 from divebook.errors import TimedOutError, UnstorableValueError
 from divebook.events import catalog
 from divebook.events.codec import short_hash, storable
@@ -280,11 +281,15 @@ class StepContext:
         """
         return await self._recorder.operations.start_of(self.place(key, attempt))
 
-    def records_in(self, record: OperationRecord) -> list[OperationRecord]:
-        """Return the records of the operations inside `record`. This is an operation that encloses others, such as an
-        agent's turn, and that has not completed.
+    def operation_record(self, operation_id: str) -> OperationRecord | None:
+        """Return the record of an operation of this step by its id. Return None if the step has no such operation."""
+        return self._open_step.operations.get(operation_id)
+
+    def failed_usage(self, operation_id: str) -> Usage:
+        """Return the usage of the failed attempts at a model call that a resumption of the execution has repeated.
+        `requests` is their number.
         """
-        return [self._open_step.operations[operation_id] for operation_id in record.holds]
+        return self._open_step.failed_usage.get(operation_id, NO_USAGE)
 
     def question_of(self, key: str) -> Question | None:
         """Return the question named `key` of this step, with its answer if it has one, or None if it was not asked."""
@@ -695,7 +700,7 @@ async def retried(
         if failures:
             with recorder.waits.concurrent_calls(place.path).before_attempt():
                 if delay > 0:
-                    await recorder.signals.sleep(place._replace(key=pause_key(key, failures)), delay, within)
+                    await recorder.signals.sleep(_pause_place(recorder, place, key, failures), delay, within)
         try:
             return await make(failures)
         # `Suspended` is not an `Exception`: code that waits has not failed.
@@ -715,7 +720,19 @@ def _skip_attempts(
     """
     for attempt in range(failures):
         recorder.operations.skip(place_of(attempt).operation_id)
-        recorder.operations.skip(place._replace(key=pause_key(key, attempt)).operation_id)
+        recorder.operations.skip(_pause_place(recorder, place, key, attempt).operation_id)
+
+
+def _pause_place(recorder: Recorder, place: Place, key: str | None, failures: int) -> Place:
+    """Return the place of the timer that pauses before another attempt. If the log has the timer under the key of an
+    earlier version, return the place with that key.
+    """
+    name, former_name = pause_keys(key, failures)
+    former_place = place._replace(key=former_name)
+    record = recorder.operations.known_at(former_place)
+    # The other operation that can have this key is a tool call, whose id the model chose.
+    is_recorded = record is not None and record.operation_type == TIMER
+    return former_place if is_recorded else place._replace(key=name)
 
 
 def _failures(recorder: Recorder, place: Place, item: int | str | None) -> tuple[int, float]:

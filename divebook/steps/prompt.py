@@ -10,7 +10,7 @@ import functools
 import json
 import os
 import subprocess
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -20,15 +20,13 @@ import anyio.to_thread
 from divebook.agents import Agent, ScriptedModel
 from divebook.agents.cache import Cached, Cassette, lasting
 from divebook.agents.models import RECORDED
-from divebook.agents.running_turn import CALL, consumed_by, count_spent, failed_attempt, present
-from divebook.agents.turn import SPENT, AgentTask, Answer
+from divebook.agents.running_turn import CALL, count_spent, present
+from divebook.agents.turn import AgentTask, Answer
 from divebook.documents import DocumentRepository, Policy
-from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, DYNAMIC_CONTENT, RunOperation, Setting
-from divebook.engine.state import OperationRecord
+from divebook.engine.operations import AGENT_TURN, DYNAMIC_CONTENT, RunOperation, Setting
 from divebook.errors import NotFoundError, SetupError, StepError, ToolError
 from divebook.events.catalog import COMPLETED, FAILED, PENDING
 from divebook.events.codec import short_hash
-from divebook.events.recorded import opened
 from divebook.projections.model_requests import RequestView
 from divebook.runtime.context import StepContext
 from divebook.runtime.errors import clean_failure
@@ -37,7 +35,7 @@ from divebook.scripting import Interpreter
 from divebook.steps.batched_rows import run_batches
 from divebook.steps.conversations import BRANCHED
 from divebook.steps.script_step import ScriptHost, filled, render_texts
-from divebook.steps.step_turn import TURN, AgentServices, StepTurn, agent_for_run, run_id_of
+from divebook.steps.step_turn import TURN, AgentServices, StepTurn, agent_for_run, consumption_of, run_id_of
 from divebook.text.redaction import shared
 from divebook.workflow.step import (
     Block,
@@ -344,9 +342,9 @@ async def run_turn(
         )
     finally:
         # The turn did not run here, so its requests have not been counted in the budget of the delegating turn.
-        if not recorded_turn.has_run:
-            for spent in _consumption_of(context, context.record_of(key)):
-                count_spent(spent)
+        record = context.record_of(key)
+        if not recorded_turn.has_run and record is not None and record.status in (COMPLETED, FAILED):
+            count_spent(consumption_of(context, record))
     # A replay must not change the conversation, which is shared with other runs.
     if task.thread is not None and (context.miss_policy is None or context.miss_policy.writes):
         await _append_to_thread(context, services, conditions["thread"], key, result["messages"])
@@ -460,26 +458,6 @@ class _RecordedTurn:
         task = AgentTask(description, context=await self.blocks(subordinate, prefix), prefix=prefix)
         subordinate = agent_for_run(self.context, subordinate, self.services)
         return (await run_turn(self.context, subordinate, task, self.services, self.blocks, chain=chain)).text
-
-
-def _consumption_of(context: StepContext, record: OperationRecord | None) -> Iterator[Mapping[str, int]]:
-    """Yield the tokens and costs that an agent turn consumed, from its record in the log. The agent that delegated the
-    turn counts them in its own budget. Yield nothing for a turn that is still running, or for other operations.
-
-    A completed turn states it in its result. For a failed turn it is the sum over the requests and subordinate turns
-    inside it, which are visited recursively.
-    """
-    if record is None or record.status not in (COMPLETED, FAILED):
-        return
-    # Turns state their own consumption. For a failed one it is added up.
-    if record.operation_type == AGENT_TURN and record.status == COMPLETED:
-        yield opened(record.result).get(SPENT, {})
-    elif record.operation_type == AGENT_TURN:
-        for inner in context.records_in(record):
-            yield from _consumption_of(context, inner)
-    elif record.operation_type == AGENT_RESPONSE:
-        is_failed = record.status == FAILED
-        yield failed_attempt(record.consumed) if is_failed else consumed_by(opened(record.result))
 
 
 async def _turn_conditions(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
@@ -16,14 +17,16 @@ import anyio
 from divebook.agents import Agent
 from divebook.agents.agent import unasked
 from divebook.agents.cache import ResponseCache
-from divebook.agents.turn import Admission, OperationOptions, QuestionOptions
+from divebook.agents.running_turn import consumed_by, failed_attempt
+from divebook.agents.turn import SPENT, Admission, OperationOptions, QuestionOptions
 from divebook.documents import Policy
 from divebook.documents.policy import FileArguments
 from divebook.engine.approvals import Approved, Denied, ToolCall
-from divebook.engine.operations import AGENT_RESPONSE, TOOL_CALL, Setting, Slot
+from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, TOOL_CALL, Setting, Slot
 from divebook.engine.state import OperationRecord
 from divebook.events.catalog import COMPLETED, FAILED, PENDING
 from divebook.events.event import to_datetime
+from divebook.events.recorded import opened
 from divebook.projections.model_requests import RequestView
 from divebook.questions import Question
 from divebook.runtime.compute.threads import Compute, LimitedSlot, Slots
@@ -120,6 +123,18 @@ class StepTurn:
         """
         record = self._record(key, attempt)
         return None if record is None or record.status != FAILED else record.consumed
+
+    def consumed_before_resumption(self, key: str, attempt: int) -> Mapping[str, int]:
+        """Return the consumption (calls, tokens, cost) of failures of an attempt at a model request after which the
+        execution was resumed.
+        """
+        return _failed(self._context, self._context.place(self.prefix + key, attempt).operation_id)
+
+    def consumed(self) -> Mapping[str, int]:
+        """Return the consumption (calls, tokens, cost) of all model requests of the turn in the log, including those of
+        subordinate agents.
+        """
+        return consumption_of(self._context, self._context.operation_record(self._turn))
 
     def calling(self) -> AbstractContextManager[None]:
         """Return a context manager that counts a call as running while its ``with`` block runs. A step with a running
@@ -384,6 +399,38 @@ _LIMITERS: dict[tuple[str, int], anyio.CapacityLimiter] = {}
 
 TURN = "turn"
 """Key of a turn, after its prefix."""
+
+
+def consumption_of(context: StepContext, record: OperationRecord | None) -> Counter[str]:
+    """Return what an agent turn has consumed (calls, tokens, cost) according to its record in the log. The agent that
+    delegated the turn counts it in its own budget. Other operations than turns and model requests consume nothing.
+
+    A completed turn states it in its result. For any other turn it is the sum over the requests and subordinate turns
+    inside it, which are visited recursively.
+    """
+    consumed = Counter[str]()
+    if record is None:
+        return consumed
+    if record.operation_type == AGENT_TURN and record.status == COMPLETED:
+        consumed.update(opened(record.result).get(SPENT, {}))
+    elif record.operation_type == AGENT_TURN:
+        # A failed request has no record between a resumption and its next start, which adds its id once more.
+        for operation_id in dict.fromkeys(record.holds):
+            consumed.update(_failed(context, operation_id))
+            consumed.update(consumption_of(context, context.operation_record(operation_id)))
+    elif record.operation_type == AGENT_RESPONSE and record.status == COMPLETED:
+        consumed.update(consumed_by(opened(record.result)))
+    elif record.operation_type == AGENT_RESPONSE and record.status == FAILED:
+        consumed.update(failed_attempt(record.consumed))
+    return consumed
+
+
+def _failed(context: StepContext, operation_id: str) -> Counter[str]:
+    """Return the consumption (calls, tokens, cost) of the failures of a model request that resumptions have
+    repeated.
+    """
+    usage = context.failed_usage(operation_id)
+    return Counter(calls=usage.requests, tokens=usage.input_tokens + usage.output_tokens, cost=usage.cost)
 
 
 def run_id_of(context: StepContext, key: str) -> str:

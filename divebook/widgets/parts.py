@@ -18,6 +18,7 @@ from divebook.projections.model_requests import (
     RequestView,
     ToolCallView,
     answer_blocks,
+    elicitation_keys,
     mappings_in,
     output_names,
     people_messages,
@@ -324,10 +325,10 @@ def _questions(turn: Span, call: ToolCallView, question_id: QuestionId) -> list[
     # A server asks while the call runs ("in"), or replies with the questions of a round (`agents/server_tools.py`).
     keys = [f"approve{name}", f"ask{name}"]
     if call.server:
-        numbers = range(1, MOST_ROUNDS + 1)
-        keys += [f"elicit{name}-in-{number}" for number in numbers]
-        keys += [f"elicit{name}-{number}" for number in numbers]
-        keys += [f"elicit{name}-{number}-{index}" for number in numbers for index in range(1, MOST_ROUNDS)]
+        rounds = range(1, MOST_ROUNDS + 1)
+        numbers = [f"{start}{number}" for start in ("", "in-") for number in rounds]
+        numbers += [f"{number}-{index}" for number in rounds for index in range(1, MOST_ROUNDS)]
+        keys += [key for number in numbers for key in elicitation_keys(name.removeprefix("-"), number)]
     places = (Place(turn.path, turn.step, turn.visit, turn.iteration, f"{prefix}{key}") for key in keys)
     about = [question_id("question", place.operation_id) for place in places]
     # The id of a question about an unknown outcome contains the operation and the number of one of its events. All of

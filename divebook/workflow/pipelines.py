@@ -153,9 +153,13 @@ class AgentStage(Definition):
         str, Key("Where to go if the stage fails; by default the request ends.", example="repair")
     ] = ""
     timeout_seconds: Annotated[
-        float,
-        Key("How many seconds an attempt may take; by default as the pipeline says.", kind=_SECONDS, example="60"),
-    ] = 0
+        float | None,
+        Key(
+            "How many seconds an attempt may take; by default as the pipeline says. 0 for no limit.",
+            kind=_SECONDS,
+            example="60",
+        ),
+    ] = None
     max_visits: Annotated[
         int, Key("How often a request may be here; the next entry ends it. 0 for no limit.", kind=_COUNT, example="3")
     ] = 0
@@ -294,7 +298,12 @@ class PipelineConfig(Definition):
     max_agent_hops: Annotated[int, Key("How many stages a request may pass through.", kind=_COUNT, example="40")] = 21
     default_timeout_seconds: Annotated[
         float,
-        Key("How many seconds an attempt at a stage may take.", name="TimeoutSeconds", kind=_SECONDS, example="60"),
+        Key(
+            "How many seconds an attempt at a stage may take. 0 for no limit.",
+            name="TimeoutSeconds",
+            kind=_SECONDS,
+            example="60",
+        ),
     ] = 300
     edge_limits: Annotated[Sequence[EdgeLimit], Key("How often single edges may be passed.", kind=Many(EdgeLimit))] = ()
     clarification_resume_stage: Annotated[
@@ -368,8 +377,8 @@ class PipelineConfig(Definition):
 
     def seconds(self, stage: AgentStage) -> float | None:
         """Return the time limit of one attempt at a stage in seconds; None for no limit."""
-        # 0 means that no limit is set, on both levels.
-        return stage.timeout_seconds or self.default_timeout_seconds or None
+        seconds = self.default_timeout_seconds if stage.timeout_seconds is None else stage.timeout_seconds
+        return seconds or None  # 0 stands for no limit
 
     def to_text(self) -> str:
         """Return the pipeline as a JSON string, which `from_text` reads."""

@@ -93,7 +93,8 @@ class AgentDefinition(Definition):
         ),
     ] = None
     response_timeout: Annotated[
-        float, Key("How long one request may take.", kind=table.ResponseTimeout(), example="90s")
+        float,
+        Key("How long one request may take.", kind=table.ResponseTimeout(ranges.SOME_SECONDS), example="90s"),
     ] = DEFAULT_RESPONSE_TIMEOUT
     """Time limit of one request to the model in seconds."""
     retry: Annotated[

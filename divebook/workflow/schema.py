@@ -174,8 +174,8 @@ def agent(parsed: ParsedMapping, reading: Reading) -> Any:
         values["name"] = f"agent-{_number(parsed.place)}"
     _bounds(values, parsed, reading, agent_bounds)
     _check_provider(values.get("provider"), (*parsed.place, "Provider"), reading)
-    # A time limit of 0 stands for the default, because no request could be made in no time.
-    if not values.get("response_timeout", 1):
+    # In the legacy dialect 0 stands for the default. Here it is refused, because no request is answered in no time.
+    if values.get("response_timeout") == 0:
         del values["response_timeout"]
     # In the legacy dialect 0 and less stand for the default. Here an agent with the limit 0 must not call tools.
     if not reading.strict and values.get("tool_iteration_limit", 1) <= 0:

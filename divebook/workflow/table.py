@@ -663,7 +663,9 @@ class ResponseTimeout:
                 # in the dialect ``dive``: 0.5 would become 0, which stands for the default.
                 is_number = reading.strict and not isinstance(value, str)
                 seconds = float(value) if is_number else parse_duration(value)
-        if self.range.fits(seconds):
+        # In the dialect ``dive``, 0 stands for the default.
+        allowed = self.range if reading.strict else replace(self.range, excludes_least=False)
+        if allowed.fits(seconds):
             return seconds
         hint = f"write 30s, 1m30s or {self.range}"
         message = f"{_key_of(place)}: invalid response timeout: {kind_of(node)}"

@@ -270,6 +270,31 @@ def test_an_agent_that_changed_twice_is_asked_about_twice(left):
     ]
 
 
+def test_a_turn_that_is_begun_anew_has_the_rest_of_its_budget(left):
+    """Its first beginning has made one request of three, so that two are left."""
+    bounds = {"max_llm_calls": 3}
+    waiting = resumed(left, Birds(), instructions="Be long.", bounds=bounds)
+    (question,) = waiting.interrupts
+    assert question.data["spent"]["calls"] == 1
+    asked = waiting.answer(question.id, "anew").wait(20)
+    birds = Birds()
+    again = resumed((asked.store, asked.id), birds, instructions="Be long.", bounds=bounds)
+    for execution in (asked, again):
+        (question,) = execution.interrupts
+        assert "Agent 'a': Budget reached: 3 of 3 model calls made" in question.question
+    assert birds.told == []
+
+
+def test_a_question_that_does_not_state_what_was_spent_is_answered_as_before(left):
+    """Earlier versions have recorded such questions, also for an agent with bounds."""
+    waiting = resumed(left, Birds(), instructions="Be long.")
+    (question,) = waiting.interrupts
+    assert question.data.keys() == {"agent", "changes", "choices"}
+    world = Birds().world(store=waiting.store, instructions="Be long.", bounds={"max_llm_calls": 3})
+    done = world.answer(question.id, "anew", waiting.id).wait(20)
+    assert (done.status, done.usage.requests) == ("completed", 4)
+
+
 def test_changed_output_cannot_finish_with_the_old(left):
     execution = resumed(left, Birds(), output=dict[str, str])
     (question,) = execution.interrupts

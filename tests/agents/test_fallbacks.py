@@ -67,6 +67,136 @@ def test_what_answered_in_place_of_another_answers_on_replay(kind):
     assert (again.failed, again.answered) == (0, 0)
 
 
+@pytest.mark.parametrize("names", [["test"], ["function:gone", "test"]])
+def test_a_fallback_may_be_a_name_and_is_recorded_under_it(names):
+    def world(pair, store=None):
+        first = FunctionModel(pair.fail, model_name="first")
+        definition = AgentDefinition("a", retry=Retry(attempts=1))
+        gone = FunctionModel(pair.fail, model_name="gone")
+        models = [gone if name == "function:gone" else name for name in names]
+        agent = Agent(definition, model=first, tools=[look], capabilities=[ModelFallback(*models)])
+        return environment(ASK, agents=[agent], **({} if store is None else {"store": store}))
+
+    execution = world(Pair()).start("w").wait(20)
+    assert (execution.status, execution.variables) == ("completed", {"r": '{"look":"a: seen"}'}), execution.error
+    models = [view.model for view in execution.requests]
+    assert models == ["function:first", *names] * 2
+    ends = [e.sequence for e in execution.history() if e.event_type in ("operation_completed", "operation_failed")]
+    for end in ends[:-1]:
+        again = Pair()
+        resumed = world(again, cut(execution.store, execution, end)).resume(execution.id).wait(20)
+        assert (resumed.variables, [view.model for view in resumed.requests]) == (execution.variables, models)
+    assert again.failed == 0
+
+
+def test_a_name_of_a_fallback_that_is_no_model_is_an_error_where_it_is_needed():
+    pair = Pair()
+    agents = [
+        Agent(AgentDefinition("a", retry=Retry(attempts=1)), model=model, capabilities=[ModelFallback("opnai:gpt")])
+        for model in (FunctionModel(pair.answer), FunctionModel(pair.fail))
+    ]
+    agents[0] = Agent("a", model=FunctionModel(pair.answer), tools=[look], capabilities=[ModelFallback("opnai:gpt")])
+    done, failed = (environment(ASK, agents=[agent]).start("w").wait(20) for agent in agents)
+    assert done.status == "completed"
+    assert "model 'opnai:gpt' cannot be used" in failed.error
+    assert "did you mean openai?" in failed.error
+
+
+# --- the cache -------------------------------------------------------------------------------------------------------
+
+
+def served_at(address, state, name="m", settings=None):
+    """Return a model that answers with its address, unless the state says that its service is down."""
+
+    class Served(FunctionModel):
+        @property
+        def base_url(self):
+            return address
+
+        @property
+        def settings(self):
+            return settings
+
+    def answer(*_):
+        state.asked.append((address, name, settings))
+        if address in state.down:
+            raise ModelHTTPError(503, name, "overloaded")
+        return ModelResponse([TextPart(f"{name} at {address}, {settings}")])
+
+    return Served(answer, model_name=name)
+
+
+class State:
+    def __init__(self):
+        self.asked, self.down = [], set()
+
+
+MODELS = {
+    "primary and fallback of one name": lambda m: (m("x"), [ModelFallback(m("y"))]),
+    "two fallbacks of one name": lambda m: (m("x"), [ModelFallback(m("y"), m("z"))]),
+    "a model of several": lambda m: (FallbackModel(m("x"), m("y")), []),
+    "a fallback that is a group": lambda m: (m("x"), [ModelFallback(FallbackModel(m("y"), m("z")))]),
+    "other settings": lambda m: (m("x", settings={"temperature": 0.5}), [ModelFallback(m("y"))]),
+    "another name": lambda m: (m("x", "n"), [ModelFallback(m("y", "n"))]),
+    "swapped": lambda m: (m("y"), [ModelFallback(m("x"))]),
+    "other addresses behind": lambda m: (FallbackModel(m("x"), m("z")), []),
+}
+
+
+@pytest.mark.parametrize("down", ["", "x", "y", "xy", "xz"])
+def test_no_model_is_answered_for_by_the_cached_reply_of_another_one(down):
+    """Agents with different models ask the same in one environment, while some services are down. With all services up
+    again, each agent gets the reply of its first model; a group of models may give the reply that it gave before.
+    """
+    world = environment(ASK)
+    state = State()
+
+    def answer_of(kind):
+        first, capabilities = MODELS[kind](lambda *given, **named: served_at(given[0], state, *given[1:], **named))
+        definition = AgentDefinition("a", retry=Retry(attempts=1))
+        agent = Agent(definition, model=first, capabilities=capabilities, cache="1d", tools=[look])
+        world.add_agent(agent, replace=True)
+        execution = world.start("w").wait(20)
+        return execution.variables["r"] if execution.status == "completed" else None
+
+    state.down = set(down)
+    for kind in MODELS:
+        assert answer_of(kind) in {None, *answers_of(kind, state)}, kind
+    state.down = set()
+    for kind in MODELS:
+        said = answers_of(kind, state)
+        assert answer_of(kind) in (said if "several" in kind or "behind" in kind else said[:1]), kind
+
+
+def answers_of(kind, state):
+    """Return what the models of an agent say, the first model first."""
+    said = []
+
+    def noted(address, name="m", settings=None):
+        said.append(f"{name} at {address}, {settings}")
+        return served_at(address, state, name, settings)
+
+    MODELS[kind](noted)
+    return said
+
+
+def test_a_service_that_is_up_again_answers_itself():
+    """The reply of the fallback, which has the same name, was taken for a reply of the first model."""
+    state = State()
+    agent = Agent(
+        AgentDefinition("a", retry=Retry(attempts=1)),
+        model=served_at("x", state),
+        capabilities=[ModelFallback(served_at("y", state))],
+        cache="1d",
+        tools=[look],
+    )
+    world = environment(ASK, agents=[agent])
+    state.down = {"x"}
+    assert world.start("w").wait(20).variables == {"r": "m at y, None"}
+    state.down = set()
+    assert world.start("w").wait(20).variables == {"r": "m at x, None"}
+
+
 def test_a_model_with_others_behind_it_waits_as_the_first_one_does(require):
     require("the library openai", importlib.util.find_spec("openai") is not None)
     from pydantic_ai.models.openai import OpenAIChatModel

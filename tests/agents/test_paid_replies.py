@@ -4,7 +4,9 @@ import random
 
 import pytest
 
-from divebook import Agent, Bounds, Each, Environment, Step, Workflow
+from divebook import Agent, Bounds, Each, Environment, ScriptedModel, Step, Workflow
+from divebook.agents.budget import TurnBudget
+from divebook.projections.spans import spans_of
 from divebook.runtime.clock import SystemClock
 from divebook.workflow.resources import AgentDefinition
 from divebook.workflow.step import Retry
@@ -154,3 +156,108 @@ def test_streams_at_once_spend_no_more_than_their_bound_and_each_counts_once(see
         done = done.answer(done.interrupts[0].id, limit if name == "max_tokens" else limit * 1e-9).wait(20)
     assert done.usage.input_tokens == done.usage.cost == model.paid <= limit
     assert done.state.ledger.reserved_tokens == done.state.ledger.reserved_cost == 0
+
+
+ASK = Workflow("w", [Step("ask", prompt="Write", agent="a", store="p")])
+
+
+def bounded(model, bounds, attempts=1, store=None, **settings):
+    """Return an environment with an agent that has bounds, and a tool so that it answers in a turn."""
+    definition = AgentDefinition("a", retry=Retry(attempts, seconds=0), bounds=bounds, **settings)
+    given = {} if store is None else {"store": store}
+    return environment(ASK, agents=[Agent(definition, model=model, tools=[look])], **given)
+
+
+@pytest.mark.parametrize("bounds", [{"max_tokens": 250}, {"max_cost": 250e-9}, {"max_llm_calls": 2}])
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_what_a_failed_turn_has_spent_counts_after_it_is_resumed(bounds, attempts):
+    """A resumption repeats the last attempt. The agent has to pay for it as well as for those before."""
+    made = 2 // attempts
+    model = Payable([(REFUSED, 80)] * 2)
+    world = bounded(model, bounds, attempts)
+    execution = world.start("w").wait(20)
+    for _ in range(made - 1):
+        assert execution.status == "failed"
+        execution = world.resume(execution.id).wait(20)
+    assert (execution.status, model.paid, execution.usage.input_tokens) == ("failed", 160, 160)
+    for store in (world.store, cut(world.store, execution, len(execution.history()))):
+        asked = bounded(model, bounds, attempts, store).resume(execution.id).wait(20)
+        (question,) = asked.interrupts
+        amounts = ("160 of 250 tokens", "$0.00000016 of $0.00000025", "2 of 2 model calls")
+        assert any(amount in question.question for amount in amounts)
+        assert model.made == 2
+    done = asked.answer(question.id, 999).wait(20)
+    assert (done.status, model.made, done.verify().equal) == ("completed", 3, True)
+
+
+def test_a_delegated_turn_that_is_resumed_counts_for_who_delegated_it():
+    order = {"agent": "reader", "name": "n", "description": "Read.", "expected_output": "e"}
+    model = Payable([(REFUSED, 90)])
+    agents = [
+        Agent(
+            AgentDefinition("a", is_supervisor=True, bounds={"max_tokens": 150}),
+            model=ScriptedModel([{"call": {"assign_work": order}}, "done"]),
+        ),
+        Agent(AgentDefinition("reader", retry=Retry(1)), model=model, tools=[look]),
+    ]
+    world = environment(ASK, agents=agents)
+    failed = world.start("w").wait(20)
+    assert (failed.status, model.made) == ("failed", 1)
+    (question,) = world.resume(failed.id).wait(20).interrupts
+    assert "Agent 'a': Budget reached: 90 of 150 tokens used" in question.question
+
+
+@pytest.fixture
+def budgets(monkeypatch):
+    """All budgets of turns that are made."""
+    made = []
+    begin = TurnBudget.__init__
+
+    def noted(self, *given, **named):
+        begin(self, *given, **named)
+        made.append(self)
+
+    monkeypatch.setattr(TurnBudget, "__init__", noted)
+    return made
+
+
+def test_a_request_that_is_answered_from_the_cache_after_it_failed_counts_what_it_has_cost(budgets):
+    world = bounded(Payable([(REFUSED, 90), (OK, 60)]), {"max_tokens": 999}, cache="1d")
+    failed = world.start("w").wait(20)
+    assert (failed.status, world.start("w").wait(20).status) == ("failed", "completed")
+    resumed = world.resume(failed.id).wait(20)
+    assert "cached_response" in [span.type for span in spans_of(resumed.history())]
+    assert (resumed.usage.input_tokens, budgets[-1].consumed.tokens, budgets[-1].consumed.calls) == (90, 90, 1)
+
+
+def answered(execution, chance):
+    """Answer all questions of a run: about calls that were under way, and about an agent that was changed."""
+    while execution.interrupts:
+        question = execution.interrupts[0]
+        choice = chance.choice(question.data["choices"]) if question.kind == "agent_changed" else "retry"
+        execution = execution.answer(question.id, {"choice": choice}).wait(20)
+    return execution
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_the_budget_of_an_agent_is_what_its_turn_has_cost_however_often_it_is_resumed(seed, budgets):
+    """Requests fail, are retried, resumed and cut off anywhere, and the agent changes in between; the last process has
+    counted each request once.
+    """
+    chance = random.Random(seed)
+    model = Payable([(chance.choice([REFUSED, REFUSED, CALLS]), chance.randrange(1, 100)) for _ in range(12)])
+    attempts = chance.randrange(1, 4)
+    bounds = {"max_tokens": 10**6, "max_cost": 1}
+    world = bounded(model, bounds, attempts, instructions="0")
+    execution = world.start("w").wait(20)
+    for number in range(99):
+        if execution.status == "completed":
+            break
+        store = world.store
+        if chance.random() < 0.5:
+            store = cut(store, execution, chance.randrange(2, len(execution.history()) + 1))
+        world = bounded(model, bounds, attempts, store, instructions=str(number * (chance.random() < 0.4)))
+        execution = answered(world.resume(execution.id).wait(20), chance)
+    assert execution.status == "completed"
+    consumed = budgets[-1].consumed
+    assert (consumed.tokens, consumed.cost) == (execution.usage.input_tokens, execution.usage.cost)

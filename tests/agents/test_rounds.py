@@ -170,6 +170,22 @@ def test_a_model_that_has_used_up_its_corrections_is_told_which_key_allows_more(
     assert "pydantic.dev" not in execution.error
 
 
+@pytest.mark.parametrize(("faults", "corrections"), [(2, 2), (0, 1)])
+@pytest.mark.parametrize("output", [None, Sum])
+def test_the_advice_after_too_many_corrections_works_and_resuming_alone_does_not(output, faults, corrections):
+    world = environment(ASK, agents=[correcting(2, output=output)])
+    failed = world.start("ask").wait(20)
+    advice = (
+        "raise its Corrections, or use another Model, and fork the run before this step; a run that is resumed keeps"
+    )
+    assert advice in failed.error
+    resumed = world.resume(failed.id).wait(20)
+    assert (resumed.status, resumed.error, resumed.usage.requests) == ("failed", failed.error, 2)
+    before = next(event.sequence for event in failed.history() if event.event_type == "step_started") - 1
+    world.add_agent(correcting(faults, output=output, corrections=corrections), replace=True)
+    assert world.fork(failed.id, before).wait(20).status == "completed"
+
+
 def test_an_agent_of_pydantic_ai_names_its_own_limit():
     taken = pydantic_ai.Agent(
         FunctionModel(lambda *_: ModelResponse([ToolCallPart("nothing", {})])), name="a", retries=2

@@ -7,6 +7,7 @@ import pytest
 from divebook import Action, Agent, Bounds, Pipeline, ScriptedModel
 from divebook.errors import StepError
 from divebook.pipeline.stages import object_in
+from divebook.workflow.pipelines import PipelineConfig
 from tests.pipeline.worlds import Script, Stumbling, asks, counted, envelope, flat, pipeline, world
 
 MODEL = {"has_llm": True, "model_role": "writer"}
@@ -367,6 +368,22 @@ def test_the_pipeline_says_how_long_an_attempt_may_take_where_the_stage_does_not
     config = {**flat(a={"error_next": "b"}, b={}), "default_timeout_seconds": 0.02}
     done = Pipeline(config, services={"a": never}).run(envelope())
     assert ("took longer" in done.errors[0]["error"], list(done.outputs)) == (True, ["b"])
+
+
+@pytest.mark.parametrize(
+    ("of_pipeline", "of_stage", "seconds"),
+    [
+        ({}, {}, 300),
+        ({}, {"timeout_seconds": 0}, None),
+        ({}, {"timeout_seconds": None}, 300),
+        ({"default_timeout_seconds": 0}, {}, None),
+        ({"default_timeout_seconds": 0}, {"timeout_seconds": 5}, 5),
+    ],
+)
+def test_a_limit_of_0_seconds_is_no_limit_and_not_the_default(of_pipeline, of_stage, seconds):
+    config = PipelineConfig.of({**flat(a=of_stage), **of_pipeline})
+    for read in (config, PipelineConfig.from_text(config.to_text())):
+        assert read.seconds(read.agents[0]) == seconds
 
 
 def test_every_attempt_has_its_own_time():

@@ -5,13 +5,17 @@ import threading
 from pathlib import Path
 
 import pytest
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.agents import server_tools
 from divebook.config import answers
 from divebook.documents import Policy
+from divebook.engine.operations import Place
 from divebook.errors import AlreadyRegisteredError, NotFoundError, ServerError
 from divebook.events import catalog
+from divebook.projections.model_requests import elicitation_keys
 from divebook.runtime.clock import SystemClock
 from divebook.tools.mcp import servers as mcp_servers
 from divebook.workflow.reader import read_definitions
@@ -43,8 +47,22 @@ def good():
         return Agent(tool, model=ScriptedModel([{"call": {tool: {}}}, "done"]), servers=[server])
 
     flows = [Workflow(tool, [Step("ask", prompt="Go", agent=tool, store="said")]) for tool in ("paint", "fails")]
-    with environment(*flows, agents=[calls("paint"), calls("fails")], approvals=[ApprovalRule()]) as here:
+    inquirer = Agent("inquire", model=FunctionModel(inquires), servers=[server])
+    with environment(*flows, agents=[calls("paint"), calls("fails"), inquirer], approvals=[ApprovalRule()]) as here:
         yield here
+
+
+COUNTS = [2, 3, 1]
+"""Number of questions of each round of a call."""
+
+
+def inquires(messages, _):
+    """Call `inquire` with each id in the prompt, then finish."""
+    if len(messages) > 1:
+        return ModelResponse(parts=[TextPart("done")])
+    ids = messages[0].parts[-1].content.split("|")
+    calls = [ToolCallPart("inquire", {"name": f"n{i}", "counts": COUNTS}, id_) for i, id_ in enumerate(ids)]
+    return ModelResponse(parts=calls)
 
 
 def started(execution):
@@ -99,6 +117,52 @@ def test_a_question_of_a_server_stands_in_the_log_and_its_answer_goes_back(good,
     assert found["tool-1-call-1-1"]["kind"] == "input_required"
     assert found["tool-1-call-1-1#2"]["result"] == said
     assert said in str(execution.requests[-1].messages)  # what the model got is what the last round came to
+
+
+ENDINGS = ["-2", "-1", "-2-1", "-2-2", "-in-1", "-in", "-1-in-1", "-retry-1", ":2", "#2", ":2-1", "/1", "", " "]
+"""Endings that make an id look like the key of a question of the call whose id comes before them."""
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_each_answer_reaches_its_own_call_whatever_ids_the_model_gives_to_calls(good, ending):
+    flow = Workflow("ask", [Step("ask", prompt=f"c1|c1{ending}", agent="inquire", store="said")])
+    execution = good.start(flow).wait(60)
+    asked = []
+    while execution.interrupts:
+        for question in execution.interrupts:
+            asked.append(question.question)
+            execution.answer(question.id, {"colour": f"red-{question.question}"})
+        execution.wait(60)
+    assert (execution.status, execution.error) == ("completed", None)
+    keys = [f"n{call}/{number}/{index}" for call in (0, 1) for number in range(3) for index in range(COUNTS[number])]
+    assert sorted(asked) == sorted(keys)
+    texts = [result["result"] for result in results(execution).values() if "result" in result]
+    assert sorted(texts) == [" ".join(f"{k}=red-{k}" for k in keys if k.startswith(n)) for n in ("n0", "n1")]
+
+
+def test_questions_under_their_former_keys_are_found_again(good, monkeypatch):
+    def former(call, number):
+        return (elicitation_keys(call, number)[1],) * 2
+
+    def answer_all():
+        for question in execution.interrupts:
+            execution.answer(question.id, {"colour": "red"})
+        execution.wait(60)
+
+    flow = Workflow("ask", [Step("ask", prompt="c1", agent="inquire", store="said")])
+    with monkeypatch.context() as patched:
+        patched.setattr(server_tools, "elicitation_keys", former)
+        execution = good.start(flow).wait(60)
+        answer_all()
+    while execution.interrupts:
+        answer_all()
+    place = Place("main", "ask", 1, None, "")
+    expected = ["-1", "-1-1", ":2", ":2-1", ":2-2", ":3"]
+    asked = {place._replace(key=f"elicit-1-c1{ending}").operation_id: ending for ending in expected}
+    raised = [event.data for event in execution.history() if isinstance(event.data, catalog.InterruptRaised)]
+    ids = {execution.state.question_id("question", id_): ending for id_, ending in asked.items()}
+    assert [ids.get(data.interrupt_id) for data in raised] == expected
+    assert (execution.status, execution.verify().equal) == ("completed", True)
 
 
 @pytest.mark.parametrize(("answer", "said"), [({"colour": "red"}, '"red"'), ("decline", '"decline"')])

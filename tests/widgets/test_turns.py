@@ -106,7 +106,9 @@ def test_a_call_names_the_questions_that_are_about_it(feed):
 
 
 def test_a_call_of_a_server_names_the_questions_that_the_server_asks():
-    """Under the keys of `divebook.agents.server_tools`: while the call runs, and as the reply to it."""
+    """Under the keys of `divebook.agents.server_tools` and those of earlier versions: while the call runs, and as the
+    reply to it.
+    """
     log = Log()
     facts = long_turn(1, "x")
     fact, *place = facts[-2]
@@ -114,8 +116,10 @@ def test_a_call_of_a_server_names_the_questions_that_the_server_asks():
     log.feed.frame()
     (call,) = log.feed.conversation("v", 1, 0)["calls"]
     assert call["server"] == "notes"
-    for key in ("elicit-1-c1-in-1", "elicit-1-c1-1", "elicit-1-c1-2-1"):
-        assert ID("question", Place("main", "s", 1, None, key).operation_id) in call["questions"]
+    for separator in (":", "-"):
+        for number in ("in-1", "1", "2-1"):
+            place_of_question = Place("main", "s", 1, None, f"elicit-1-c1{separator}{number}")
+            assert ID("question", place_of_question.operation_id) in call["questions"]
 
 
 def test_what_calls_returned_stands_with_the_calls_also_where_a_request_leaves_it_out():

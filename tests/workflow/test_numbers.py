@@ -101,8 +101,11 @@ EMPTY = [
     (label, key, value)
     for label in PATHS
     for key in TABLES[label].keys
-    for kind, value in ((kinds.Number, 0), (Many, []), (kinds.Flag, False))
-    if isinstance(key.kind, kind) and not key.ignored and (value != 0 or kind is kinds.Flag or key.kind.range.fits(0))
+    for kind, value in (
+        *((kind, 0) for kind in (kinds.Number, kinds.Seconds, kinds.ResponseTimeout)),
+        *((Many, []), (kinds.Texts, []), (kinds.Flag, False)),
+    )
+    if isinstance(key.kind, kind) and not key.ignored
 ]
 
 
@@ -114,8 +117,9 @@ def test_zero_false_and_an_empty_list_in_a_file_are_values_and_not_the_default(l
     reading = kinds.Reading()
     definition = table.read(kinds.nodes_of({**needed, key.name: value}), (), reading)
     if reading.errors:
-        # The value may be refused, such as a workflow without steps.
+        # The value may be refused, such as a workflow without steps. A number is refused only outside of its range.
         assert {problem.key for problem in reading.errors} == {key.name}
+        assert not hasattr(key.kind, "range") or not key.kind.range.fits(value)
         return
     field = getattr(definition, key.field)
     assert (list(field) if isinstance(field, tuple) else field) == value

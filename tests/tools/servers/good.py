@@ -93,6 +93,22 @@ async def paint(ctx: Context) -> CallToolResult | InputRequiredResult:
 
 
 @server.tool()
+async def inquire(name: str, counts: list[int], ctx: Context) -> CallToolResult | InputRequiredResult:
+    """Ask `counts[i]` questions in round i + 1, and return all answers."""
+    answers = dict(pair.split("=") for pair in (ctx.request_state or "").split() if pair)
+    answers |= {key: answer.content["colour"] for key, answer in (ctx.input_responses or {}).items()}
+    for number, count in enumerate(counts):
+        keys = [f"{name}/{number}/{index}" for index in range(count)]
+        if not answers.keys() >= set(keys):
+            forms = {key: ElicitRequestFormParams(message=key, requested_schema=COLOUR) for key in keys}
+            requests = {key: ElicitRequest(params=form) for key, form in forms.items()}
+            state = " ".join(f"{key}={value}" for key, value in answers.items())
+            return InputRequiredResult(input_requests=requests, request_state=state)
+    text = " ".join(f"{key}={value}" for key, value in sorted(answers.items()))
+    return CallToolResult(content=[TextContent(type="text", text=text)])
+
+
+@server.tool()
 async def ponder(ctx: Context) -> CallToolResult | InputRequiredResult:
     """Return what a model says to a question; the call is answered with that."""
     answer = (ctx.input_responses or {}).get("thought")
