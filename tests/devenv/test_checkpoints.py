@@ -264,6 +264,13 @@ def failing_put_back(monkeypatch, error):
     monkeypatch.setattr(EnvironmentCheckpoints, "put_back", incomplete)
 
 
+def interrupt_restore(dev_env, monkeypatch, name):
+    with monkeypatch.context() as patched:
+        failing_put_back(patched, Killed())
+        with pytest.raises(Killed):
+            dev_env("restore", "a", name)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_backup_is_replaced_only_after_its_restore_is_complete(dev_env, native, monkeypatch, seed):
     for name in ("one", "two"):
@@ -291,9 +298,7 @@ def test_a_backup_is_replaced_only_after_its_restore_is_complete(dev_env, native
     assert tree(native) == before
     # The restore is complete, so that the next one saves a new backup.
     (native / "f").write_text("new copy")
-    with monkeypatch.context() as patched, pytest.raises(Killed):
-        failing_put_back(patched, Killed())
-        dev_env("restore", "a", "one")
+    interrupt_restore(dev_env, monkeypatch, "one")
     assert dev_env("restore", "a", "pre-restore")[0] == 0
     assert (native / "f").read_text() == "new copy"
 
@@ -302,9 +307,7 @@ def test_a_restore_that_replaces_an_interrupted_one_deletes_the_backup_when_it_i
     dev_env, native, monkeypatch
 ):
     assert dev_env("save", "a", "c")[0] == 0
-    with monkeypatch.context() as patched, pytest.raises(Killed):
-        failing_put_back(patched, Killed())
-        dev_env("restore", "a", "c")
+    interrupt_restore(dev_env, monkeypatch, "c")
     assert dev_env("restore", "a", "c")[0] == 0
     assert tree(native) == {}
     assert names_of(dev_env) == ["c"]
@@ -313,9 +316,7 @@ def test_a_restore_that_replaces_an_interrupted_one_deletes_the_backup_when_it_i
 def test_the_backup_of_a_destroyed_environment_is_not_replaced(dev_env, native, monkeypatch):
     assert dev_env("save", "a", "c")[0] == 0
     (native / "f").write_text("only copy")
-    with monkeypatch.context() as patched, pytest.raises(Killed):
-        failing_put_back(patched, Killed())
-        dev_env("restore", "a", "c")
+    interrupt_restore(dev_env, monkeypatch, "c")
     assert dev_env("destroy", "a", "--keep-checkpoints")[0] == 0
     assert dev_env("create", "a", "native")[0] == 0
     code, _, message = dev_env("restore", "a", "c")
