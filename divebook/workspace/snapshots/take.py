@@ -108,7 +108,7 @@ class TreeScanner:
         # Drained before the scan, so that a change during the scan is reported for the next one.
         watch = self._watch
         names_by_folder = watch.drain() if watch is not None else {}
-        if watch is None or everything or self.is_new or self._is_relinked or watch.is_lost:
+        if watch is None or everything or self._is_unsure():
             self._everything()
         else:
             # Entries of which the kernel may report nothing although they have changed.
@@ -119,7 +119,7 @@ class TreeScanner:
                 self._names(folder, names)
             # A changed file of which a name is removed meanwhile has only one name left, and so is not recognised as a
             # file with several names (test_a_removed_name_of_a_changed_file_is_not_recorded_with_its_old_content).
-            if self._is_relinked or watch.drain():
+            if watch.drain() or self._is_unsure():
                 self._everything()
         # An entry without a sign is read again by the next scan.
         for path in self._next_racy:
@@ -131,6 +131,10 @@ class TreeScanner:
             del self.problems[path]
         self.is_new = False
         return self._digests.of(self.entries, self._children)
+
+    def _is_unsure(self) -> bool:
+        """Return True if files may have changed of which the kernel has reported no name."""
+        return self.is_new or self._is_relinked or (self._watch is not None and self._watch.is_lost)
 
     def _everything(self) -> None:
         # Both are reset before the scan. A name that appears during the scan may belong to a file that was examined
