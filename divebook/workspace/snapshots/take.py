@@ -30,14 +30,15 @@ import stat
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import Any, NamedTuple, Self
 
 from divebook.documents.repository import matches
 from divebook.events.values import StoredFile
 from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.restore import GetContent, put_back
+from divebook.workspace.snapshots.restore import GetContent, has_unknown_content, open_folder, put_back, set_mode
 from divebook.workspace.snapshots.tree import FILE, FOLDER, LINK, NO_ENTRIES, Tree, TreeEntries, TreeEntry, TreeProblem
 from divebook.workspace.workspace import several
 
@@ -536,11 +537,49 @@ class Snapshots:
         get
             Returns the content of a file by its digest.
         """
-        with self._lock:
-            self._scan(everything=True)
+        with self._lock, self._opened_folders(tree.entries):
             put_back(self.root, self.tree.entries, tree.entries, get)
             self._scan(everything=True)
             return self._new_snapshot()
+
+    @contextmanager
+    def _opened_folders(self, target: TreeEntries) -> Iterator[None]:
+        """Scan the folder, and let the owner read, change and enter it and all its folders during the ``with`` block.
+
+        A folder of which `target` knows only the mode is not opened. Raise `PermissionError` if another user owns a
+        folder that must be opened.
+        """
+        modes = dict[str, int]()
+        is_restored = False
+        try:
+            if not os.access(self.root.path, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
+                modes[""] = os.fstat(self.root.fd).st_mode & 0o7777
+                open_folder(self.root, "", modes[""])
+            self._scan(everything=True)
+            # Each round may show further closed folders inside the opened ones.
+            while closed := self._closed_folders(target, modes):
+                for path in closed:
+                    modes[path] = self.tree.entries[path].mode
+                    open_folder(self.root, path, modes[path])
+                self._scan(everything=True)
+            yield
+            is_restored = True
+        finally:
+            for path in sorted(modes, reverse=True):
+                # A folder of the target has its new mode by now, and a removed folder is missing.
+                if not (is_restored and path in target):
+                    with suppress(OSError):
+                        set_mode(self.root, path, modes[path])
+
+    def _closed_folders(self, target: TreeEntries, opened: Collection[str]) -> list[str]:
+        return [
+            path
+            for path, reason in self.tree.problems
+            if reason == UNREADABLE
+            and path in self.tree.entries
+            and path not in opened
+            and not has_unknown_content(path, target)
+        ]
 
     def close(self) -> None:
         """Stop watching the folder for changes. Idempotent."""
