@@ -366,6 +366,7 @@ def test_folders_go_when_their_executions_are_gone(environment):
 def test_the_folder_of_a_run_that_starts_during_the_deletion_is_kept(environment, monkeypatch):
     made = environment(EDIT)
     first = run(made)
+    folder = files(first).folder
     made.store.delete(first.id)
     ids = made.store.ids
     started = []
@@ -378,7 +379,7 @@ def test_the_folder_of_a_run_that_starts_during_the_deletion_is_kept(environment
 
     monkeypatch.setattr(made.store, "ids", ids_before_a_start)
     assert drop_folders(made.store) == 1
-    assert not files(first).folder.exists()
+    assert not folder.exists()
     assert files(started[0]).folder.exists()
 
 
