@@ -25,7 +25,9 @@ from divebook.workspace.snapshots.take import Snapshots
 from divebook.workspace.snapshots.tree import FILE, Tree, TreeEntry, shown_path
 
 BACKUP = "pre-restore"
-"""Name of the checkpoint that is saved before a restore. It is deleted when the restore has succeeded."""
+"""Name of the checkpoint that is saved before a restore. It is deleted when the restore has succeeded, and not replaced
+before.
+"""
 SCHEMA = 1
 IGNORED = ".devenvignore"
 """Name of the file in a saved folder with patterns of files to leave out, one pattern per line."""
@@ -358,6 +360,9 @@ class ContentStore:
 #     4. replace the container, put the files back       the next command repeats step 4 from its start
 #     5. record the state without the phase              the next command repeats step 4, or the restore is complete
 #     6. delete the backup                               the backup may stay as a checkpoint
+#
+# A restore that follows an unfinished one skips step 2: the environment has a part of each state, and the backup of the
+# unfinished restore is the only complete copy of the earlier state.
 
 
 RESTORING = "restoring"
@@ -454,42 +459,68 @@ async def restore(environments: Environments, isolation: Isolation, name: str, *
     A backup is taken, then the phase ``restoring`` is recorded, then the parts are restored. All steps of the restore
     can be repeated, so that a process that finds the phase repeats the restore from its start (`finish_restoring`).
 
+    A backup of an earlier restore that was interrupted or has failed is not replaced. It is deleted when this restore
+    has succeeded.
+
     Raises
     ------
     CheckpointNotFoundError
         The checkpoint does not exist.
     DevEnvError
-        A part of the checkpoint is missing or damaged, and nothing was changed; or the restore failed.
+        A part of the checkpoint is missing or damaged, or the backup of a destroyed environment would be replaced, and
+        nothing was changed; or the restore failed.
     """
     checkpoints = checkpoints_of(isolation.folder)
     state = isolation.state
     checkpoints.repair()
+    # A restore of the backup must not overwrite it.
+    backup = backup and name != BACKUP
+    is_saving_backup = backup and not (_is_restore_unfinished(state) and checkpoints.path(BACKUP).exists())
+    if is_saving_backup:
+        _require_own_backup(checkpoints, state)
     # Called for its checks only.
     checkpoints.trees(name)
     await isolation.require(checkpoints.path(name), checkpoints.artefacts(name))
     # Everything was checked before this point. From here on the environment changes.
     # Running commands would change files between the backup and the restore.
     await asyncio.to_thread(end_processes, state["id"])
-    # A restore of the backup must not overwrite it.
-    backup = backup and name != BACKUP
-    if backup:
+    if is_saving_backup:
         await save(environments, isolation, BACKUP, overwrite=True, force=True)
     # Recorded first: after a kill, the next command finds the phase and repeats the restore.
     environments.write(isolation.folder, {**state, "phase": RESTORING, "restoring": name})
     try:
         await put_back(environments, isolation, name)
-    # The old container is in place again, so the recorded state is valid and the backup is not needed.
+    # The old container is in place again, so the recorded state is valid and a backup of it is not needed.
     except NotReplacedError as error:
         environments.write(isolation.folder, state)
-        if backup:
+        if is_saving_backup:
             await delete(isolation, BACKUP)
         raise NotReplacedError(f"the environment could not be restored, and is unchanged: {error}") from error
     except (DevEnvError, ContainerError) as error:
-        advice = f"restore {BACKUP!r}, or destroy it" if backup else "restore another checkpoint, or destroy it"
+        has_backup = name != BACKUP and checkpoints.path(BACKUP).exists()
+        advice = f"restore {BACKUP!r}, or destroy it" if has_backup else "restore another checkpoint, or destroy it"
         environments.write(isolation.folder, environments.error_state(state, error))
         raise DevEnvError(f"the environment could not be restored: {error}; {advice}") from error
     if backup:
         await delete(isolation, BACKUP)
+
+
+def _is_restore_unfinished(state: State) -> bool:
+    """Return True if the last restore of an environment was interrupted or has failed, so that its files may be a
+    mixture of two states. Only a restore that succeeds removes both fields.
+    """
+    return state.get("phase") == RESTORING or "error" in state
+
+
+def _require_own_backup(checkpoints: EnvironmentCheckpoints, state: State) -> None:
+    """Raise `DevEnvError` if there is a backup of a destroyed environment, whose checkpoints were kept for this one.
+    Whether the restore that saved it has ended is not known.
+    """
+    if any(each["name"] == BACKUP and each.get("environment_id") != state["id"] for each in checkpoints.manifests()):
+        raise DevEnvError(
+            f"the checkpoint {BACKUP!r} is the backup of a destroyed environment, and is not replaced: restore it, "
+            "delete it, or restore with --no-backup"
+        )
 
 
 async def finish_restoring(environments: Environments, isolation: Isolation) -> None:

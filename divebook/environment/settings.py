@@ -258,9 +258,12 @@ def drop_folders(store: EventStore, *, dry_run: bool = False) -> int:
     base = None if path is None else path.parent / FOLDER
     if base is None or not base.is_dir():
         return 0
+    # Only names of executions are removed. Other files in the folder belong to the user. The folders are listed before
+    # the executions: a run that starts in between has a log, and so keeps its folder
+    # (test_the_folder_of_a_run_that_starts_during_the_deletion_is_kept).
+    folders = [folder for folder in base.iterdir() if folder.name.startswith("exec_")]
     ids = set(store.ids())
-    # Only names of executions are removed. Other files in the folder belong to the user.
-    orphans = [folder for folder in base.iterdir() if folder.name.startswith("exec_") and folder.name not in ids]
+    orphans = [folder for folder in folders if folder.name not in ids]
     if not dry_run:
         for folder in orphans:
             shutil.rmtree(folder, ignore_errors=True)

@@ -166,6 +166,8 @@ class Driver:
         """State of the parent or predecessor while the execution is pending."""
         self._paused: tuple[str, bool] | None = None
         """Reason of a requested pause, and whether it returns the execution to its queue."""
+        self._late_pause: tuple[str, bool] | None = None
+        """The pause for which the driver has begun another round, since the last runner had stopped."""
         shared().learn(inputs)  # before any input is shown, printed or raised in this process
         self.opening: catalog.ExecutionStarted | None = None  # the first event of its log, while it is pending
         self.durability: Durability | None = None  # None: the default of the store
@@ -576,6 +578,8 @@ class Driver:
         """
         if self._is_driving:
             self._paused = self._paused or (reason, gives_back)
+            # Also noted for the check at the end: the last runner may have stopped already.
+            self._must_check_inbox = True
             self._forward_requests()
         return self._is_driving
 
@@ -660,7 +664,7 @@ class Driver:
     def _mark_stopped(self) -> None:
         self._is_driving = False
         self._cancel_reason = None
-        self._paused = None
+        self._paused = self._late_pause = None
         self._session = None
 
     async def _drive_once(
@@ -775,6 +779,10 @@ class Driver:
             await session.calls.patiently(lambda: self.state_under(lease))
             self._token = lease.token
             must_drive = await self._has_news(session.calls)
+            # The next round gets the pause. There is one round for a late pause: if a rollback begins, it may stay
+            # unrecorded.
+            if must_drive:
+                self._late_pause = self._paused
         finally:
             if not must_drive:
                 await session.lease_keeper.give_back(lease)
@@ -789,7 +797,19 @@ class Driver:
         # A paused execution ignores messages until it is resumed; only a cancellation ends the pause.
         if self._cancel_reason is not None or state.paused:
             return self._cancel_reason is not None
+        if self._has_late_pause(state):
+            return True
         return bool(facts_of(state, await calls.patiently(lambda: self.store.inbox(self.id, state.taken))))
+
+    def _has_late_pause(self, state: ExecutionState) -> bool:
+        """Return True if a pause came too late for the last runner, so that another one must record it
+        (test_a_pause_that_comes_at_the_end_is_recorded).
+        """
+        if self._paused is None or self._paused == self._late_pause:
+            return False
+        # An execution that a worker gives back runs nothing any more, so there is nothing to give back.
+        _, gives_back = self._paused
+        return not gives_back and state.status != catalog.ENQUEUED
 
     async def _record_cancel(
         self, dependencies: DriverDependencies, journal: Journal, why: str, lease: Lease, *, undoes: bool

@@ -26,6 +26,7 @@ from divebook.engine.lifecycle import FINAL, TERMINAL, WAY_ON
 from divebook.engine.state import ExecutionState
 from divebook.errors import (
     BoundExceededError,
+    ConnectionLostError,
     DefinitionError,
     DivebookError,
     ExecutionError,
@@ -54,7 +55,7 @@ from divebook.runtime.children import (
     workflows_to_begin,
 )
 from divebook.runtime.clock import MICROSECONDS, Chance, Clock, Ids
-from divebook.runtime.commit import FIRST_PAUSE, longer
+from divebook.runtime.commit import CALL_PATIENCE_SECONDS, FIRST_PAUSE, longer
 from divebook.runtime.driver import (
     CancelledMeanwhileError,
     Driver,
@@ -71,7 +72,7 @@ from divebook.runtime.queueing import QueuedExecutions, belongs_to_workers
 from divebook.runtime.step import Services
 from divebook.runtime.streaming import TextStreams
 from divebook.runtime.waiting import engine_code
-from divebook.store.append import FIRST_TOKEN, Durability, ExecutionRecord
+from divebook.store.append import FIRST_TOKEN, Batch, Durability, ExecutionRecord
 from divebook.store.base import EventStore
 from divebook.store.leases import LEASE_SECONDS, Lease, Owner
 from divebook.text.redaction import logger, shared
@@ -263,12 +264,38 @@ class Control:
         with one_at_a_time, DRIVEN_LEASES.about_to_drive(self.store, execution_id):
             # The lease comes with the first batch. `about_to_drive` marks it before, since another thread could
             # otherwise take the lease for one that nothing uses.
-            (refusal,) = self.store.append_all([first_batch(self.store, source, event, owner, durability)])
-            if refusal is not None:
-                raise refusal
-            driver = self._registry.look_up(execution_id)
+            driver = self._begin_fork(first_batch(self.store, source, event, owner, durability))
             self._drive(driver, Lease(execution_id, FIRST_TOKEN, owner, expires_at=0))
         return driver
+
+    def _begin_fork(self, batch: Batch) -> Driver:
+        """Append the first records of a fork, and return its driver with its state. While the store is out of reach,
+        repeat that.
+
+        An error would leave it open whether the fork exists. A caller that tries again would then create a second one,
+        or find the id of the first one taken
+        (test_a_fork_is_created_once_wherever_the_connection_is_lost).
+        """
+        pause = FIRST_PAUSE
+        since = time.monotonic()
+        is_logged = False
+        while True:
+            try:
+                (refusal,) = self.store.append_all([batch])
+                if refusal is not None:
+                    raise refusal
+                batch = replace(batch, again=True)  # the following reads may lose the connection too
+                driver = self._registry.look_up(batch.execution_id)
+                _ = driver.state  # read now, so that `_drive` needs no connection
+            except ConnectionLostError as error:
+                batch = replace(batch, again=True)
+                if not is_logged and time.monotonic() - since >= CALL_PATIENCE_SECONDS:
+                    is_logged = True
+                    _log.warning("%s. The fork %s waits for it, and continues by itself", error, batch.execution_id)
+                time.sleep(pause)
+                pause = longer(pause)
+            else:
+                return driver
 
     def _drive(
         self,

@@ -19,6 +19,7 @@ import anyio
 from divebook.engine.operations import (
     ACTION_EXECUTION,
     CONSUMED,
+    CONTINUE_AS_NEW,
     STEP_EXECUTION,
     TOOL_CALL,
     Place,
@@ -205,8 +206,12 @@ class Recorder:
             record = self.operations.begin(request, call.reserved, call.setting, call.within, call.rollback_ref)
             await self.journal.durable()
             execution = self._execute(request, call, record, lease)
-            if call.rollback_ref is not None:
-                execution = run_to_end(execution, lambda: self.is_abandoned)
+            # A successor that was started replaces this execution, which therefore ends with it although a
+            # cancellation or pause was requested meanwhile. Otherwise the successor would run beside it
+            # (test_a_request_during_the_start_of_the_successor_comes_too_late).
+            is_replaced = request.operation_type == CONTINUE_AS_NEW
+            if call.rollback_ref is not None or is_replaced:
+                execution = run_to_end(execution, lambda: self.is_abandoned, has_result=is_replaced)
             result = await execution
             if isinstance(result, Unknown):
                 return await self._resolve_unknown(request, call, record, result.cause)
@@ -411,14 +416,18 @@ async def run_body(
 # (`tests/runtime/test_rollback_unknown.py`).
 
 
-async def run_to_end(call: Coroutine[Any, Any, Any], is_abandoned: Callable[[], bool]) -> Any:
-    """Run a call that has a rollback to its end, even if the caller is cancelled meanwhile, and return its result.
-    After a cancellation, raise the cancellation instead.
+async def run_to_end(
+    call: Coroutine[Any, Any, Any], is_abandoned: Callable[[], bool], *, has_result: bool = False
+) -> Any:
+    """Run a call, such as one that has a rollback, to its end, even if the caller is cancelled meanwhile, and return
+    its result. After a cancellation, raise the cancellation instead.
 
     Parameters
     ----------
     is_abandoned
         Return whether the execution is left as if the process had ended. The call is then aborted as well.
+    has_result
+        Whether to return the result also after a cancellation, if the call has not failed.
     """
     task = asyncio.ensure_future(call)
     cancelled = None
@@ -432,7 +441,8 @@ async def run_to_end(call: Coroutine[Any, Any, Any], is_abandoned: Callable[[], 
             cancelled = error
             if is_abandoned():
                 task.cancel()
-    if cancelled is not None:
+    is_kept = has_result and not task.cancelled() and task.exception() is None
+    if cancelled is not None and not is_kept:
         _ = task.cancelled() or task.exception()  # retrieve the outcome, which the log has
         raise cancelled
     return task.result()

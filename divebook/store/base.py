@@ -932,11 +932,18 @@ class EventStore(ABC):
         self._check_open()
         return self._faults()
 
-    def discard(self, execution_ids: Sequence[str], now: int | None = None) -> list[str]:
-        """Delete those of the given executions that have ended and that no process resumes; return their ids."""
+    def discard(self, execution_ids: Sequence[str] | Mapping[str, int], now: int | None = None) -> list[str]:
+        """Delete those of the given executions that have ended and that no process resumes; return their ids.
+
+        A mapping has the sequence number of the last event of each execution. An execution whose log ends with another
+        event by now, since it was resumed and has ended again, is not deleted.
+        """
         self._check_open()
+        last_sequences: dict[str, int | None] = (
+            {**execution_ids} if isinstance(execution_ids, Mapping) else dict.fromkeys(execution_ids)
+        )
         with self._lock:
-            discarded = self._discard(execution_ids, self._moment(now))
+            discarded = self._discard(last_sequences, self._moment(now))
             for execution_id in discarded:
                 self._subscribers.notify(execution_id, ())
         return discarded
@@ -1231,7 +1238,7 @@ class EventStore(ABC):
     def _faults(self) -> list[str]: ...
 
     @abstractmethod
-    def _discard(self, execution_ids: Sequence[str], moment: Moment) -> list[str]: ...
+    def _discard(self, last_sequences: Mapping[str, int | None], moment: Moment) -> list[str]: ...
 
     @abstractmethod
     def _close(self) -> None: ...

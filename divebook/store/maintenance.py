@@ -448,11 +448,12 @@ def gc(
     if older_than is not None:
         unwanted = [record for record in unwanted if _ended_at(record) < moment - older_than]
     # This check is for a dry run. `discard` checks the leases again in its transaction, since a process may take one
-    # meanwhile.
+    # meanwhile. It also compares the last event: an execution that was resumed and has ended again is not old
+    # (test_a_run_that_is_resumed_and_ends_again_during_a_deletion_is_kept).
     driven = {lease.execution_id for lease in store.live_leases(now)}
     unwanted = [record for record in unwanted if record.execution_id not in driven]
     if not dry_run:
-        discarded = set(store.discard([record.execution_id for record in unwanted], now))
+        discarded = set(store.discard({record.execution_id: record.last_sequence for record in unwanted}, now))
         unwanted = [record for record in unwanted if record.execution_id in discarded]
     return _finish(store, unwanted, dry_run=dry_run)
 

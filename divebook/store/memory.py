@@ -263,7 +263,7 @@ class MemoryStore(EventStore):
         self._drop(execution_id)
 
     def _cleanup(self, before: int, moment: Moment) -> list[str]:
-        ended = [name for name, log in self._logs.items() if log.ended_before(before) and log.is_over(moment)]
+        ended = [name for name, log in self._logs.items() if log.ended_before(before) and log.is_over(None, moment)]
         for execution_id in ended:
             self._drop(execution_id)
         return ended
@@ -515,8 +515,12 @@ class MemoryStore(EventStore):
     def _faults(self) -> list[str]:
         return []
 
-    def _discard(self, execution_ids: Sequence[str], moment: Moment) -> list[str]:
-        discarded = [name for name in execution_ids if name in self._logs and self._logs[name].is_over(moment)]
+    def _discard(self, last_sequences: Mapping[str, int | None], moment: Moment) -> list[str]:
+        discarded = [
+            name
+            for name, last in last_sequences.items()
+            if name in self._logs and self._logs[name].is_over(last, moment)
+        ]
         for execution_id in discarded:
             self._drop(execution_id)
         return discarded
@@ -626,9 +630,12 @@ class MemoryLog:
         """Return the ids of the execution's open questions, sorted."""
         return sorted(question for question, is_open in self.questions.items() if is_open)
 
-    def is_over(self, moment: Moment) -> bool:
-        """Return True if the execution has ended and no process is resuming it."""
-        return self.status in TERMINAL and not (self.lease and self.lease.keeps_out(moment))
+    def is_over(self, last_sequence: int | None, moment: Moment) -> bool:
+        """Return True if the execution has ended with the event `last_sequence` and no process is resuming it. None
+        stands for any last event.
+        """
+        is_same = last_sequence in (None, self.last_sequence)
+        return is_same and self.status in TERMINAL and not (self.lease and self.lease.keeps_out(moment))
 
     def ended_before(self, moment: int) -> bool:
         """Return True if the execution ended before `moment`, in microseconds since 1970."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from divebook.devenv.checkpoints import EnvironmentCheckpoints
+from divebook.errors import DevEnvError
 from tests.devenv.conftest import plain_venv, run
 from tests.devenv.kills import KILLED, looks_whole, prepared, tried
 
@@ -249,6 +250,82 @@ def test_a_kill_while_a_failed_save_is_deleted_leaves_no_damaged_checkpoint(tmp_
             checkpoints.drop(folder)
     checkpoints.repair()
     assert list(tmp_path.iterdir()) == []
+
+
+def failing_put_back(monkeypatch, error):
+    """Let each restore write a file of its own, and then end with an error in the middle."""
+    put_back = EnvironmentCheckpoints.put_back
+
+    def incomplete(checkpoints, tree, folder):
+        put_back(checkpoints, tree, folder)
+        (folder.path / "half").write_text("half")
+        raise error
+
+    monkeypatch.setattr(EnvironmentCheckpoints, "put_back", incomplete)
+
+
+def interrupt_restore(dev_env, monkeypatch, name):
+    with monkeypatch.context() as patched:
+        failing_put_back(patched, Killed())
+        with pytest.raises(Killed):
+            dev_env("restore", "a", name)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_backup_is_replaced_only_after_its_restore_is_complete(dev_env, native, monkeypatch, seed):
+    for name in ("one", "two"):
+        (native / "f").write_text(name)
+        assert dev_env("save", "a", name)[0] == 0
+    (native / "f").write_text("only copy")
+    before = tree(native)
+    generator = random.Random(seed)
+    for number in range(4):
+        error = generator.choice([Killed(), DevEnvError("the disk is gone")])
+        # The backup itself may be the checkpoint whose restore does not end.
+        name = generator.choice(["one", "two"] if number == 0 else ["one", "two", "pre-restore"])
+        with monkeypatch.context() as patched:
+            failing_put_back(patched, error)
+            if isinstance(error, Killed):
+                with pytest.raises(Killed):
+                    dev_env("restore", "a", name)
+            else:
+                code, _, message = dev_env("restore", "a", name)
+                assert (code, "the disk is gone" in message) == (1, True)
+                assert ("restore 'pre-restore'" in message) == (name != "pre-restore")
+        assert "half" in tree(native)
+        assert names_of(dev_env) == ["one", "two", "pre-restore"]
+    assert dev_env("restore", "a", "pre-restore")[0] == 0
+    assert tree(native) == before
+    # The restore is complete, so that the next one saves a new backup.
+    (native / "f").write_text("new copy")
+    interrupt_restore(dev_env, monkeypatch, "one")
+    assert dev_env("restore", "a", "pre-restore")[0] == 0
+    assert (native / "f").read_text() == "new copy"
+
+
+def test_a_restore_that_replaces_an_interrupted_one_deletes_the_backup_when_it_is_complete(
+    dev_env, native, monkeypatch
+):
+    assert dev_env("save", "a", "c")[0] == 0
+    interrupt_restore(dev_env, monkeypatch, "c")
+    assert dev_env("restore", "a", "c")[0] == 0
+    assert tree(native) == {}
+    assert names_of(dev_env) == ["c"]
+
+
+def test_the_backup_of_a_destroyed_environment_is_not_replaced(dev_env, native, monkeypatch):
+    assert dev_env("save", "a", "c")[0] == 0
+    (native / "f").write_text("only copy")
+    interrupt_restore(dev_env, monkeypatch, "c")
+    assert dev_env("destroy", "a", "--keep-checkpoints")[0] == 0
+    assert dev_env("create", "a", "native")[0] == 0
+    code, _, message = dev_env("restore", "a", "c")
+    assert (code, "is the backup of a destroyed environment" in message) == (1, True), message
+    assert dev_env("restore", "a", "pre-restore")[0] == 0
+    assert (native / "f").read_text() == "only copy"
+    assert dev_env("checkpoint", "delete", "a", "pre-restore")[0] == 0
+    assert dev_env("restore", "a", "c")[0] == 0
+    assert tree(native) == {}
 
 
 @pytest.mark.parametrize("what", ["save", "restore"])

@@ -3,9 +3,12 @@
 import pytest
 
 from divebook import Environment
+from divebook.errors import ExecutionError
+from divebook.runtime.loop import ENGINE
 from divebook.workflow import step, workflow
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment, event_types
+from tests.store.remote import Gate, RemoteStore
 
 
 @pytest.fixture
@@ -113,3 +116,58 @@ def test_another_process_may_follow_it(counting):
     found = Environment(store=world.store).execution(first.continued_as)
     assert found.inputs == {"start": 1, "until": 2}
     assert "operation_started" in event_types(found)
+
+
+class SlowSuccessors(RemoteStore):
+    """A store whose commit of the first events of a successor can be delayed, before the server has it or after."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = Gate()
+        self.is_written_first = False
+
+    def _write(self, batches):
+        beginnings = [batch.beginning for batch in batches if batch.beginning is not None]
+        is_successor = any((beginning.key or "").startswith("continues/") for beginning in beginnings)
+        if is_successor and not self.is_written_first:
+            self.gate.pass_through()
+        answer = super()._write(batches)
+        if is_successor and self.is_written_first:
+            self.gate.pass_through()
+        return answer
+
+
+@pytest.mark.parametrize("is_written_first", [False, True])
+@pytest.mark.parametrize("request_name", ["cancel", "pause"])
+def test_a_request_during_the_start_of_the_successor_comes_too_late(counting, request_name, is_written_first):
+    definition, counted = counting
+    store = SlowSuccessors()
+    store.is_written_first = is_written_first
+    world = environment(store=store)
+    with store.gate.closed():
+        run = world.start(definition, {"until": 2})
+        assert store.gate.reached.wait(20)
+        getattr(run, request_name)()
+        # The request is forwarded on the engine's loop, which has handled it after the next call there.
+        ENGINE.call(lambda: None)
+        assert run.is_live
+    runs = chain(world, run.wait(20))
+    assert [each.status for each in runs] == ["continued_as_new", "completed"]
+    assert len(world.executions()) == 2
+    assert counted == [1, 2]
+
+
+def test_a_predecessor_that_is_left_during_the_start_of_its_successor_finds_it_again(counting):
+    definition, counted = counting
+    store = SlowSuccessors()
+    world = environment(store=store)
+    with store.gate.closed():
+        run = world.start(definition, {"until": 2})
+        assert store.gate.reached.wait(20)
+        ENGINE.call(run._driver.leave)
+    with pytest.raises(ExecutionError, match="resume it"):
+        run.wait(20)
+    runs = chain(world, world.resume(run.id).wait(20))
+    assert [each.status for each in runs] == ["continued_as_new", "completed"]
+    assert len(world.executions()) == 2
+    assert counted == [1, 2]

@@ -1,12 +1,16 @@
 """Pausing: whenever it comes, nothing begins after it, and nothing that is done is done again."""
 
+import asyncio
+import threading
+
 import pytest
 
 from divebook import Each, Step, Workflow
 from divebook.events import catalog
 from divebook.projections.spans import spans_of
+from divebook.runtime.driver import Driver
 from divebook.steps.actions import Action
-from tests.runtime.worlds import environment
+from tests.runtime.worlds import environment, question_of
 
 ITEMS = 12
 BEGINNINGS = (catalog.IterationStarted, catalog.StepStarted, catalog.OperationStarted, catalog.PathStarted)
@@ -87,3 +91,69 @@ def test_a_pause_begins_no_sleep_and_no_wait_for_a_signal_either():
     after = [event.data for event in execution.history(pausing.before)]
     assert [data for data in after if isinstance(data, BEGINNINGS)] == []
     assert world.resume(execution.id).wait(20).signal("go").wait(20).status == "completed"
+
+
+@pytest.mark.parametrize("check", [1, 2])
+@pytest.mark.parametrize("is_after", [False, True])
+@pytest.mark.parametrize("has_message", [False, True])
+def test_a_pause_that_comes_at_the_end_is_recorded(monkeypatch, check, is_after, has_message):
+    """A driver looks for messages once more after its runner has stopped; a pause may come before or after each look.
+
+    The second look is made under a new lease, after a message was found.
+    """
+    has_news = Driver._has_news
+    reached, go_on = threading.Event(), threading.Event()
+    looks = []
+
+    async def hold():
+        reached.set()
+        assert await asyncio.to_thread(go_on.wait, 20)
+
+    async def held(driver, calls):
+        looks.append(driver.id)
+        is_chosen = len(looks) == check
+        if is_chosen and not is_after:
+            await hold()
+        answer = await has_news(driver, calls)
+        if is_chosen and is_after:
+            await hold()
+        return answer or (len(looks) == 1 and check == 2)
+
+    monkeypatch.setattr(Driver, "_has_news", held)
+    world = environment()
+    run = world.start(Workflow("w", [Step("ask", type="interrupt", ask={"question": "Which?"})]))
+    assert reached.wait(20)
+    assert run.is_live
+    if has_message:
+        run.signal("unread", 1)
+    run.pause("enough")
+    go_on.set()
+    run._driver.driving().result(20)
+    assert run.state.paused == "enough"
+    assert sum(isinstance(event.data, catalog.ExecutionPaused) for event in run.history()) == 1
+    monkeypatch.undo()
+    resumed = world.resume(run.id)
+    resumed._driver.driving().result(20)
+    question = question_of(resumed)
+    assert resumed.answer(question.id, "this").wait(20).status == "completed"
+
+
+@pytest.mark.parametrize("is_after", [False, True])
+def test_a_pause_after_the_end_has_nothing_to_pause(monkeypatch, is_after):
+    has_news = Driver._has_news
+    reached, go_on = threading.Event(), threading.Event()
+
+    async def held(driver, calls):
+        answer = await has_news(driver, calls) if is_after else None
+        reached.set()
+        assert await asyncio.to_thread(go_on.wait, 20)
+        return await has_news(driver, calls) if answer is None else answer
+
+    monkeypatch.setattr(Driver, "_has_news", held)
+    run = environment().start(Workflow("w", [Step("a", script="1")]))
+    assert reached.wait(20)
+    run.pause()
+    go_on.set()
+    run._driver.driving().result(20)
+    assert run.status == "completed"
+    assert not any(isinstance(event.data, catalog.ExecutionPaused) for event in run.history())

@@ -11,8 +11,9 @@ import pytest
 
 from divebook import Each, Environment, Step, Workflow
 from divebook.engine.inbox import SIGNAL, Message, signal_payload
-from divebook.errors import FencedError
-from divebook.runtime import commit
+from divebook.errors import ConnectionLostError, FencedError
+from divebook.events import catalog
+from divebook.runtime import commit, manager
 from divebook.runtime.commit import GroupCommit, StoreCalls
 from divebook.steps.actions import Action
 from tests.runtime.test_journal import begun, signal
@@ -236,3 +237,40 @@ def test_cancelling_at_the_end_is_not_forgotten(store):
         execution.cancel()
     beginning.join(20)
     assert execution.wait(20).status == "cancelled"
+
+
+@pytest.mark.parametrize("name", ["_write", "_read_records", "_record", "_checkpoint", "_inbox"])
+@pytest.mark.parametrize("loss", [BEFORE, AFTER])
+def test_a_fork_is_created_once_wherever_the_connection_is_lost(store, monkeypatch, name, loss):
+    monkeypatch.setattr(manager, "FIRST_PAUSE", 0.001)
+    world = environment(store=store)
+    source = world.start(Workflow("w", [Step("a", script="1")])).wait(20)
+    for number in range(8):
+        before = len(store.server.ids())
+        store.losses[name].clear()
+        store.losses[name].extend([None] * number + [loss, loss])
+        try:
+            fork = world.fork(source.id, 2)
+        except ConnectionLostError:
+            # Nothing was written before, so that the caller may try again.
+            assert len(store.server.ids()) == before
+            store.losses[name].clear()
+            fork = world.fork(source.id, 2)
+        store.losses[name].clear()
+        assert fork.wait(20).status == "completed"
+        assert len(store.server.ids()) == before + 1
+        assert sequences(store, fork) == list(range(1, fork.state.last_sequence + 1))
+
+
+@pytest.mark.parametrize("loss", [BEFORE, AFTER])
+def test_a_fork_with_the_id_of_a_child_is_created_once(store, monkeypatch, loss):
+    monkeypatch.setattr(manager, "FIRST_PAUSE", 0.001)
+    world = environment(store=store)
+    source = world.start(Workflow("w", [Step("a", script="1")])).wait(20)
+    fork = world.fork(source.id, 2).wait(20)
+    forked = next(event.data for event in fork.history() if isinstance(event.data, catalog.ExecutionForked))
+    store.losses["_write"].append(loss)
+    driver = fork._control.fork(source.id, 2, forked, child_id="exec_child")
+    driver.driving().result(20)
+    assert store.server.ids().count("exec_child") == 1
+    assert sequences(store, driver) == list(range(1, driver.state.last_sequence + 1))

@@ -363,6 +363,26 @@ def test_folders_go_when_their_executions_are_gone(environment):
     assert [folder.exists() for folder in folders] == [False, True]
 
 
+def test_the_folder_of_a_run_that_starts_during_the_deletion_is_kept(environment, monkeypatch):
+    made = environment(EDIT)
+    first = run(made)
+    folder = files(first).folder
+    made.store.delete(first.id)
+    ids = made.store.ids
+    started = []
+
+    def ids_before_a_start():
+        result = ids()
+        if not started:
+            started.append(run(made))
+        return result
+
+    monkeypatch.setattr(made.store, "ids", ids_before_a_start)
+    assert drop_folders(made.store) == 1
+    assert not folder.exists()
+    assert files(started[0]).folder.exists()
+
+
 def test_an_agent_may_start_processes_and_its_calls_are_recorded(environment):
     asked = (
         {"spawn_process": {"command": "read word; echo got $word > said.txt; echo ready", "takes_input": True}},

@@ -9,7 +9,21 @@ from divebook.events.catalog import StepCompleted
 from divebook.store import Owner
 from divebook.store.maintenance import check
 from tests.store.large_promises import done, text
-from tests.store.logs import ONE, SECOND, START, THREE, TWO, batch, completed, event, execution_id, failed, log, step
+from tests.store.logs import (
+    ONE,
+    SECOND,
+    START,
+    THREE,
+    TWO,
+    batch,
+    completed,
+    event,
+    execution_id,
+    failed,
+    log,
+    resumed,
+    step,
+)
 
 HERE = Owner("here", 11, 1, "kernel")
 
@@ -120,6 +134,15 @@ class KeepingPromises:
         store.acquire(ONE, HERE, 30, now=START)
         assert store.discard([ONE], now=START + SECOND) == []
         assert store.discard([ONE], now=START + 30 * SECOND) == [ONE]
+
+    def test_what_was_resumed_and_has_ended_again_is_not_discarded(self, store):
+        for name in (ONE, TWO):
+            store.append(name, [*log(2, name), failed(3, name)], 0)
+        ends = {name: store.record(name).last_sequence for name in (ONE, TWO)}
+        store.append(ONE, [resumed(4, ONE), completed(5, ONE)], 3)
+        assert store.discard(ends) == [TWO]
+        assert store.record(ONE).last_sequence == 5
+        assert store.discard({ONE: 5}) == [ONE]
 
     def test_listeners_hear_what_is_discarded(self, store):
         store.append(ONE, [*log(2), failed(3)], 0)

@@ -7,7 +7,7 @@ from divebook.events.catalog import StepCompleted
 from divebook.store import MemoryStore, Owner, SqliteStore
 from divebook.store.maintenance import check, gc
 from tests.store.large_promises import text
-from tests.store.logs import SECOND, START, cancelled, completed, event, execution_id, failed, log
+from tests.store.logs import SECOND, START, cancelled, completed, event, execution_id, failed, log, resumed
 
 DAY = 86400 * SECOND
 NOW = START + 100 * DAY
@@ -128,3 +128,36 @@ def test_impossible_rules_are_refused(store):
         gc(store, keep_last=-1)
     with pytest.raises(ValueError, match="older_than must not be negative"):
         gc(store, older_than=timedelta(days=-1))
+
+
+@pytest.mark.parametrize(
+    ("moment", "is_before"), [("records", False), ("live_leases", True), ("live_leases", False), ("discard", True)]
+)
+def test_a_run_that_is_resumed_and_ends_again_during_a_deletion_is_kept(store, monkeypatch, moment, is_before):
+    fill(store, (failed, completed))
+    name = execution_id(1)
+    real = getattr(store, moment)
+    events = [
+        resumed(4, name),
+        event(5, StepCompleted(output=text(50_000)), name, at=NOW),
+        completed(6, name, at=NOW),
+    ]
+
+    def hooked(*args, **options):
+        monkeypatch.undo()  # `gc` lists the executions again at its end
+        if is_before:
+            store.append(name, events, 3)
+            return real(*args, **options)
+        # All of an iterator is read before the run is resumed.
+        result = list(real(*args, **options))
+        store.append(name, events, 3)
+        return result
+
+    monkeypatch.setattr(store, moment, hooked)
+    report = gc(store, older_than=timedelta(days=10), now=NOW)
+    assert [record.execution_id for record in report.executions] == [execution_id(2)]
+    assert left(store) == [1, 3]
+    # The value of the resumed run is the one that the deleted run used too.
+    values = [each.data.output for each in store.read(name) if isinstance(each.data, StepCompleted)]
+    assert values == [LARGE, text(50_000)]
+    assert check(store).ok

@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import stat
+from unittest import mock
 
 import pytest
 
@@ -20,6 +21,8 @@ from divebook.workspace.snapshots.take import (
     tree_of,
 )
 from divebook.workspace.snapshots.tree import changes_between
+from tests.workspace.scan_races import during_scans, tree_is_stored
+from tests.workspace.scan_races import sequence as sequence_with_races
 from tests.workspace.sequences import KeptTrees, from_scratch, sequence
 
 
@@ -40,6 +43,12 @@ def kept(tmp_path):
 def test_random_changes_are_seen_and_undone(tmp_path, watch):
     """More of them: `python -m tests.workspace.sequences`."""
     sequence(7, tmp_path, watch=watch, looks=15, restored=5)
+
+
+@pytest.mark.parametrize("watch", [True, False])
+def test_random_changes_during_scans_are_seen(tmp_path, watch):
+    """More of them: `python -m tests.workspace.scan_races`."""
+    sequence_with_races(3, tmp_path, watch=watch)
 
 
 def test_a_change_of_the_same_size_within_a_tick_is_seen(kept, tmp_path):
@@ -204,8 +213,182 @@ def test_a_change_by_a_name_in_a_folder_that_is_moved_away_is_seen(kept, tmp_pat
     assert live.contents[tree.entries["file"].content] == b"changed"
 
 
+def _write_longer(path):
+    path.write_text(path.read_text() + " and more")
+
+
+def _replaced_by(make):
+    def replace(root):
+        (root / "folder" / "two").unlink()
+        make(root / "folder" / "two")
+
+    return replace
+
+
+def _remove_both(root):
+    (root / "folder" / "two").unlink()
+    (root / "one").unlink()
+
+
+def _link_and_write(root):
+    os.link(root / "plain", root / "folder" / "new")
+    _write_longer(root / "folder" / "new")
+
+
+def _exchange_folders(root):
+    (root / "folder").rename(root / "away")
+    (root / "other").rename(root / "folder")
+
+
+_DURING_A_SCAN = {
+    "first name is removed": lambda root: (root / "one").unlink(),
+    "second name is removed": lambda root: (root / "folder" / "two").unlink(),
+    "both names are removed": _remove_both,
+    "a name becomes another file": _replaced_by(lambda path: path.write_text("another")),
+    "a name becomes a link": _replaced_by(lambda path: path.symlink_to("plain")),
+    "a name becomes a pipe": _replaced_by(os.mkfifo),
+    "a name becomes a folder": _replaced_by(os.mkdir),
+    "a name is added": lambda root: os.link(root / "plain", root / "folder" / "new"),
+    "a name is added and written": _link_and_write,
+    "the file is written by its second name": lambda root: _write_longer(root / "folder" / "two"),
+    "the folder of a name is removed": lambda root: shutil.rmtree(root / "folder"),
+    "the folder of a name is exchanged": _exchange_folders,
+}
+
+
 @pytest.mark.parametrize("watch", [True, False])
-@pytest.mark.parametrize("interrupted", ["_file", "_set", "_remove_entry"])
+@pytest.mark.parametrize("change", _DURING_A_SCAN.values(), ids=_DURING_A_SCAN)
+def test_a_name_of_a_file_that_changes_at_any_moment_of_a_scan_is_recorded_as_it_was_or_is(
+    kept, tmp_path, monkeypatch, watch, change
+):
+    """Random changes and trees: `python -m tests.workspace.scan_races`."""
+    monkeypatch.setattr(take, "SLACK", -1)  # a recent file is examined anyway
+    moment = 0
+    is_reached = True
+    while is_reached:
+        root = tmp_path / str(moment)
+        for folder in ("folder", "other"):
+            (root / folder).mkdir(parents=True)
+        for name in ("one", "plain", "other/file"):
+            (root / name).write_text(name)
+        (root / "link").symlink_to("one")
+        os.link(root / "one", root / "folder" / "two")
+        live = kept(root, watch=watch)
+        live.take()
+        # Written before the scan: an entry that vanishes during it must not keep the content of the last snapshot.
+        for name in ("one", "plain", "other/file"):
+            _write_longer(root / name)
+        before = from_scratch(root).entries
+        calls = []
+
+        def change_once(call, root=root, calls=calls, moment=moment):
+            if len(calls) == moment:
+                with mock.patch.object(take, "os", os):
+                    change(root)
+            calls.append(call)
+
+        with during_scans(change_once):
+            tree = live.take().tree
+        is_reached = len(calls) > moment
+        after = from_scratch(root).entries
+        for path in {*before, *after, *tree.entries}:
+            entry = tree.entries.get(path)
+            versions = (before.get(path), after.get(path))
+            assert any(entry[:3] == version[:3] if entry and version else entry is version for version in versions), (
+                calls[moment:],
+                path,
+                entry,
+            )
+        for _ in range(2):
+            tree = live.take().tree
+            assert tree.entries == from_scratch(root).entries, (moment, calls)
+        assert tree_is_stored(live, tree)
+        moment += 1
+    assert moment > 10
+
+
+@pytest.mark.parametrize("outside", [True, False])
+def test_a_write_by_a_name_that_is_removed_while_it_is_open_is_seen(kept, tmp_path, monkeypatch, outside):
+    monkeypatch.setattr(take, "SLACK", -1)
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "file").write_text("1")
+    other = (tmp_path if outside else root) / "other"
+    os.link(root / "file", other)
+    live = kept(root)
+    live.take()
+    with other.open("a", encoding="utf-8") as file:
+        other.unlink()
+        live.take()
+        file.write("2")
+        file.flush()
+        tree = live.take().tree
+    assert live.contents[tree.entries["file"].content] == b"12"
+
+
+def test_a_hard_link_that_is_made_during_a_scan_hides_no_change(kept, tmp_path, monkeypatch):
+    monkeypatch.setattr(take, "SLACK", -1)
+    for name in ("1", "2"):  # the order of a listing is not known
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("1")
+    live = kept()
+    live.take()
+    for name in ("1", "2"):
+        (tmp_path / name / "new").write_text("so that the folder is listed")
+    live.snapshots._watch.is_lost = True  # as after too many changes: everything is examined
+    is_listed = []
+
+    def link(call):
+        # The file in the first folder was examined already, and its name in the second folder was not.
+        if call == "before listdir":
+            is_listed.append(call)
+            if len(is_listed) == 2:
+                first, second = ("1", "2") if "1/new" in live.snapshots._scanner.entries else ("2", "1")
+                os.link(tmp_path / first / "file", tmp_path / second / "name")
+                (tmp_path / second / "name").write_text("changed")
+
+    with during_scans(link):
+        live.take()
+    assert len(is_listed) == 2
+    assert live.take().tree.entries == from_scratch(tmp_path).entries
+
+
+def test_a_removed_name_of_a_changed_file_is_not_recorded_with_its_old_content(kept, tmp_path, monkeypatch):
+    monkeypatch.setattr(take, "SLACK", -1)
+    (tmp_path / "x").write_text("1")
+    live = kept()
+    live.take()
+    os.link(tmp_path / "x", tmp_path / "y")
+    (tmp_path / "y").write_text("changed")
+    # Of these changes only the name y is reported, which has the only link when it is examined.
+    with during_scans(lambda call: (tmp_path / "x").unlink(missing_ok=True)):
+        assert list(live.take().tree.entries) == ["y"]
+
+
+def test_a_folder_that_is_removed_between_its_opening_and_its_listing_is_empty(kept, tmp_path, monkeypatch):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_text("1")
+    live = kept()
+    live.take()
+    listdir = os.listdir
+
+    def removed(descriptor):
+        if os.path.samestat(os.fstat(descriptor), folder):
+            shutil.rmtree(tmp_path / "folder")
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))  # as musl does
+        return listdir(descriptor)
+
+    (tmp_path / "folder" / "new").write_text("so that the folder is listed")
+    live.snapshots._watch.is_lost = True
+    folder = (tmp_path / "folder").stat()
+    with monkeypatch.context() as patched:
+        patched.setattr(take.os, "listdir", removed)
+        assert list(live.take().tree.entries) == ["folder"]
+    assert not live.take().tree.entries
+
+
+@pytest.mark.parametrize("watch", [True, False])
+@pytest.mark.parametrize("interrupted", ["_is_file_read", "_set", "_remove_entry"])
 def test_an_interrupted_scan_loses_no_changes(kept, tmp_path, monkeypatch, watch, interrupted):
     monkeypatch.setattr(take, "SLACK", -1)  # a recent file is read again anyway
     names = ["one", "two", "three"]

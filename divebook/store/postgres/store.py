@@ -434,9 +434,9 @@ class PostgresStore(EventStore):
     def _faults(self) -> list[str]:
         return tables.find_faults(self._connections.read)
 
-    def _discard(self, execution_ids: Sequence[str], moment: Moment) -> list[str]:
+    def _discard(self, last_sequences: Mapping[str, int | None], moment: Moment) -> list[str]:
         with self._connections.transaction() as execute:
-            discarded = [name for name in execution_ids if tables.is_over(execute, name, moment)]
+            discarded = [name for name, last in last_sequences.items() if tables.is_over(execute, name, last, moment)]
             changed_ids = self._delete_all(execute, discarded)
         self._logs.forget(changed_ids)
         return discarded

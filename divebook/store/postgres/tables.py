@@ -682,13 +682,18 @@ def ended_before(execute: SendStatement, before: int, moment: Moment) -> list[st
     return [name for name in ended if name not in driven]
 
 
-def is_over(execute: SendStatement, execution_id: str, moment: Moment) -> bool:
-    """Return True if an execution has ended and no process is resuming it."""
+def is_over(execute: SendStatement, execution_id: str, last_sequence: int | None, moment: Moment) -> bool:
+    """Return True if an execution has ended with the event `last_sequence` and no process is resuming it. None stands
+    for any last event.
+    """
     # The lock lasts until the end of the transaction, so that no process resumes the execution between this check and
     # its deletion.
     lock_execution(execute, execution_id)
     rows = execute(f"{RECORD} WHERE id = %s", (escaped(execution_id),))
-    if not rows or load_line(rows[0]).status not in TERMINAL:
+    if not rows:
+        return False
+    line = load_line(rows[0])
+    if line.status not in TERMINAL or last_sequence not in (None, line.last_sequence):
         return False
     (lease,) = load_lease(execute, execution_id) or (None,)
     return lease is None or not lease.keeps_out(moment)

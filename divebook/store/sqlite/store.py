@@ -494,9 +494,9 @@ class SqliteStore(EventStore):
         with translated(self.location), self._readers.snapshot() as connection:
             return find_faults(connection)
 
-    def _discard(self, execution_ids: Sequence[str], moment: Moment) -> list[str]:
+    def _discard(self, last_sequences: Mapping[str, int | None], moment: Moment) -> list[str]:
         with self._transaction() as cursor:
-            discarded = [name for name in execution_ids if tables.is_over(cursor, name, moment)]
+            discarded = [name for name, last in last_sequences.items() if tables.is_over(cursor, name, last, moment)]
             changed_ids = self._delete_all(cursor, discarded)
         self._logs.forget(changed_ids)
         return discarded

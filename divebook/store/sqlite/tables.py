@@ -813,11 +813,16 @@ def ended_before(cursor: sqlite3.Cursor, before: int, moment: Moment) -> list[st
     return [execution_id for execution_id, *columns in rows if has_no_live_lease(execution_id, tuple(columns), moment)]
 
 
-def is_over(cursor: sqlite3.Cursor, execution_id: str, moment: Moment) -> bool:
-    """Return True if an execution has ended and no process is resuming it."""
+def is_over(cursor: sqlite3.Cursor, execution_id: str, last_sequence: int | None, moment: Moment) -> bool:
+    """Return True if an execution has ended with the event `last_sequence` and no process is resuming it. None stands
+    for any last event.
+    """
     row = cursor.execute(f"{RECORD} WHERE id = ?", (execution_id,)).fetchone()
     log = find(cursor, execution_id)
-    if row is None or log is None or load_line(row).status not in TERMINAL:
+    if row is None or log is None:
+        return False
+    line = load_line(row)
+    if line.status not in TERMINAL or last_sequence not in (None, line.last_sequence):
         return False
     lease = load_lease(cursor, log.key)
     return lease is None or not lease.keeps_out(moment)

@@ -15,22 +15,27 @@ leaves all old or all new files (`divebook.workspace.snapshots.restore.FolderWri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from divebook.errors import NotFoundError, SnapshotError
 from divebook.workspace.paths import Root
 from divebook.workspace.snapshots.restore import (
+    CHANGE_FOLDER,
+    READ_FOLDER,
     folder_writer,
+    has_unknown_content,
     is_beneath,
     is_reserved,
     left_out_text,
     present_entry,
     protected_paths,
+    require_open_folders,
     same_content,
+    without_unknown_content,
 )
-from divebook.workspace.snapshots.take import Snapshots, digest_of
+from divebook.workspace.snapshots.take import UNREADABLE, Snapshots, digest_of
 from divebook.workspace.snapshots.tree import (
     CHANGED,
     FOLDER,
@@ -111,6 +116,7 @@ def apply_changes(
     done.left_out = [shown_path(change.path) for change in left_out if not _is_folder(change)]
     # All conflicts are found under the lock of the folder and before the first write.
     with folder_writer(root) as writer:
+        require_open_folders(root, _paths_of(allowed), READ_FOLDER)
         # "Already there" is checked first: a repeated call must not report the changes of the first one as conflicts.
         for change in allowed:
             if _is_there(root, change):
@@ -124,6 +130,7 @@ def apply_changes(
                 f"{root.path} has changed meanwhile: {', '.join(conflicts)}; nothing was written. Leave those files "
                 "out, or put back what they were"
             )
+        require_open_folders(root, _paths_of(work), CHANGE_FOLDER)
         writer.write(_targets(work), get)
     done.written = [shown_path(change.path) for change in work]
     return done
@@ -158,7 +165,13 @@ def restore_tree(root: Root, tree: Tree, get: Callable[[str], bytes], by_name: C
     with folder_writer(root) as writer:
         # Scanned under the lock, so that no other writer of divebook changes the folder between the scan and the write.
         with Snapshots(root, watch=False) as snapshots:
-            present = snapshots.take().tree.entries
+            snapshot = snapshots.take().tree
+        closed = [path for path, reason in snapshot.problems if reason == UNREADABLE and path in snapshot.entries]
+        # A file below each closed folder stands for its content, of which nothing is known.
+        require_open_folders(
+            root, [f"{path}/*" for path in closed if not has_unknown_content(path, tree.entries)], READ_FOLDER
+        )
+        present = without_unknown_content(snapshot.entries, tree.entries)
         differing = [path for path in {*present, *tree.entries} if present.get(path) != tree.entries.get(path)]
         # The kind has no effect: `write` uses only the path and the entry after the change.
         changes = [FileChange(path, CHANGED, present.get(path), tree.entries.get(path)) for path in differing]
@@ -206,7 +219,7 @@ def without_protected(
     SnapshotError
         `by_name` names a path that only divebook may write.
     """
-    paths = {path for change in changes for path in (change.path, change.was) if path is not None}
+    paths = _paths_of(changes)
     names = [name.rstrip("/") for name in ([by_name] if isinstance(by_name, str) else by_name)]
     # The names are examined together with the paths, so that `is_named` can tell a hidden folder from a visible one.
     protected = protected_paths({*paths, *filter(None, names)}, folder)
@@ -230,6 +243,10 @@ def without_protected(
         else:
             allowed.append(change)
     return allowed, left_out
+
+
+def _paths_of(changes: Iterable[FileChange]) -> set[str]:
+    return {path for change in changes for path in (change.path, change.was) if path is not None}
 
 
 def _is_folder(change: FileChange) -> bool:

@@ -25,13 +25,15 @@ from typing import NamedTuple, TypeAlias
 from divebook.documents.policy import canonical_name, is_repository, marks_in, marks_named, why_protected_name
 from divebook.errors import PathNotAllowedError, SnapshotError
 from divebook.text.format import plural
-from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.tree import FILE, FOLDER, LINK, TreeEntry, shown_path
+from divebook.workspace.paths import PATH_ONLY, Root
+from divebook.workspace.snapshots.tree import FILE, FOLDER, LINK, TreeEntries, TreeEntry, shown_path
 
 GetContent: TypeAlias = Callable[[str], bytes]
 """Callback that returns the content of a file by its SHA-256 in hexadecimal."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FOLDER = 0o700
+_READ_AND_ENTER = 0o500
+_CAP_DAC_OVERRIDE = 1 << 1
 
 
 # --- journaled writes into a folder of the user: all files are old or all are new, also after a kill or a power cut ---
@@ -180,6 +182,29 @@ def _lock(folder: int, path: str) -> None:
             return
         else:
             return
+
+
+READ_FOLDER = os.R_OK | os.X_OK
+CHANGE_FOLDER = READ_FOLDER | os.W_OK
+
+
+def require_open_folders(root: Root, paths: Iterable[str], permission: int) -> None:
+    """Raise `SnapshotError` if this process lacks a permission, such as `CHANGE_FOLDER`, for a folder that contains one
+    of the paths. The error names the folder.
+    """
+    # Outer folders first: the entries of a closed folder cannot be examined.
+    for parent in sorted({parent for path in paths for parent in _parents(path)}):
+        try:
+            with root.parent(parent) as (folder, name):
+                if not _is_folder(name, folder) or os.access(name, permission, dir_fd=folder, effective_ids=True):
+                    continue
+                mode = os.stat(name, dir_fd=folder).st_mode & 0o7777
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        raise SnapshotError(
+            f"{root.path}/{shown_path(parent)} has the mode {mode:03o}, so that its files cannot be read or written; "
+            "nothing was changed. Allow its owner to read, write and enter it (chmod u+rwx), and call again"
+        )
 
 
 def present_entry(root: Root, path: str) -> TreeEntry | None:
@@ -523,7 +548,8 @@ def _unlock_folders(root: Root, steps: Sequence[_Step]) -> None:
     for path in sorted(step.path for step in steps if step.before is not None and step.before.kind == FOLDER):
         _, entry = _state(root, path)
         if entry is not None and entry.kind == FOLDER and entry.mode & _OWNER_ALL != _OWNER_ALL:
-            _set_mode_of_file(root, path, entry.mode | _OWNER_ALL)
+            with _path_in_errors(root, path):
+                set_mode(root, path, entry.mode | _OWNER_ALL)
 
 
 def _set_folder_modes(root: Root, entries: Mapping[str, TreeEntry | None]) -> None:
@@ -533,14 +559,7 @@ def _set_folder_modes(root: Root, entries: Mapping[str, TreeEntry | None]) -> No
     for path, entry in sorted(entries.items(), reverse=True):
         if entry is not None and entry.kind == FOLDER:
             with suppress(FileNotFoundError, NotADirectoryError):
-                _set_mode_of_file(root, path, entry.mode)
-
-
-def _set_mode_of_file(root: Root, path: str, mode: int) -> None:
-    # By its name: a folder that its owner may not read can only be opened by root.
-    with root.parent(path) as (folder, name):
-        if _is_folder(name, folder):
-            os.chmod(name, mode, dir_fd=folder)
+                set_mode(root, path, entry.mode)
 
 
 @contextmanager
@@ -630,9 +649,27 @@ def put_back(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, 
     Raises
     ------
     OSError, PathNotAllowedError
-        A file cannot be written, or a path leads out meanwhile. Changes made so far stay.
+        A folder may not be changed, and nothing was changed; or a file cannot be written, or a path leads out
+        meanwhile, and the changes made so far stay.
     """
+    present = without_unknown_content(present, target)
     unlocked = _unlock_changed_folders(root, present, target)
+    try:
+        _put_back(root, present, target, get, unlocked)
+    except BaseException:
+        _lock_again(root, present, unlocked)
+        raise
+
+
+def _put_back(
+    root: Root,
+    present: Mapping[str, TreeEntry],
+    target: Mapping[str, TreeEntry],
+    get: GetContent,
+    unlocked: Sequence[str],
+) -> None:
+    """Make the changes of `put_back`. The folders `unlocked` get the modes of the target at the end."""
+    changed_folders = [*unlocked]
     surplus = [path for path in present if path not in target]
     for path in sorted(surplus, reverse=True):  # the content of a folder sorts behind it
         _remove(root, path, present[path].kind)
@@ -648,35 +685,120 @@ def put_back(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, 
             old = None
         if entry.kind == FOLDER:
             _make_folder(root, path, is_new=old is None)
-            unlocked.append(path)
+            changed_folders.append(path)
         else:
             _write(root, path, entry, get)
     # Inner folders first: the mode of an outer folder may forbid changes in the inner ones.
-    for path in sorted(unlocked, reverse=True):
+    for path in sorted(changed_folders, reverse=True):
         if path in target:
-            _set_mode(root, path, target[path].mode)
+            set_mode(root, path, target[path].mode)
 
 
 def _unlock_changed_folders(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, TreeEntry]) -> list[str]:
     """Make the read-only folders whose entries will change writable. Return their paths, so that their modes can be
     restored.
+
+    Raises
+    ------
+    PermissionError
+        This process may not change a folder, for example because another user owns it. Nothing was changed.
     """
     changed = {path for path in {*present, *target} if present.get(path) != target.get(path)}
     around = {path.rpartition("/")[0] for path in changed}
-    locked = [path for path in sorted(around) if path in present and not _is_open(present[path])]
-    for path in locked:
-        _set_mode(root, path, _OPEN_FOLDER)
-    return locked
+    folders = [path for path in sorted(around) if path in present and present[path].kind == FOLDER]
+    unlocked = list[str]()
+    try:
+        for path in folders:
+            if not _is_open(present[path]):
+                open_folder(root, path, 0)
+                unlocked.append(path)
+            with root.parent(path) as (folder, name):
+                is_open = os.access(name, CHANGE_FOLDER, dir_fd=folder, effective_ids=True)
+            if not is_open:
+                raise _may_not_be_changed(root, path)
+    except OSError:
+        _lock_again(root, present, unlocked)
+        raise
+    return unlocked
+
+
+def _lock_again(root: Root, present: TreeEntries, unlocked: Iterable[str]) -> None:
+    for path in sorted(unlocked, reverse=True):
+        with suppress(OSError):  # it was removed
+            set_mode(root, path, present[path].mode)
+
+
+def _may_not_be_changed(root: Root, path: str) -> PermissionError:
+    folder = os.path.join(root.path, shown_path(path)) if path else root.path
+    return PermissionError(errno.EACCES, "this user may not read and change the folder, so nothing was changed", folder)
+
+
+def open_folder(root: Root, path: str, mode: int) -> None:
+    """Let the owner of a folder read, change and enter it. `mode` is its present mode.
+
+    Raises `PermissionError` with the path of the folder if another user owns it.
+    """
+    try:
+        set_mode(root, path, mode | _OPEN_FOLDER)
+    except PermissionError as error:
+        raise _may_not_be_changed(root, path) from error
+
+
+def without_unknown_content(present: TreeEntries, target: TreeEntries) -> TreeEntries:
+    """Return the entries of the tree `present` without the content of folders of which `target` knows only the mode,
+    since they could not be read when it was recorded. A restore must not remove this content.
+    """
+    with_content = {path.rpartition("/")[0] for path in target}
+    unknown = {path for path, entry in target.items() if _is_unreadable(entry) and path not in with_content}
+    if not unknown or _overrides_modes():
+        return present
+    return {path: entry for path, entry in present.items() if not any(each in unknown for each in _parents(path))}
+
+
+def has_unknown_content(path: str, target: TreeEntries) -> bool:
+    """Return True if a tree knows only the mode of a folder, and not its content."""
+    entry = target.get(path)
+    return entry is not None and _is_unreadable(entry) and not any(_parents(other)[-1:] == [path] for other in target)
+
+
+def _parents(path: str) -> list[str]:
+    # 'a/b/c' -> ['a', 'a/b'].
+    names = path.split("/")[:-1]
+    return ["/".join(names[:depth]) for depth in range(1, len(names) + 1)]
+
+
+def _is_unreadable(entry: TreeEntry) -> bool:
+    return entry.kind == FOLDER and entry.mode & _READ_AND_ENTER != _READ_AND_ENTER
+
+
+def _overrides_modes() -> bool:
+    """Return True if this process may read every folder, whatever its mode, as the superuser of Linux usually may."""
+    try:
+        with open("/proc/self/status", "rb") as file:
+            (capabilities,) = (line.split()[1] for line in file if line.startswith(b"CapEff:"))
+    except (OSError, ValueError):
+        return os.geteuid() == 0
+    return bool(int(capabilities, 16) & _CAP_DAC_OVERRIDE)
 
 
 def _is_open(entry: TreeEntry) -> bool:
     return entry.kind != FOLDER or entry.mode & _OPEN_FOLDER == _OPEN_FOLDER
 
 
-def _set_mode(root: Root, path: str, mode: int) -> None:
-    descriptor = root.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+def set_mode(root: Root, path: str, mode: int) -> None:
+    """Set the mode of a folder below the root folder; the path '' stands for the root folder itself. Links are not
+    followed.
+    """
+    # `PATH_ONLY` also opens a folder that its owner may not read or enter.
+    flags = PATH_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    descriptor = root.open(path, flags) if path else os.dup(root.fd)
     try:
         os.fchmod(descriptor, mode)
+    except OSError as error:
+        if error.errno != errno.EBADF:
+            raise
+        # Linux refuses ``fchmod`` of such a descriptor, but not the same by its name.
+        os.chmod(f"/proc/self/fd/{descriptor}", mode)
     finally:
         os.close(descriptor)
 
@@ -694,7 +816,7 @@ def _make_folder(root: Root, path: str, *, is_new: bool) -> None:
     if is_new:
         with suppress(FileExistsError), root.parent(path) as (folder, name):
             os.mkdir(name, _OPEN_FOLDER, dir_fd=folder)
-    _set_mode(root, path, _OPEN_FOLDER)
+    set_mode(root, path, _OPEN_FOLDER)
 
 
 def _write(root: Root, path: str, entry: TreeEntry, get: GetContent) -> None:

@@ -30,15 +30,15 @@ import stat
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import Any, NamedTuple, Self
 
 from divebook.documents.repository import matches
 from divebook.events.values import StoredFile
 from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.restore import GetContent, put_back
+from divebook.workspace.snapshots.restore import GetContent, has_unknown_content, open_folder, put_back, set_mode
 from divebook.workspace.snapshots.tree import FILE, FOLDER, LINK, NO_ENTRIES, Tree, TreeEntries, TreeEntry, TreeProblem
 from divebook.workspace.workspace import several
 
@@ -82,10 +82,15 @@ class TreeScanner:
         self._racy: set[str] = set()
         """Racy files: their sign may have stayed the same although they changed after the last scan."""
         self._linked: set[str] = set()
-        """Files with several hard links. Each scan examines them, since changes by another name are not reported."""
+        """Files that have, or had, several hard links. Each scan examines them, since changes by another name are not
+        reported. A program may still write by a name that is removed, so that a file stays in this set.
+        """
         self.is_new = True
         """True until the first scan is complete."""
         self._is_relinked = False
+        """True if an unknown name of a file with several hard links was found, so that all files must be examined: the
+        file may have another name in this tree, of which nothing is reported.
+        """
         self._next_racy: set[str] = set()
         self._scan_start = 0
 
@@ -93,22 +98,18 @@ class TreeScanner:
         """Find all changes of the folder since the last scan. Return the digest of the tree; the attributes `delta` and
         `contents` have the changes.
 
-        All files are examined without a watch, in the first scan, after lost events, and with `everything`. Otherwise
-        only the reported names, racy files and files with several names are examined.
+        All files are examined without a watch, in the first scan, after lost events, if files change during the scan,
+        and with `everything`. Otherwise only the reported names, racy files and files with several names are examined.
         """
         self.delta = {}
         self.contents = {}
         self._next_racy = set()
-        self._is_relinked = False
         # Before anything is read: a file that changes during the scan then counts as racy.
         self._scan_start = time.time_ns()
         # Drained before the scan, so that a change during the scan is reported for the next one.
         watch = self._watch
         names_by_folder = watch.drain() if watch is not None else {}
-        if watch is None or everything or self.is_new or watch.is_lost:
-            if watch is not None:
-                # Reset before the scan: `watch.add` sets it again for a folder that cannot be watched.
-                watch.is_lost = False
+        if watch is None or everything or self._is_unsure():
             self._everything()
         else:
             # Entries of which the kernel may report nothing although they have changed.
@@ -117,7 +118,9 @@ class TreeScanner:
                 names_by_folder.setdefault(folder, set()).add(name)
             for folder, names in sorted(names_by_folder.items()):
                 self._names(folder, names)
-            if self._is_relinked:  # another name of the file may lie in this tree, of which nothing is reported
+            # A changed file of which a name is removed meanwhile has only one name left, and so is not recognised as a
+            # file with several names (test_a_removed_name_of_a_changed_file_is_not_recorded_with_its_old_content).
+            if watch.drain() or self._is_unsure():
                 self._everything()
         # An entry without a sign is read again by the next scan.
         for path in self._next_racy:
@@ -130,7 +133,18 @@ class TreeScanner:
         self.is_new = False
         return self._digests.of(self.entries, self._children)
 
+    def _is_unsure(self) -> bool:
+        """Return True if files may have changed of which the kernel has reported no name."""
+        return self.is_new or self._is_relinked or (self._watch is not None and self._watch.is_lost)
+
     def _everything(self) -> None:
+        # Both are reset before the scan. A name that appears during the scan may belong to a file that was examined
+        # already, so that the next scan examines all files too
+        # (test_a_hard_link_that_is_made_during_a_scan_hides_no_change).
+        self._is_relinked = False
+        if self._watch is not None:
+            # `add` sets it again for a folder that cannot be watched.
+            self._watch.is_lost = False
         self._folder("", os.open(".", _LIST, dir_fd=self._root.fd))
 
     def _is_there(self, path: str) -> bool:
@@ -147,8 +161,12 @@ class TreeScanner:
             return  # it was removed with the folder around it
         try:
             descriptor = self._root.open(folder or ".", _LIST)
-        except OSError:
-            return  # a change of the folder around it is reported too
+        except OSError as error:
+            # Its entries must not keep what they had before the change that was reported. What is there now instead of
+            # the folder is reported for the next scan.
+            if folder and error.errno in _VANISHED:
+                self._remove_entry(folder)
+            return
         try:
             for name in names:
                 path = f"{folder}/{name}" if folder else name
@@ -185,7 +203,8 @@ class TreeScanner:
                 try:
                     status = stat_of(name, dir_fd=descriptor, follow_symlinks=False)
                 except FileNotFoundError:
-                    # Removed after the listing; the next scan detects it.
+                    # Removed after the listing. Its last entry may be older than this scan.
+                    self._remove_entry(prefix + name)
                     continue
                 except PermissionError:
                     # The mode ``r--`` lets the names be listed, but not the entries be examined.
@@ -208,7 +227,11 @@ class TreeScanner:
         listing = self._listings.get(folder)
         if listing is not None and listing[0] == sign:
             return listing[1]
-        names = os.listdir(descriptor)
+        try:
+            names = os.listdir(descriptor)
+        except FileNotFoundError:
+            # The folder was removed after it was opened. Some C libraries return an empty list instead.
+            return []
         # A recent listing is not remembered, by the rule of racy files: an entry that is added in the same tick of the
         # clock leaves the ctime the same.
         if self._scan_start - status.st_ctime_ns >= SLACK:
@@ -218,43 +241,58 @@ class TreeScanner:
         return names
 
     def _entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool = False) -> None:
-        """Check one entry of a folder for a change since the last scan, by comparing its ctime, inode and size. If it
-        has changed, record its new state.
+        """Check one entry of a folder for a change since the last scan, and record its new state. An entry that is
+        removed meanwhile is removed from the tree; one that is replaced is checked again.
+        """
+        for _ in range(_TRIES):
+            if self._is_examined(path, name, status, folder, deep=deep):
+                return
+            self._remove_entry(path)
+            try:
+                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            except OSError:
+                return
+
+    def _is_examined(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool) -> bool:
+        """Compare ctime, inode and size of an entry with those of the last scan. If they differ, record its new state.
+        Return False if the entry was removed or replaced since `status` was read.
         """
         # The patterns apply to new entries only: an entry that is in the tree was not left out before.
         mode = status.st_mode
         entry = self.entries.get(path)
         if entry is None and self._is_left_out(path, name):
-            return
+            return True
         # A folder that became a file, or the reverse: forget everything below it first.
         if entry is not None and (entry.kind == FOLDER) is not stat.S_ISDIR(mode):
             self._remove_entry(path)
             entry = None
         if stat.S_ISDIR(mode):
-            self._folder_entry(path, name, status, folder, deep=deep)
-            return
+            return self._is_folder_examined(path, name, status, folder, deep=deep)
         if status.st_nlink > 1:
             self._is_relinked |= path not in self._linked
             self._linked.add(path)
-        else:
-            self._linked.discard(path)
         if entry is not None and self._sign_of(path) == _sign(status):
-            return
+            return True
         if stat.S_ISREG(mode):
-            self._file(path, name, folder)
-        elif stat.S_ISLNK(mode):
-            with suppress(OSError):  # it was changed meanwhile, which the next look detects
-                self._set(path, TreeEntry(LINK, content=os.readlink(name, dir_fd=folder)), _sign(status))
+            return self._is_file_read(path, name, folder)
+        if stat.S_ISLNK(mode):
+            try:
+                target = os.readlink(name, dir_fd=folder)
+            except OSError:
+                return False
+            self._set(path, TreeEntry(LINK, content=target), _sign(status))
         else:
             self._leave_out(path, SPECIAL)
+        return True
 
-    def _folder_entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool) -> None:
+    def _is_folder_examined(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool) -> bool:
         """Check an entry that is a folder, and record its new state if it has changed. The entries inside are checked
         too if the folder has changed itself, if `deep` is true, or if the kernel has not watched the folder so far.
+        Return False if it was removed or replaced since `status` was read.
         """
         if path.count("/") >= DEEPEST:
             self._leave_out(path, TOO_DEEP)
-            return
+            return True
         # The inode shows whether the name still belongs to the same folder, to which the watch belongs.
         sign = self._sign_of(path)
         is_same_folder = path in self._children and sign is not None and sign[0] == status.st_ino
@@ -271,30 +309,34 @@ class TreeScanner:
         if deep or is_changed or not (is_same_folder and is_watched):
             try:
                 below = os.open(name, _LIST, dir_fd=folder)
-            except PermissionError:
+            except OSError as error:
+                if error.errno in _VANISHED:
+                    return False
                 self._leave_out_content(path)
-            except OSError:  # it was removed or replaced meanwhile, which the next look detects
-                return
             else:
                 self._folder(path, below)
+        return True
 
-    def _file(self, path: str, name: str, folder: int) -> None:
+    def _is_file_read(self, path: str, name: str, folder: int) -> bool:
         """Read a file and record its new tree entry and content. If it cannot be read or is too large, record the
-        reason for leaving it out.
+        reason for leaving it out. Return False if it was removed, or replaced by an entry of another kind.
         """
         try:
             descriptor = os.open(name, _READ, dir_fd=folder)
         except OSError as error:
-            if error.errno in (errno.EACCES, errno.EPERM):
-                self._leave_out(path, UNREADABLE)
-            return
+            if error.errno in _VANISHED:
+                return False
+            self._leave_out(path, UNREADABLE)
+            return True
         try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return False
             result = self._read(descriptor)
         finally:
             os.close(descriptor)
         if result is None:
             self._leave_out(path, TOO_LARGE)
-            return
+            return True
         content, status, is_stable = result
         digest = sha256(content).hexdigest()
         self.contents[digest] = content
@@ -305,6 +347,7 @@ class TreeScanner:
         self._set(path, TreeEntry(FILE, mode, digest, len(content), mtime), _sign(status))
         if not is_stable:
             self.problems[path] = UNSTABLE
+        return True
 
     def _read(self, descriptor: int) -> tuple[bytes, os.stat_result, bool] | None:
         """Read a file. Return its content, its `os.fstat` result, and True if it did not change while it was read.
@@ -494,11 +537,49 @@ class Snapshots:
         get
             Returns the content of a file by its digest.
         """
-        with self._lock:
-            self._scan(everything=True)
+        with self._lock, self._opened_folders(tree.entries):
             put_back(self.root, self.tree.entries, tree.entries, get)
             self._scan(everything=True)
             return self._new_snapshot()
+
+    @contextmanager
+    def _opened_folders(self, target: TreeEntries) -> Iterator[None]:
+        """Scan the folder, and let the owner read, change and enter it and all its folders during the ``with`` block.
+
+        A folder of which `target` knows only the mode is not opened. Raise `PermissionError` if another user owns a
+        folder that must be opened.
+        """
+        modes = dict[str, int]()
+        is_restored = False
+        try:
+            if not os.access(self.root.path, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
+                modes[""] = os.fstat(self.root.fd).st_mode & 0o7777
+                open_folder(self.root, "", modes[""])
+            self._scan(everything=True)
+            # Each round may show further closed folders inside the opened ones.
+            while closed := self._closed_folders(target, modes):
+                for path in closed:
+                    modes[path] = self.tree.entries[path].mode
+                    open_folder(self.root, path, modes[path])
+                self._scan(everything=True)
+            yield
+            is_restored = True
+        finally:
+            for path in sorted(modes, reverse=True):
+                # A folder of the target has its new mode by now, and a removed folder is missing.
+                if not (is_restored and path in target):
+                    with suppress(OSError):
+                        set_mode(self.root, path, modes[path])
+
+    def _closed_folders(self, target: TreeEntries, opened: Collection[str]) -> list[str]:
+        return [
+            path
+            for path, reason in self.tree.problems
+            if reason == UNREADABLE
+            and path in self.tree.entries
+            and path not in opened
+            and not has_unknown_content(path, target)
+        ]
 
     def close(self) -> None:
         """Stop watching the folder for changes. Idempotent."""
@@ -786,6 +867,9 @@ SLACK = 20_000_000
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _TRIES = 3
+# Errors of `os.open` if an entry was removed, or replaced by one of another kind, after `os.stat`: no entry, a file
+# instead of a folder, a link, a socket.
+_VANISHED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 TOO_LARGE = "too large"
 UNREADABLE = "may not be read"
 SPECIAL = "not a file, folder or link"
