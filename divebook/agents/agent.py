@@ -275,8 +275,8 @@ class Agent:
 
     @property
     def missing(self) -> str:
-        """Text for people that names the library or the key that requests to the model need and that is missing. Empty
-        if nothing is missing, or if the definition itself names the model.
+        """Text for people that names the missing library or key without which no request can be sent to the model.
+        Empty if nothing is missing, or if the definition itself names the model.
         """
         from divebook.agents.models import examine
 

@@ -510,7 +510,7 @@ class Request:
     instructions: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields of the request by name, without empty fields."""
+        """Return the fields of the model request by name, without empty fields."""
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
 
     def messages(self) -> list[ModelMessage]:
@@ -591,7 +591,7 @@ class RecordedModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Return the recorded response to a request; if the log has none, send the request."""
+        """Return the recorded response to a model request; if the log has none, send the request to the model."""
 
         async def call() -> dict[str, Any]:
             # References are resolved only for the real request: their values are secrets and must not be recorded.

@@ -93,7 +93,7 @@ class TurnBudget:
         return remaining
 
     async def admit(self, context: TurnContext, reserved: Reserved) -> None:
-        """Wait until a request fits into this budget and into the budgets of the agents that delegated the task.
+        """Wait until a model request fits into this budget and into the budgets of the agents that delegated the task.
         `reserved` is the maximum consumption of the request.
 
         Raises
@@ -115,7 +115,7 @@ class TurnBudget:
                 await budget.ask(context, exhausted)
 
     def _first_exhausted(self, reserved: Reserved) -> tuple[TurnBudget, Exhausted | None]:
-        """Return the first budget that a request would exceed, and the exceeded bound. `reserved` is the maximum
+        """Return the first budget that a model request would exceed, and the exceeded bound. `reserved` is the maximum
         consumption of the request. The agent's own budget is checked first, then those of delegating agents. If all
         have room, return this budget and None.
         """
@@ -126,16 +126,16 @@ class TurnBudget:
         return self, None
 
     def next_release(self) -> asyncio.Future[None]:
-        """Return a future that completes as soon as one of this budget's running requests ends. The consumption that
-        was reserved for the request is then free again.
+        """Return a future that completes as soon as one of this budget's running model requests ends. The consumption
+        that was reserved for the request is then free again.
         """
         if self._release is None:
             self._release = asyncio.get_running_loop().create_future()
         return self._release
 
     def met(self, reserved: Reserved) -> Exhausted | None:
-        """Return the first bound of this budget that a request would exceed, or None if the request fits. `reserved` is
-        the maximum consumption of the request.
+        """Return the first bound of this budget that a model request would exceed, or None if the request fits.
+        `reserved` is the maximum consumption of the request.
         """
         return bound_met(self.bounds, self.consumed, reserved)
 

@@ -80,8 +80,8 @@ class ResponseCache:
         self._write_count = 0
 
     def find(self, digest: str, seconds: float) -> dict[str, Any] | None:
-        """Return the cached response to the request with this hash. Return None if the cache has none that is at most
-        `seconds` old, or cannot read it.
+        """Return the cached response to the model request with this hash. Return None if the cache has none that is at
+        most `seconds` old, or cannot read it.
         """
         try:
             content = self._read(digest)
@@ -96,7 +96,7 @@ class ResponseCache:
             return None
 
     def keep(self, digest: str, response: Mapping[str, Any], seconds: float) -> None:
-        """Store the response to the request with this hash. After `seconds`, `prune` deletes the response."""
+        """Store the response to the model request with this hash. After `seconds`, `prune` deletes the response."""
         now = self._clock()
         content = self._sealing.seal_packed(json.dumps({"at": now, "response": response}).encode())
         if self.folder is None:

@@ -317,8 +317,8 @@ class Backend(DurableOperationBackend[Mapping[str, Any]]):
 
 
 class _BoundOperation(BoundDurableOperation[Any, Any, Any]):
-    """Base class for the recorded operations of an agent's turn. Each operation has a key within the turn, under which
-    it is recorded, and runs only once.
+    """Base class for callables through which pydantic-ai runs the operations of an agent's turn. Each operation is
+    recorded under a key within the turn, and runs only once.
     """
 
     def __init__(self, operation: DurableOperation[Any, Any, Any]) -> None:
@@ -326,7 +326,7 @@ class _BoundOperation(BoundDurableOperation[Any, Any, Any]):
 
     @property
     def operation(self) -> DurableOperation[Any, Any, Any]:
-        """Operation of pydantic-ai that this object records."""
+        """The model request, tool call or other operation of pydantic-ai that this object runs and records."""
         return self._operation
 
     async def _run_operation(self, params: Any, name: str) -> Any:
@@ -345,7 +345,9 @@ class _BoundOperation(BoundDurableOperation[Any, Any, Any]):
 
 
 class BoundRequest(_BoundOperation):
-    """A model request of pydantic-ai as a recorded operation."""
+    """Callable through which pydantic-ai makes a model request, so that the request becomes a recorded operation.
+    `Backend.bind` creates it.
+    """
 
     async def __call__(self, params: ModelRequestParams, *, config: object | None = None) -> ModelResponse:
         """Return the recorded response to a model request; if the log has none, send the request."""
@@ -504,7 +506,9 @@ def _add_response(turn: AgentTurn, request: Described, payload: Mapping[str, Any
 
 
 class BoundCall(_BoundOperation):
-    """A tool call of pydantic-ai as a recorded operation."""
+    """Callable through which pydantic-ai makes a tool call, so that the call becomes a recorded operation.
+    `Backend.bind` creates it.
+    """
 
     async def __call__(self, params: ToolsetCallToolParams, *, config: object | None = None) -> Any:
         """Return the recorded result of a tool call; if the log has none, make the call."""
@@ -638,8 +642,8 @@ def returned(value: Any) -> dict[str, Any]:
 
 
 class BoundStep(_BoundOperation):
-    """Any operation of pydantic-ai other than a model request or tool call, as a recorded operation: for example
-    listing a server's tools, or the work of a capability.
+    """Callable through which pydantic-ai runs an operation other than a model request or tool call, so that it is
+    recorded: for example listing a server's tools, or the work of a capability.
     """
 
     async def __call__(self, params: Any, *, config: object | None = None) -> Any:

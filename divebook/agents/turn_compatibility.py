@@ -190,8 +190,8 @@ def _schemas(setting: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class OriginalTurn(AbstractCapability[Any]):
-    """Capability that sends the requests of a turn with the instructions and tools that the agent had when the turn
-    began, although the agent was changed since.
+    """Capability for a turn whose agent was changed after the turn had begun. It sends the requests of the turn with
+    the original instructions and tools.
 
     Parameters
     ----------

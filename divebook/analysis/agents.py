@@ -33,8 +33,8 @@ _WHERE: Columns = {
 
 
 def _of_span(columns: Columns) -> Columns:
-    """Return column definitions for rows that have a span as attribute `span`, made from definitions for rows that are
-    spans themselves.
+    """Convert column definitions for rows that are spans to definitions for rows that have a span as attribute
+    `span`.
     """
 
     def value(name: str, column: Column) -> Callable[[Any], Any]:
@@ -107,8 +107,8 @@ class _UsageRow(NamedTuple):
 
 
 def _of_request(column: Column) -> Column:
-    """Return the definition of a tokens or cost column for rows that are model requests, made from a definition for
-    rows that are spans. A request answered from a cache counts as free.
+    """Convert the definition of a column of tokens or cost for rows that are spans to a definition for rows that are
+    model requests. A request answered from a cache counts as free.
     """
     value_of = cast("Callable[[Any], Any]", column.value)
     return column._replace(
@@ -147,8 +147,8 @@ def model_calls_frame(events: Iterable[Event]) -> pd.DataFrame:
 
 
 def _of_call(columns: Columns) -> Columns:
-    """Return column definitions for rows that are tool calls, made from definitions for rows that are spans. For a tool
-    call that never started, the values are missing.
+    """Convert column definitions for rows that are spans to definitions for rows that are tool calls. For a tool call
+    that never started, the values are missing.
     """
 
     def value(column: Column) -> Callable[[Any], Any]:
@@ -221,8 +221,8 @@ class _UsageSum:
 
     @property
     def usage(self) -> Mapping[str, int]:
-        """Total tokens and cost of the model requests. If all responses came from a cache, only a cost of 0; an empty
-        mapping if there were no requests.
+        """Total tokens and cost of the model requests; an empty mapping if there were no requests. If all responses
+        came from a cache, it contains only a cost of 0.
         """
         return self.amounts or (FREE if self.cached and not self.requests else {})
 

@@ -273,16 +273,16 @@ ROW = np.int32
 
 
 def none(length: int) -> Numbers:
-    """Return an array of `length` elements that are all `NONE` (no row). It is a view of a single element, so that it
-    needs no memory.
+    """Return an array of `length` row numbers that are all `NONE` (no row). It is a view of a single element, so that
+    it needs no memory.
     """
     # `broadcast_to` repeats one element, with a stride of 0.
     return np.broadcast_to(ROW(NONE), length)
 
 
 def latest(groups: Numbers, flags: Numbers) -> Numbers:
-    """Return an array of row numbers. For each row, it has the number of the nearest row in the same group that has a
-    true flag: the row itself or an earlier one. It has `NONE` if no such row exists.
+    """Return for each row the number of the nearest row in the same group that has a true flag: the row itself or an
+    earlier one. The result is an array, with `NONE` where no such row exists.
     """
     if not flags.any():
         return none(len(groups))
@@ -300,8 +300,8 @@ def latest(groups: Numbers, flags: Numbers) -> Numbers:
 
 
 def running_count(groups: Numbers, flags: Numbers) -> Numbers:
-    """Return an array of counts. For each row, it has the number of rows in the same group that have a true flag, from
-    the first row up to this row.
+    """Return for each row the number of rows in the same group that have a true flag, from the first row up to this
+    row. The result is an array.
     """
     order = np.argsort(groups, kind="stable")
     counts = np.empty(len(order), dtype=np.int64)
@@ -314,8 +314,8 @@ def running_count(groups: Numbers, flags: Numbers) -> Numbers:
 
 
 def since(groups: Numbers, flags: Numbers, starts: Numbers) -> Numbers:
-    """Return an array of counts. For each row, it has the number of rows in the same group that have a true flag, after
-    row number `starts` of this row and up to this row. It has 0 where `starts` is `NONE` (no row).
+    """Return for each row the number of rows in the same group that have a true flag, after row number `starts` of this
+    row and up to this row. The result is an array, with 0 where `starts` is `NONE` (no row).
     """
     if not flags.any():
         return np.zeros(len(groups), dtype=np.int64)

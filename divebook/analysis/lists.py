@@ -513,8 +513,8 @@ class RunsTable(pd.DataFrame):
     """DataFrame of executions that shows only its informative columns in notebooks."""
 
     def _repr_html_(self) -> str | None:
-        """Return an HTML table of the first columns, and of those columns in `TELLING` (named because they are
-        informative) that contain a value.
+        """Return an HTML table of the first columns, and of those informative columns (`TELLING`) that contain a
+        value.
         """
         table = pd.DataFrame(self)
         # A frame from which the user removed columns is shown as pandas shows it.

@@ -670,7 +670,9 @@ def options(
         bool, typer.Option("--version", help="Print the version, and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Create the request from the global options. Runs before every command."""
+    """Read the global options, and store them as the `DevEnvRequest` that the chosen command uses. Runs before every
+    command.
+    """
     if no_color:
         os.environ["NO_COLOR"] = "1"  # as all programs know it, those of environments on this machine too
     manager = DevEnvManager(

@@ -303,7 +303,7 @@ def _allowing(kinds: Iterable[str]) -> Iterator[None]:
 
 
 def _partition(args: list[str]) -> tuple[list[str], list[str], list[str]]:
-    """Split command-line arguments at ``--``. Return the arguments before it, a list that contains ``--`` (empty if it
+    """Split command-line arguments at ``--``. Return three lists: the arguments before it, ``--`` itself (empty if it
     is absent), and the arguments after it, which are never parsed as options.
     """
     if "--" not in args:

@@ -165,8 +165,8 @@ def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) 
 
 
 def _require_times(cron: str) -> None:
-    """Raise ValueError for a cron expression that a schedule may not use although croniter (the library that reads it)
-    accepts it, such as one with seconds or random times.
+    """Raise ValueError for a cron expression that schedules may not use, such as one with seconds or random times. The
+    library croniter, which reads the expressions, accepts more of them.
 
     Due times have the precision of a minute, so fields for seconds and for years are refused. A random
     time would be different in each computation, and therefore be due again and again.

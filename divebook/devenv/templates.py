@@ -340,7 +340,7 @@ _TOOLS = ("editors", "languages", "testing", "debugging")
 
 
 def resolved(name: str, find: Callable[[str], Configuration]) -> tuple[Configuration, list[str]]:
-    """Merge a template with the template that it extends, with the template which that one extends, and so on.
+    """Merge a template with the templates that it extends, directly and indirectly.
 
     Returns the merged configuration and the names of the parents, nearest first. Raises `DevEnvError` for a cycle or a
     chain that is too long. Errors of `find` for a missing template pass through.

@@ -413,8 +413,8 @@ def _why_protected_entry(path: Path, root: Path) -> str:
 
 
 def marks_named(name: str) -> set[str]:
-    """Return a set of the name in `REPOSITORY_MARKS` (entries that make a folder a git repository) that a file name
-    equals on a lenient file system, which ignores case, for example. The set is empty if there is none.
+    """Return the name in `REPOSITORY_MARKS` (entries that make a folder a git repository) that equals a file name on a
+    lenient file system, for example one that ignores case. The result is a set, which is empty without such a name.
     """
     text = canonical_name(name)
     return {mark for mark in REPOSITORY_MARKS if text == mark.casefold()}

@@ -69,13 +69,15 @@ class Document:
 
 
 class Library(Protocol):
-    """Protocol of a read-only source of documents, such as an MCP server."""
+    """Protocol of a library: a read-only source of documents, such as an MCP server, which a document repository
+    includes.
+    """
 
     def get(self, path: str) -> Document:
-        """Return the document that the library has at a path."""
+        """Return the document at a path in this source of documents."""
 
     def list(self, prefix: str) -> list[str]:
-        """Return the paths of all documents of the library that start with a prefix."""
+        """Return the paths of all documents in this source that start with a prefix."""
 
 
 class DocumentRepository(ABC):

@@ -290,8 +290,8 @@ def _paths(text: str) -> Iterator[str]:
 
 
 def _addresses(text: str) -> Iterator[str]:
-    """Yield an address (URL) without user, port and last dot of its host, because these do not change the target. Yield
-    nothing if the text is not an address.
+    """Yield the forms of an address (URL) that are compared with an approval rule: without user, port and last dot of
+    the host, which a rule does not have to mention. Yield nothing if the text is not an address.
     """
     # "https://ada@host.:443/a/../b?q" -> "https://host/b?q".
     match = _ADDRESS.fullmatch(text.replace("\\", "/"))

@@ -352,8 +352,8 @@ def _belongs_to_source(path: PathState, open_step: OpenStep, record: OperationRe
 
 
 def _skip_failed(draft: Draft, change: Change) -> None:
-    """Skip failed steps as the fork's change demands. Each path whose step has failed continues after this step, as if
-    the step had completed with the output text that the change has for the path.
+    """Skip failed steps as the change of the fork demands. Each path whose step has failed continues after this step,
+    as if it had completed. Its output is the text that the change has for the path.
     """
     for name, output in change.skipped.items():
         path = draft.own(name)

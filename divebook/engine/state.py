@@ -386,8 +386,8 @@ def undone_in(events: Sequence[Event], *, is_left: bool = False) -> Undone | Non
 
 
 def _part(events: Sequence[Event], added: Event) -> list[Event]:
-    """Return the events of one piece of work: the call, the item of `Each` or the whole step that would be undone by
-    the rollback which the event `added` (`rollback_added`) registers.
+    """Return the events of the work that one rollback undoes: a call, an item of `Each`, or a whole step. `added` is
+    the event of type `rollback_added` that registers the rollback.
     """
     # Events are numbered from 1, so `events[: n - 1]` are those before event n.
     before = [event for event in events[: added.sequence - 1] if event.path == added.path]

@@ -546,8 +546,8 @@ class Environment:
         return self._registry.step_handler(name)
 
     def add_executor(self, name: str, executor: object, *, replace: bool = False) -> None:
-        """Add an executor (a place where functions run, such as a process pool) under a name, which functions and steps
-        use as ``Executor: name``. The caller closes it.
+        """Add an executor (a place where functions run, such as a process pool) under a name. Functions and steps refer
+        to it as ``Executor: name``. The caller closes it.
         """
         self._executors.add(name, executor, replace=replace)
 
@@ -1101,7 +1101,7 @@ class Environment:
         return self._handle(self._control.answering.signal(execution_id, name, payload, by))
 
     def rules(self) -> list[tuple[str | None, StandingRule]]:
-        """Return the approval rules that people created when they approved calls and that are still valid, as pairs of
+        """Return the approval rules that people created while approving calls and that are still valid, as pairs of
         execution id and rule.
 
         Rules of runs come first. Rules for every execution have None in place of the id.

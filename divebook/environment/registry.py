@@ -488,9 +488,7 @@ class Registry:
         }
 
     def reads_only(self, request: OperationRequest) -> bool:
-        """Return whether an operation calls a tool function that is declared as read-only, that is, as changing
-        nothing.
-        """
+        """Return whether an operation calls a tool function that is declared as read-only: it changes nothing."""
         # The hints of a server are claims of that server, so its tools count as changing something.
         if request.operation_type != TOOL_CALL or request.parameters.get("server"):
             return False

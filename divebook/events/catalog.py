@@ -242,8 +242,8 @@ class ExecutionForked(Payload):
 @_event("execution_resumed")
 @dataclass(frozen=True, slots=True)
 class ExecutionResumed(Payload):
-    """Resumption of the execution. Paths that failed or were cancelled continue at the start of the step in which that
-    happened, unless `keeps_failed` is set.
+    """Resumption of the execution. A path that failed or was cancelled continues at the start of the step in which it
+    stopped, unless `keeps_failed` is set.
     """
 
     previous_status: str = RUNNING

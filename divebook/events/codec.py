@@ -131,8 +131,9 @@ def _dump(data: Any, path: str, option: int, default: Callable[[Any], Any]) -> b
 
 
 def _raise_hidden(error: TypeError) -> None:
-    """Raise the error of a conversion function (`default`) that orjson hides behind its own, if it is an interruption
-    such as Ctrl-C or states itself which value cannot be stored.
+    """Raise the original error if a conversion function (`default`) has raised it, because orjson hides it behind its
+    own error. This is done only for interruptions such as Ctrl-C, and for errors that state which value cannot be
+    stored.
     """
     hidden = error.__cause__
     if isinstance(hidden, UnstorableValueError) or not isinstance(hidden, Exception | None):

@@ -61,8 +61,8 @@ def fast_init(cls: type[T], needed: Sequence[str] | None = None) -> type[T]:
 
 
 def _post_init_lines(needed: Sequence[str] | None) -> list[str]:
-    """Return the source lines that call ``__post_init__`` in a compiled ``__init__``. The call may depend on a
-    condition, or be left out if it is never necessary.
+    """Return the source lines that call ``__post_init__`` in a compiled ``__init__``. The call may be conditional, or
+    left out if it is never necessary.
     """
     if needed is None:
         return ["self.__post_init__()"]
@@ -87,8 +87,8 @@ def compile_init(cls: type[Any], ending: Sequence[str] = ()) -> Callable[..., No
 
 
 def _source(entries: tuple[Field[Any], ...], names: dict[str, Any], ending: Sequence[str]) -> str:
-    """Return the source text of a compiled ``__init__``. Add the objects to which the source refers to `names`, its
-    global variables.
+    """Return the Python source of the ``__init__`` that `compile_init` compiles. The objects that this source uses,
+    such as default values, are added to `names`, which becomes the global variables of the compiled function.
     """
     parameters = ["self"]
     lines = ["set_class(self, open_class)"]

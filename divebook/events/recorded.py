@@ -38,7 +38,7 @@ MANY = 4096
 
 @contextmanager
 def garbage_collection_paused() -> Iterator[None]:
-    """Pause Python's cyclic garbage collection inside the block, for code that builds many small values.
+    """Pause Python's cyclic garbage collection inside the `with` block, for code that builds many small values.
 
     Otherwise Python would scan all objects of the kernel several times meanwhile, which takes longer than building the
     values (`benchmarks/values.py`). If two threads use this at a time, the first one that leaves its block ends the

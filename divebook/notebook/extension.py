@@ -99,8 +99,8 @@ def _remove(transforms: list[Transform], is_ours: Callable[[Transform], bool]) -
 
 
 class AwaitWherePossible:
-    """IPython transformer of cell texts that puts ``await`` before ``%dive`` lines that take long, so that the kernel's
-    event loop is not blocked.
+    """IPython transformer of cell texts. It puts ``await`` before slow ``%dive`` lines, so that they do not block the
+    kernel's event loop.
 
     It belongs to one shell, because the text is changed only if the shell can await.
     """

@@ -610,7 +610,7 @@ class DiveMagics(Magics):
 
     @command("files [RUN]")
     def files(self, arguments: Arguments) -> ChangedFiles:
-        """List the files that a run has changed in its workspace, each to be unfolded.
+        """List the files that a run has changed in its workspace. Unfold a file to see its changes.
 
         RUN               the execution; the beginning of its id is enough; by default the newest
         --since N         from event N on, and not from the beginning

@@ -127,8 +127,8 @@ def _recovered_lines(recovered: Recovered) -> list[str]:
 
 
 def lines_after_recovering(recovered: Recovered) -> list[str]:
-    """Return the lines that ``%dive recover`` prints about the executions that it has resumed and those that it could
-    not resume. Of many executions, only the first ones are listed, followed by the number of the others.
+    """Return the lines that ``%dive recover`` prints: the executions that it has resumed, and those that it could not
+    resume. Of many executions, only the first ones are listed, followed by the number of the others.
     """
     # Unlike after an automatic recovery, each refusal is printed: the person has asked for exactly these executions.
     lines = [*_first(resumed_lines(recovered), "resumed"), *_first(refused_lines(recovered), "not resumed")]

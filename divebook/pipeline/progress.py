@@ -68,7 +68,7 @@ def reflect(envelope: Envelope, state: ExecutionState, workflow: Workflow) -> No
 
 
 def failure_of(stage: str) -> str:
-    """Return the text that begins the error message of an execution if this stage has failed."""
+    """Return the beginning of the error message that an execution has if the given stage has failed."""
     return f"stage {stage!r} failed: "
 
 
@@ -230,7 +230,7 @@ def _is_dead(
 
 
 def _hands_over(config: PipelineConfig, source: str, stage: AgentStage) -> bool:
-    """Return True if `stage` is the stage that runs when the stage named `source` fails (its `error_next`)."""
+    """Return True if `stage` is the stage that runs next when the stage `source` fails (its `error_next`)."""
     source_stage = config.stage(source)
     return source_stage is not None and source_stage.error_next == stage.name
 
@@ -327,7 +327,7 @@ def choose(config: PipelineConfig, envelope: Envelope) -> list[str]:
 
 
 def _may_enter(config: PipelineConfig, envelope: Envelope) -> bool:
-    """Return True if the current stage of an envelope exists and may be visited again. If not, terminate the request
+    """Return True if the current stage of an envelope exists and may be visited again. If not, end the pipeline request
     and return False.
     """
     name = envelope.current_stage
@@ -453,8 +453,8 @@ def ask_about_bound(envelope: Envelope) -> bool:
 
 
 def settle(config: PipelineConfig, envelope: Envelope) -> None:
-    """Apply the answer to the question of an envelope. A denial ends the request; other answers raise the bound, or
-    move the envelope to another stage.
+    """Apply the answer to the question of an envelope. A denial ends the pipeline request; other answers raise the
+    bound, or move the envelope to another stage.
     """
     interrupt = envelope.interrupt
     if interrupt is None or interrupt.response is None:

@@ -122,7 +122,7 @@ class StageStep:
         self._functions[pipeline] = functions
 
     def check(self, workflow: Workflow) -> None:
-        """Raise an error if a pipeline lacks a Python function that it needs, or if one of its agents refers to
+        """Raise an error if a Python function that a pipeline needs is missing, or if one of its agents refers to
         something that is missing or not allowed.
 
         Raises
@@ -880,7 +880,8 @@ THROUGH = (BoundExceededError, DivergenceError, StageTimeoutError, StoreError, U
 
 
 class Work:
-    """Computes the outputs of stages: from a mock, with a Python function, with an agent, or with the tools of a plan.
+    """Computes the outputs of stages: from a mock, with a Python function, with an agent, or by calling the tools that
+    a plan lists. A plan is the output of an earlier stage.
 
     Parameters
     ----------
@@ -976,8 +977,8 @@ class Work:
         }
 
     async def _use_tool(self, trial: Trial, number: int, step: Any) -> dict[str, Any]:
-        """Call the tool that one step of a plan names, and return the result. An error of the tool is returned as the
-        result.
+        """Call the tool for one step of a plan (an output that lists tool calls), and return the result. An error of
+        the tool is returned as the result.
         """
         entry = step if isinstance(step, Mapping) else {}
         tool = str(entry.get("tool", ""))

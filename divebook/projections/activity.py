@@ -607,8 +607,8 @@ class Spreads:
 
 
 def result_of(result: Any) -> Any:
-    """Return the result of an item from its recorded form: the return value of a workflow function, else the recorded
-    value.
+    """Return the result of an item from its recorded form. For a workflow function this is its return value, for any
+    other item the recorded value.
     """
     value = result.get("value", result.get("text")) if isinstance(result, Mapping) else result
     # A workflow function returns `{"result": x}`; other results are values themselves.

@@ -137,8 +137,8 @@ class OperationTree:
 
     @property
     def tells(self) -> Any:
-        """Value that identifies a node when its key differs between the runs because items or calls were inserted: the
-        value of an item, or the request of a call.
+        """Value that identifies a node if its key differs between the runs, because items or calls were inserted. It is
+        the value of an item, or the request (type and parameters) of a call.
         """
         match self.kind:
             case "item":
@@ -684,7 +684,8 @@ class Pair:
 
 
 def _rows(a: OperationTree, b: OperationTree, above: str) -> Iterator[Row]:
-    """Yield the comparison rows for all children of two matched nodes, in the order of the first run.
+    """Yield a `Row` (a place in both runs, with their difference) for each child of two matched nodes, in the order of
+    the first run.
 
     A child that only the other node has follows the row of its neighbour, the matched child that precedes it.
     """
@@ -717,7 +718,9 @@ def _rows(a: OperationTree, b: OperationTree, above: str) -> Iterator[Row]:
 
 
 def _alone(inner: OperationTree, above: str, *, is_first: bool) -> Iterator[Row]:
-    """Yield the comparison rows for a node that only one of the runs has, and for all nodes inside it."""
+    """Yield a `Row` (a place, with its difference) for a node that only one of the runs has, and for each node inside
+    it.
+    """
     place = above + inner.label
     yield Row(inner if is_first else None, None if is_first else inner, place, None)
     for part in inner.inside:

@@ -301,8 +301,8 @@ def _table(pair: Pair) -> str:
 
 
 def _folded(rows: Iterable[Row]) -> Iterator[tuple[Difference, int, Row | None]]:
-    """Yield the entries of the table of differences, in order. Each difference is an entry, with the number of
-    comparison rows that it covers.
+    """Yield the lines of the table of differences between two runs, in order. A line has the kind of difference, the
+    number of places (steps, items, calls, ...) for which it stands, and the first of these places.
 
     If one run lacks a place as a whole, the places inside it are counted and not yielded. Consecutive equal rows
     become one entry ``("same", count, None)``. For the rows same, same, added a, added a / b, same the function yields

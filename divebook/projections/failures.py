@@ -361,7 +361,7 @@ def meaning(error_type: str, message: str, arguments: Mapping[str, str], line: s
 
 
 def _of_key(facts: ErrorFacts) -> str:
-    """Return an explanation of a `KeyError`, which names the dict that was accessed and the keys that it has; an empty
+    """Return an explanation of a `KeyError`: the dict that was accessed, and the keys that it has. Return an empty
     string if they are not known.
 
     The message of a KeyError contains the key. The source line may contain ``name[index]``, and the arguments the

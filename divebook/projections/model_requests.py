@@ -336,7 +336,7 @@ def requests_in(spans: Iterable[Span]) -> list[RequestView]:
 
 
 def _base_of(turn: str, turns: Mapping[str, _Turn]) -> list[Mapping[str, Any]]:
-    """Return the messages that a conversation had before a turn. If the turn was started again, these are the messages
+    """Return the messages that a conversation had before a turn. For a turn that was started again, return the messages
     before its original turn.
     """
     first = turns.get(_ANEW.sub("", turn)) if _ANEW.search(turn) else None
@@ -592,8 +592,8 @@ class ToolCallView:
 
     @property
     def under_way(self) -> Span | None:
-        """Span with the times of the call: that of its operation, or that of the turn that the call started; None if it
-        has not started.
+        """Span (start, end and status) of the call: the span of its operation, or of the turn that the call started.
+        None if the call has not started.
         """
         return self.span or self.turn
 

@@ -455,8 +455,8 @@ class Spans:
                     self._go_on(span, event)
 
     def _execution_forked(self, event: Event, data: catalog.ExecutionForked) -> None:
-        """Update the spans for a fork: end the operations that still ran in the execution that was forked, and set the
-        results that the fork changes.
+        """Update the spans for a fork. Operations that were running in the source execution end, and results that the
+        fork changes are set.
         """
         # The questions of the source are not answered in the fork, which asks them again.
         self._doubtful.clear()

@@ -647,7 +647,8 @@ def _extent(log: Sequence[Event]) -> tuple[int, int]:
 
 
 def _paths(log: ReadLog) -> dict[str, _PathOfRun]:
-    """Return the facts about each path (branch) of a run, by name of the path.
+    """Return the data that the search for the critical path needs about each path (branch) of a run, by name of the
+    path.
 
     Structure comes from the events of paths, questions from the interrupt events, and calls from the spans of
     operations.
@@ -671,7 +672,7 @@ def _paths(log: ReadLog) -> dict[str, _PathOfRun]:
 
 
 def _follow(paths: dict[str, _PathOfRun], event: Event, arrival: Event | None) -> None:
-    """Update the facts about a path with an event: a start, branch, wait or join.
+    """Update the data about a path (branch of a run) with an event: a start, branch, wait or join.
 
     `arrival` is the latest event before this one with which a path arrived at a join or ended.
     """

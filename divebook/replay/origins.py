@@ -47,8 +47,8 @@ from divebook.workflow.step import STAGE, Step
 
 
 class Origins:
-    """Index of the origins of all values of variables and all choices in one log. New events can be added when the log
-    grows.
+    """Index of one log. For each value of a variable, and for each choice of the next step, it has the origin: the
+    step, calls and other values that caused it. New events can be added when the log grows.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class Origins:
         self.take(log)
 
     def take(self, events: Iterable[Event]) -> None:
-        """Update the index with the next events of the log."""
+        """Update the index of origins with the next events of the log."""
         for event in events:
             change = self._CHANGES.get(type(event.data))
             if change is not None:
@@ -171,8 +171,8 @@ class Origins:
         self._items = {step.name: reads_of(step, only_items=True) for step in self.workflow.steps}
 
     def _execution_forked(self, event: Event, data: catalog.ExecutionForked) -> None:
-        """Add origins for the inputs and variables that a fork changed. Steps that are running at the fork read the new
-        values.
+        """Add origins for the inputs and variables that a fork changed: the fork is their cause. Steps that are running
+        at the fork read the new values.
         """
         if data.definition is not None:
             self._define(data.definition)
@@ -311,7 +311,7 @@ class Origins:
         return True
 
     def _set(self, event: Event, visit: StepVisit, mutation: catalog.Mutation) -> None:
-        """Add the origin of a value that a step has set, through its running script or as its result."""
+        """Add the origin (the causes) of a value that a step has set, through its running script or as its result."""
         # A change while a call runs is made by the script of the call.
         by_script = visit.running_calls > 0
         # An item does not depend on the loop variable of earlier items (`test_an_item_does_not_come_from_another`).
@@ -339,8 +339,9 @@ class Origins:
             visit.values_read[origin.number] = None
 
     def _keep_unchanged(self, event: Event, visit: StepVisit) -> None:
-        """Add origins of the kind ``kept`` for variables that a script could have changed and left unchanged. Their
-        causes are the values that the script read.
+        """Record that a script has left variables unchanged that it could have changed (origins of the kind ``kept``).
+        The causes of such a value are its earlier value and the values that the script read, because they made the
+        script leave it.
         """
         names = self.choices.changed_by(visit.step)
         set_by_script = {origin.name for origin in visit.unclaimed}
@@ -400,8 +401,8 @@ class Origins:
         self._decide(self._line(event), [])
 
     def _decide(self, line: PathOrigins, targets: list[str]) -> None:
-        """Add the origin of the choice of the next steps (`targets`), when the log shows them. Do nothing if the path
-        has no unfinished choice.
+        """Record the choice of the next steps (`targets`) of a path, with the values on which it depends. Do nothing if
+        the step before had no choice, or its choice is recorded already.
         """
         after = line.after
         # A choice is used once: the events after it belong to the next one.
@@ -439,8 +440,8 @@ class Origins:
             self._keep(choice, step, targets)
 
     def _keep(self, choice: ValueOrigin, step: Step, targets: list[str]) -> None:
-        """Add origins of the kind ``kept`` for variables that a choice of the next steps left unchanged: another choice
-        would have led to steps that could have set them. These variables therefore depend on the choice.
+        """Record that a choice of the next steps has left variables unchanged (origins of the kind ``kept``). After
+        another choice, steps could have run that set these variables. Their values therefore depend on the choice.
         """
         # `names` is None if the ways not followed may set any variable. A variable that was set since the choice has an
         # origin of its own already.
@@ -464,8 +465,8 @@ class Origins:
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def _execution_completed(self, event: Event, data: catalog.ExecutionCompleted) -> None:
-        """Add the origins of those outputs of an execution that are not variables, such as the text of the last
-        step.
+        """Add the origins (the causes) of those outputs of an execution that are not variables, such as the text of the
+        last step.
         """
         for name in data.outputs:
             # An output that is a variable has the origin of the variable.
@@ -569,8 +570,8 @@ class ValueOrigin:
 
     @property
     def causes(self) -> tuple[int, ...]:
-        """Indexes in `Origins.all` of the origins that caused this one: first those of values that were read, then
-        those of choices.
+        """Indexes in `Origins.all` of the origins that caused this one: first the origins of values that were read,
+        then those of choices.
         """
         return self.reads + self.because
 
@@ -635,9 +636,9 @@ class Choices:
         return names
 
     def still_holding(self, control: tuple[int, ...], step: str, origins: Sequence[ValueOrigin]) -> tuple[int, ...]:
-        """Return those choices in `control` that still determine whether a step runs. A choice no longer does so if all
-        of its routes join again at this step; the choices that it depends on are then examined instead. Choices are
-        indexes in `origins`.
+        """Return those choices of next steps in `control` on which it still depends whether a step runs. A choice does
+        not count if all of its routes join again at this step; the choices that it depends on are then examined
+        instead. Choices are indexes in `origins`.
         """
         # The usual case: no choice ends at this step, and the tuple stays the same object.
         if all(self.merge(origins[number].step) != step for number in control):

@@ -121,11 +121,13 @@ class ProvenanceText:
         return f"because {self._place(origin)} did not fail (event {origin.sequence:,})"
 
     def value(self, origin: ValueOrigin) -> str:
-        """Return the value to which an origin belongs, as a short text."""
+        """Return the value to which an origin (an entry of the provenance) belongs, as a short text."""
         return self._shown(origin.name.rpartition(".")[2], self.why.value(origin))
 
     def calls(self, origin: ValueOrigin) -> Iterator[str]:
-        """Yield one line for each of the first calls made by the step that set the value of an origin."""
+        """Yield one line for each of the first calls of the step that set a value. `origin` is the origin of the
+        value.
+        """
         # Scripts are left out: the step itself names its script, and a script has no arguments.
         calls = [call for call in origin.calls if call.type != SCRIPT_EXECUTION]
         for call in calls[:MOST_CALLS]:
@@ -289,8 +291,8 @@ class ProvenanceTree:
         return list(dict.fromkeys(origin.step for origin in origins if origin.step))
 
     def value(self, origin: ValueOrigin) -> Any:
-        """Return the recorded value to which an origin belongs; None for an origin without a value, such as that of a
-        choice.
+        """Return the recorded value to which an origin (an entry of the provenance) belongs. Return None if it belongs
+        to no value, but for example to a choice.
         """
         # The other kinds (choices, kept and deleted variables) refer to events that hold no value of them.
         data = self.event(origin.sequence).data if origin.kind in ("set", "input", "output") else None
@@ -343,8 +345,8 @@ def _event(log: Sequence[Event], sequence: int) -> Event:
 
 
 def cell_of(tree: ProvenanceTree, origins: Sequence[ValueOrigin], row: int, column: str | None) -> list[ValueOrigin]:
-    """Return the origin of one row or cell of a list or table whose rows the items of `Each` produced. Those of its
-    causes that are not in `origins` come before it in the result.
+    """Return the origin of one row or cell of a list or table whose rows the items of `Each` produced. Causes that are
+    not in `origins` yet come before it in the result.
 
     Raises
     ------
@@ -662,8 +664,8 @@ def why(
 
 
 def _origins_of(log: Sequence[Event]) -> Origins:
-    """Return the index of the origins in a log. The index of a log in a store is cached, and only new events are added
-    to it.
+    """Return the index of a log by which the origins (causes) of all values are found. The index of a log in a store is
+    cached, and only new events are added to it.
     """
     if not isinstance(log, History):
         return Origins(log)

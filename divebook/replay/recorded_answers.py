@@ -172,8 +172,8 @@ class RecordedAnswers:
         return replace(end.data, interrupt_id=question.id, message=None, served=self._origin(end))
 
     def opened(self, workspace: str) -> catalog.WorkspaceOpened | None:
-        """Return the recorded initial files of a workspace that the source execution opened after the fork; None if it
-        did not open the workspace.
+        """Return the event that opened a workspace in the source execution after the fork point. It has the initial
+        files of the workspace. Return None if the source did not open the workspace there.
         """
         return self._files.opened.get(workspace)
 
@@ -260,8 +260,8 @@ class RecordedAnswers:
         return end
 
     def _call(self, request: OperationRequest, options: CallOptions) -> RecordedEnd | None:
-        """Return the recorded end (result or error) of a call with equal content; None if there is none. An end from
-        the recorded turn that already answers the agent's present turn is preferred.
+        """Return the recorded result or error of a call with equal content; None if there is none. If there are
+        several, one from the recorded turn that already answers the agent's present turn is preferred.
 
         A call that works in a workspace is equal only if the recorded call ran with the same files.
         """
@@ -498,8 +498,8 @@ class RecordedEnds:
         return self._remove(end) if end is not None and end.content == request else None
 
     def use(self, sequence: int) -> RecordedEnd | None:
-        """Remove one recorded end from the pool, and return it. It is given by the number of its event. Return None if
-        it was used before.
+        """Remove the recorded end with this event number from the pool, and return it. Return None if it was used
+        before.
         """
         end = self._by_sequence.get(sequence)
         return None if end is None else self._remove(end)

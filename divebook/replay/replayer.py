@@ -145,8 +145,8 @@ class Positions:
             return self._block(number, place + 1).events[place]
 
     def events(self, after: int = 0, stop: int | None = None) -> Sequence[Event]:
-        """Return the events that follow the event number `after`, up to and including the event number `stop` (by
-        default, the last one).
+        """Compute the states after some events, starting from the newest computed state. Do nothing if events between
+        that state and the given events are missing. The states at the borders of blocks of events are kept.
 
         If the events follow directly after the events that are already folded, they are folded too, so that later
         look-ups of states are fast. An event that contradicts the log raises no error here, but only in `state_at`.
@@ -174,8 +174,8 @@ class Positions:
             size = READ_ON
 
     def _block(self, number: int, events: int) -> _Block:
-        """Return one of the blocks into which the log is divided, by its number. If the log is long enough, the block
-        has at least `events` events.
+        """Return one of the blocks of consecutive events into which the log is divided, by its number. The block has at
+        least `events` events, unless the log is too short.
 
         Its list of states begins with the kept state before the block, if that was computed.
         """
@@ -505,7 +505,7 @@ class LogWalk:
 
     @property
     def envelope(self) -> Any:
-        """State of the request at the current position, as a `divebook.Envelope`."""
+        """State of the pipeline request at the current position, as a `divebook.Envelope`."""
         # Replay must not import the pipeline, which is a higher layer, so it is loaded when it is used.
         from divebook.pipeline.progress import envelope_of
 

@@ -116,8 +116,9 @@ class ReplayDifference(NamedTuple):
 
 
 def key_of(path: str, data: Payload) -> Key:
-    """Return the key by which the event that corresponds to a fact is found in the log. It contains the id of the
-    operation, item or question; for other facts, it contains the path, and stands for the next event of the path.
+    """Return the key by which a tape finds the recorded event for a fact (an event payload that the code produces
+    again). The key contains the id of the operation, item or question. For other facts it contains the path, and leads
+    to the next event of the path.
 
     Events with an id may be recorded in another order than they are replayed. The other events of a path have a fixed
     order, so that the path is enough.
@@ -348,8 +349,8 @@ class Tape:
             raise Diverged
 
     def claim(self, data: Payload, path: str, step: str) -> None:
-        """Compare a fact that the code records with the corresponding event of the log, and mark the event as
-        reproduced. Raise `Diverged` if they differ.
+        """Compare a fact (an event payload) that the code produces again with the corresponding event of the log, and
+        mark the event as reproduced. Raise `Diverged` if they differ.
         """
         self.require_agreement(path)
         sequence = self._find(data, path)
@@ -376,7 +377,9 @@ class Tape:
         self.take(sequence)
 
     def _is_same(self, recorded: Payload, data: Payload, path: str) -> bool:
-        """Return True if a fact equals the recorded event. Code locations in error messages may differ."""
+        """Return True if a fact (an event payload that the code produces again) equals the recorded event. Code
+        locations in error messages may differ.
+        """
         places = self._places[path]
         # A script that moved by one line fails at "survey.yaml:8:11" instead of "survey.yaml:7:11". The failure event
         # itself has the place in a field of its own (`FREE`), but the error text of the path contains it as well.
@@ -388,8 +391,8 @@ class Tape:
         return is_same(recorded, data, self._failures.get(path, ""))
 
     def _find(self, data: Payload, path: str) -> int | None:
-        """Return the number of the event in the log that corresponds to a fact of the running code; None if the log has
-        no such event.
+        """Return the number of the recorded event that corresponds to a fact (an event payload that the code produces
+        again); None if the log has no such event.
 
         An event with an id is found by its key. Of the other events of a path, the next event of the same type is
         returned. Concurrent calls record some facts in any order (`_SHARED`). For such a fact, an equal event is
@@ -467,8 +470,8 @@ class Tape:
                 self._claimed.add(repeated_start + 1)
 
     def _end_of_item(self, path: str, index: int) -> int:
-        """Return the number of the event at which an item of `Each` ends, or at which its step ends if that is
-        earlier.
+        """Return the number of the event at which an item of `Each` ends. If its step ends earlier, return the number
+        of that event.
         """
         end = self.peek(("item ended", path, index))
         # Only the end of the step or an event after it is a turn of the path that is not shared. An item that never
@@ -483,8 +486,9 @@ class Tape:
         return next((data for data in facts if isinstance(data, catalog.StateMutated)), None)
 
     def _is_of_parked_item(self, data: Payload, path: str) -> bool:
-        """Return True if a fact belongs to an item of `Each` whose code waited in memory for the answer of a person.
-        The recorded events of such an item are before the point in the log from which the code runs again.
+        """Return True if a fact (an event payload) belongs to an item of `Each` whose code waited in memory for the
+        answer of a person. The recorded events of such an item are before the point in the log from which the code runs
+        again.
 
         Code is parked while it waits for a person (`ParkedRuns`). After the answer it continues in memory, but a replay
         starts the item again.
@@ -499,8 +503,8 @@ class Tape:
     # --- differences -------------------------------------------------------------------------------------------------
 
     def note_missing(self, path: str, step: str, actual: Payload | str) -> Diverged:
-        """Remember a fact that the code of a path records and the log does not have. Return the exception that stops
-        the code.
+        """Remember a fact (an event payload) that the code of a path produces and the log does not have. Return the
+        exception that stops the code.
 
         The fact counts as a difference only if the path leaves events unclaimed.
         """
@@ -590,8 +594,8 @@ class NoChance:
 
 
 class TapeLog:
-    """Replacement for the journal in a verification. It compares facts with the recorded events instead of recording
-    them.
+    """Replacement for the journal in a verification. It compares facts (event payloads) with the recorded events
+    instead of recording them.
     """
 
     error: Exception | None = None
@@ -602,8 +606,8 @@ class TapeLog:
 
     @property
     def recorded(self) -> int:
-        """Number of the event that was reproduced last. It takes the part of the number of the last recorded event in a
-        journal.
+        """Number of the event that was reproduced last. In the journal, which this object replaces, it is the number of
+        the last recorded event.
         """
         return self._tape.latest.sequence
 
@@ -623,15 +627,15 @@ class TapeLog:
         return self._tape.latest.recorded_at
 
     def record(self, data: Payload, path: str = "", step: str = "", *, may_wait: bool = False) -> None:
-        """Take the part of the journal in a verification: compare a fact with the corresponding event of the log,
-        instead of recording it. Raise `Diverged` if they differ.
+        """Compare a fact (an event payload) with the corresponding event of the log. The journal, which this object
+        replaces in a verification, would record it. Raise `Diverged` if they differ.
         """
         del may_wait
         self._tape.claim(data, path, step)
 
     def record_all(self, facts: Sequence[Fact]) -> None:
-        """Take the part of the journal in a verification: compare several facts, one after the other, with the
-        corresponding events of the log. Raise `Diverged` if one differs.
+        """Compare several facts (event payloads), one after the other, with the corresponding events of the log. The
+        journal, which this object replaces, would record them. Raise `Diverged` if one differs.
         """
         for fact in facts:
             self.record(fact.data, fact.path, fact.step)
@@ -705,8 +709,8 @@ class TapeOperationLog(OperationLog):
 
     @staticmethod
     def only_settles(state: ExecutionState, place: Place) -> bool:
-        """Return False, because no call needs to be held back in a verification. While an execution is rolled back, a
-        driver lets a path make only those interrupted calls whose outcome is unknown.
+        """Return False, because a verification makes no calls, so that none has to be held back. A driver returns True
+        here if, during a rollback, a path may make only interrupted calls whose outcome is unknown.
         """
         del state, place
         return False
@@ -795,8 +799,8 @@ class TapeOperationLog(OperationLog):
         return await self._never(place)
 
     def _is_replaced(self, sequence: int, request: OperationRequest) -> bool:
-        """Return True if the start with the number `sequence` has another type than the request, as which the operation
-        may start again.
+        """Return True if the operation that the event `sequence` starts may start again as the requested operation,
+        although its type differs. For example, a cached response may become a request to the model.
         """
         data = self.tape.event(sequence).data
         return (

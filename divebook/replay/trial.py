@@ -147,8 +147,8 @@ class StepEntry(NamedTuple):
 
     @property
     def only(self) -> dict[str, Any]:
-        """Values of `step`, `path`, `visit` and `item` for the first event of the trial. Those that are None are left
-        out.
+        """Fields `step`, `path`, `visit` and `item` of the place, for the event with which the trial begins. Fields
+        that are None are left out.
         """
         fields: dict[str, Any] = {"step": self.step, "path": self.path, "visit": self.visit, "item": self.item}
         return {name: value for name, value in fields.items() if value is not None}
@@ -208,8 +208,8 @@ def entry_of(
 def _require_item(
     events: Sequence[Event], workflow: Workflow, start: Event, later: Sequence[Event], item: object
 ) -> None:
-    """Raise `SetupError` if a visit to a step has not started an item. The visit is the one that begins with the event
-    `start`.
+    """Raise `SetupError` if an item has not started in a visit to a step. `start` is the event with which the visit
+    began.
     """
     if workflow.step(start.step).each is None:
         raise SetupError(f"step {start.step!r} has no Each, so it has no item {item!r}; leave item out")
@@ -277,8 +277,8 @@ class CallOfAgent(NamedTuple):
 
 
 def is_call(workflow: Workflow, name: str) -> bool:
-    """Return True if a trial of the step `name` is a trial of an agent's call. In a workflow function, each name other
-    than that of its only step stands for an agent that the function calls.
+    """Return True if `name` is an agent that a workflow function calls, so that the trial repeats one call of the
+    agent. In a workflow function, each name other than that of its only step is the name of an agent.
     """
     return workflow.start.type == FUNCTION and name != workflow.start.name
 

@@ -1,5 +1,5 @@
-"""Verification: a definition runs against the recorded log of an execution, and every fact that it records is compared
-with the event in the log.
+"""Verification: a definition runs again against the recorded log of an execution. Every fact (event payload) that it
+produces is compared with the event in the log.
 
 No external call is made. The first difference contains the event, step and line, and the expected and actual facts.
 Parts that cannot be checked are listed, and never count as equal (`tests/replay/test_verify.py`). Example: a run
@@ -112,8 +112,8 @@ class PathByPath(PathRunner):
             self._tape.close(start.path)
 
     def _next_undoing(self, number: int) -> Fact:
-        """Return the fact that starts the next rollback path. The engine decides it for the recorded state before an
-        event.
+        """Return the event to record (as a `Fact`) that starts the next rollback path. The engine decides it for the
+        recorded state before the event `number`.
         """
         event = self._tape.event(number)
         before = number - 1
@@ -246,7 +246,9 @@ _PARTS = 3
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """First difference between the facts that a definition records when it runs again and the events of a log."""
+    """First difference between the facts (event payloads) that a definition produces when it runs again and the events
+    of a log.
+    """
 
     sequence: int
     """Number of the event; one after the last if the log has no further event."""
@@ -403,7 +405,7 @@ def _openings(events: Sequence[Event], number: int) -> Sequence[Event]:
 
 
 def _obstacle(workflow: Workflow, events: Sequence[Event], control: Control) -> str:
-    """Return the reason why an execution cannot be verified in this environment; an empty string if it can."""
+    """Return the reason why an execution cannot be verified in this environment; an empty string if it can be."""
     if isinstance(workflow, Sketch):
         return "no definition is recorded in its log"
     visited = {event.step for event in events if event.step}

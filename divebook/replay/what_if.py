@@ -605,8 +605,9 @@ class Proposal(NamedTuple):
 
 
 def bounds_beside(bounds: Bounds, before: ExecutionState) -> Bounds:
-    """Return the bounds (budget) of a what-if, increased by the amounts that its source consumed before the fork. The
-    log of the what-if contains these amounts, and they must not count.
+    """Return the bounds (budget) of a what-if. The log of the what-if contains the events before the fork, whose
+    consumption must not count. The bounds of the what-if are therefore increased by the amounts that the source
+    consumed before the fork.
     """
     # Example: `max_llm_calls` is 5, and the source made 3 calls before the fork: the what-if gets 8.
     usage = before.usage

@@ -125,8 +125,8 @@ class Children:
         return await self._operations.run(request, carry_out)
 
     def _restored_reservation(self, place: Place, child: str) -> Reserved | None:
-        """Return the part of the parent's budget that was reserved for a child when its operation last ended. It is
-        reserved again when the parent resumes the child. Return None if nothing was reserved.
+        """Return the part of the parent's budget that was reserved for a child when its operation last ended; None if
+        nothing was reserved. The same part is reserved again when the parent resumes the child.
         """
         earlier = self._operations.record_of(place, place.operation_id)
         return earlier.reserved if earlier is not None and earlier.signal == child else None
@@ -143,8 +143,8 @@ class Children:
         return max(1, strands - len(running_children(state)))
 
     def _request(self, place: Place, workflow: str, inputs: Mapping[str, Any]) -> OperationRequest:
-        """Return the request for the operation that runs a child execution. It contains the id of the child. This is
-        the recorded id if the log has a child at this place, even a failed one; otherwise it is a new id.
+        """Return the operation request for running a child execution. It contains the id of the child: the recorded id
+        if the log has a child at this place, even a failed one; otherwise a new id.
         """
         record = self._operations.known_at(place)
         recorded_id = None if record is None else record.signal

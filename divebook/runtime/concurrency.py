@@ -404,7 +404,7 @@ class Group:
             self._background.add(task)
 
     def cancel(self) -> None:
-        """Cancel the block of `running` and all tasks of the group. May be called before the block starts."""
+        """Cancel the `with` block of `running` and all tasks of the group. May be called before the block starts."""
         self._scope.cancel()
         for scope, _ in self._tasks.values():
             scope.cancel()

@@ -301,8 +301,8 @@ class StepContext:
         return self._open_step.iterations
 
     def has_unknown(self) -> bool:
-        """Return whether the step has calls with a rollback of which it is unknown if they took effect. A person must
-        decide about them before the rollback.
+        """Return whether it is unknown for some calls of the step if they took effect, and these calls have a rollback.
+        A person must decide about them before the rollback.
         """
         return bool(unknown(self._open_step))
 
@@ -311,8 +311,9 @@ class StepContext:
         self._recorder.operations.record(self.place("note"), fact)
 
     def writing(self, write: Callable[[], None]) -> AbstractContextManager[None]:
-        """Return a context manager for code that buffers facts before it records them. Inside the `with` block the
-        function `write` is registered, which records the buffered facts.
+        """Return a context manager for code that buffers facts. Inside the `with` block the function `write` is
+        registered, which records the buffered facts. It is called if the execution is stopped meanwhile, so that no
+        buffered fact is lost.
 
         The function `write` is called before the step ends, so that it can record buffered facts.
         """

@@ -522,7 +522,8 @@ class Driver:
         self._start_task(work, lease)
 
     def _require_newest(self, lease: Lease, about_to: str) -> None:
-        """Raise CancelledMeanwhileError if this process has acquired a later lease since.
+        """Raise CancelledMeanwhileError if `lease` is not the latest lease that this process has acquired, because the
+        execution was cancelled under a later one.
 
         A drive under the earlier lease could write nothing, and would end the code of the later drive, which uses the
         same attributes (test_a_cancellation_with_an_older_lease_leaves_the_other_one_alone).
@@ -627,8 +628,8 @@ class Driver:
                 self._standstill.future.set_result(None)
 
     def _forward_requests(self) -> None:
-        """Pass a request to cancel or pause the execution to its runner. If the execution is between two runners, the
-        next runner gets the request.
+        """Pass a request to cancel or pause the execution to its runner. If the present runner has ended and the next
+        one has not started, the next one gets the request.
         """
         if self._runner is not None:
             # Set here, because each new runner is created before its requests are forwarded.

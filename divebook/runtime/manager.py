@@ -440,8 +440,8 @@ class Control:
                 return
 
     def _must_wait(self, execution_id: str) -> bool:
-        """Resume an execution whose lease was held, if it is free by now. Return False if the execution is driven
-        here or has nothing to do.
+        """Resume a waiting execution if its lease, which was held before, is free now. Return True if the caller must
+        check again later. Return False if the execution is driven here or has nothing to do.
         """
         driver = self._registry.find(execution_id)
         state = driver.state
@@ -708,7 +708,8 @@ class Control:
         return bool(abandoned_executions)
 
     def pause(self, driver: Driver, reason: str = "") -> None:
-        """Pause an execution that this process drives, or that waits in a queue, so that it starts no more operations.
+        """Pause an execution, so that it starts no more operations. This process must drive the execution, or it must
+        wait in a queue.
 
         See `Execution.pause`.
         """

@@ -659,8 +659,8 @@ Settled: TypeAlias = catalog.InterruptResolved | catalog.InterruptExpired
 
 
 class WhatIfSource(NamedTuple):
-    """Name of the execution whose log answers the operations of a what-if, and the kinds of tools that the what-if may
-    run.
+    """Source of the results of a what-if: the execution whose log answers its operations. Also lists the kinds of tools
+    that the what-if may run.
     """
 
     source: str
@@ -669,8 +669,8 @@ class WhatIfSource(NamedTuple):
 
 
 class MissPolicy(Protocol):
-    """Protocol of the object that answers operations of a what-if from the log of another execution, if they are
-    missing in the what-if's own log. Other executions have no such policy.
+    """Protocol of the policy of a what-if. For an operation that is missing in the what-if's own log, it provides the
+    answer from the log of another execution. Executions other than what-ifs have no such policy.
 
     All methods are called on the engine's event loop and must not block.
     """

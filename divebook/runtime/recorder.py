@@ -98,8 +98,8 @@ class Recorder:
 
     @contextmanager
     def writing(self, write: Callable[[], None]) -> Iterator[None]:
-        """Register a function that records facts which code has buffered. It is registered inside the `with` block, and
-        is called by `leave`.
+        """Register the function `write` while the `with` block runs. The block buffers facts, and `write` records them.
+        If the execution is stopped meanwhile, `leave` calls `write`, so that no buffered fact is lost.
         """
         self._unwritten.append(write)
         try:
@@ -108,8 +108,8 @@ class Recorder:
             self._unwritten.remove(write)
 
     def leave(self) -> None:
-        """Call the functions registered with `writing`, so that buffered facts are recorded before the paths of the
-        execution are stopped.
+        """Call the functions registered with `writing`, which record facts that code has buffered. Called before the
+        paths of the execution are stopped.
         """
         for write in self._unwritten:
             write()

@@ -640,8 +640,8 @@ class Runner(PathRunner):
 
     @property
     def is_blocked(self) -> bool:
-        """True if every running path waits for the answer to a question that a call asked while it runs, so that
-        nothing else can happen before the answer.
+        """True if every running path waits for the answer to a question that a running call has asked, so that nothing
+        else can happen before the answer.
 
         The execution stays driven, because leaving it would abort the call.
         """
@@ -667,7 +667,7 @@ class Runner(PathRunner):
         self._pausable_task.park()
 
     async def _continue_parked(self, calls: ConcurrentCalls, first: Callable[[], object]) -> None:
-        """Resume waiting code that was kept in memory (parked). Before that, record the facts in `first` and the
+        """Resume waiting code that was kept in memory (parked). Before that, record the events in `first` and the
         messages that have arrived meanwhile.
         """
         self._parked_calls = None

@@ -211,7 +211,8 @@ class NoApprovalPolicy:
 
 
 def _about_files(table: Approvals, files: FileSpellings) -> Approvals:
-    """Return a table of approval rules whose arguments that name files also match other ways to write the same paths.
+    """Return a copy of a table of approval rules. In the copy, arguments that name files also match other spellings of
+    the same paths.
 
     Rules that allow a call get paths without detours (``a/../b``). Rules that ask or deny apply as written, and also
     with links followed.

@@ -311,8 +311,8 @@ def _of_question(step: Step) -> Iterator[CodeText]:
 
 
 def _templates(place: Place, **texts: object) -> Iterator[CodeText]:
-    """Yield a `CodeText` for each keyword argument that can be a template: a string that is not empty. Other arguments
-    are skipped.
+    """Yield a `CodeText` (a string that may contain code) for each keyword argument that is a string and not empty. The
+    keyword arguments are keys of a definition, such as ``Prompt``, whose strings may be templates.
     """
     for key, text in texts.items():
         if isinstance(text, str) and text:

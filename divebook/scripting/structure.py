@@ -37,8 +37,8 @@ class Evaluate(Protocol):
     """Signature of the interpreter's function that evaluates one part of a composed expression."""
 
     def __call__(self, context: Context, text: str, names: Mapping[str, Any]) -> Any:
-        """Evaluate the source text of a part with the given names, and return its value. A reference is looked up; any
-        other code runs in the sandbox.
+        """Evaluate the source text of one part of a composed expression with the given names, and return its value. A
+        reference is looked up; any other code runs in the sandbox.
         """
 
 
@@ -126,8 +126,8 @@ class Scope:
         return self.parts.is_plain(text, self.names)
 
     def value_of(self, text: str) -> Any:
-        """Evaluate the source text of a part in this scope, and return its value: a reference is looked up, any other
-        code runs in the sandbox.
+        """Evaluate the source text of one part of a composed expression in this scope, and return its value. A
+        reference is looked up; any other code runs in the sandbox.
         """
         self.work.count_turn()
         return self.parts.evaluate(self.context, text, self.names)

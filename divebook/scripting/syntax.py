@@ -702,9 +702,9 @@ class _Editor(ast.NodeVisitor):
 
 
 class _Lowering(ast.NodeTransformer):
-    """AST transformer for code inside f-strings. It replaces each f-string by a call that joins its parts, each
-    attribute in them, such as ``state.total``, by a call of a helper function that reads the key, and each dict that
-    may have equal keys by a call of `ENTRIES`.
+    """AST transformer for code inside f-strings. It replaces each f-string by a call that joins its parts. In these
+    parts, an attribute such as ``state.total`` becomes a call of a helper that reads the key, and a dict that may have
+    equal keys becomes a call of `ENTRIES`.
     """
 
     def __init__(self, modules: frozenset[str], *, has_own_dict: bool) -> None:

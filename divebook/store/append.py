@@ -566,7 +566,8 @@ def records_of(events: Iterable[Event]) -> list[Record]:
 
 
 def invalid(index: int, error: Exception) -> InvalidEventError:
-    """Return the error that says that the event at `index` of a batch is invalid, and why (`error`)."""
+    """Return the error for an invalid event in a batch. `index` is the position of the event, and `error` the reason.
+    """
     return InvalidEventError(f"invalid event at index {index}: {error}")
 
 

@@ -1038,8 +1038,8 @@ class EventStore(ABC):
 
     @property
     def _was_forked(self) -> bool:
-        """True in a process that was forked from the one that opened the store, if that process has connections. Check
-        this before `_lock`, which a thread of that process may have held at the fork.
+        """True if this process was forked from the process that opened the store, and that process has connections.
+        Check this before `_lock` is acquired: a thread of the other process may have held `_lock` at the fork.
         """
         return self.shared and self._process != THIS_PROCESS.number
 

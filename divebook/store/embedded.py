@@ -798,8 +798,8 @@ def whole_texts(new: Sequence[Any], earlier: Sequence[str] = ()) -> list[str]:
 
 
 def with_texts(value: Any, texts: Sequence[str]) -> Any:
-    """Return plain data in which each reference that `LongTexts.without` inserted is replaced by the long string with
-    that number in `texts`.
+    """Return plain data with its long strings restored. Each reference that `LongTexts.without` inserted is replaced by
+    the string with that number in `texts`.
 
     Raises IndexError, TypeError or ValueError for an invalid reference.
     """

@@ -175,8 +175,8 @@ class NewsListeners:
                 _log.exception("a listener to the store's news failed")
 
     def _has_listeners(self) -> bool:
-        """Return True if there are listeners. Without listeners, the thread that calls this ends; forget it while the
-        lock is held, so that the next `add` starts another thread.
+        """Return True if there are listeners. If there are none, also forget the calling thread, which then ends, so
+        that the next `add` starts another thread.
         """
         with self._lock:
             if not self._listeners:

@@ -164,8 +164,8 @@ def _files_of(store: EventStore) -> GetFile:
 
 @contextmanager
 def new_file(file: str | Path, *, overwrite: bool = False) -> Iterator[BinaryIO]:
-    """Yield a stream to a new file. The file appears under its name only if the block succeeds; it is then complete and
-    on disk.
+    """Yield a stream to a new file. The file appears under its name only if the `with` block succeeds; it is then
+    complete and on disk.
 
     Raises
     ------

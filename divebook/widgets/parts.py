@@ -390,7 +390,7 @@ class FailureTracker:
         """True if the failures have changed since the last call of `report`."""
 
     def of(self, header: Header) -> Header:
-        """Return a copy of `header`, the summary of the execution for views, in which the number of failures is set."""
+        """Return a copy of `header`, the summary of the execution for views, with the number of failures."""
         return {**header, "failed": len(self._failed)}
 
     @property

@@ -84,8 +84,8 @@ TABLES = ("inputs", "outputs", "variables")
 
 
 def cells_after(cells: Mapping[Cell, Any], changes: Iterable[Iterable[Change]]) -> dict[Cell, Any]:
-    """Apply the changes that further events make to the recorded state of an execution. The state and the result are
-    dictionaries of cells.
+    """Apply the changes that further events make to the recorded state of an execution, and return the new state. A
+    recorded state is a dictionary of cells: one for each variable, path and so on.
 
     A cell is one part of a state, such as one variable.
     """
@@ -290,8 +290,8 @@ _FAILURE = "_failed"
 
 
 def members(span: Span) -> list[int]:
-    """Return the numbers of those events of a span (step, item or call) that a sample of the log contains together.
-    These are the first event and the newest ones, at most `MAX_MEMBERS` in total.
+    """Return the numbers of the events by which a sample of the log represents a span (step, item or call). These are
+    the first event and the newest ones, at most `MAX_MEMBERS` in total.
     """
     sequences = span.sequences
     return [*sequences] if len(sequences) <= MAX_MEMBERS else [*sequences[:1], *sequences[1 - MAX_MEMBERS :]]
@@ -974,8 +974,8 @@ def _check_sizes(recording: Recording) -> None:
 
 
 def _check_change(change: list[Any]) -> None:
-    """Raise `SavedRunError` if a recorded change of the state is invalid: it changes a part that states do not have, or
-    removes a part that every state must have.
+    """Raise `SavedRunError` if a recorded change of the state is invalid: it changes a part that a state cannot have,
+    or removes a part that every state must have.
     """
     # Two parts remove a cell, three set it.
     if len(change) not in (2, 3) or not all(isinstance(part, str) for part in change[:2]):

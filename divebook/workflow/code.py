@@ -809,8 +809,8 @@ class _DeterminismVisitor(ast.NodeVisitor):
         return False
 
     def _are_in_order(self, calls: Iterable[ast.expr]) -> bool:
-        """Return True if all arguments of a call of ``create_task`` are recorded calls. Such a call is allowed, because
-        the order of the recorded calls is fixed before the task starts.
+        """Return True if ``create_task`` may be called with these arguments: all of them are recorded calls. The key of
+        a recorded call is assigned before its task starts, so that the order in which tasks run does not matter.
         """
         return all(
             isinstance(call, ast.Starred) or (isinstance(call, ast.Call) and self._is_recorded(call.func))

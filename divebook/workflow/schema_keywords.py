@@ -325,9 +325,8 @@ def _own_items(validator: Any, instance: Any, schema: Any, *, is_top: bool) -> s
 
 
 def _in_place(validator: Any, instance: Any, schema: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the subschemas of a schema that apply to the same value as the schema, as under ``allOf``, and that the
-    value fits. Subschemas for parts of the value, as under ``properties``, are left out. Each is yielded with its
-    validator.
+    """Yield the subschemas of a schema that apply to the whole value, as under ``allOf``, if the value fits them.
+    Subschemas for parts of the value, as under ``properties``, are left out. Each is yielded with its validator.
 
     References and ``allOf``, ``anyOf``, ``oneOf`` come first, then the branch of ``if``, then ``dependentSchemas`` of
     existing properties.

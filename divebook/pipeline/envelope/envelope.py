@@ -70,8 +70,8 @@ def random_id(prefix: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SlotNames:
-    """Names of the output slots (named outputs of an envelope) that have a special role in retries, goal stages and
-    responses.
+    """Names of the output slots (named outputs of an envelope) that have a special role: in retries, for goals, and as
+    the response.
 
     Envelopes do not depend on the names of stages: only these slot names connect the outputs of certain stages with
     rules.
@@ -231,7 +231,7 @@ class StagedContents(Contents):
     # --- goals and retries
 
     def initialize_goals(self, goals: Iterable[str]) -> None:
-        """Replace all goals of the request by new goals with the status pending.
+        """Replace all goals of the pipeline request by new goals with the status pending.
 
         Completed stages and the stage number do not change.
         """
@@ -240,8 +240,8 @@ class StagedContents(Contents):
         self.goal_completion_status = dict.fromkeys(self.all_goals, str(GoalStatus.PENDING))
 
     def advance_stage(self, satisfied_goals: Iterable[str], summary: Any = None) -> bool:
-        """Record that the current stage of goals is completed, with the goals that it satisfied. Begin the next stage
-        if unsatisfied goals remain.
+        """Record that a round of work on the goals (a goal stage) has ended, with the goals that it satisfied. Begin
+        the next round if unsatisfied goals remain.
 
         Returns
         -------
@@ -268,15 +268,15 @@ class StagedContents(Contents):
         return True
 
     def satisfied_goals(self) -> list[str]:
-        """Return the goals of the request that are satisfied, in the order in which they were satisfied."""
+        """Return the goals of the pipeline request that are satisfied, in the order in which they were satisfied."""
         # Goals in the order of the stages that satisfied them, then goals that were marked without a stage.
         recorded = [goal for stage in self.completed_stages if stage for goal in _goals_of(stage)]
         satisfied = {goal for goal, status in self.goal_completion_status.items() if status == GoalStatus.SATISFIED}
         return [goal for goal in dict.fromkeys([*recorded, *self.goal_completion_status]) if goal in satisfied]
 
     def get_stage_context(self) -> dict[str, Any]:
-        """Return the number of the current goal stage, the completed goal stages, and the goals with their statuses.
-        All values are copies.
+        """Return the goals of the request with their statuses, the number of the current round of work on the goals
+        (goal stage), and the records of the completed rounds. All values are copies.
         """
         return {
             "current_stage": self.current_stage_number,
@@ -287,14 +287,14 @@ class StagedContents(Contents):
         }
 
     def is_stuck(self, min_stages: int = 2) -> bool:
-        """Return True if at least `min_stages` stages of goals have begun and no goal has been satisfied in any of
-        them.
+        """Return True if the work on the goals makes no progress: at least `min_stages` rounds (goal stages) have
+        begun, and no goal has been satisfied in any of them.
         """
         return self.current_stage_number >= min_stages and not self.satisfied_goals()
 
     def increment_iteration(self, feedback: str | None = None) -> None:
-        """Start a new attempt at the request: save the feedback and the earlier plan, and delete the outputs that the
-        attempt produces again.
+        """Start a new attempt at the pipeline request. The feedback and the earlier plan are saved, and the outputs
+        that the attempt produces again are deleted.
         """
         self.iteration += 1
         if feedback is not None:
@@ -354,7 +354,8 @@ class StagedContents(Contents):
 
 
 def _goals_of(stage: dict[str, Any]) -> list[str]:
-    """Return the names of the goals that a completed goal stage satisfied, from the record of that stage.
+    """Return the names of the goals that one round of work on the goals (a goal stage) satisfied, from the record of
+    the round.
 
     The record may come from a damaged saved state: entries that are not strings are left out.
     """
@@ -410,15 +411,15 @@ class Envelope(StagedContents):
         return key in self.outputs
 
     def record_agent_start(self, agent: str, stage_order: int = 0) -> None:
-        """Record that an agent starts in a stage, and count one more agent step (hop) of the envelope."""
+        """Record that an agent starts in a stage, and add one to the envelope's number of agent visits (hops)."""
         self.processing_history.append(ProcessingRecord(agent, stage_order, self.clock()))
         self.agent_hop_count += 1
 
     def record_agent_complete(
         self, agent: str, status: str, error: str | None = None, llm_calls: int = 0, duration_ms: int = 0
     ) -> None:
-        """Record that an agent has ended, in its newest record that is still running, and add its model calls to the
-        count of the envelope.
+        """Record that an agent has ended, in the newest record that is still running. Add the agent's model calls to
+        the number of model calls in the envelope.
 
         The model calls are counted even if the agent has no running record.
 
@@ -443,8 +444,8 @@ class Envelope(StagedContents):
     # --- bounds and termination
 
     def exceeded_bound(self) -> TerminalReason | None:
-        """Return the terminal reason for the first bound (such as ``max_llm_calls``) that does not allow another stage;
-        None if all bounds allow it.
+        """Return the reason (`TerminalReason`) why no further stage may run: the first bound, such as
+        ``max_llm_calls``, that does not allow another stage. Return None if all bounds allow it.
 
         The counts of iterations and of edges may equal their bounds. All other counts must stay below their bounds.
         """
@@ -473,8 +474,8 @@ class Envelope(StagedContents):
         return self.edge_counts[edge]
 
     def can_continue(self) -> bool:
-        """Return True if the next stage may run: the request has not ended, no question is pending, and no bound is
-        exceeded.
+        """Return True if the next stage may run: the pipeline request has not ended, no question is pending, and no
+        bound is exceeded.
 
         If a bound forbids the stage, the reason is stored in `terminal_reason`. A later function call deletes the
         reason if no bound forbids the stage any more.
@@ -492,7 +493,7 @@ class Envelope(StagedContents):
         return True
 
     def terminate(self, message: str, terminal_reason: str | None = None) -> None:
-        """End the request, with a message that states why. A second call replaces the message.
+        """End the pipeline request, with a message that states why. A second call replaces the message.
 
         An earlier `terminal_reason` is kept unless a new one is passed.
         """
@@ -575,14 +576,14 @@ class Envelope(StagedContents):
     # --- serialization and copies
 
     def get_final_response(self) -> str | None:
-        """Return the text to show to the user: the pending question, else the text of the output that is the response.
-        Return None if there is neither.
+        """Return the text to show to the user: the pending question, else the text of the output in the slot for the
+        response. Return None if there is neither.
         """
         return final_response(self)
 
     def to_result_dict(self) -> dict[str, Any]:
-        """Return a summary of the request for its caller: status, response, outputs, errors and question, as plain
-        data.
+        """Return a summary of the pipeline request for its caller: status, response, outputs, errors and question, as
+        plain data.
         """
         return write_result(self)
 
@@ -748,8 +749,8 @@ def _strangers(state: Mapping[Any, Any]) -> list[str]:
 
 
 def final_response(envelope: Contents) -> str | None:
-    """Return the text to show to the user at the end of a request: the pending question, else the text of the output
-    that is the response. Return None if there is neither.
+    """Return the text to show to the user at the end of a pipeline request: the pending question, else the text of the
+    output in the slot for the response. Return None if there is neither.
     """
     pending = envelope.pending_interrupt
     if pending and pending.kind == InterruptKind.CLARIFICATION and pending.question:
@@ -761,7 +762,9 @@ def final_response(envelope: Contents) -> str | None:
 
 
 def write_result(envelope: Contents) -> dict[str, Any]:
-    """Return a summary of the request for its caller: status, response, outputs, errors and question, as plain data."""
+    """Return a summary of a pipeline request for its caller: status, response, outputs, errors and question, as plain
+    data.
+    """
     reason = envelope.terminal_reason
     result: dict[str, Any] = {
         "envelope_id": envelope.envelope_id,

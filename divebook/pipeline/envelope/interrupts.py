@@ -244,7 +244,7 @@ class _RequestIds(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Origin of a question: ids of the request, user, session, envelope and trace. All fields may be empty."""
+    """Origin of a question: ids of the pipeline request, user, session, envelope and trace. All fields may be empty."""
 
     request_id: str = ""
     user_id: str = ""
@@ -256,14 +256,14 @@ class Origin:
 
     @classmethod
     def of(cls, envelope: _RequestIds) -> Origin:
-        """Return the origin that all questions of an envelope have: its ids of request, user, session and envelope."""
+        """Return the origin of all questions of an envelope: its ids of request, user, session and envelope."""
         return cls(envelope.request_id, envelope.user_id, envelope.session_id, envelope.envelope_id)
 
 
 @dataclass(slots=True)
 class InterruptRecord(FlowInterrupt):
-    """Question in the registry `InterruptService`, with its origin and status. The registry updates the status and the
-    answer.
+    """Question in the registry `InterruptService`, with its origin (ids of the request, user and others) and status.
+    The registry updates the status and the answer.
     """
 
     status: InterruptStatus = InterruptStatus.PENDING
@@ -277,15 +277,17 @@ class InterruptRecord(FlowInterrupt):
 
     @property
     def origin(self) -> Origin:
-        """Origin of the question: ids of the request, user, session, envelope and trace."""
+        """Origin of the question: ids of the pipeline request, user, session, envelope and trace."""
         return Origin(**{each.name: getattr(self, each.name) for each in fields(Origin)})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the question, its status and its origin as plain data."""
+        """Return the question, its status and its origin (ids of the request, user and others) as plain data."""
         return plain_part(self, InterruptRecord, "interrupt")
 
     def as_interrupt(self) -> FlowInterrupt:
-        """Return an independent copy of the question as a `FlowInterrupt`, which has no status and no origin."""
+        """Return an independent copy of the question as a `FlowInterrupt`, which has neither a status nor an origin
+        (ids of the request, user and others).
+        """
         question = copied(self, "interrupt")
         return FlowInterrupt(**{each.name: getattr(question, each.name) for each in fields(FlowInterrupt)})
 

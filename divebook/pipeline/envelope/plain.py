@@ -219,8 +219,8 @@ class PlainReading:
     problems: list[str] = field(default_factory=list)
 
     def refuse(self, path: str, value: Any, expected: str) -> Any:
-        """Add a problem to the list of this reader: a value has the wrong type. Return `UNREADABLE`, which stands for a
-        value that cannot be read.
+        """Note in the reader's list of problems that a value has the wrong type. Return the marker `UNREADABLE`, which
+        takes the place of the value.
         """
         shown = repr(value[:_SHOWN]) if isinstance(value, str) else type(value).__name__
         self.problems.append(f"{path}: {expected} wanted, not {shown}")
@@ -256,8 +256,8 @@ class PlainReading:
         return value if isinstance(value, bool) else self.refuse(path, value, "true or false")
 
     def _count(self, value: Any, path: str) -> Any:
-        """Convert a plain value to an integer. If it is a fraction, cut off the decimals and add a problem to the list
-        of this reader.
+        """Convert a plain value to an integer. The decimals of a fraction are cut off, and the fraction is noted as a
+        problem.
         """
         if isinstance(value, int) and not isinstance(value, bool):
             return value

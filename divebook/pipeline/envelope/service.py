@@ -1,4 +1,6 @@
-"""Registry of questions of many requests: origin, expiry and status of each question, and its one valid answer."""
+"""Registry of questions of many requests: for each question its origin (such as request and user), expiry and status,
+and its one valid answer.
+"""
 
 from __future__ import annotations
 

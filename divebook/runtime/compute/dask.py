@@ -276,8 +276,8 @@ def install(dask_scheduler: Any) -> None:
 
 
 class Claims:
-    """Handler in a Dask scheduler that grants each key to the first task that claims it, so that a call that must not
-    be repeated starts only once.
+    """Handler in a Dask scheduler that grants each key to the first task that claims it. A call that must not be
+    repeated therefore starts only once.
     """
 
     def __init__(self, scheduler: Any) -> None:

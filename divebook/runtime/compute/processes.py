@@ -63,9 +63,7 @@ class Processes:
         self.close.atexit = False  # they end with this process, which waits for its last calls
 
     def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot:  # noqa: ARG002 - the same for all calls
-        """Return the slot that a call must hold while it runs, so that at most as many calls start as there are worker
-        processes.
-        """
+        """Return the slot that a call must hold while it runs. There are as many slots as worker processes."""
         return self._slots.slot()
 
     async def run(self, task: Task) -> Any:

@@ -126,8 +126,8 @@ def _printed(wire: Wire, name: str, number: int) -> TextIO:
 
 
 def _make(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]], streams: tuple[TextIO, ...]) -> None:
-    """Make the calls that the owner sends, each in the environment (folder, variables, import path) that the owner has
-    at that time. Refuse calls once an imported file has changed.
+    """Make the calls that the owner sends. For each call, this process gets the present environment of the owner:
+    folder, variables and import path. Refuse calls once an imported file has changed.
     """
     environment = ProcessEnvironment.of_now()
     modules = KnownModules()

@@ -160,8 +160,8 @@ class Connections:
 
     @contextmanager
     def opened(self) -> Iterator[Link]:
-        """Open a connection for the block, and close it after the block. Errors of Postgres are raised as errors of
-        divebook.
+        """Open a connection for the `with` block, and close it after the block. Errors of Postgres are raised as errors
+        of divebook.
         """
         with translated(self.address.location), self.open() as link:
             yield link
@@ -265,7 +265,7 @@ class Connections:
 
     @contextmanager
     def transaction(self, *, writes: bool = True) -> Iterator[SendStatement]:
-        """Run the block in one transaction. Yield the function with which the block executes statements.
+        """Run the `with` block in one transaction. Yield the function with which the block executes statements.
 
         Raises
         ------
@@ -299,7 +299,7 @@ class Connections:
 
     @contextmanager
     def connection_errors_handled(self) -> Iterator[None]:
-        """Close the affected connections if the block fails because the connection was lost or the server became
+        """Close the affected connections if the `with` block fails because the connection was lost or the server became
         read-only. The error is raised.
         """
         try:
@@ -516,8 +516,8 @@ def _parse_with_libpq(url: str, rest: str) -> dict[str, Any]:
 
 @contextmanager
 def translated(location: str) -> Iterator[None]:
-    """Convert each error of Postgres, or of the decoding of its data, in the block to an error of divebook, and raise
-    that one.
+    """Convert each error of Postgres, or of the decoding of its data, inside the `with` block to an error of divebook,
+    and raise that one.
     """
     import psycopg
 

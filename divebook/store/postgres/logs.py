@@ -197,7 +197,8 @@ class LogWriter:
         return answers
 
     def begin(self, batches: Sequence[PreparedBatch], durability: Durability, notify: Notify) -> SentBatches | None:
-        """Send batches without waiting for the answer. Return None, and send nothing, if a batch needs a query first.
+        """Send batches to the server without waiting for the answer, and return them as `SentBatches`. If a batch needs
+        a query first, send nothing and return None.
 
         Batches that only extend cached logs need no query. The answer is processed by `outcome`, or by the next write.
         """
@@ -259,8 +260,9 @@ class LogWriter:
             sent.notify(sent.batches, sent.answers)
 
     def _finish_sent(self, sent: SentBatches, entered: Collection[int]) -> list[Refusal | None]:
-        """Return for each batch that `begin` has sent the error with which it was refused, or None if it was written.
-        Batches that the server did not accept are first written again with `write`.
+        """Finish the append of batches that `begin` has sent. Return for each batch the error with which it was
+        refused, or None if it was written. A batch that no longer fits its log, because another process has changed the
+        log, is first written again with `write`.
         """
         answers: list[Refusal | None] = [None] * len(sent.batches)
         refused = self._update_cache(sent.batches, sent.drafts, _keys(sent.drafts, entered))

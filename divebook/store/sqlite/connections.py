@@ -230,7 +230,7 @@ class Readers:
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
-        """Yield this thread's connection; all reads in the block see the file as of one moment.
+        """Yield this thread's connection; all reads in the `with` block see the file as of one moment.
 
         An error in the block closes the connection: a statement that was not read to its end would keep it at this
         moment for as long as anything refers to the error's traceback, as a notebook does. A block inside another one
@@ -291,7 +291,7 @@ class _Reader:
 
 @contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Yield a connection in a read transaction; all reads in the block see the file as of one moment."""
+    """Yield a connection in a read transaction; all reads in the `with` block see the file as of one moment."""
     if connection.in_transaction:  # a KeyboardInterrupt came between BEGIN and the block
         connection.execute("ROLLBACK")
     connection.execute("BEGIN")
@@ -319,8 +319,8 @@ def translate(error: sqlite3.Error, location: str) -> StoreError:
 
 @contextmanager
 def translated(location: str) -> Iterator[None]:
-    """Convert each error of SQLite, of the disk, or of the decoding of data in the block to an error of divebook, and
-    raise that one.
+    """Convert each error of SQLite, of the disk, or of the decoding of data inside the `with` block to an error of
+    divebook, and raise that one.
 
     All reads and writes of a store run inside of such a block (tests/store/test_damage.py).
     """

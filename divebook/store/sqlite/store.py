@@ -575,8 +575,8 @@ _sync_file: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # as SQL
 
 
 class Transaction:
-    """Write transaction (``BEGIN IMMEDIATE`` to ``COMMIT``). Any exception in the block rolls it back, including a
-    keyboard interrupt (Ctrl-C).
+    """Write transaction (``BEGIN IMMEDIATE`` to ``COMMIT``). Any exception in the `with` block rolls it back, including
+    a keyboard interrupt (Ctrl-C).
 
     Entering also verifies that the path still refers to the open file, and that the file's format is not newer.
     """
@@ -732,8 +732,8 @@ class _Deferral(threading.local):
 
 
 class DiskSync:
-    """Delayed syncs of a store file to the disk. The first transaction in a `deferred` block commits without waiting
-    for the disk, and `sync` waits for it later.
+    """Delayed syncs of a store file to the disk. The first transaction in the `with` block of `deferred` commits
+    without waiting for the disk, and `sync` waits for it later.
     """
 
     def __init__(self, path: Path) -> None:
@@ -745,7 +745,9 @@ class DiskSync:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Make the next append of the calling thread commit without waiting for the disk, if it is in the block."""
+        """Make the next append of the calling thread commit without waiting for the disk, if it is inside the `with`
+        block.
+        """
         self._deferral.is_on = True
         try:
             yield
@@ -753,7 +755,8 @@ class DiskSync:
             self._deferral.is_on = False
 
     def take_deferral(self) -> bool:
-        """Return True if the present append need not wait for the disk.
+        """Return True if the present append need not wait for the disk, because its thread is inside a `with` block of
+        `deferred`.
 
         Only the first append in a `deferred` block gets True. Later ones are appends of listeners, which have to wait
         (test_what_a_listener_appends_after_an_unsynced_append_is_full).

@@ -620,8 +620,8 @@ COMMAND = ("/bin/sh", "-c", _SCRIPT)
 
 
 def marked(mark: int, argv: Sequence[str]) -> list[str]:
-    """Return a command line that runs `argv` with a mark: the number `mark`, set as a resource limit that child
-    processes inherit. The guard process finds all processes of the command by it.
+    """Return a command line that runs `argv` with a mark, by which the guard process finds all processes of the
+    command. The mark is the number `mark`, set as a resource limit that child processes inherit.
 
     A shell sets the mark. It reports a missing program and then exits with 127.
     """
@@ -644,8 +644,8 @@ class Guard:
         self._reading: asyncio.Task[None] | None = None
 
     async def register(self, mark: int) -> None:
-        """Register a command, identified by its mark, at the guard process. The guard ends the command's processes if
-        this Python process dies.
+        """Register a command, identified by its mark (see `marked`), at the guard process. The guard ends the command's
+        processes if this Python process dies.
         """
         async with self._lock:
             self._live.add(mark)
@@ -659,8 +659,8 @@ class Guard:
                 await self._connection.send(f"done {mark}\n".encode())
 
     async def end(self, mark: int) -> bool:
-        """End all processes of the command with a mark. Return True if the guard process reports that they have ended,
-        False if it does not answer.
+        """End all processes of the command with this mark (see `marked`). Return True if the guard process reports that
+        they have ended, False if it does not answer.
         """
         async with self._lock:
             # First of all: a guard that is started again below must not get the mark as a running command.

@@ -65,8 +65,8 @@ class Applied:
     """Protected paths that were not written because the caller did not name them."""
 
     def told(self, folder: object, how: str = "apply RUN {}") -> str:
-        """Return the report as one text for people: the files that were written, that were up to date, and that were
-        left out.
+        """Return the report as one text for people: which files were written, were up to date already, or were left
+        out.
 
         Parameters
         ----------
