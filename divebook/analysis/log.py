@@ -223,8 +223,8 @@ class EventTable:
         return first, time
 
     def _item_of(self, rows: Numbers) -> Numbers:
-        """Return an array of row numbers, one for each row in `rows`: the row in which the item of that row first
-        started. The value is `NONE` for a row without an item.
+        """Return for each row in `rows` the number of the row in which its item first started. The result is an array,
+        with `NONE` for a row without an item.
         """
         if not self._has_items:
             return none(len(rows))

@@ -43,8 +43,8 @@ def is_large(value: Any) -> bool:
 
 
 def placed(places: Map[K, int], key: K, value: Any, sequence: int) -> Map[K, int]:
-    """Update the mapping from keys to the events that hold their large values, because event `sequence` has set the
-    value of `key`. Return the new mapping. A small value has no entry.
+    """Record that event `sequence` has set the value of `key`, in the mapping from keys to the events that hold their
+    large values. Return the new mapping. A small value has no entry.
     """
     # The new event replaces the place of an earlier large value. A small value removes it.
     if is_large(value):
@@ -160,8 +160,8 @@ class _Writer:
         }
 
     def _values(self, values: Mapping[Any, Any], places: Mapping[Any, int]) -> list[Any]:
-        """Split a mapping into two lists. The first has the pairs of key and small value; the second has pairs of key
-        and the number of the event that holds its large value.
+        """Split a mapping into two lists: pairs of key and small value, and pairs of key and event number. The event
+        with this number holds the value of the key, which is too large for the checkpoint.
         """
         if not places:
             return [list(values.items()), []]
@@ -190,8 +190,8 @@ class _Writer:
         return written
 
     def _operations(self, operations: Map[str, OperationRecord]) -> list[Any]:
-        """Split the records of operations into two lists. Records in the first have a small result; records in the
-        second have none, because it is large and is read from the event with which the operation ended.
+        """Split the records of operations into two lists: complete records, and records without their result. A large
+        result is left out, and is read later from the event with which the operation ended.
         """
         inside = []
         outside = []

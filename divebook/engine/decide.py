@@ -208,8 +208,8 @@ def _settle(path: PathState) -> PathInstruction | None:
 
 
 def only_settles(state: ExecutionState, place: Place) -> bool:
-    """Return whether a path must not make the call at a place. It is True for all calls except interrupted ones while
-    the execution is rolled back and the path runs only to find out whether interrupted calls took effect.
+    """Return whether a path must not make the call at a place. While an execution is rolled back, a path runs only to
+    find out whether its interrupted calls took effect. It may then make these calls, and no others.
 
     A call of unknown outcome may be made again there, and no other (test_rollback_unknown.py).
     """

@@ -178,8 +178,8 @@ def successor(identifier: str, places: int) -> str:
 
 
 def place_of(identifier: str) -> tuple[str | tuple[str], int]:
-    """Split an identifier into a prefix and a number. Consecutive identifiers have the same prefix, and numbers that
-    increase by one, from 0.
+    """Split an identifier into a prefix and a number, so that consecutive identifiers have the same prefix, and numbers
+    that increase by one from 0.
 
     An identifier without successors is returned in a tuple, at place 0, so that it cannot equal such a prefix.
 

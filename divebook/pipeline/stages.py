@@ -730,8 +730,8 @@ class Trial(StepContext):
 
     @property
     def prefix(self) -> str:
-        """Prefix for the keys of the operations that an agent makes in this attempt. It differs between attempts, so
-        that each attempt gets a new turn of the agent.
+        """Prefix for the keys of the operations that an agent makes in this attempt. Each attempt has its own prefix,
+        so that the agent starts a new turn in it.
         """
         return f"{self.stage.name}/" if self._number == 0 else f"{self.stage.name}@{self._number}/"
 
@@ -746,8 +746,7 @@ class Trial(StepContext):
         return self.reported_calls + self._requests.total()
 
     def leave_to_resumption(self, key: str, error: str) -> None:
-        """Record that this attempt has failed and that no other attempt follows now. The next attempt starts when the
-        execution is resumed.
+        """Record that this attempt has failed and that the next attempt is made only when the execution is resumed.
 
         The next attempt makes its own operations; it does not reuse the recorded results of this attempt.
 

@@ -91,7 +91,9 @@ class _Visit:
 
 
 class _Open:
-    """Ids of the operations, or of the questions, that have started and not ended yet, grouped by path."""
+    """Ids of the operations, or of the questions, that have started and not ended yet, grouped by the path on which
+    they started.
+    """
 
     def __init__(self) -> None:
         self._by_path: dict[str, set[str]] = {}

@@ -736,8 +736,8 @@ def _facet(a: OperationTree, b: OperationTree) -> Facet | None:
 
 
 def _partners(ours: Sequence[OperationTree], theirs: Sequence[OperationTree]) -> dict[int, OperationTree]:
-    """Match the nodes inside a node of one run (`ours`) with the nodes inside the matched node of the other run
-    (`theirs`). Return a mapping from the ``id()`` of a node in `theirs` to its partner in `ours`.
+    """Match the nodes inside a node of one run (`ours`) with those inside the corresponding node of the other run
+    (`theirs`). Return a mapping from the ``id()`` of a node in `theirs` to the matching node in `ours`.
 
     Equal lists are paired one by one. Else each kind of child is matched separately, with several criteria
     (`_criteria`). Each criterion pairs children that remained from the ones before.
@@ -761,8 +761,8 @@ def _partners(ours: Sequence[OperationTree], theirs: Sequence[OperationTree]) ->
 
 
 def _are_settled(ours: Sequence[OperationTree], theirs: Sequence[OperationTree]) -> bool:
-    """Return whether the nodes of two lists, which have the same keys, can be paired in order without a further search.
-    All kinds must be equal, and items must also have equal values.
+    """Return whether two lists of nodes can be paired in order, without a further search. The lists have the same keys.
+    All kinds must be equal too, and items must have equal values.
     """
     pairs = zip(ours, theirs, strict=True)
     return all(a.kind == b.kind and (a.kind != "item" or alike(a.asked, b.asked)) for a, b in pairs)

@@ -694,8 +694,8 @@ def tool_calls_in(spans: Iterable[Span]) -> list[ToolCallView]:
 
 
 def _by_place(operations: Iterable[Span]) -> tuple[dict[tuple[int, str], Span], dict[tuple[int, str], Span]]:
-    """Return two mappings whose keys identify tool calls: the index of the span of the turn, and the key of the call.
-    The first one contains the operation of the call, the second one the turn that the call started.
+    """Return two mappings from the places of tool calls: to the operation of the call, and to the turn that the call
+    started. A place is a pair: the index of the span of the turn that contains the call, and the key of the call.
     """
     operations_by_place: dict[tuple[int, str], Span] = {}
     turns: dict[tuple[int, str], Span] = {}

@@ -394,7 +394,9 @@ class Durable(Protocol):
     """Protocol of an event log (journal) for `Syncs`, which notifies it when its written events are durable."""
 
     def synced(self, sequence: int, error: Exception | None) -> None:
-        """Note that the events up to the number `sequence` are durable. If `error` is not None, they are not."""
+        """Note that the events up to the number `sequence` are durable. If `error` is not None, they could not be made
+        durable.
+        """
 
 
 J = TypeVar("J", bound=Durable)
@@ -635,7 +637,9 @@ class Committing(Protocol):
         """
 
     def synced(self, sequence: int, error: Exception | None) -> None:
-        """Note that the events up to the number `sequence` are durable. If `error` is not None, they are not."""
+        """Note that the events up to the number `sequence` are durable. If `error` is not None, they could not be made
+        durable.
+        """
 
     @property
     def is_checkpoint_due(self) -> bool:

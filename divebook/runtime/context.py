@@ -489,7 +489,7 @@ class StepContext:
         return await self._recorder.signals.take(self.place(), name, within)
 
     async def child(self, workflow: str, inputs: Mapping[str, Any], drive: DriveChild, *, key: str) -> Any:
-        """Run another workflow as a child execution. Return the id, status and outputs of the child.
+        """Run another workflow as a child execution of this one. Return the id, status and outputs of the child.
 
         Raises OperationError if the child did not complete.
         """

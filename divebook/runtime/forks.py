@@ -115,8 +115,8 @@ def point_of(events: Sequence[Event], at: int | None, change: Change, *, reachin
 
 
 def _before_ends(events: Sequence[Event], change: Change) -> dict[str, int]:
-    """Find where the operations and questions that a fork changes first ended or were first answered. Return, by their
-    id, the sequence number of the event before that.
+    """Find where the operations and questions that a fork changes first ended or were first answered. Return by id the
+    sequence number of the event before that, since the fork must begin there at the latest.
     """
     ends: dict[str, int] = {}
     results = change.results
@@ -131,8 +131,8 @@ def _before_ends(events: Sequence[Event], change: Change) -> dict[str, int]:
 
 
 def _before_effects(events: Sequence[Event], change: Change, ended: Container[str]) -> Iterator[int]:
-    """Yield, for each part of a fork's change (an input, a prompt, a variable and so on), the latest fork point at
-    which it still takes full effect. A fork point is the number of an event.
+    """Yield the latest possible fork point for each part of a fork's change (an input, a prompt, a variable and so on):
+    the last event after which a fork can begin so that this part still takes full effect.
 
     For inputs, model and definition that is event 1. For a prompt, it is the event before its step first starts. For a
     variable, an unfinished call or an open question, it is the event that last set or started it. Raises SetupError for

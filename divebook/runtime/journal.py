@@ -403,8 +403,8 @@ class Journal:
             self.error = outcome
 
     def synced(self, sequence: int, error: Exception | None) -> None:
-        """Note that the events up to the number `sequence` are durable. If `error` is not None, they are not, and
-        nothing more can be recorded. Called by `GroupCommit`.
+        """Note that the events up to the number `sequence` are durable. If `error` is not None, they could not be made
+        durable, and nothing more can be recorded. Called by `GroupCommit`.
         """
         if error is not None:
             self.error = error

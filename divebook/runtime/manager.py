@@ -207,8 +207,8 @@ class Control:
         return ENGINE.begin(begin, ended)
 
     async def remaining_bounds_for(self, child: Child) -> Child:
-        """Reduce `max_depth` and `max_descendants` in the request for a successor to the rest that its predecessor has
-        not used yet, and return the request. Call on the engine's loop.
+        """Reduce `max_depth` and `max_descendants` in the request for a successor to the part that its predecessor has
+        left, and return the request. Call on the engine's loop.
         """
         remaining = await self._session.calls.work(lambda: self.family_bounds.remaining_bounds_for(child.parent))
         bounds = replace(child.bounds, max_depth=remaining.max_depth, max_descendants=remaining.max_descendants)

@@ -356,15 +356,15 @@ def workflow_code() -> _CodeMark:
 
 
 def engine_code() -> _CodeMark:
-    """Mark the code in the `with` block as not the workflow function's own, for example because it is a recorded call.
-    Such code may use any clock.
+    """Mark the code in the `with` block as other code than the workflow function's own, for example because it is a
+    recorded call. Such code may use any clock.
     """
     return _CodeMark(is_user_code=False)
 
 
 def guard(loop: asyncio.AbstractEventLoop) -> None:
-    """Replace methods of an event loop, so that they raise an error if a workflow function's own code uses time, timers
-    or races that are not recorded.
+    """Replace methods of an event loop, so that a workflow function's own code gets an error if it uses time, timers or
+    races that are not recorded. Such code could behave differently on replay.
 
     The methods are replaced on the instance, because the class of the loop differs by platform. The cost is one read of
     a context variable for each timer.

@@ -322,8 +322,8 @@ def _row_result(at: int, error: str | None, answer: Any) -> RowResult:
 
 
 def _last_position(requests: list[Any], last: int, prompts: int) -> int:
-    """Return the position of the last row in a batch. If `requests` has all prompts, this is `last`; if it has fewer,
-    because the batch is full, the row of the last request.
+    """Return the position of the last row in a batch. This is `last` if `requests` has all prompts. If the batch is
+    full, `requests` has fewer, and the last row is that of the last request.
     """
     return last if len(requests) == prompts else int(requests[-1].custom_id.rpartition("-")[2])
 

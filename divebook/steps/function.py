@@ -114,9 +114,9 @@ class CallTasks:
         await asyncio.sleep(0)
 
     def __enter__(self) -> bool:
-        """Count one more running call of the workflow function. Return True if the current asyncio task was created by
-        the function itself, for example with ``asyncio.create_task``. Return False in its main task and in the branches
-        of `ctx.gather`.
+        """Count one more running call of the workflow function. Return True if the function itself created the current
+        asyncio task, for example with ``asyncio.create_task``. Return False in the main task and in the branches of
+        `ctx.gather`.
         """
         if self._has_ended:  # the current task was created, but started after the end
             raise asyncio.CancelledError("the workflow function has ended")

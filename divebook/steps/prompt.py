@@ -374,8 +374,8 @@ async def response_source_for(
 
 
 def _at(context: StepContext, requests: Sequence[RequestView], turn: str) -> list[RequestView]:
-    """Select from the model requests of another run those that belong to the turn with the id `turn`. If that run has
-    no such turn, select its single requests (without a turn) of the same path, step, visit and loop item.
+    """Return those model requests of another run that belong to the turn with the id `turn`. If that run has no such
+    turn, return its single requests (without a turn) at the same place: path, step, visit and loop item.
     """
     of_same_turn = [request for request in requests if request.span.within == turn]
     place = context.place("", 0)

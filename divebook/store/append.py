@@ -566,7 +566,8 @@ def records_of(events: Iterable[Event]) -> list[Record]:
 
 
 def invalid(index: int, error: Exception) -> InvalidEventError:
-    """Return the error for an invalid event in a batch. `index` is the position of the event, and `error` the reason.
+    """Return the error for an invalid event in a batch. `index` is the position of the event in the batch; `error` is
+    the reason.
     """
     return InvalidEventError(f"invalid event at index {index}: {error}")
 
@@ -680,9 +681,8 @@ def _first_lease(batch: Batch, owner: Owner) -> Lease:
 
 
 def _with_status(batch: Batch, status_change: StatusColumns | None) -> tuple[StatusColumns | None, str | None]:
-    """Merge the status change that a batch's events cause with the status that the batch itself states. Return both;
-    the second is None if the batch states none or a final one. A stated status counts, unless the events end the
-    execution.
+    """Return the status change that a batch causes, and the status that the batch itself states (None if it states none
+    or a final one). A stated status replaces that of the batch's events, unless the events end the execution.
     """
     status = batch.status
     if status is None or status in TERMINAL:

@@ -57,7 +57,7 @@ function bestPlacement(recordedLines: readonly SourceLine[], now: readonly strin
   return best;
 }
 
-/** Return for how many places from 0 on the predicate holds, up to a limit. */
+/** Return the number of consecutive places, counted from 0, for which the predicate holds, up to a limit. */
 function countWhile(most: number, predicate: (place: number) => boolean): number {
   let count = 0;
   while (count < most && predicate(count)) count += 1;

@@ -116,7 +116,7 @@ export async function decode(packedRun: PackedRun): Promise<Recording> {
   return checkRecording(JSON.parse(await unpackText(packedRun.recording, MAX_UNPACKED)));
 }
 
-/** Check unpackText data and return it as a recording; throw an error with a readable message. */
+/** Check unpacked data and return it as a recording; throw an error with a readable message. */
 export function checkRecording(unchecked: unknown): Recording {
   const data = upgraded(unchecked);
   RECORDING(data, "run");

@@ -15,7 +15,7 @@ import { questions } from "./questions";
 import { tabs } from "./tabs";
 import "./live.css";
 
-/** Traitlet with a first state, for views that open while the kernel is busy. */
+/** Attribute of the widget with a first state, which a view shows if it opens while the kernel is busy. */
 interface State {
   snapshot: { status?: string; workflow?: string; pending?: Question[] };
 }

@@ -90,7 +90,7 @@ export function variants(schema: Schema, root: Schema): Schema[] {
   return flatten([...alternatives, ...types], root).filter((part) => part["type"] !== "null" && part["const"] !== null);
 }
 
-/** Replace alternatives that only list further alternatives by those. */
+/** Replace each alternative that only lists further alternatives by these. */
 function flatten(parts: Schema[], root: Schema): Schema[] {
   const isPlainUnion = (part: Schema): boolean => part["anyOf"] !== undefined && part["properties"] === undefined;
   return parts.flatMap((part) => {

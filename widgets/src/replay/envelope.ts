@@ -6,7 +6,10 @@ import { valueText } from "../shared/values";
 const HOLDER = "pipeline"; // the variable of a pipeline that holds its envelope
 type Values = Record<string, unknown>;
 
-/** Return the envelopes of a state and of the one before, without fields that are empty in both. If absent, it is empty. */
+/**
+ * Return the envelope in a state, and the envelope in the state before it (undefined without such a state). Fields that
+ * are empty in both are left out. If a state contains no envelope, the result for it is an empty object.
+ */
 export function envelopes(before: StateView | null, state: StateView): { was: Values | undefined; now: Values } {
   const was = before === null ? undefined : envelopeOf(before);
   const now = envelopeOf(state);
