@@ -381,8 +381,8 @@ def decide_return(state: ExecutionState) -> tuple[Fact, ...]:
 
 
 def _needs_rollback(state: ExecutionState) -> bool:
-    """Return whether an execution has completed work with rollbacks, or calls with rollbacks whose outcome is unknown.
-    It is False for a what-if without side effects.
+    """Return whether something must be rolled back in an execution: completed work with rollbacks, or calls with
+    rollbacks whose outcome is unknown. It is False for a what-if without side effects.
     """
     return bool(state.rollbacks or state.unsettled) and state.tools not in ANSWERED
 

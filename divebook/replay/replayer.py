@@ -145,8 +145,8 @@ class Positions:
             return self._block(number, place + 1).events[place]
 
     def events(self, after: int = 0, stop: int | None = None) -> Sequence[Event]:
-        """Compute the states after some events, starting from the newest computed state. Do nothing if events between
-        that state and the given events are missing. The states at the borders of blocks of events are kept.
+        """Return the events that follow the event number `after`, up to and including the event number `stop` (by
+        default, the last one).
 
         If the events follow directly after the events that are already folded, they are folded too, so that later
         look-ups of states are fast. An event that contradicts the log raises no error here, but only in `state_at`.
@@ -199,8 +199,8 @@ class Positions:
                 self._fold(self._read(last, min(READ_ON, sequence - last)))
 
     def _fold(self, events: Sequence[Event]) -> None:
-        """Compute the states after some events from the newest computed state, as far as the events directly follow it.
-        The state at each border between two blocks of events is kept.
+        """Compute the states after some events, starting from the newest computed state. Do nothing if events between
+        that state and the given events are missing. The state at each border between two blocks of events is kept.
         """
         # Index of the first event that is not folded yet. A negative index means a gap before the events: nothing is
         # folded.

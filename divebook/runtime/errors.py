@@ -260,8 +260,8 @@ def is_user_code(file: str) -> bool:
 
 
 def _short(file: str) -> str:
-    """Return a short path of a file for people. For a file in the current folder, or in a folder of Python's libraries,
-    it is relative to that folder. Other paths stay unchanged.
+    """Return a short path of a file for people. A path in the current folder, or in a folder of Python's libraries,
+    becomes relative to that folder. Other paths stay unchanged.
     """
     for folder in (_folder(), *_libraries()):
         if folder and file.startswith(folder + os.sep):

@@ -335,8 +335,8 @@ class Journal:
             raise self.error
 
     def _end_wait(self) -> None:
-        """Write events that were recorded with `may_wait` at the end of this turn. They wait no longer, because another
-        event follows or code waits for the write.
+        """Write events that wait for a following event (recorded with `may_wait`) at the end of this turn. They wait no
+        longer, because another event follows or code waits for the write.
         """
         self._is_waiting = False
         self._commit.schedule(self)

@@ -418,8 +418,8 @@ class Control:
         return driver
 
     def _watch_release(self, execution_id: str) -> None:
-        """Resume an execution as soon as its lease is free, if it then still has work to do. Call on the engine's
-        loop.
+        """Resume an execution as soon as its lease is free. Do nothing if the execution has no work to do then. Call on
+        the engine's loop.
         """
         if execution_id not in self._release_watches:
             watch = self._release_watches[execution_id] = ENGINE.keep(self._continue_after_release(execution_id))
