@@ -111,8 +111,8 @@ export class Model {
   }
 
   /**
-   * Return the moment at which the bars of running spans end, in microseconds since the origin: the present, or the last
-   * moment at which anything ran.
+   * Return the moment at which the bars of running spans end, in microseconds since the origin: the present, or the
+   * last moment at which anything ran.
    */
   now(): number {
     const header = this.header;
