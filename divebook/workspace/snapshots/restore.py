@@ -734,7 +734,7 @@ def _may_not_be_changed(root: Root, path: str) -> PermissionError:
 
 
 def open_folder(root: Root, path: str, mode: int) -> None:
-    """Let the owner of a folder read, change and enter it. `mode` is its present mode.
+    """Allow the owner of a folder to read, change and enter it. `mode` is its present mode.
 
     Raises `PermissionError` with the path of the folder if another user owns it.
     """

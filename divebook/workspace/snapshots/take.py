@@ -544,7 +544,8 @@ class Snapshots:
 
     @contextmanager
     def _opened_folders(self, target: TreeEntries) -> Iterator[None]:
-        """Scan the folder, and let the owner read, change and enter it and all its folders during the ``with`` block.
+        """Allow the owner to read, change and enter the folder and all its subfolders during the ``with`` block. The
+        folder is scanned as well, before the block.
 
         A folder of which `target` knows only the mode is not opened. Raise `PermissionError` if another user owns a
         folder that must be opened.
