@@ -153,8 +153,10 @@ class EventStore(ABC):
 
         A refused batch does not affect the others. Refusals are the errors of `append`, and `UnreadMessageError` for a
         batch with `Batch.last_message`. If the transaction itself fails (disk full, read-only), the error is raised and
-        nothing is written. After a `ConnectionLostError` everything may have been written: a retry with the same
-        records sets `Batch.again`, and skips those that the log has. A batch without records is ignored.
+        nothing is written. A store on a server may need further transactions for some of the batches: if one of these
+        fails, its batches get the error (`StoreBusyError` if they can be written later), and the others stay written.
+        After a `ConnectionLostError` everything may have been written: a retry with the same records sets
+        `Batch.again`, and skips those that the log has. A batch without records is ignored.
         """
         self._check_open()
         checked = [self._prepare_batch(batch) for batch in batches]

@@ -17,6 +17,7 @@ from divebook.errors import (
     ExecutionEndedError,
     LeaseHeldError,
     NewerStoreError,
+    StoreBusyError,
     StoreError,
     UnreadMessageError,
 )
@@ -105,6 +106,31 @@ def test_a_commit_that_the_server_makes_after_all_is_not_made_twice(between, mon
         monkeypatch.setattr(store, "_write", after_the_other)
         assert store.append_all([batch(ONE, 1, steps(2, 3), again=True)]) == [None]
         assert store.read(ONE) == log(3)
+
+
+def test_a_second_look_for_a_commit_in_doubt_that_fails_refuses_no_other_batch(between, monkeypatch):
+    def refuse(*_):
+        raise StoreBusyError("the server has no room")
+
+    with PostgresStore(between.url()) as store:
+        store.append(ONE, log(1), 0)
+        between.losses.append(LATE)
+        with pytest.raises(ConnectionLostError):
+            store.append(ONE, steps(2, 3), 1)
+        write = store._write
+
+        def after_the_other(batches):
+            between.release()
+            monkeypatch.setattr(store, "_read", refuse)
+            return write(batches)
+
+        monkeypatch.setattr(store, "_write", after_the_other)
+        in_doubt = batch(ONE, 1, steps(2, 3), again=True)
+        first, second = store.append_all([in_doubt, batch(TWO, 0, log(1, TWO))])
+        monkeypatch.undo()
+        assert (type(first), second) == (StoreBusyError, None)
+        assert store.append_all([in_doubt]) == [None]
+        assert (store.read(ONE), store.read(TWO)) == (log(3), log(1, TWO))
 
 
 @pytest.mark.parametrize("loss", [BEFORE, AFTER])

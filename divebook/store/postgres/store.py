@@ -164,7 +164,13 @@ class PostgresStore(EventStore):
             for index, batch in enumerate(batches)
             if batch.again and isinstance(answers[index], ConcurrentAppendError)
         ]
-        new_answers = super().append_all([batches[index] for index in retried])
+        new_answers: list[Refusal | None]
+        try:
+            new_answers = super().append_all([batches[index] for index in retried])
+        except ConnectionLostError:
+            raise
+        except StoreError as error:  # the other batches were written
+            new_answers = [error] * len(retried)
         for index, answer in zip(retried, new_answers, strict=True):
             answers[index] = answer
         return answers
