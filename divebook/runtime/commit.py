@@ -338,17 +338,23 @@ class GroupCommit:
     def _end(
         self, batches: Mapping[Committing, Batch], outcomes: Sequence[Exception | None], *, is_durable: bool = True
     ) -> None:
-        """Report the outcome of each written batch to its journal. If the store was busy, schedule another attempt.
+        """Report the outcome of each batch to its journal, and schedule another attempt for the batches that the store
+        refused because it was busy.
 
-        Batches that the busy store refused are written again later, before all others.
+        These batches are written again later, before all others.
         """
+        busy: dict[Committing, StoreBusyError] = {}
         for (journal, batch), outcome in zip(batches.items(), outcomes, strict=True):
             journal.committed(batch, outcome, is_durable=is_durable)
-        busy = outcomes[0] if outcomes else None
-        if isinstance(busy, StoreBusyError):  # a busy store has the same outcome for all batches
-            self._try_later(batches, busy)
-        elif self.held_up is not None:
+            if isinstance(outcome, StoreBusyError):
+                busy[journal] = outcome
+        # A store can write some batches and be busy for others: Postgres writes in several transactions if another
+        # process has changed one of the logs (tests/runtime/mixed_outcomes.py). An accepted or faulty batch shows that
+        # the store answers, so the pause before the next attempt starts small again.
+        if len(busy) < len(batches) and self.held_up is not None:
             self._note_available()
+        if busy:
+            self._try_later(busy)
 
     def _wake(self) -> None:
         waiting = self._waiting
@@ -356,9 +362,13 @@ class GroupCommit:
             self._waiting = []
             wake(waiting)
 
-    def _try_later(self, journals: Iterable[Committing], error: StoreBusyError) -> None:
+    def _try_later(self, busy: Mapping[Committing, StoreBusyError]) -> None:
+        """Write the records of journals again after a pause. `busy` has the error with which the store refused each of
+        them.
+        """
         # The refused journals come first: their records are older than those that came meanwhile.
-        self._dirty = {**dict.fromkeys(journals), **self._dirty}
+        self._dirty = {**dict.fromkeys(busy), **self._dirty}
+        error = next(iter(busy.values()))
         loop = asyncio.get_running_loop()
         before = self.held_up
         # `since` survives further refusals, so that people see the whole time of the outage.

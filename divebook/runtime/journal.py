@@ -400,7 +400,13 @@ class Journal:
             if batch.acquire is not None:
                 self._token = None
         else:
-            self.error = outcome
+            # The first error is the cause. Records that were made during the write cannot follow the refused ones, and
+            # an attempt to write them would replace the cause with an error about their numbers.
+            if self.error is None:
+                self.error = outcome
+            self._close()
+            self._pending = []
+            self.is_heavy = False
 
     def synced(self, sequence: int, error: Exception | None) -> None:
         """Note that the events up to the number `sequence` are durable. If `error` is not None, they could not be made

@@ -1,5 +1,6 @@
 """What a server refuses for a while, and what holds executions up: they wait, say why, and go on by themselves."""
 
+import asyncio
 import os
 import resource
 import subprocess
@@ -13,13 +14,21 @@ import psycopg
 import pytest
 
 from divebook import Environment, Step, Workflow
+from divebook.engine.evolve import fold
+from divebook.engine.state import ExecutionState
 from divebook.errors import CorruptStoreError, ReadOnlyStoreError, StoreBusyError, StoreError
+from divebook.events import catalog
+from divebook.runtime import commit as group_commit
+from divebook.runtime.clock import Ids, SystemChance, SystemClock
+from divebook.runtime.commit import GroupCommit, StoreCalls
+from divebook.runtime.journal import Journal
 from divebook.store import Owner
 from divebook.store.postgres import PostgresStore, connections
 from divebook.store.postgres import store as listening
 from divebook.store.postgres.connections import DatabaseAddress, translate
 from tests.runtime.worlds import Gate, becomes
-from tests.store.logs import ONE, TWO, log, step
+from tests.store.fork_promises import fork
+from tests.store.logs import ONE, THREE, TWO, log, step
 
 ROOT = Path(__file__).parent.parent.parent
 PAYING = Workflow("w", [Step("pay", action="gate", store="paid"), Step("after", script="1", store="n")])
@@ -144,6 +153,54 @@ def test_who_locks_a_row_holds_executions_up_and_these_say_so(store, administrat
                 call()
         other.rollback()
     assert execution.wait(20).status == "completed"
+
+
+# The server has no room for the row of one execution. The trigger runs only for an update that finds the row.
+NO_ROOM = """
+CREATE FUNCTION divebook.no_room() RETURNS trigger LANGUAGE plpgsql AS
+  $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = '53100'; END $$;
+CREATE TRIGGER no_room BEFORE UPDATE ON divebook.executions FOR EACH ROW WHEN (OLD.id = {id})
+  EXECUTE FUNCTION divebook.no_room()
+"""
+
+
+def test_a_batch_that_is_refused_after_others_of_its_commit_is_written_later(
+    store, address, administrator, monkeypatch
+):
+    monkeypatch.setattr(group_commit, "FIRST_PAUSE", 0.01)
+    store.append(TWO, log(1, TWO), 0)
+    fork(store, TWO, 1, THREE, length=1)
+
+    async def main():
+        commit = GroupCommit(StoreCalls(store))
+        ids = Ids(SystemClock(), SystemChance())
+        own = Journal(ExecutionState(ONE), commit, SystemClock(), ids)
+        forked = Journal(
+            fold(THREE, store.read(THREE)),
+            commit,
+            SystemClock(),
+            ids,
+            token=store.acquire(THREE, Owner.current()).token,
+        )
+        own.record(catalog.ExecutionStarted("w", {}))
+        forked.record(catalog.SignalReceived("tick"))
+        await asyncio.gather(own.durable(), forked.durable())
+        # The deletion of the source changes the row of the fork, so the server accepts the batch of the fork only in a
+        # second round, and for that it has no room.
+        with PostgresStore(address) as other:
+            other.delete(TWO)
+        administrator.execute(NO_ROOM.format(id=f"'{THREE}'"))
+        own.record(catalog.SignalReceived("tick"))
+        forked.record(catalog.SignalReceived("tick"))
+        writing = asyncio.ensure_future(forked.durable())
+        await asyncio.wait_for(own.durable(), 20)
+        assert (own.written, writing.done(), "no room" in str(commit.held_up)) == (2, False, True)
+        administrator.execute("DROP FUNCTION divebook.no_room() CASCADE")
+        await asyncio.wait_for(writing, 20)
+        assert commit.held_up is None
+
+    asyncio.run(main())
+    assert [len(store.read(name)) for name in (ONE, THREE)] == [2, 4]
 
 
 # --- connections
