@@ -13,9 +13,10 @@ from divebook import Each, Environment, Step, Workflow
 from divebook.engine.inbox import SIGNAL, Message, signal_payload
 from divebook.errors import ConnectionLostError, FencedError
 from divebook.events import catalog
-from divebook.runtime import commit, manager
+from divebook.runtime import commit, leases, manager
 from divebook.runtime.commit import GroupCommit, StoreCalls
 from divebook.steps.actions import Action
+from divebook.store import Owner
 from tests.runtime.test_journal import begun, signal
 from tests.runtime.worlds import Calls, Gate, becomes, environment
 from tests.store import remote
@@ -115,6 +116,22 @@ def test_who_lost_its_lease_while_the_connection_was_lost_does_not_go_on(store):
     gate.opened.set()
     with pytest.raises(FencedError):
         execution.wait(20)
+
+
+def test_a_process_whose_lease_is_taken_during_an_outage_starts_no_further_call(store, monkeypatch):
+    monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.01)
+    gate, calls = Gate(), Calls()
+    world = environment(store=store, actions=[gate.action(), calls.action()])
+    execution = world.start(Workflow("w", [Step("pay", action="gate"), Step("after", action="note")]))
+    assert gate.reached.wait(20)
+    (lease,) = store.leases()
+    store.losses["_renew"].extend([BEFORE, AFTER])
+    assert becomes(lambda: not store.losses["_renew"])
+    taken = store.acquire(execution.id, Owner("elsewhere", 1, 1, "other"), instead_of=lease)
+    gate.opened.set()
+    assert becomes(lambda: not execution.is_live)
+    assert calls == []
+    assert store.lease_of(execution.id) == taken
 
 
 def test_the_engines_own_thread_waits_for_no_server(store):
