@@ -944,9 +944,11 @@ class AnswerKeptError(ExecutionError):
         self.execution_id = execution_id
         self.what = what
         self.cause = cause
+        is_undefined = not isinstance(cause, StoreError)
+        advice = "Resume it where that is defined" if is_undefined else "Resume it when the store is available"
         super().__init__(
             f"{what} is kept and need not be sent again, but execution {execution_id} cannot go on in this process: "
-            f"{cause}. Resume it where that is defined"
+            f"{cause}. {advice}"
         )
 
 

@@ -285,6 +285,14 @@ class Driver:
         return self._is_driving
 
     @property
+    def can_record(self) -> bool:
+        """False if an error keeps the present drive from writing to the log, for example the loss of its lease. The
+        drive then reads no more messages, and ends soon.
+        """
+        # A drive that stops releases its journal first, and notes in `_is_stored` whether it could write the log.
+        return self._is_stored if self._journal is None else self._journal.error is None
+
+    @property
     def was_driven(self) -> bool:
         """True if this process drives the execution or has driven it."""
         return self._future is not None and not self.was_forked

@@ -444,9 +444,11 @@ class Control:
         check again later. Return False if the execution is driven here or has nothing to do.
         """
         driver = self._registry.find(execution_id)
+        if driver.is_driving:
+            return not driver.can_record
         state = driver.state
         is_due = state.wake_at is not None and state.wake_at <= self.clock.now()
-        if driver.is_driving or state.is_over or not (is_due or self.store.has_untaken(execution_id)):
+        if state.is_over or not (is_due or self.store.has_untaken(execution_id)):
             return False
         # The lease may be held again at this moment, so the next round checks whether this had an effect.
         if lease_elsewhere(driver) is None and not DRIVEN_LEASES.is_being_taken(self.store, execution_id):
@@ -456,6 +458,9 @@ class Control:
     def deliver(self, driver: Driver) -> bool:
         """Make this process record the unread messages of an execution. This works if the process drives the execution
         or is about to check its inbox; otherwise return False.
+
+        A process that drives the execution but has lost its lease cannot record them. Return True then as well, because
+        the holder of the lease reads them.
         """
         if ENGINE.is_current():
             # On the engine's own thread the delivery can only be started. The flag set by `request_check` covers a
@@ -467,7 +472,13 @@ class Control:
 
         async def hand_over() -> bool:
             delivered = await self._session.inbox.deliver(driver.id) or driver.request_check()
-            await driver.durable()
+            try:
+                await driver.durable()
+            # Another process has taken the lease, and reads the message, which is in the store. If it releases the
+            # lease without reading the message, this process continues the execution.
+            except FencedError:
+                self._watch_release(driver.id)
+                return True
             return delivered
 
         return interruptible_result(ENGINE.call(lambda: ENGINE.promise(hand_over())))

@@ -39,6 +39,7 @@ from divebook.errors import (
     LeaseHeldError,
     NotFoundError,
     SetupError,
+    StoreError,
 )
 from divebook.events import catalog
 from divebook.events.catalog import ExecutionAnnotated
@@ -143,13 +144,23 @@ class Answering:
     def _continue_after(self, description: str, driver: Driver, message: Message | None = None) -> Driver:
         """Resume an execution after a message for it was stored, and return its driver. `description` names the message
         in errors.
+
+        Every error says that the message was stored, because a sender that repeats a signal would double it.
+
+        Raises
+        ------
+        AnswerKeptError
+            The execution cannot continue in this process.
+        ExecutionError
+            The execution ended before it read the message.
         """
         try:
             self._continue(driver)
-        except (DefinitionError, NotFoundError, SetupError) as error:
+            driver.refresh()
+        except (DefinitionError, NotFoundError, SetupError, StoreError) as error:
             raise AnswerKeptError(driver.id, description, error) from error
         # The execution ended between the store of the message and its next look at the inbox.
-        if message is not None and driver.refresh().state.is_over and driver.state.taken < message.number:
+        if message is not None and driver.state.is_over and driver.state.taken < message.number:
             raise _ended_meanwhile(driver.id, driver.status, description)
         return driver
 

@@ -7,12 +7,24 @@ import pytest
 from divebook import Environment, Step, Workflow
 from divebook.engine.inbox import ANSWER, Message, answer_payload
 from divebook.errors import AnswerKeptError, InterruptError, NotFoundError
-from divebook.store import MemoryStore
-from tests.runtime.worlds import Calls
+from divebook.store import MemoryStore, Owner
+from tests.runtime.worlds import Busy, Calls, Gate, becomes
 
 PATIENCE = 20
 TWO_CALLS = Workflow("w", [Step("a", action="note"), Step("b", ask="Go on?", store="c"), Step("d", action="other")])
 ASKING = Workflow("w", [Step("a", ask="Go?", store="x"), Step("b", script="1")])
+
+
+LISTENING = Workflow(
+    "w",
+    [
+        Step("s", script="1", next=["held", "listens"]),
+        Step("held", action="gate", end=True),
+        Step("listens", "wait", signal="go"),
+    ],
+)
+WAITING = Workflow("w", [Step("a", "wait", signal="go")])
+ELSEWHERE = Owner("elsewhere", 1, 1, "worker")
 
 
 def over(store, *actions, workflow=ASKING):
@@ -126,3 +138,51 @@ def test_an_address_names_the_execution_as_well():
     assert over(store).execution(first.id).status == "waiting"
     with pytest.raises(NotFoundError, match="question not found"):
         over(store).answer(f"ask_none@{first.id}", "two")
+
+
+# --- messages that are stored although the sender's process cannot continue the execution
+
+
+@pytest.mark.parametrize(
+    "send", [lambda world, name: world.signal(name, "go"), lambda world, name: world.annotate(name, note="seen")]
+)
+def test_a_message_to_a_driver_that_has_lost_its_lease_is_accepted_and_read(send):
+    gate = Gate()
+    world = over(MemoryStore(), gate.action(), workflow=LISTENING)
+    execution = world.start("w")
+    assert gate.reached.wait(PATIENCE)
+    (lease,) = world.store.leases()
+    taken = world.store.acquire(execution.id, ELSEWHERE, instead_of=lease)
+    send(world, execution.id)
+    assert len(world.store.inbox(execution.id, 0)) == 1
+    # The other process releases the lease without having read the message.
+    world.store.release(taken)
+    gate.opened.set()
+    assert becomes(lambda: not world.store.has_untaken(execution.id))
+
+
+def test_a_message_to_a_driver_that_has_lost_its_lease_is_read_by_the_holder():
+    gate = Gate()
+    world = over(MemoryStore(), gate.action(), workflow=LISTENING)
+    execution = world.start("w")
+    assert gate.reached.wait(PATIENCE)
+    (lease,) = world.store.leases()
+    world.store.acquire(execution.id, ELSEWHERE, instead_of=lease, ttl_seconds=3600)
+    length = world.store.record(execution.id).last_sequence
+    world.signal(execution.id, "go")
+    gate.opened.set()
+    assert becomes(lambda: not execution.is_live)
+    assert len(world.store.inbox(execution.id, 0)) == 1
+    assert world.store.record(execution.id).last_sequence == length
+
+
+@pytest.mark.parametrize("refusals", [1, 2])
+def test_a_signal_that_a_busy_store_keeps_from_its_execution_is_kept(refusals):
+    world = over(Busy(), workflow=WAITING)
+    execution = world.start("w").wait(PATIENCE)
+    world.store.refusals = refusals
+    with pytest.raises(AnswerKeptError, match=r"'go' is kept and need not be sent again.*Resume it when the store is"):
+        world.signal(execution.id, "go")
+    world.store.refusals = 0
+    assert len(world.store.inbox(execution.id, 0)) == 1
+    assert world.resume(execution.id).wait(PATIENCE).status == "completed"
