@@ -1025,6 +1025,9 @@ class Environment:
         """Answer a question. The execution that asked continues at once, in this process or in the process that drives
         it.
 
+        If another process drives the execution, this method returns as soon as the answer is stored. If the execution
+        ends afterwards without the answer, the caller gets no error. `Execution.refresh` shows whether it has ended.
+
         Parameters
         ----------
         interrupt_id
@@ -1050,6 +1053,8 @@ class Environment:
             It has an answer already (the error shows it), has expired, or the answer does not fit: then it stays open.
         AnswerKeptError
             The answer is stored, and the execution cannot continue in this process.
+        ExecutionError
+            The execution ended after the answer was stored, without reading the answer.
         """
         require(interrupt_id, "the question", "its id as a string", fits=isinstance(interrupt_id, str))
         asker = None if execution_id is None else id_of(execution_id, "execution_id")
@@ -1086,6 +1091,9 @@ class Environment:
         step has received when the execution completes or continues as a new one has no effect. An execution that fails
         or is cancelled keeps the signal, and receives it if it is resumed.
 
+        If another process drives the execution, this method returns as soon as the signal is stored. If the execution
+        ends afterwards without the signal, the sender gets no error. `Execution.refresh` shows whether it has ended.
+
         Parameters
         ----------
         payload
@@ -1097,6 +1105,8 @@ class Environment:
         ------
         ExecutionError
             The execution has ended, perhaps after the signal was sent and before it was received.
+        AnswerKeptError
+            The signal is stored, and the execution cannot continue in this process. Do not send the signal again.
         """
         return self._handle(self._control.answering.signal(execution_id, name, payload, by))
 

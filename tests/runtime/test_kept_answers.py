@@ -6,9 +6,10 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.engine.inbox import ANSWER, Message, answer_payload
-from divebook.errors import AnswerKeptError, InterruptError, NotFoundError
+from divebook.errors import AnswerKeptError, ExecutionError, InterruptError, NotFoundError
 from divebook.store import MemoryStore, Owner
 from tests.runtime.worlds import Busy, Calls, Gate, becomes
+from tests.store.logs import batch, cancelled
 
 PATIENCE = 20
 TWO_CALLS = Workflow("w", [Step("a", action="note"), Step("b", ask="Go on?", store="c"), Step("d", action="other")])
@@ -186,3 +187,38 @@ def test_a_signal_that_a_busy_store_keeps_from_its_execution_is_kept(refusals):
     world.store.refusals = 0
     assert len(world.store.inbox(execution.id, 0)) == 1
     assert world.resume(execution.id).wait(PATIENCE).status == "completed"
+
+
+def end_elsewhere(store, execution, lease):
+    """End an execution as the process does that holds its lease."""
+    last = store.record(execution.id).last_sequence
+    end = cancelled(last + 1, execution.id, at=store.read(execution.id)[-1].recorded_at)
+    assert store.append_all([batch(execution.id, last, [end], lease.token)]) == [None]
+
+
+def test_a_sender_learns_that_the_execution_ended_elsewhere_without_its_signal():
+    store = MemoryStore()
+    world = over(store, workflow=WAITING)
+    execution = world.start("w").wait(PATIENCE)
+    lease = store.acquire(execution.id, ELSEWHERE)
+    post = store.post
+
+    def post_and_end(message):
+        stored = post(message)
+        end_elsewhere(store, execution, lease)
+        return stored
+
+    store.post = post_and_end
+    with pytest.raises(ExecutionError, match="has meanwhile ended as cancelled, without the signal 'go'"):
+        world.signal(execution.id, "go")
+
+
+def test_an_execution_that_ends_elsewhere_after_the_signal_is_stored_has_not_read_it():
+    store = MemoryStore()
+    execution = over(store, workflow=WAITING).start("w").wait(PATIENCE)
+    lease = store.acquire(execution.id, ELSEWHERE)
+    sent = over(store, workflow=WAITING).signal(execution.id, "go")
+    assert sent.status == "waiting"
+    end_elsewhere(store, execution, lease)
+    assert sent.wait(PATIENCE).status == "cancelled"
+    assert not sent.state.signals
