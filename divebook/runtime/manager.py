@@ -1096,7 +1096,10 @@ def is_elsewhere(driver: Driver) -> bool:
     """Return whether an execution that has not ended continues outside this environment: it is in the queue of workers,
     or another process or environment drives it.
     """
-    if driver.opening is not None or driver.is_live or driver.was_forked:
+    if driver.is_live or driver.was_forked:
+        return False
+    # Started here: the log is read again only if another process can have driven the execution since.
+    if driver.opening is not None and (not driver.was_driven or driver.state.is_over):
         return False
     state = driver.refresh().state
     return not state.is_over and (belongs_to_workers(driver.store, state) or is_driven(driver))

@@ -150,3 +150,14 @@ def test_what_is_answered_is_not_taken_for_waiting_while_a_worker_takes_the_answ
         finally:
             working.drain()
         assert store.meanwhile is None
+
+
+def test_the_end_that_another_environment_gave_a_waiting_execution_is_seen(tmp_path):
+    """The execution was started here and waits for an answer; the other environment answers and drives it."""
+    with SqliteStore(tmp_path / "s.db") as store, SqliteStore(tmp_path / "s.db") as other_store:
+        execution = Environment(store=store, workflows=[ASK]).start("ask").wait(PATIENCE)
+        other = Environment(store=other_store, workflows=[ASK])
+        other.answer(execution.interrupts[0].id, "this")
+        assert other.execution(execution.id).wait(PATIENCE).status == "completed"
+        assert execution.wait(PATIENCE).status == "completed"
+        assert execution.variables == {"answer": "this"}

@@ -104,12 +104,16 @@ SELECT divebook.commit_batches(
 _COMMIT_AND_POST = f"""
 WITH committed AS MATERIALIZED ({_COMMIT})
 SELECT keys, (
-  SELECT count(divebook.post_message(given.id, place, kind, name, payload, source, posted_at, checksum))
-  FROM unnest(
-    %b::integer[], %b::text[], %b::bytea[], %b::text[], %b::text[], %b::bytea[], %b::text[], %b::bigint[], %b::bigint[]
-  ) AS given(batch, id, place, kind, name, payload, source, posted_at, checksum)
-  WHERE keys[batch] <> 0
-    AND EXISTS (SELECT FROM divebook.executions AS parent WHERE parent.id = given.id AND parent.ended_at IS NULL)
+  SELECT count(divebook.post_message(id, place, kind, name, payload, source, posted_at, checksum))
+  FROM (
+    SELECT given.* FROM unnest(
+      %b::integer[], %b::text[], %b::bytea[], %b::text[], %b::text[], %b::bytea[], %b::text[], %b::bigint[],
+      %b::bigint[]
+    ) AS given(batch, id, place, kind, name, payload, source, posted_at, checksum)
+    WHERE keys[batch] <> 0
+      AND EXISTS (SELECT FROM divebook.executions AS parent WHERE parent.id = given.id AND parent.ended_at IS NULL)
+    ORDER BY batch
+  ) AS in_order
 ) FROM committed
 """  # noqa: S608 - our own text
 _EXTEND_LOGS = f"""
