@@ -456,7 +456,7 @@ def children_to_continue(store: EventStore, state: ExecutionState) -> list[str]:
     they have ended and it must record their end.
 
     The log of the parent has neither. A child that kills its process before its first events are written does not
-    exist, and its parent starts it again each time (test_a_child_that_kills_its_worker_at_once_is_counted).
+    exist, and its parent starts it again each time (`its_child_dies_at_once` in tests/queues/deaths.py).
     """
     records = {child: next(ancestors(store, child), None) for child in running_children(state)}
     return [child for child, record in records.items() if record is None or record.status in ENDS]
