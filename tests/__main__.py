@@ -64,6 +64,7 @@ PROCESSES = (
     "tests/notebook/test_secrets_of_kernels.py",
     "tests/notebook/test_stopping.py",
     "tests/notebook/test_workspaces_notebook.py",
+    "tests/queues/test_deaths.py",
     "tests/queues/test_kills.py",
     "tests/rows/test_kills.py",
     "tests/rows/test_unknown_rows.py",

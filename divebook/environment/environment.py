@@ -67,7 +67,7 @@ from divebook.runtime.loop import ENGINE
 from divebook.runtime.manager import Control, refuse_final
 from divebook.runtime.messages import Annotating, annotation, this_person
 from divebook.runtime.notify import Hook
-from divebook.runtime.queueing import move_out, next_attempt
+from divebook.runtime.queueing import move_out
 from divebook.runtime.recorder import CallTracing
 from divebook.runtime.step import Handler, Services
 from divebook.scripting import Interpreter, default_interpreter
@@ -950,8 +950,8 @@ class Environment:
         return self._handle(self._control.resume(execution_id, None if bounds is None else as_bounds(bounds)))
 
     def recover(self, execution_id: str) -> Execution:
-        """Resume an execution whose process died. Each recovery is counted, to stop after several that made no
-        progress; see `divebook.runtime.queueing`.
+        """Resume an execution whose process died. A recovery is counted if the process may have been working on the
+        execution, to stop after several that made no progress; see `divebook.runtime.queueing`.
 
         An execution whose parent has ended is cancelled instead, with its child executions: none of its calls is made.
         An execution that has ended is returned unchanged.
@@ -960,6 +960,8 @@ class Environment:
         ------
         NeedsPersonError
             It was resumed automatically several times, and interrupted each time before it made progress.
+        ExecutionError
+            It was interrupted without progress, and the pause before the next attempt is not over.
 
         Examples
         --------
@@ -973,8 +975,7 @@ class Environment:
         if self._control.cancel_with_parent(driver) or driver.state.is_over:
             return self._handle(driver)  # it has ended, or ends, perhaps with an execution above it
         try:
-            attempt = next_attempt(self.store, execution_id, self._clock.now())
-            return self._handle(self._control.resume(execution_id, recovery=attempt))
+            return self._handle(self._control.resume(execution_id, is_recovery=True))
         except ExecutionError:
             # It may have been cancelled in the meantime, for example with an execution above it.
             if not driver.refresh().state.is_over:

@@ -250,7 +250,8 @@ class ExecutionResumed(Payload):
     bounds: Mapping[str, Any] | None = None
     """New budget as plain data; None if the budget did not change."""
     recovery: int | None = None
-    """Number of consecutive automatic resumptions without progress; None if a person resumed the execution."""
+    """Number of automatic resumptions without progress that count, up to this one; see `divebook.runtime.queueing`.
+    None if there are none, or if a person resumed the execution."""
     code: Mapping[str, str] | None = None
     """Digests of the Python functions from this event on, if they differ from those at the start."""
     keeps_failed: bool | None = None

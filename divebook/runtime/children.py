@@ -451,6 +451,17 @@ def running_children(state: ExecutionState) -> dict[str, OperationRecord]:
     }
 
 
+def children_to_continue(store: EventStore, state: ExecutionState) -> list[str]:
+    """Return the ids of the children for which an execution waits although they need its work: it must start them, or
+    they have ended and it must record their end.
+
+    The log of the parent has neither. A child that kills its process before its first events are written does not
+    exist, and its parent starts it again each time (`its_child_dies_at_once` in tests/queues/deaths.py).
+    """
+    records = {child: next(ancestors(store, child), None) for child in running_children(state)}
+    return [child for child, record in records.items() if record is None or record.status in ENDS]
+
+
 def workflows_to_begin(state: ExecutionState, store: EventStore) -> Iterator[str]:
     """Yield the names of the workflows that an execution will start as child executions when it is resumed: it has
     requested them, but they have not started yet.

@@ -68,7 +68,7 @@ from divebook.runtime.forks import first_batch
 from divebook.runtime.leases import DRIVEN_LEASES, give_up
 from divebook.runtime.loop import ENGINE, STOP_SECONDS, LeftError, StoreSession, copy_outcome
 from divebook.runtime.messages import Answering, this_person
-from divebook.runtime.queueing import QueuedExecutions, belongs_to_workers
+from divebook.runtime.queueing import QueuedExecutions, belongs_to_workers, recovery_number
 from divebook.runtime.step import Services
 from divebook.runtime.streaming import TextStreams
 from divebook.runtime.waiting import engine_code
@@ -336,19 +336,21 @@ class Control:
 
     # --- resuming ----------------------------------------------------------------------------------------------------
 
-    def resume(self, execution_id: str, bounds: Bounds | None = None, recovery: int | None = None) -> Driver:
-        """Resume an execution at the end of its log; see `Environment.resume`."""
+    def resume(self, execution_id: str, bounds: Bounds | None = None, *, is_recovery: bool = False) -> Driver:
+        """Resume an execution at the end of its log; see `Environment.resume`, and `Environment.recover` for a recovery
+        after the death of its process.
+        """
         with nullcontext() if ENGINE.is_current() else self._resuming:  # a second call at the same time finds it live
             driver = self._registry.find(execution_id)
             try:
-                return self._resume(driver, bounds, recovery)
+                return self._resume(driver, bounds, is_recovery=is_recovery)
             except LeaseHeldError:
                 # The engine may have begun to drive it at this moment, for example to cancel it with its parent.
                 if not ENGINE.call(lambda: driver.is_driving):
                     raise
-                return self._resume(driver, bounds, recovery)
+                return self._resume(driver, bounds, is_recovery=is_recovery)
 
-    def _resume(self, driver: Driver, bounds: Bounds | None, recovery: int | None) -> Driver:
+    def _resume(self, driver: Driver, bounds: Bounds | None, *, is_recovery: bool) -> Driver:
         # A child of a parent that has ended must not run again, whoever asks for it.
         if self.cancel_with_parent(driver):
             return driver
@@ -359,7 +361,7 @@ class Control:
             return driver  # something else resumed it, for example an answer
         if driver.is_live:
             raise ExecutionError(f"execution {driver.id} is running in this process already; wait for it or cancel it")
-        is_recovery = recovery is not None  # which continues an execution, and never one that has just been cancelled
+        # A recovery continues an execution, and never one that has just been cancelled.
         if (is_recovery and driver.state.is_over) or (driver.status == catalog.COMPLETED and bounds is None):
             return driver
         refuse_final(driver)
@@ -367,7 +369,7 @@ class Control:
         # The checks above used a state without a lease. They are repeated under the lease, where no one else can write.
         # The definitions are checked before, since an error about them should not touch the lease.
         with DRIVEN_LEASES.taking(self.store, driver.id) as lease:
-            driver.state_under(lease)
+            state = driver.state_under(lease)
             is_completed = driver.status == catalog.COMPLETED and bounds is None  # another process has resumed it
             if is_completed or (is_recovery and driver.state.is_over):
                 # Nothing is left to do. Without the release, other processes would wait until the lease expires.
@@ -375,6 +377,7 @@ class Control:
                 return driver
             refuse_final(driver, "meanwhile ")
             bounds_data = None if bounds is None else bounds.to_dict()
+            recovery = recovery_number(self.store, state, lease, self.clock.now()) if is_recovery else None
             self._drive(driver, lease, catalog.ExecutionResumed(driver.status, bounds_data, recovery), must_replay=True)
         return driver
 

@@ -6,22 +6,24 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
+from divebook.engine.changes import SLEEPS
 from divebook.engine.evolve import fold, fold_records
-from divebook.engine.inbox import facts_of
+from divebook.engine.inbox import Message, facts_of
 from divebook.engine.lifecycle import TERMINAL
-from divebook.engine.state import ExecutionState
+from divebook.engine.operations import ENCLOSING, SIGNAL_WAIT
+from divebook.engine.state import ExecutionState, OperationRecord, PathState
 from divebook.errors import DivebookError, ExecutionError, NeedsPersonError, UnreadMessageError
 from divebook.events import catalog
-from divebook.events.catalog import MOVED, RUNNING, ExecutionMoved
+from divebook.events.catalog import ENQUEUED, MOVED, RUNNING, WAITING, ExecutionMoved
 from divebook.events.event import Event, Record
-from divebook.runtime.children import ancestors, running_children
+from divebook.runtime.children import ancestors, children_to_continue, running_children
 from divebook.runtime.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.runtime.driver import CancelledMeanwhileError, Driver, ExecutionRegistry, WorkerRef
 from divebook.runtime.leases import DRIVEN_LEASES, give_up
@@ -35,7 +37,20 @@ from divebook.text.format import in_parts
 
 # --- limit on automatic resumption -----------------------------------------------------------------------------------
 #
-# The log of an execution may kill each process that resumes it, so the number of automatic attempts is limited.
+# The code of an execution may kill each process that runs it, so the number of automatic attempts is limited. Example:
+#
+#     event                             attempts
+#     execution_resumed                        0   a worker starts it, and dies in a step
+#     execution_resumed(recovery=1)            1   recorded before any code runs; the second worker dies as well
+#     execution_resumed(recovery=2)            2
+#     operation_completed                      0   progress
+#
+# An attempt is counted only if the dead process may have been working on the execution (`may_have_worked`). A process
+# that dies while the execution waits is not caused by it: a timer of two months survives any number of reboots. Such a
+# resumption repeats the number of the attempts before it, so it neither counts nor starts the count again.
+#
+# The decision needs the state, so the log is read before the attempt is recorded. A log that kills the process while
+# it is read is therefore not counted.
 
 
 ATTEMPT_PAUSES = (0, 60, 600)
@@ -45,6 +60,10 @@ the execution last made progress. After the last entry, a person must resume the
 This limits attempts of all processes, because it is computed from the log of the execution. `RETRY_SECONDS` in
 `divebook/workers.py` is different: the pause of one worker after its own attempt to drive an execution raised an error.
 """
+CODE_SECONDS = 3600
+"""Seconds after the last event during which code beside a wait may still be running; see `_may_run_code`.
+
+This exceeds the pauses between attempts. Otherwise the pause before an attempt would prevent that it is counted."""
 TAIL = 200
 """Number of last events in which the latest attempt is searched. More events than that count as progress."""
 _PROGRESS = (
@@ -58,9 +77,111 @@ _PROGRESS = (
 """Events that are recorded once each, so that one of them proves progress after a resumption."""
 
 
+def recovery_number(store: EventStore, state: ExecutionState, lease: Lease, now: int) -> int | None:
+    """Return the number that the event of an automatic resumption records: the number of counted attempts since the
+    execution last made progress, including this one if it counts. Return None if none counts. Errors are those of
+    `next_attempt`.
+
+    `state` is the state under the newly acquired lease. `now` is in microseconds since 1970.
+    """
+    # Only a waiting execution whose lease was left needs the reads of the store. The inbox is read only then.
+    is_left_waiting = lease.was_left and state.status == WAITING
+    messages = store.inbox(state.execution_id, state.taken) if is_left_waiting else ()
+    children = children_to_continue(store, state) if is_left_waiting else ()
+    if may_have_worked(state, messages, children, now, was_left=lease.was_left):
+        return next_attempt(store, state.execution_id, now)
+    return attempts_made(store, state.execution_id) or None
+
+
+def may_have_worked(
+    state: ExecutionState, messages: Iterable[Message], children: Collection[str], now: int, *, was_left: bool
+) -> bool:
+    """Return whether the process that drove an execution last may have died while it worked on the execution, so that
+    the execution may have caused the death. Return False if the execution only waited.
+
+    Parameters
+    ----------
+    state
+        Newest state of the execution, which no process drives.
+    messages
+        Messages of its inbox.
+    children
+        Ids of children for which it waits, and which it must start or which have ended.
+    now
+        Microseconds since 1970.
+    was_left
+        True if the process did not release its lease.
+    """
+    # Without a wait on each path, code was running. A process that stops in an orderly way parks or ends the code
+    # first, and lets the execution wait.
+    if state.status == RUNNING:
+        return True
+    if not was_left or state.is_over:
+        return False
+    # It was not driven at the last event, so the process had taken the lease to run its code
+    # (test_what_ends_its_worker_before_anything_is_written_is_counted).
+    if state.lifecycle == ENQUEUED or state.paused is not None:
+        return True
+    is_called = any(_is_running_call(state, record) for _, record in _open_operations(state))
+    is_due = any(deadline <= now for _, deadline in state.deadlines())
+    is_recent = now - state.last_us < CODE_SECONDS * MICROSECONDS
+    may_run_code = is_recent and any(map(_may_run_code, state.active_paths()))
+    return is_called or is_due or may_run_code or bool(children) or _has_work(state, messages)
+
+
+def _open_operations(state: ExecutionState) -> Iterator[tuple[PathState, OperationRecord]]:
+    for path in state.active_paths():
+        for record in path.open.operations.values() if path.open is not None else ():
+            yield path, record
+
+
+def _is_running_call(state: ExecutionState, record: OperationRecord) -> bool:
+    """Return whether an operation is a call that was running when the process died, and not a wait.
+
+    An agent's turn encloses its calls and its waits, so it is neither. A call about whose outcome a person is asked was
+    interrupted by an earlier death.
+    """
+    if record.status != RUNNING or record.operation_type in SLEEPS | ENCLOSING:
+        return False
+    question = state.interrupts.get(state.question_id(record.operation_id, record.started_sequence))
+    return question is None or not question.is_open
+
+
+def _may_run_code(path: PathState) -> bool:
+    """Return whether the code of a waiting path may run beside its wait: an operation has ended after the latest wait
+    began.
+
+    Example: ``ctx.gather(ctx.sleep(60), label())``, where the timer is event 5 and `label` returned with event 8. The
+    log does not show whether the code after `label` runs or has ended. Code without concurrent calls is never in this
+    state, because it waits for the operation that began last.
+    """
+    records = () if path.open is None else path.open.operations.values()
+    waits = [record for record in records if record.operation_type in SLEEPS and record.status == RUNNING]
+    latest_wait = max((record.started_sequence for record in waits), default=0)
+    return any(record.ended_sequence > latest_wait for record in records)
+
+
+def _has_work(state: ExecutionState, messages: Iterable[Message]) -> bool:
+    """Return whether a message lets a waiting path continue: an answer or an expiry, or a signal for which the path
+    waits. Messages that only the log takes in, such as annotations, are no work.
+    """
+    waits = [record for _, record in _open_operations(state) if record.status == RUNNING and record.signal is not None]
+    # The signal may be in the log already, while the wait that consumes it has not ended. For children, a signal in the
+    # log may be left from an earlier end, so `children_to_continue` reads their present status.
+    if any(record.operation_type == SIGNAL_WAIT and record.signal in state.signals for record in waits):
+        return True
+    awaited = {record.signal for record in waits}
+    for fact in facts_of(state, messages):
+        if isinstance(fact.data, (catalog.InterruptResolved, catalog.InterruptExpired)):
+            return True
+        if isinstance(fact.data, catalog.SignalReceived) and fact.data.signal_type in awaited:
+            return True
+    return False
+
+
 def next_attempt(store: EventStore, execution_id: str, now: int) -> int:
-    """Return the number of the next automatic resumption, from 1, if it may take place now. Resumptions are counted
-    since the execution last made progress.
+    """Return the number of the next automatic resumption that counts, from 1, if it may take place now. Resumptions are
+    counted since the execution last made progress.
 
     Raises
     ------
@@ -69,11 +190,7 @@ def next_attempt(store: EventStore, execution_id: str, now: int) -> int:
     NeedsPersonError
         All attempts have been made.
     """
-    last = store.record(execution_id).last_sequence
-    latest = _latest_attempt(store.read(execution_id, max(0, last - TAIL)))
-    if latest is None:
-        return 1
-    attempts, since = latest
+    attempts, since = _latest_attempt(store, execution_id)
     # Example: attempt 1 starts at once, attempt 2 at least 60 s after it, attempt 3 at least 600 s after that.
     # Without progress, the fourth is refused.
     if attempts >= len(ATTEMPT_PAUSES):
@@ -91,23 +208,27 @@ def next_attempt(store: EventStore, execution_id: str, now: int) -> int:
 
 
 def attempts_made(store: EventStore, execution_id: str) -> int:
-    """Return the number of automatic resumptions since the execution last made progress."""
-    last = store.record(execution_id).last_sequence
-    attempts, _ = _latest_attempt(store.read(execution_id, max(0, last - TAIL))) or (0, 0)
-    return attempts
+    """Return the number of automatic resumptions since the execution last made progress, as far as they count."""
+    return _latest_attempt(store, execution_id)[0]
 
 
-def _latest_attempt(events: list[Event]) -> tuple[int, int] | None:
-    """Return the number and the time of the latest automatic resumption in the last events of a log. Return None if the
-    execution has made progress since, or if a person has resumed it.
+def _latest_attempt(store: EventStore, execution_id: str) -> tuple[int, int]:
+    """Return the number of the latest counted attempt in the last events of a log, and its time in microseconds since
+    1970. Return zeros if the execution has made progress since, or if a person has resumed it.
     """
+    last = store.record(execution_id).last_sequence
+    attempts = since = 0
     # The newest event decides: progress after the last resumption resets the count.
-    for event in reversed(events):
+    for event in reversed(store.read(execution_id, max(0, last - TAIL))):
         if isinstance(event.data, _PROGRESS):
-            return None
+            break
         if isinstance(event.data, catalog.ExecutionResumed):
-            return None if event.data.recovery is None else (event.data.recovery, event.recorded_at)
-    return None
+            number = event.data.recovery
+            # A resumption that does not count repeats the number of the attempt before it, whose time counts.
+            if number is None or (attempts and number != attempts):
+                break
+            attempts, since = number, event.recorded_at
+    return attempts, since
 
 
 def belongs_to_workers(store: EventStore, state: ExecutionState) -> bool:
@@ -275,10 +396,10 @@ class QueuedExecutions:
                 state = driver.state_under(lease)
                 self._require_definitions(driver)
                 driver.worker = worker
-                has_died = self._has_died(state, lease)
+                has_died = lease.was_left or state.status == RUNNING
                 try:
                     # After a death the parked code of this process is older than the log, so it is replayed.
-                    self._drive(driver, lease, self._resumption(state, has_died=has_died), must_replay=has_died)
+                    self._drive(driver, lease, self._resumption(state, lease), must_replay=has_died)
                 except CancelledMeanwhileError:  # the cancellation has taken its lease
                     return driver
         except BaseException as error:
@@ -291,20 +412,11 @@ class QueuedExecutions:
             raise
         return driver
 
-    def _has_died(self, state: ExecutionState, lease: Lease) -> bool:
-        """Return whether the process that drove an execution before has died during the execution's work. The execution
-        itself may then have caused that.
-
-        One that only waited for children did no work. Its first work may not be in the log
-        (test_what_ends_its_worker_before_anything_is_written_is_counted).
-        """
-        return state.status == RUNNING or (lease.was_left and not running_children(state))
-
-    def _resumption(self, state: ExecutionState, *, has_died: bool) -> catalog.ExecutionResumed:
+    def _resumption(self, state: ExecutionState, lease: Lease) -> catalog.ExecutionResumed:
         if state.is_over:
             raise ExecutionError(f"execution {state.execution_id} has meanwhile ended as {state.status}")
-        attempt = next_attempt(self._store, state.execution_id, self._clock.now()) if has_died else None
-        return catalog.ExecutionResumed(state.status, recovery=attempt)
+        recovery = recovery_number(self._store, state, lease, self._clock.now())
+        return catalog.ExecutionResumed(state.status, recovery=recovery)
 
     def give_back(self, drivers: Iterable[Driver], reason: str) -> None:
         """Pause executions that this process drives, and return them to their queues, so that other workers continue

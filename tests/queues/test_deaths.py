@@ -1,0 +1,106 @@
+"""Worker processes that die: those that an execution kills end after the limit, and a wait survives any number."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from divebook import Environment
+from divebook.events.catalog import ExecutionResumed
+from divebook.runtime.queueing import ATTEMPT_PAUSES
+from tests.queues.deaths import WORKFLOWS
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL on Windows")
+
+KILLED = -signal.SIGKILL
+
+
+class Lives:
+    """Workers of one store, one after the other."""
+
+    def __init__(self):
+        command = [sys.executable, "-m", "tests.queues.deaths"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def worker(self, store, days=0, waiting=0):
+        """Return the exit code of a worker, which dies when so many executions wait."""
+        self._process.stdin.write(f"{json.dumps([str(store), days, waiting])}\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def close(self):
+        with self._process:
+            self._process.stdin.close()
+        assert self._process.returncode == 0
+
+
+@pytest.fixture(scope="module")
+def lives():
+    lives = Lives()
+    yield lives
+    lives.close()
+
+
+def numbers(environment, execution_id):
+    payloads = [event.data for event in environment.store.read(execution_id)]
+    return [data.recovery for data in payloads if isinstance(data, ExecutionResumed)]
+
+
+AT_ONCE = ["beside_a_child", "beside_a_timer", "beside_a_signal", "after_its_child", "its_child_dies_at_once"]
+
+
+def killed_until_withheld(lives, store, execution_id, days=0):
+    """Let workers take an execution until none dies of it. Return how many have died."""
+    for deaths in range(2 * len(ATTEMPT_PAUSES)):
+        code = lives.worker(store, days)
+        if code != KILLED:
+            assert code == 0
+            with Environment(store=store) as environment:
+                assert execution_id in [one.execution_id for one in environment.queued(withheld=True)]
+                assert numbers(environment, execution_id)[-len(ATTEMPT_PAUSES) :] == [1, 2, 3]
+            return deaths
+    raise AssertionError("its workers are killed without limit")
+
+
+@pytest.mark.parametrize("name", [*AT_ONCE, "own_code_beside_a_timer"])
+def test_an_execution_that_kills_its_workers_beside_a_wait_is_withheld(lives, tmp_path, name):
+    store = tmp_path / "store.db"
+    with Environment(store=store, workflows=WORKFLOWS) as environment:
+        execution = environment.enqueue(name).id
+    assert killed_until_withheld(lives, store, execution) == 1 + len(ATTEMPT_PAUSES)
+
+
+@pytest.mark.parametrize("name", ["after_its_signal", "after_its_answer", "after_its_timer"])
+def test_an_execution_that_kills_its_workers_after_a_wait_is_withheld(lives, tmp_path, name):
+    store = tmp_path / "store.db"
+    days = 61 if name == "after_its_timer" else 0
+    with Environment(store=store, workflows=WORKFLOWS) as environment:
+        execution = environment.enqueue(name).id
+        assert lives.worker(store, waiting=1) == KILLED
+        if name == "after_its_signal":
+            environment.signal(execution, "go")
+        if name == "after_its_answer":
+            ((_, question),) = environment.interrupts()
+            environment.answer(question.id, "this", execution)
+    # The lease was left, so the first of them counts already if there is a wait to continue.
+    assert killed_until_withheld(lives, store, execution, days) in (len(ATTEMPT_PAUSES), 1 + len(ATTEMPT_PAUSES))
+
+
+@pytest.mark.parametrize(
+    ("name", "waiting"), [("nap", 1), ("waits_for_its_child", 2), ("waits_in_two_ways", 1), ("branches", 1)]
+)
+def test_an_execution_that_only_waits_survives_any_number_of_deaths(lives, tmp_path, name, waiting):
+    store = tmp_path / "store.db"
+    with Environment(store=store, workflows=WORKFLOWS) as environment:
+        execution = environment.enqueue(name).id
+    for _ in range(2 * len(ATTEMPT_PAUSES)):
+        assert lives.worker(store, waiting=waiting) == KILLED
+    with Environment(store=store) as environment:
+        for record in environment.executions():
+            assert set(numbers(environment, record.execution_id)) == {None}
+        assert environment.queued(withheld=True) == []
+    assert lives.worker(store, 61) == 0
+    with Environment(store=store) as environment:
+        assert environment.execution(execution).status == "completed"
