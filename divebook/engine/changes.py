@@ -10,7 +10,7 @@ from __future__ import annotations
 from immutables import Map
 
 from divebook.engine.checkpoint import moved
-from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING, SIGNAL_WAIT, TIMER, Reserved
+from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING, Reserved
 from divebook.engine.state import (
     BRANCHED,
     EMPTY,
@@ -25,26 +25,10 @@ from divebook.engine.state import (
     OpenStep,
     OperationRecord,
     PathState,
+    is_sleeping,
 )
 from divebook.events import catalog
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, RUNNING, Payload
-
-SLEEPS = frozenset({TIMER, SIGNAL_WAIT, CHILD_WORKFLOW})
-"""Types of operations that only wait: timers, signal waits and child executions."""
-
-
-def is_sleeping(path: PathState) -> bool:
-    """Return whether a path waits for a timer, a signal or a child execution."""
-    return path.open is not None and sleeps(path.open)
-
-
-def sleeps(open_step: OpenStep) -> bool:
-    """Return whether an operation that only waits (a timer, signal wait or child execution) is running in this open
-    step.
-    """
-    records = open_step.operations.values()
-    return any(record.operation_type in SLEEPS and record.status == RUNNING for record in records)
-
 
 # --- paths -----------------------------------------------------------------------------------------------------------
 

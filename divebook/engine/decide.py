@@ -208,14 +208,15 @@ def _settle(path: PathState) -> PathInstruction | None:
 
 
 def only_settles(state: ExecutionState, place: Place) -> bool:
-    """Return whether a path must not make the call at a place. While an execution is rolled back, a path runs only to
-    find out whether its interrupted calls took effect. It may then make these calls, and no others.
+    """Return whether a path must not make or continue the call or question at a place. While an execution is rolled
+    back, a path runs only to find out whether its interrupted calls took effect. It may then make these calls, and no
+    others.
 
-    A call of unknown outcome may be made again there, and no other (test_rollback_unknown.py).
+    Nothing else starts, and nothing else that has started continues: a child, a timer, a wait, a question, or a call
+    without a rollback (test_rollback_unknown.py).
     """
     path = state.paths[place.path]
-    # A path that runs a rollback makes its calls as usual.
-    if state.rolling_back is None or path.undoes is not None:
+    if not state.settles_only(path):
         return False
     return all(record.operation_id != place.operation_id for record in unknown(path.open))
 

@@ -18,9 +18,7 @@ from immutables import Map
 from divebook.engine.approvals import StandingRule
 from divebook.engine.bounds import MICROSECONDS, follow_about_bounds
 from divebook.engine.changes import (
-    SLEEPS,
     files_changed,
-    is_sleeping,
     path_branched,
     path_cancelled,
     path_completed,
@@ -29,7 +27,6 @@ from divebook.engine.changes import (
     path_started,
     path_waiting,
     release_calls,
-    sleeps,
     with_child_reservations,
     with_enclosing,
     without_a_call,
@@ -49,6 +46,7 @@ from divebook.engine.state import (
     NO_USAGE,
     READY,
     ROUTING,
+    SLEEPS,
     Draft,
     ExecutionState,
     Hop,
@@ -59,6 +57,8 @@ from divebook.engine.state import (
     PathState,
     RollingBack,
     Undoing,
+    is_sleeping,
+    sleeps,
 )
 from divebook.errors import UNFIT, CorruptStoreError
 from divebook.events import catalog

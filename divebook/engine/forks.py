@@ -16,7 +16,7 @@ from typing import Any
 from immutables import Map
 
 from divebook.engine.bounds import follow_about_bounds
-from divebook.engine.changes import is_sleeping, without_a_call, workspaces_of_source
+from divebook.engine.changes import without_a_call, workspaces_of_source
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
 from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, ENCLOSING
 from divebook.engine.state import (
@@ -31,6 +31,7 @@ from divebook.engine.state import (
     OpenStep,
     OperationRecord,
     PathState,
+    is_sleeping,
 )
 from divebook.errors import SetupError, did_you_mean
 from divebook.events import catalog

@@ -479,6 +479,23 @@ def unknown(open_step: OpenStep | None) -> list[OperationRecord]:
     return [record for record in unsettled(open_step) if record.status == RUNNING]
 
 
+SLEEPS = frozenset({TIMER, SIGNAL_WAIT, CHILD_WORKFLOW})
+"""Types of operations that only wait: timers, signal waits and child executions."""
+
+
+def is_sleeping(path: PathState) -> bool:
+    """Return whether a path waits for a timer, a signal or a child execution."""
+    return path.open is not None and sleeps(path.open)
+
+
+def sleeps(open_step: OpenStep) -> bool:
+    """Return whether an operation that only waits (a timer, signal wait or child execution) is running in this open
+    step.
+    """
+    records = open_step.operations.values()
+    return any(record.operation_type in SLEEPS and record.status == RUNNING for record in records)
+
+
 def _is_unsettled(record: OperationRecord, open_step: OpenStep | None) -> bool:
     if record.status == RUNNING:
         return True
@@ -720,10 +737,31 @@ class ExecutionState(Timed):
         if self.paused is not None and self.lifecycle == RUNNING:
             return WAITING
         # Waiting means: each active path sleeps, asks or waits at a join, and at least one sleeps or asks.
-        waits = self.sleeping + self.asking
+        waits = self.sleeping + self.asking if self.rolling_back is None else self._waits_in_rollback()
         if self.lifecycle == RUNNING and waits and waits + self.joining >= self.active:
             return WAITING
         return self.lifecycle
+
+    def _waits_in_rollback(self) -> int:
+        """Return the number of active paths that wait while the execution is rolled back. A path that only settles
+        waits if a person is asked about the outcome of one of its calls.
+        """
+        count = 0
+        for path in self.active_paths():
+            if not self.settles_only(path):
+                count += is_sleeping(path) or path.asking > 0
+                continue
+            # The other questions of the path, its timers and its children do not continue any more.
+            unknown_ids = {record.operation_id for record in unknown(path.open)}
+            questions = (question for question in self.interrupts.values() if question.is_open)
+            count += any(path.id in question.waiting and question.operation_id in unknown_ids for question in questions)
+        return count
+
+    def settles_only(self, path: PathState) -> bool:
+        """Return whether a path may only find out whether its interrupted calls took effect, because the execution is
+        rolled back. Nothing else of the path starts or continues.
+        """
+        return self.rolling_back is not None and path.undoes is None
 
     @property
     def shown_status(self) -> str:
@@ -761,7 +799,7 @@ class ExecutionState(Timed):
             for path in question.waiting
         ]
         for path in self.active_paths():
-            records = () if path.open is None else path.open.operations.values()
+            records = () if path.open is None or self.settles_only(path) else path.open.operations.values()
             deadlines += [
                 (path.id, record.until) for record in records if record.status == RUNNING and record.until is not None
             ]
@@ -789,8 +827,8 @@ class ExecutionState(Timed):
     def is_asleep(self) -> bool:
         """True if a path sleeps in a timer, or pauses before another attempt."""
         # Waits for signals, children and answers do not count: a message or a deadline wakes their paths.
-        steps = (path.open for path in self.paths.values() if path.open is not None and path.phase != ENDED)
-        records = (record for open_step in steps for record in open_step.operations.values())
+        paths = [path for path in self.paths.values() if path.phase != ENDED and not self.settles_only(path)]
+        records = (record for path in paths if path.open is not None for record in path.open.operations.values())
         return any(record.operation_type == TIMER and record.status == RUNNING for record in records)
 
     @property

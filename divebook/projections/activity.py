@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
-from divebook.engine.changes import SLEEPS
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
 from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING
+from divebook.engine.state import SLEEPS
 from divebook.errors import UnopenableValueError
 from divebook.events import Event, catalog
 from divebook.events.arrow.tally import MOST_COUNTED, ColumnTally

@@ -702,9 +702,8 @@ class TapeOperationLog(OperationLog):
     """
 
     def __init__(self, journal: TapeLog, tape: Tape, waits: Waits) -> None:
-        super().__init__(journal, RunMisses(tape))
+        super().__init__(journal, waits, RunMisses(tape))
         self.tape = tape
-        self._waits = waits
         self.counts: Counter[str] = Counter()
 
     @staticmethod
@@ -796,7 +795,9 @@ class TapeOperationLog(OperationLog):
                 self.tape.take(sequence)  # a question about its unknown outcome; after that it may have been made again
         if not has_begun:
             self.tape.note_missing(place.path, place.step, str(request))
-        return await self._never(place)
+        # It never returned in the recorded run. So it waits until the other code has reproduced the log up to its next
+        # fork or resumption; another call may end the wait earlier.
+        return await self.never_return(place)
 
     def _is_replaced(self, sequence: int, request: OperationRequest) -> bool:
         """Return True if the operation that the event `sequence` starts may start again as the requested operation,
@@ -821,14 +822,6 @@ class TapeOperationLog(OperationLog):
         if options.extra_event is not None:
             self.record(request.place, options.extra_event(data.result))
         return data.result
-
-    async def _never(self, place: Place) -> NoReturn:
-        """Wait like a call that never returned in the recorded run, until the other code has reproduced the log up to
-        its next fork or resumption. Another call may end the wait earlier.
-        """
-        # The condition never holds: only another call of the path, or the end of the segment, ends this wait.
-        await self._waits.until(place.path, lambda: False)
-        raise Suspended
 
     def _ran_out_of_time(self, operation_id: str) -> bool:
         end = self.tape.peek((END, operation_id))

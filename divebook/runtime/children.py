@@ -464,8 +464,10 @@ def children_to_continue(store: EventStore, state: ExecutionState) -> list[str]:
 
 def workflows_to_begin(state: ExecutionState, store: EventStore) -> Iterator[str]:
     """Yield the names of the workflows that an execution will start as child executions when it is resumed: it has
-    requested them, but they have not started yet.
+    requested them, but they have not started yet. A rollback starts none.
     """
+    if state.rolling_back is not None:
+        return
     for child, record in running_children(state).items():
         try:
             store.record(child)

@@ -54,7 +54,7 @@ from divebook.events.codec import canonical_hash, checked, encode_shown, short_h
 from divebook.events.values import normalize
 from divebook.questions import Question
 from divebook.runtime.clock import StepLog
-from divebook.runtime.concurrency import Suspended
+from divebook.runtime.concurrency import Suspended, Waits
 from divebook.runtime.errors import error_from, facts_of, links_of, trace_of
 
 if TYPE_CHECKING:
@@ -232,8 +232,9 @@ class OperationLog:
 
     only_settles = staticmethod(only_settles)
 
-    def __init__(self, journal: StepLog, miss_policy: MissPolicy | None = None) -> None:
+    def __init__(self, journal: StepLog, waits: Waits, miss_policy: MissPolicy | None = None) -> None:
         self.journal = journal
+        self._waits = waits
         self.miss_policy = miss_policy
         self._requested: set[str] = set()
         """Ids of the operations and questions that code has requested in this process."""
@@ -274,10 +275,15 @@ class OperationLog:
             The log records a failure.
         DivergenceError
             The log has a different operation at this place.
+        Suspended
+            The execution is being rolled back, and the operation must not run or continue.
         """
         # A recorded failure is raised again even if the call would succeed by now: code that caught it continued from
         # there (test_a_recorded_failure_is_a_failure_on_replay).
         record = self._find(request)
+        has_ended = record is not None and record.status in (COMPLETED, FAILED)
+        if not has_ended and self.only_settles(self.journal.present, request.place):
+            return self.never_return(request.place)
         if record is not None and record.status == PENDING:
             return carry_out(record)  # its result was lost: a person is asked, without a comparison
         # The log ends here for this code: either the execution is new, or replay has caught up.
@@ -288,6 +294,15 @@ class OperationLog:
         if differs(record, request):
             return self._diverge(record, request)
         return carry_out(record) if record.status == RUNNING else self._recorded(request.place, record)
+
+    async def never_return(self, place: Place) -> NoReturn:
+        """Wait until no task of the path has anything left to do, and then raise `Suspended`. The other calls of the
+        path continue meanwhile.
+        """
+        # Raising at once would end the other calls, if the code has gathered them with `asyncio.gather`
+        # (test_only_what_is_to_be_settled_continues).
+        await self._waits.until(place.path, lambda: False)
+        raise Suspended
 
     async def _ask_policy(
         self, miss_policy: MissPolicy, request: OperationRequest, carry_out: CarryOut, options: CallOptions
@@ -508,9 +523,9 @@ class OperationLog:
         Raises
         ------
         Suspended
-            The execution is being parked or rolled back.
+            The execution is being parked.
         """
-        if self.is_stopping or self.only_settles(self.journal.present, request.place):
+        if self.is_stopping:
             raise Suspended
         place, operation_id, operation_type, parameters, digest = request
         started = catalog.OperationStarted(

@@ -905,8 +905,8 @@ class ParkedRun:
             and any(part is not None for part in self._identity)
         )
         services = dependencies.services
-        operations = OperationLog(journal, miss_policy)
         waits = Waits(journal)
+        operations = OperationLog(journal, waits, miss_policy)
         services_of_recorder = services.texts, services.policy, services.workspace_provider, services.tracing
         recorder = Recorder(operations, waits, dependencies.chance, *services_of_recorder)
         return Runner(journal, recorder, services.with_source(workflow), services, may_park=may_park)

@@ -32,7 +32,7 @@ from divebook.events.codec import checked
 from divebook.events.values import normalize
 from divebook.questions import Question
 from divebook.questions.question import EXPIRED
-from divebook.runtime.concurrency import Suspended, Waits
+from divebook.runtime.concurrency import Waits
 from divebook.runtime.errors import is_user_code, present_place
 from divebook.runtime.operations import CallOptions, OperationLog, OperationRequest
 from divebook.text.format import parse_duration
@@ -70,10 +70,13 @@ class Asking:
             The log has another question, or a call, at this place.
         """
         request = question._replace(id=self._operations.question_id(place))
-        if await self._operations.look_up_question(place, request) is None:
-            # During a rollback this code runs only to learn the outcome of an interrupted call. It asks nothing new.
-            if self._operations.only_settles(self._operations.journal.present, place):
-                raise Suspended
+        recorded = await self._operations.look_up_question(place, request)
+        # During a rollback this code runs only to learn the outcome of an interrupted call. It asks nothing, and waits
+        # for no answer.
+        is_unanswered = recorded is None or recorded.is_open
+        if is_unanswered and self._operations.only_settles(self._operations.journal.present, place):
+            await self._operations.never_return(place)
+        if recorded is None:
             self._raise(place, request, expires_in)
             # A what-if records the answer of its source directly after the question, so that the wait below returns
             # at once.

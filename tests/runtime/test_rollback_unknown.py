@@ -13,10 +13,12 @@ import pytest
 from divebook import Step, Workflow
 from divebook.events import catalog
 from divebook.steps.actions import Action
+from divebook.store import MemoryStore
 from divebook.workflow.functions import step, workflow
+from tests.runtime.cancelled_trees import copy_of
 from tests.runtime.test_resuming import cut
 from tests.runtime.travelling import Travel, trip, undone
-from tests.runtime.worlds import environment
+from tests.runtime.worlds import becomes, environment
 
 DONE = "went through"
 NOT_DONE = "was not made"
@@ -335,3 +337,145 @@ def test_what_is_left_as_if_the_process_had_ended_waits_for_no_call(side_by_side
     world.close()
     assert time.monotonic() - begun < 5
     assert execution.status == "running"
+
+
+# --- only the calls with a rollback continue --------------------------------------------------------------------------
+
+
+BESIDE = ("child", "child beside one that has not begun", "sleep", "signal", "late signal", "question", "call", "again")
+"""What has begun beside the call with a rollback, and has not ended."""
+WAYS = [(beside, "ctx.gather") for beside in BESIDE] + [(step, "asyncio.gather") for step in BESIDE[-2:]]
+
+
+class Side:
+    """A workflow function with a call that has a rollback and something else beside it, both cut off by a death."""
+
+    def __init__(self, beside, gathering, *, idempotent):
+        self.told, self.is_cut_off = [], True
+
+        def unbook(result):
+            self.told.append(f"unbook {result}")
+
+        @step(rollback=unbook, idempotent=idempotent)
+        async def book():
+            await self.make("book")
+            return 5
+
+        @step(idempotent=beside != "call")
+        async def pay():
+            await self.make("pay")
+
+        @workflow
+        async def child(ctx):
+            await pay()
+            await pay()
+
+        @workflow
+        async def parent(ctx):
+            other = {
+                "child": lambda: ctx.run("child"),
+                "child beside one that has not begun": lambda: ctx.gather(ctx.run("child"), ctx.run("child")),
+                "sleep": lambda: ctx.sleep(3600),
+                "signal": lambda: ctx.wait_signal("go"),
+                "late signal": lambda: ctx.wait_signal("go", within=0),
+                "question": lambda: ctx.ask("Who?", expires_in=3600),
+            }.get(beside, pay)
+            if gathering == "ctx.gather":
+                await ctx.gather(other(), book())
+            else:
+                await asyncio.gather(other(), book())
+            await pay()
+
+        self.definitions = [parent, child]
+
+    async def make(self, what):
+        self.told.append(what)
+        if self.is_cut_off:
+            await asyncio.sleep(60)
+
+    def left(self, beside):
+        """Return a store with an execution whose process died while both were under way, and its id."""
+        world = environment(*self.definitions)
+        execution = world.start("parent")
+        count = {"child beside one that has not begun": 3}.get(beside, 2)
+        made = {"book", "pay"} if "child" in beside or beside in {"call", "again"} else {"book"}
+        assert becomes(lambda: sum(map(is_begin, execution.history())) >= count and made <= set(self.told))
+        store = copy_of(world.store)
+        world.close()
+        self.told.clear()
+        self.is_cut_off = False
+        return store, execution.id
+
+
+def is_begin(event):
+    return isinstance(event.data, catalog.OperationStarted | catalog.InterruptRaised)
+
+
+@pytest.mark.parametrize(("beside", "gathering"), WAYS)
+def test_only_what_is_to_be_settled_continues(beside, gathering):
+    side = Side(beside, gathering, idempotent=True)
+    store, name = side.left(beside)
+    with environment(*side.definitions, store=store) as after:
+        ended = after.execution(name).cancel("enough").wait(20)
+        assert (ended.status, ended.error, side.told) == ("cancelled", "enough", ["book", "unbook 5"])
+        assert not [event for event in ended.history() if event.event_type == "interrupt_raised"][beside == "question" :]
+        assert {record.status for record in after.executions()} == {"cancelled"}
+        assert after.recoverable() == []
+
+
+@pytest.mark.parametrize(("beside", "gathering"), WAYS)
+def test_only_the_call_that_is_to_be_settled_is_asked_about(beside, gathering):
+    side = Side(beside, gathering, idempotent=False)
+    store, name = side.left(beside)
+    with environment(*side.definitions, store=store) as after:
+        waiting = after.execution(name).cancel("enough").wait(20)
+        (asked,) = [question for question in waiting.interrupts if question.kind == "outcome_unknown"]
+        assert "book" in asked.question
+        # It waits for the answer only: neither a timer nor a worker drives it again.
+        assert (waiting.status, waiting.state.is_asleep, after.recoverable()) == ("waiting", False, [])
+        assert waiting.state.wake_at is None or beside == "question"
+    with environment(*side.definitions, store=store) as third:
+        third.execution(name).answer(asked.id, {"choice": "done", "result": 7}, "ann").wait(20)
+        ended = third.execution(name)
+        assert (ended.status, ended.error, side.told) == ("cancelled", "enough", ["unbook 7"])
+        assert {record.status for record in third.executions()} == {"cancelled"}
+
+
+def test_a_workflow_whose_child_is_not_resumed_need_not_be_defined():
+    side = Side("child", "ctx.gather", idempotent=True)
+    store, name = side.left("child")
+    records = [record for record in store.records() if record.execution_id == name]
+    alone = MemoryStore()
+    for record in records:
+        alone.append(name, store.read(record.execution_id), 0)
+    with environment(side.definitions[0], store=alone) as after:
+        assert after.execution(name).cancel("enough").wait(20).status == "cancelled"
+        assert side.told == ["book", "unbook 5"]
+
+
+def test_a_call_of_unknown_outcome_is_settled_where_its_path_waits_for_something_else_too():
+    """The call ended without being asked about, since its path was cancelled at that moment."""
+    told, reached, go = [], threading.Event(), threading.Event()
+
+    def unbook(result):
+        told.append(result)
+
+    @step(rollback=unbook)
+    async def book():
+        reached.set()
+        await asyncio.to_thread(go.wait, 20)
+        raise ConnectionResetError("gone")
+
+    @workflow
+    async def both(ctx):
+        await ctx.gather(ctx.wait_signal("never"), ctx.ask("Who?"), book())
+
+    world = environment(both)
+    execution = world.start("both")
+    assert reached.wait(20)
+    execution.cancel("enough")
+    go.set()
+    waiting = execution.wait(20)
+    (asked,) = [question for question in waiting.interrupts if question.kind == "outcome_unknown"]
+    waiting.answer(asked.id, {"choice": "done", "result": 5}, "ann").wait(20)
+    assert (world.execution(execution.id).status, told) == ("cancelled", [5])

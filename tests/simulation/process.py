@@ -276,7 +276,8 @@ class Process:
             for _ in awaited_signals(state):
                 inbox.signal(state)
         services = subject.services(inbox)
-        once, waits = OperationLog(journal), Waits(journal)
+        waits = Waits(journal)
+        once = OperationLog(journal, waits)
         recorder = Recorder(once, waits, self._machine, services.texts, services.policy)
         runner = Runner(journal, recorder, subject.workflow, services)
         self._runners[subject.id] = runner

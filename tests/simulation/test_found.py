@@ -205,7 +205,8 @@ def test_an_answer_that_comes_while_the_execution_ends_is_not_recorded_behind_it
         journal = Journal(ExecutionState(ids.execution()), GroupCommit(StoreCalls(store)), clock, ids)
         inbox = Inbox()
         services = Services({"action": ask, "wait": nothing}, None, None, None, inbox.above, None)
-        once, waits = OperationLog(journal), Waits(journal)
+        waits = Waits(journal)
+        once = OperationLog(journal, waits)
         recorder = Recorder(once, waits, SystemChance(), services.texts, services.policy)
         runner = Runner(journal, recorder, made, services)
         accepted = []
