@@ -6,8 +6,11 @@ is cancelled after a random number of commits: by the environment that drives it
 while the workers of a queue drive it. In every second tree the process "dies" at a random commit after the cancellation
 of the root was recorded: what the store holds at that moment is recovered by a new environment.
 
+Of each tree that no worker drives, a new environment cancels what the store held just before the cancellation, as if the
+process had been killed then.
+
 After ``cancel().wait()``, or after `recover`, nothing of the tree runs or waits, and no call of it is made any more. Of
-a tree that is cancelled again after it was resumed the same holds.
+a tree that is cancelled again after it was resumed the same holds. Every call with a rollback is undone.
 """
 
 from __future__ import annotations
@@ -19,11 +22,13 @@ import threading
 import traceback
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 
 from divebook import Each, Environment, Rollback, Step, Worker, Workflow
 from divebook.engine.lifecycle import TERMINAL
+from divebook.engine.state import ExecutionState
 from divebook.errors import ExecutionError, OperationError
 from divebook.events.event import to_microseconds
 from divebook.runtime.leases import DRIVEN_LEASES
@@ -46,9 +51,9 @@ def spec_of(random: Random, name: str = "0", depth: int = 0) -> dict:
     for number in range(random.randint(1, MOST_CHILDREN)):
         kinds = ["work", "work", "sleep", "ask", "signal"]
         if depth < DEPTH:
-            kinds += ["run", "run", "gather", "gather", "caught", "limited", "each"]
+            kinds += ["run", "run", "gather", "gather", "caught", "limited", "each", "beside", "beside"]
         kind = random.choice(kinds if depth else kinds[5:])
-        count = random.randint(1, MOST_CHILDREN) if kind in ("gather", "each") else 1
+        count = random.randint(1, MOST_CHILDREN) if kind in ("gather", "each", "beside") else 1
         below = kind not in ("work", "sleep", "ask", "signal")
         children = [spec_of(random, f"{name}.{number}{i}", depth + 1) for i in range(count)] if below else []
         acts.append({"kind": kind, "name": f"{name}.{number}", "turns": random.randint(0, 20), "children": children})
@@ -61,6 +66,17 @@ async def work(name: str, turns: int) -> str:
     for _ in range(turns):
         await asyncio.sleep(0.0005)
     return name
+
+
+def unbook(name: str) -> None:
+    """Undo a booking. Like the booking it does not count as a call that the tree makes after its end."""
+
+
+@step(name="tree_book", idempotent=True, rollback=unbook)
+async def book(name: str, turns: int) -> None:
+    """Book for some time, so that a process can be killed meanwhile."""
+    for _ in range(turns):
+        await asyncio.sleep(0.0005)
 
 
 @step(name="tree_limit", idempotent=True)
@@ -99,6 +115,10 @@ async def act_out(ctx, act: dict) -> None:  # noqa: C901 - one case for each kin
             await ctx.run("each", {"specs": specs})
         case "gather":
             await ctx.gather(*calls)
+        case "beside":
+            waits = [partial(ctx.sleep, 3600), partial(ctx.wait_signal, "go"), partial(ctx.ask, "Which one?")]
+            wait = [*waits, partial(work, name, turns)][turns % 4]
+            await ctx.gather(wait(), book(name, turns * 5), *calls)
         case "limited":
             if await fails(ctx.gather(calls[0], limit(name, turns))):
                 await work(name, turns)
@@ -148,12 +168,13 @@ class Commits:
 
     def __init__(self, store, until: int, copies_at: int | None) -> None:
         self._store, self._left, self._copies_at = store, until, copies_at
-        self.reached, self.copy = threading.Event(), None
+        self.reached, self.copy, self.killed = threading.Event(), None, None
         self.root = ""
 
     def __call__(self, execution_id: str, events) -> None:
         self._left -= 1
-        if self._left <= 0:
+        if self._left <= 0 and not self.reached.is_set():
+            self.killed = copy_of(self._store)
             self.reached.set()
         if self._copies_at is None or not self.root or self.copy is not None:
             return
@@ -180,6 +201,19 @@ def faults_of(world: Environment, when: str, *, drives: bool = True) -> list[str
         if drives and DRIVEN_LEASES.drives(world.store, record.execution_id)
     ]
     return faults + [f"{when}: {name} is driven" for name in driven]
+
+
+def left_behind(world: Environment, when: str) -> list[str]:
+    """Return the executions that have been cancelled without undoing a call that has a rollback."""
+    return [
+        f"{when}: {state.execution_id} is not rolled back"
+        for state in states_in(world)
+        if state.status in {"cancelled", "failed"} and (state.rollbacks or state.unsettled) and not state.is_rolled_back
+    ]
+
+
+def states_in(world: Environment) -> list[ExecutionState]:
+    return [world.execution(record.execution_id).state for record in world.executions()]
 
 
 def recover(world: Environment) -> None:
@@ -217,7 +251,7 @@ def one_tree(seed: int, folder: Path) -> tuple[list[str], Counter]:
         except ExecutionError:  # it has ended by itself
             ended = world.execution(root.id).wait(SECONDS)
             assert ended.status in ("completed", "failed")
-        if again and canceller.execution(root.id).status == "cancelled":
+        if again and not canceller.execution(root.id).state.is_final:
             canceller.resume(root.id)
             canceller.cancel(root.id).wait(SECONDS)
         # A child that another process was about to begin at that moment is cancelled by that process, a moment later.
@@ -233,6 +267,14 @@ def one_tree(seed: int, folder: Path) -> tuple[list[str], Counter]:
             seen["died"], seen["unended when it died"] = 1, len(unended(commits.copy))
             recover(later)
             faults += faults_of(later, "after recovery", drives=drives)
+        if commits.killed is not None and mode != "queue":
+            others.append(after := world_over(commits.killed))
+            if after.execution(root.id).status not in TERMINAL:
+                seen["killed"] = 1
+                seen["killed during a booking"] = any(state.unsettled for state in states_in(after))
+                after.cancel(root.id).wait(SECONDS)
+                faults += faults_of(after, "killed") + left_behind(after, "killed")
+        faults += left_behind(canceller, "at the end")
         recover(canceller)
         faults += faults_of(canceller, "at the end", drives=drives)
         if len(MADE) > made:

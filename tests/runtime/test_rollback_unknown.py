@@ -418,7 +418,9 @@ def test_only_what_is_to_be_settled_continues(beside, gathering):
     with environment(*side.definitions, store=store) as after:
         ended = after.execution(name).cancel("enough").wait(20)
         assert (ended.status, ended.error, side.told) == ("cancelled", "enough", ["book", "unbook 5"])
-        assert not [event for event in ended.history() if event.event_type == "interrupt_raised"][beside == "question" :]
+        assert not [event for event in ended.history() if event.event_type == "interrupt_raised"][
+            beside == "question" :
+        ]
         assert {record.status for record in after.executions()} == {"cancelled"}
         assert after.recoverable() == []
 
