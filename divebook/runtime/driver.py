@@ -680,6 +680,7 @@ class Driver:
         self, dependencies: DriverDependencies, journal: Journal, lease: Lease, first: Sequence[Fact]
     ) -> None:
         session = self._present_session()
+        is_left = False
         # Renewals begin before anything else: finding the policy of a what-if may read another log.
         session.lease_keeper.keep(lease)
         try:
@@ -710,6 +711,9 @@ class Driver:
                 await runner.leave_workspaces()
                 runner = await self._roll_back(dependencies, journal, session, miss_policy)
                 await runner.run()
+        except asyncio.CancelledError:  # `leave`
+            is_left = True
+            raise
         finally:
             session.inbox.remove(self.id)
             try:
@@ -720,7 +724,7 @@ class Driver:
                     await self._runner.leave_workspaces()
             finally:
                 self._keep_last_state(journal)
-                await self._give_back(session, lease)
+                await self._give_back(session, lease, is_left=is_left)
 
     async def _roll_back(
         self, dependencies: DriverDependencies, journal: Journal, session: StoreSession, miss_policy: MissPolicy | None
@@ -752,9 +756,16 @@ class Driver:
         if runner is not None:
             self.parked_run.keep(runner, is_stored=self._is_stored)
 
-    async def _give_back(self, session: StoreSession, lease: Lease) -> None:
+    async def _give_back(self, session: StoreSession, lease: Lease, *, is_left: bool = False) -> None:
+        state = self._state
+        # An execution that is left in the middle of its work may have the status "waiting": it has recorded a child
+        # that has not started, or a message that its code has not read, or one of its calls was running beside a
+        # question. Nothing else shows that it has work to do, so its lease stays as a trace, as after the death of a
+        # process (`divebook.runtime.leases.give_up`).
+        leaves_trace = is_left and self._is_stored and state.status == catalog.WAITING and state.paused is None
         # The store deletes the lease in the transaction that ends the execution.
-        await session.lease_keeper.give_back(lease, is_gone=self._is_stored and self._state.is_over)
+        is_gone = self._is_stored and state.is_over
+        await session.lease_keeper.give_back(lease, is_gone=is_gone, leaves_trace=leaves_trace)
 
     async def _lease_for_more(self) -> Lease | None:
         """Check the inbox a last time before this process stops driving the execution. If a message has arrived,

@@ -222,7 +222,14 @@ def give_up(store: EventStore, lease: Lease) -> None:
     # has recorded that it starts a child, its process dies, and the child does not exist. The parent waits without a
     # message and without a timer, so without the trace neither a worker nor `recover` would find it
     # (tests/runtime/test_left_leases.py).
-    if lease.was_left:
+    release(store, lease, leaves_trace=lease.was_left)
+
+
+def release(store: EventStore, lease: Lease, *, leaves_trace: bool) -> None:
+    """Release a lease. With `leaves_trace`, the lease stays in the store as an expired one, so that `recover` and the
+    workers find its execution.
+    """
+    if leaves_trace:
         store.renew([lease], ttl_seconds=0)
     else:
         store.release(lease)
@@ -257,22 +264,22 @@ class LeaseKeeper:
         if self._heartbeat is None:
             self._wait_for_beat()
 
-    async def release(self, lease: Lease) -> None:
+    async def release(self, lease: Lease, *, leaves_trace: bool = False) -> None:
         """Release a lease in the store, so that others need not wait until it expires. The lease is renewed until the
-        release succeeds.
+        release succeeds. `leaves_trace` is as for the function `release`.
         """
 
         def give_back() -> None:
             # The call may be repeated: the lease may have been lost, or the store closed, since the last attempt.
             if lease.execution_id in self._leases and not self._store.closed:
-                self._store.release(lease)
+                release(self._store, lease, leaves_trace=leaves_trace)
 
         await self._calls.patiently(give_back)
         self.forget(lease)
 
-    async def give_back(self, lease: Lease, *, is_gone: bool = False) -> None:
+    async def give_back(self, lease: Lease, *, is_gone: bool = False, leaves_trace: bool = False) -> None:
         """Note that the engine no longer drives an execution, and release its lease. With `is_gone`, do not release it,
-        because the last event has done so.
+        because the last event has done so. `leaves_trace` is as for `release`.
 
         If the lease cannot be released, it expires, and this process can take it again at once. The error is only
         logged, because raising it would hide why the execution ended here
@@ -280,7 +287,7 @@ class LeaseKeeper:
         """
         try:
             if not is_gone:
-                await self.release(lease)
+                await self.release(lease, leaves_trace=leaves_trace)
         except StoreError as error:
             _log.warning("the lease of %s cannot be given back, and expires: %s", lease.execution_id, error)
         finally:

@@ -6,8 +6,8 @@ is cancelled after a random number of commits: by the environment that drives it
 while the workers of a queue drive it. In every second tree the process "dies" at a random commit after the cancellation
 of the root was recorded: what the store holds at that moment is recovered by a new environment.
 
-Of each tree that no worker drives, a new environment cancels what the store held just before the cancellation, as if the
-process had been killed then.
+Of each tree that no worker drives, a new environment cancels what the store held just before the cancellation, as if
+the process had been killed then.
 
 After ``cancel().wait()``, or after `recover`, nothing of the tree runs or waits, and no call of it is made any more. Of
 a tree that is cancelled again after it was resumed the same holds. Every call with a rollback is undone.

@@ -1,9 +1,17 @@
 """The lease of a dead driver can be the only trace of work, so a process that does not do the work keeps the trace."""
 
+import asyncio
+import threading
+from contextlib import suppress
+
+import pytest
+
 from divebook import Environment, Step, Worker, Workflow
 from divebook.events import catalog
+from divebook.runtime.loop import LeftError
 from divebook.store import MemoryStore, Owner
 from divebook.store.append import Batch, records_of
+from divebook.workflow.functions import step, workflow
 from tests.runtime.worlds import becomes, environment
 
 GONE = Owner(Owner.current().host, 2**22 + 1, 1, "worker", Owner.current().boot)
@@ -64,3 +72,72 @@ def test_a_plan_leaves_no_lease():
         with Environment(store=made.store, workflows=[asking("Who?")]) as other:
             ((_, question),) = other.interrupts()
             assert other.answer(question.id, "ann").wait(PATIENCE).outputs == {"answer": "ann"}
+
+
+# --- executions that are left -----------------------------------------------------------------------------------------
+
+
+@workflow
+async def two_children(ctx):
+    made = await ctx.gather(ctx.run("top"), ctx.run("leaf"))
+    return [made, await ctx.run("leaf")]
+
+
+def left_at(commit, definition):
+    """Return a store in which all executions were left at one commit, and the number of commits until then."""
+    world, commits = environment(TOP, MIDDLE, LEAF), 0
+
+    def leave(*_):
+        nonlocal commits
+        commits += 1
+        # On the loop of the engine, as closing an environment and draining a worker do.
+        for driver in world._control.live() if commits == commit else ():
+            driver.leave()
+
+    world.store.subscribe(leave)
+    execution = world.start(definition)
+    with suppress(LeftError):
+        execution.wait(PATIENCE)
+    world.close()
+    return world.store, commits
+
+
+@pytest.mark.parametrize("definition", [TOP, two_children], ids=["steps", "function"])
+def test_wherever_executions_are_left_they_are_recovered(definition):
+    _, commits = left_at(None, definition)
+    assert commits > 5
+    for commit in range(1, commits + 1):
+        store, _ = left_at(commit, definition)
+        with environment(TOP, MIDDLE, LEAF, store=store) as after:
+            while records := after.recoverable():
+                for record in records:
+                    after.recover(record.execution_id)
+                assert becomes(lambda: not after._control.live())
+            assert {record.status for record in after.executions()} == {"completed"}, commit
+            assert after.store.leases() == [], commit
+
+
+def test_a_call_beside_a_question_is_made_again_before_the_answer():
+    reached, is_cut_off = threading.Event(), [True]
+
+    @step(idempotent=True)
+    async def work():
+        reached.set()
+        await asyncio.sleep(60 if is_cut_off else 0)
+
+    @workflow
+    async def asks_beside(ctx):
+        return await ctx.gather(ctx.ask("Who?"), work())
+
+    with environment(asks_beside) as world:
+        execution = world.start("asks_beside")
+        assert reached.wait(PATIENCE)
+        execution.leave()
+        assert (execution.status, [record.execution_id for record in world.recoverable()]) == (
+            "waiting",
+            [execution.id],
+        )
+        is_cut_off.clear()
+        recovered = world.recover(execution.id).wait(PATIENCE)
+        assert [event.event_type for event in recovered.history()].count("operation_completed") == 1
+        assert (recovered.status, world.recoverable(), world.store.leases()) == ("waiting", [], [])
