@@ -323,6 +323,13 @@ class StepContext:
         """Return whether the log has operations of this step that the replayed code has not requested yet."""
         return self._recorder.operations.has_history_ahead(self.place("ahead"))
 
+    async def require_requested(self, is_abandoned: Callable[[str], bool]) -> None:
+        """Raise `DivergenceError` if the log has a call of this step that has started and not ended, and that the code
+        has not requested. `is_abandoned` returns whether the code has made the call with this key and abandoned it.
+        """
+        if not self.attempt:  # an earlier attempt may have left calls
+            await self._recorder.operations.require_requested(self.place("end"), is_abandoned)
+
     def retried(
         self,
         key: str | int,

@@ -39,6 +39,7 @@ from divebook.engine.decide import only_settles
 from divebook.engine.operations import (
     EVENT_EMITTED,
     SIGNAL_WAIT,
+    TIMER,
     Place,
     Reserved,
     Setting,
@@ -495,6 +496,31 @@ class OperationLog:
             if is_of_step and question_id not in self._requested and not _is_over(records, question.operation_id):
                 return True
         return False
+
+    async def require_requested(self, place: Place, is_abandoned: Callable[[str], bool]) -> None:
+        """Refuse the end of the step at a place if the log has a call of it that has started and not ended, and that
+        the code has not requested. Whether the call took effect would stay unknown, and its rollback would be lost.
+
+        `is_abandoned` returns whether the code has made the call with this key and abandoned it.
+
+        Raises
+        ------
+        DivergenceError
+            The code leaves out a call.
+        """
+        opened = None if place.path in self.fresh else self.journal.present.paths[place.path].open
+        records: Mapping[str, OperationRecord] = {} if opened is None else opened.operations
+        for operation_id, record in records.items():
+            # A timer or a wait for a signal has no effect. The operations inside an ended one are not requested again.
+            is_open = record.status == RUNNING and record.operation_type not in (TIMER, SIGNAL_WAIT)
+            if not is_open or operation_id in self._requested or _is_over(records, record.within):
+                continue
+            started = (await self.journal.event(record.started_sequence)).data
+            key: str | int = getattr(started, "key", None) or ""  # None in an old log
+            if not is_abandoned(str(key)):
+                recorded = operation_text(*await self._recorded_start(record))
+                place_of_call = place._replace(key=key)
+                self._refuse(place_of_call, kind_diverged(place_of_call, recorded, "nothing"))
 
     def failures_behind(self, path: str, error: BaseException) -> list[str]:
         """Return the ids of the failed operations that caused the error with which a step has ended. If the error does

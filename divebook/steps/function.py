@@ -288,6 +288,8 @@ class WorkflowContext:
         self._begin_successor = begin_successor
         self._calls: dict[str, int] = {}
         self._remembered_calls: list[tuple[str, Coroutine[Any, Any, Any]]] = []
+        self._failed: set[str] = set()
+        """Keys of `gather` calls that have failed. Their other branches may not have begun in this process."""
         self._failing: set[str] = set()
         """Keys of `gather` calls that will fail. They wait for calls with an unknown outcome, for the rollback."""
         self.tasks = CallTasks(context.strands())
@@ -472,11 +474,16 @@ class WorkflowContext:
 
         group = Group()
         with self.tasks, self._context.strands().side_by_side(len(calls)) as strand:
-            async with group.running():
-                for index, call in enumerate(calls):
-                    group.start(store_result(strand, index, call))
+            try:
+                async with group.running():
+                    for index, call in enumerate(calls):
+                        group.start(store_result(strand, index, call))
+            except Exception:
+                self._failed.add(gathering)
+                raise
         # A failure takes precedence over branches that wait.
         if errors and not self._context.has_unknown():
+            self._failed.add(gathering)
             raise errors[0]
         if suspensions:
             raise suspensions[0]
@@ -529,6 +536,7 @@ class WorkflowContext:
         """
         self.tasks.require_place("ctx.continue_as_new()")
         stored_inputs = self._context.storable({**self._context.inputs, **(inputs or {})}, "inputs")
+        await self.require_requested(next_key="continue-as-new")
         await self._context.go_on_as_new(stored_inputs, reason, self._begin_successor)
 
     def agent(self, name: str) -> AgentOfContext:
@@ -603,6 +611,20 @@ class WorkflowContext:
         for _, coroutine in unawaited_calls:
             coroutine.close()  # prevents Python's own warning about the coroutine
         return unawaited_calls[0][0] if unawaited_calls else None
+
+    async def require_requested(self, next_key: str = "") -> None:
+        """Raise `DivergenceError` if the log has a call that has started and not ended, and that the function leaves
+        out. `next_key` is the key of a call that the function makes next.
+        """
+
+        def is_abandoned(key: str) -> bool:
+            # "gather-1.0-call-2" is the key of a call; "agent-1/model-2" is that of an operation inside the call
+            # "agent-1".
+            name, _, number = key.partition("/")[0].rpartition("-")
+            is_made = key == next_key or (number.isdigit() and self._calls.get(f"{name}-", 0) >= int(number))
+            return is_made or any(key.startswith(f"{gather_key}.") for gather_key in self._failed)
+
+        await self._context.require_requested(is_abandoned)
 
     def _next_key(self, kind: str = "call") -> str:
         """Return the operation key of the next recorded call of a kind. Each branch of `ctx.gather` counts its own
@@ -702,6 +724,7 @@ class FunctionStep:
                 value = await WORKFLOW_FUNCTIONS[name].function(workflow_context, **opened(dict(context.inputs)))
             if (call := workflow_context.unawaited()) is not None:
                 raise StepError(f"{call} was not awaited, so it was never made; write `await` before the call")
+            await workflow_context.require_requested()
         # A forgotten `await` shows first in the code that uses the coroutine, for example as "'coroutine' object is not
         # subscriptable".
         except (TypeError, AttributeError, UnstorableValueError) as error:

@@ -1,12 +1,18 @@
 """A workflow that is edited while it waits: no answer reaches a question other than the one that was shown."""
 
+import asyncio
+import contextlib
 import random
 
 import pytest
+from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.models.function import FunctionModel
 
-from divebook.errors import DivergenceError
+from divebook import Agent
+from divebook.errors import DivergenceError, OperationError
 from divebook.workflow.functions import step, workflow
-from tests.runtime.worlds import environment
+from tests.runtime.cancelled_trees import copy_of
+from tests.runtime.worlds import becomes, environment
 
 pytestmark = pytest.mark.usefixtures("replayed")
 PROGRAM, TOLD, PAID = [], [], []
@@ -46,7 +52,7 @@ async def edited(ctx):
 
 @pytest.fixture(autouse=True)
 def fresh():
-    for found in (PROGRAM, TOLD, PAID):
+    for found in (PROGRAM, TOLD, PAID, CUT_OFF, UNDONE):
         found.clear()
 
 
@@ -230,3 +236,162 @@ def test_an_approved_call_runs_with_the_arguments_that_the_record_has():
     answer = {"approved": True, "data": {"parameters": {"rows": [2]}}}
     assert world.answer(question.id, answer).wait(20).status == "completed"
     assert PAID == [[2]]
+
+
+# --- calls that the code leaves out -----------------------------------------------------------------------------------
+
+
+CUT_OFF, UNDONE = [], []
+
+
+async def cut_off(name):
+    """Do something of which the process dies, as long as that is wanted."""
+    TOLD.append(name)
+    if CUT_OFF:
+        await asyncio.sleep(60)
+    return name
+
+
+def unbook(result):
+    UNDONE.append(result)
+
+
+@step(rollback=unbook)
+async def book(name: str):
+    return await cut_off(name)
+
+
+@step
+async def buy(name: str):
+    return await cut_off(name)
+
+
+@step(idempotent=True)
+async def look(name: str):
+    return await cut_off(name)
+
+
+@workflow("looks_below")
+async def looks_below(ctx):
+    return await look("below")
+
+
+@workflow("leaves_out")
+async def leaves_out(ctx):
+    await note("first")
+    results = []
+    for kind in PROGRAM:
+        if kind == "child":
+            results.append(ctx.run("looks_below"))
+        elif kind == "agent":
+            results.append(ctx.agent("ann").run("Hello"))
+        elif kind != "nothing":
+            results.append({"book": book, "buy": buy, "look": look}[kind](kind))
+    return await ctx.gather(*results)
+
+
+async def answer_late(_messages, _info):
+    return ModelResponse([TextPart(await cut_off("agent"))])
+
+
+def world_of_calls(**settings):
+    return environment(agents=[Agent("ann", model=FunctionModel(answer_late))], **settings)
+
+
+def died_in(definition, count):
+    """Return a store with an execution whose process died when so many calls had begun, and its id."""
+    CUT_OFF[:] = [True]
+    world = world_of_calls()
+    execution = world.start(definition)
+    assert becomes(lambda: len(TOLD) >= count)
+    store = copy_of(world.store)
+    world.close()
+    for found in (CUT_OFF, TOLD, UNDONE):
+        found.clear()
+    return store, execution.id
+
+
+KINDS_OF_CALLS = ("book", "buy", "look", "child", "agent")
+
+
+@pytest.mark.parametrize("others", [(), ("look",)])
+@pytest.mark.parametrize("kind", KINDS_OF_CALLS)
+def test_a_call_without_an_end_that_the_code_leaves_out_is_not_forgotten(kind, others):
+    PROGRAM[:] = program = [*others, kind]
+    store, name = died_in("leaves_out", len(program))
+    PROGRAM[:] = others
+    with world_of_calls(store=store) as world:
+        failed = world.resume(name).wait(20)
+        assert failed.status == "failed"
+        assert "history and definition disagree at step 'leaves_out', call " in failed.error
+        assert "now asked for nothing" in failed.error
+        assert not [event for event in failed.history() if event.event_type == "step_completed"]
+        # With the code as it was, the execution goes on.
+        PROGRAM[:] = program
+        execution = world.resume(name).wait(20)
+        for question in execution.interrupts:
+            execution.answer(question.id, {"choice": "done", "result": kind}, "ann").wait(20)
+        assert world.execution(name).status == "completed"
+
+
+@workflow("gives_up")
+async def gives_up(ctx):
+    """Begin calls and give them up, in each way that there is."""
+
+    async def fail():
+        raise ValueError("in plain code")
+
+    async def buys(name):
+        return await buy(name)
+
+    async def gathers(*calls):
+        return await ctx.gather(*calls)
+
+    async def gathers_and_buys(name):
+        await ctx.gather(note("x"), note("y"))
+        await ctx.gather(note("x"), note("y"))
+        return await buy(name)
+
+    for number, calls in enumerate(
+        (
+            lambda: (fail(), buys("a")),
+            lambda: (buys("b"), fail()),
+            lambda: (fails("once"), buys("c"), ctx.run("looks_below")),
+            lambda: (gathers(fail(), buys("d")), buys("e")),
+            lambda: (buys("f"), gathers(buys("g"), fails("twice"))),
+            lambda: (fails("h"), gathers_and_buys("h")),
+            lambda: (ctx.agent("ann").run("Hello"), ctx.sleep(3600), ctx.wait_signal("go"), fail()),
+        )
+    ):
+        with contextlib.suppress(ValueError, OperationError):
+            await ctx.gather(*calls())
+        await note(str(number))
+    return await look("last")
+
+
+@step
+async def fails(name: str):
+    if name == "h":  # only after the call beside it has begun
+        assert await asyncio.to_thread(becomes, lambda: name in TOLD)
+    raise ValueError(name)
+
+
+def test_calls_that_the_code_has_given_up_are_not_missed():
+    """Wherever the process died: the code that runs again ends as it did before."""
+    world, copies = world_of_calls(), []
+    CUT_OFF[:] = [True]
+    world.store.subscribe(lambda *_: copies.append(copy_of(world.store)))
+    execution = world.start("gives_up")
+    assert becomes(lambda: "last" in TOLD)
+    CUT_OFF.clear()
+    assert becomes(lambda: len(copies) > 8)
+    world.close()
+    ends = set()
+    for store in copies:
+        with world_of_calls(store=store) as again:
+            resumed = again.resume(execution.id).wait(20)
+            while not resumed.state.is_over:
+                resumed.answer(resumed.interrupts[0].id, {"choice": "done", "result": "x"}, "ann").wait(20)
+                resumed = again.execution(execution.id)
+            ends.add((resumed.status, resumed.error))
+    assert ends == {("completed", None)}
