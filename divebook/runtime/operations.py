@@ -516,8 +516,9 @@ class OperationLog:
             if not is_open or operation_id in self._requested or _is_over(records, record.within):
                 continue
             started = (await self.journal.event(record.started_sequence)).data
-            key: str | int = getattr(started, "key", None) or ""  # None in an old log
-            if not is_abandoned(str(key)):
+            key = getattr(started, "key", None)
+            # Logs of old versions have no keys, by which an abandoned call could be recognized.
+            if key is not None and not is_abandoned(str(key)):
                 recorded = operation_text(*await self._recorded_start(record))
                 place_of_call = place._replace(key=key)
                 self._refuse(place_of_call, kind_diverged(place_of_call, recorded, "nothing"))
