@@ -13,12 +13,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
-from divebook.engine.changes import SLEEPS
 from divebook.engine.evolve import fold, fold_records
 from divebook.engine.inbox import Message, facts_of
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.operations import ENCLOSING, SIGNAL_WAIT
-from divebook.engine.state import ExecutionState, OperationRecord, PathState
+from divebook.engine.state import SLEEPS, ExecutionState, OperationRecord, PathState
 from divebook.errors import DivebookError, ExecutionError, NeedsPersonError, UnreadMessageError
 from divebook.events import catalog
 from divebook.events.catalog import ENQUEUED, MOVED, RUNNING, WAITING, ExecutionMoved
