@@ -130,12 +130,47 @@ def test_every_path_that_contributing_names_exists():
     assert [n for n in named if not n.startswith(made) and not any((place / n).exists() for place in places)] == []
 
 
-def test_nothing_new_needs_more_than_four_files():
-    recipes = re.findall(r"^- \*\*An? ([\w ]+)\*\*: (.*(?:\n  .*)*)", CONTRIBUTING, re.MULTILINE)
-    assert {"event", "magic", "YAML key", "type of step", "kind of tool", "store", "widget view"} <= {
-        name for name, _ in recipes
-    }
-    assert all(1 <= len(re.findall(r"`(?:[\w./]+/[\w./]*|\w+\.py)`", text)) <= 4 for _, text in recipes)
+def test_all_files_are_listed_once_with_their_content():
+    (section,) = re.findall(r"^## All files\n(.*?)(?=^## |\Z)", CONTRIBUTING, re.MULTILINE | re.DOTALL)
+    lines = re.findall(r"^    ([\w./]+)  +(\S.*)$", section, re.MULTILINE)
+    package = ROOT / "divebook"
+    modules_of_package = [
+        path.relative_to(package)
+        for path in package.rglob("*.py")
+        if path.name != "__init__.py" or path.parent == package
+    ]
+    scripts = [path.relative_to(ROOT) for path in (ROOT / "widgets" / "src").rglob("*.ts")]
+    assert sorted(path for path, _ in lines) == sorted(path.as_posix() for path in (*modules_of_package, *scripts))
+    assert [path for path, text in lines if len(text.split()) > 25] == []
+    places = {path: ROOT / path if path.endswith(".ts") else package / path for path, _ in lines}
+    constants = [(path, word) for path, text in lines for word in re.findall(r"\b_?[A-Z]+_[A-Z_]+\b", text)]
+    assert [(path, word) for path, word in constants if word not in places[path].read_text(encoding="utf-8")] == []
+    # Each line of the blocks was read.
+    assert len(re.findall(r"^    ", section, re.MULTILINE)) == len(lines)
+
+
+def test_a_change_begins_in_one_file_and_needs_at_most_three():
+    (section,) = re.findall(r"^## Where does it go\n(.*?)(?=^## )", CONTRIBUTING, re.MULTILINE | re.DOTALL)
+    recipes = re.findall(r"^- \*\*([^*]+)\*\*(.*(?:\n  .*)*)", section, re.MULTILINE)
+    names = [name for name, _ in recipes]
+    assert {"An event", "A magic", "A type of step", "A kind of tool", "A store", "A widget view"} <= set(names)
+    assert len(names) == len(set(names)) == len(re.findall(r"^- ", section, re.MULTILINE))
+    files = {name: set(re.findall(r"`((?:[\w.]+/)[\w./]*|\w+\.py)`", text)) for name, text in recipes}
+    assert {name: paths for name, paths in files.items() if not 1 <= len(paths) <= 3} == {}
+
+
+def test_each_name_in_a_recipe_is_in_one_of_its_files():
+    """A constant or class beside the names of files is in one of them; errors are all in `errors.py`."""
+    (section,) = re.findall(r"^## Where does it go\n(.*?)(?=^## )", CONTRIBUTING, re.MULTILINE | re.DOTALL)
+    missing = []
+    for name, text in re.findall(r"^- \*\*([^*]+)\*\*(.*(?:\n  .*)*)", section, re.MULTILINE):
+        paths = re.findall(r"`((?:[\w.]+/)[\w./]*|\w+\.py)`", text)
+        files = [place / path for path in paths for place in (ROOT, ROOT / "divebook") if (place / path).is_file()]
+        files.append(ROOT / "divebook" / "errors.py")
+        code = "".join(file.read_text(encoding="utf-8") for file in files)
+        constants = re.findall(r"`(_?[A-Z][A-Z_]+|[A-Z][a-z]+[A-Z]\w+)`", text)
+        missing += [f"{name}: {word}" for word in constants if not re.search(rf"\b{word}\b", code)]
+    assert missing == []
 
 
 def test_the_layers_are_those_that_are_checked():
