@@ -19,7 +19,7 @@ from divebook.errors import OperationError
 from divebook.events.catalog import OperationCompleted
 from divebook.runtime import queueing
 from divebook.runtime.clock import SystemClock
-from divebook.workflow.functions import step, workflow
+from divebook.workflow.functions import WORKFLOW_FUNCTIONS, step, workflow
 
 MOST_SECONDS = 60
 DAY = 86_400
@@ -173,6 +173,8 @@ branches = Workflow(
     ],
 )
 WORKFLOWS = [one for one in dict(globals()).values() if isinstance(one, Workflow)]
+FUNCTIONS = {one.name: WORKFLOW_FUNCTIONS[one.name] for one in WORKFLOWS if one.name in WORKFLOW_FUNCTIONS}
+"""The functions of these workflows. The tests of another module do not see them."""
 
 
 # --- the worker ------------------------------------------------------------------------------------------------------

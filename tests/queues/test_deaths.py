@@ -10,7 +10,8 @@ import pytest
 from divebook import Environment
 from divebook.events.catalog import ExecutionResumed
 from divebook.runtime.queueing import ATTEMPT_PAUSES
-from tests.queues.deaths import WORKFLOWS
+from divebook.workflow.functions import WORKFLOW_FUNCTIONS
+from tests.queues.deaths import FUNCTIONS, WORKFLOWS
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL on Windows")
 
@@ -41,6 +42,13 @@ def lives():
     lives = Lives()
     yield lives
     lives.close()
+
+
+@pytest.fixture(autouse=True)
+def functions_of_the_workers(monkeypatch):
+    """Define the functions of the workflows also if another module has imported them first."""
+    for name, function in FUNCTIONS.items():
+        monkeypatch.setitem(WORKFLOW_FUNCTIONS, name, function)
 
 
 def numbers(environment, execution_id):
