@@ -710,7 +710,10 @@ class Driver:
             while journal.state.rolling_back is not None and journal.state.status == catalog.RUNNING:
                 await runner.leave_workspaces()
                 runner = await self._roll_back(dependencies, journal, session, miss_policy)
+                recorded = journal.recorded
                 await runner.run()
+                if journal.recorded == recorded:  # the next round would record nothing either
+                    await runner.fail_unsettled()
         except asyncio.CancelledError:  # `leave`
             is_left = True
             raise

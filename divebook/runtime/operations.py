@@ -47,7 +47,7 @@ from divebook.engine.operations import (
     operation_kind,
     operation_name,
 )
-from divebook.engine.state import OperationRecord
+from divebook.engine.state import OperationRecord, PathState, unknown
 from divebook.errors import DivergenceError, ExecutionError, OperationError
 from divebook.events import catalog
 from divebook.events.catalog import COMPLETED, FAILED, PENDING, RUNNING
@@ -304,6 +304,18 @@ class OperationLog:
         # (test_only_what_is_to_be_settled_continues).
         await self._waits.until(place.path, lambda: False)
         raise Suspended
+
+    async def unsettled_error(self, path: PathState) -> DivergenceError:
+        """Return the error for a path that only has to find out whether an interrupted call took effect, and whose code
+        does not request this call: it waits for something else first, which does not continue during a rollback.
+        """
+        record, *_ = unknown(path.open)
+        started = (await self.journal.event(record.started_sequence)).data
+        key = getattr(started, "key", None)
+        visit = path.visits[path.current_step]
+        place = Place(path.id, path.current_step, visit, record.item, 0 if key is None else key)
+        recorded = operation_text(*await self._recorded_start(record))
+        return kind_diverged(place, recorded, "something else first, for which a rollback does not wait")
 
     async def _ask_policy(
         self, miss_policy: MissPolicy, request: OperationRequest, carry_out: CarryOut, options: CallOptions

@@ -48,7 +48,7 @@ from divebook.engine.instructions import (
     RunStep,
 )
 from divebook.engine.retries import Fault, catching
-from divebook.engine.state import ExecutionState
+from divebook.engine.state import ENDED, ExecutionState, unknown
 from divebook.errors import DivebookError
 from divebook.events import catalog
 from divebook.runtime.clock import Chance, StepLog
@@ -283,6 +283,22 @@ class PathRunner(ABC):
         # A join may wait for the failed path only; it must learn that this path will not arrive.
         if not self._stop_siblings():
             self._release_joins()
+
+    async def fail_unsettled(self) -> None:
+        """Fail the paths that cannot find out whether their interrupted calls took effect, because their code was
+        changed and does not request these calls again
+        (test_changed_code_that_waits_before_the_call_to_be_settled_fails).
+        """
+        for path in self.journal.state.unsettled:
+            if path.phase == ENDED or not unknown(path.open):
+                continue
+            step = self.workflow.step(path.current_step)
+            error = await self._recorder.operations.unsettled_error(path)
+            place = definition_place(self.workflow, step, error)
+            failure = fault_of(error, place)
+            event = catalog.StepFailed(failure.message, None, failure.index, *error_details(error, place))
+            self.journal.record(event, path.id, step.name)
+            self._fail(path.id, step, failure)
 
     def _stop_siblings(self) -> bool:
         """Stop the other paths if one path has failed, unless the workflow continues on failure. Return whether they

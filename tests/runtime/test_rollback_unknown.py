@@ -481,3 +481,38 @@ def test_a_call_of_unknown_outcome_is_settled_where_its_path_waits_for_something
     (asked,) = [question for question in waiting.interrupts if question.kind == "outcome_unknown"]
     waiting.answer(asked.id, {"choice": "done", "result": 5}, "ann").wait(20)
     assert (world.execution(execution.id).status, told) == ("cancelled", [5])
+
+
+@pytest.mark.parametrize("waits_for", ["sleep", "question"])
+def test_changed_code_that_waits_before_the_call_to_be_settled_fails(waits_for):
+    """Nothing but the call may continue before the rollback, and the code does not come to the call."""
+    told, is_changed = [], []
+
+    def unbook(result):
+        told.append(f"unbook {result}")
+
+    @step(rollback=unbook)
+    async def book(what):
+        if what == "hotel":
+            await asyncio.sleep(60)
+        return what
+
+    @workflow
+    async def changing(ctx):
+        await book("train")
+        if is_changed:
+            await (ctx.sleep(3600) if waits_for == "sleep" else ctx.ask("Who?"))
+        await book("hotel")
+
+    world = environment(changing)
+    execution = world.start("changing")
+    assert becomes(lambda: {"train", "hotel"} <= begun_in(execution.history())[0])
+    store = copy_of(world.store)
+    world.close()
+    is_changed.append(True)
+    with environment(changing, store=store) as after:
+        ended = after.execution(execution.id).cancel("enough").wait(20)
+        assert (ended.status, told) == ("cancelled", ["unbook train"])
+        assert ended.error.endswith("since nobody knows whether it took effect: a call of changing")
+        (failed,) = [event.data for event in ended.history() if event.event_type == "step_failed"]
+        assert "now asked for something else first" in failed.error
