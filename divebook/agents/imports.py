@@ -639,8 +639,8 @@ class _RequestForm:
             self._parsed_messages[message_id] = parsed[response_ids.get(_key(message), message_id)]
 
     def describe(self, number: int, request: ImportedRequest) -> Mapping[str, Any]:
-        """Convert the turn's next model request to its recorded parameters and return them. Remember its response and
-        tool results, to which the parameters of later requests refer.
+        """Return the parameters with which the next model request of an imported turn is recorded. Note its response
+        and tool results as well: the parameters of later requests refer to them.
         """
         if not self._parsed_messages:
             return self._unchanged(number, request)

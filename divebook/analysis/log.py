@@ -248,8 +248,8 @@ class EventTable:
 
     @cached_property
     def _visit(self) -> Numbers:
-        """Row numbers, one for each event: the row in which the step of the event started. The value is `NONE` for an
-        event that is about an operation or an item.
+        """For each event, the number of the row in which its step started. The number is `NONE` for events about an
+        operation or an item, which have rows of their own.
         """
         has_step = coded_are(self._steps, lambda name: name != "")
         return np.where((self._call == NONE) & ~self._is_of_item & has_step, self._step, NONE)

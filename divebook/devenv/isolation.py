@@ -99,8 +99,8 @@ class Isolation(ABC):
     # --- its life --------------------------------------------------------------------------------------------------
 
     def plan(self) -> State:
-        """Return the fields to record in the environment's state before `build` is called. Raise `DevEnvError` if the
-        configuration cannot be built.
+        """Return the fields that `build` reads from the environment's state, such as the path of a folder. They are
+        recorded before `build` is called. Raise `DevEnvError` if the configuration cannot be built.
         """
         return {}
 

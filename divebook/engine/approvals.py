@@ -495,8 +495,7 @@ _NO_SLASH = "\N{DIVISION SLASH}"
 
 
 def _names_of(call: ToolCall, rule: ApprovalRule) -> list[str]:
-    """Return the names of the tool of a call that are compared with the tool name in a rule, such as ``read`` and
-    ``files/read``.
+    """Return all names by which a rule may name the tool of a call, such as ``read`` and ``files/read``.
 
     The names of a server's tools may contain ``/``. A rule that allows ``files/read`` means the tool ``read`` of the
     server ``files``, not a tool with the name ``files/read`` of another server. A ``/`` in the name of a tool is

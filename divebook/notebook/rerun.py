@@ -84,7 +84,9 @@ class CellPlace:
 
     @property
     def start_options(self) -> StartOptions:
-        """Options of `Environment.start` that record the identity of the run in its log."""
+        """Options of `Environment.start` that record in the log which cell has started the run, and as which of its
+        runs. Run All finds the run again by that.
+        """
         return {"identity": {CELL: self.to_dict()}, "cell": self.name, "notebook": self.cell["notebook"] or None}
 
     def matches(self, recorded: Mapping[str, Any]) -> bool:

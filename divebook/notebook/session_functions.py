@@ -310,7 +310,7 @@ def frames(
 def answer(
     interrupt_id: str, response: Any, *, alike: bool = False, by: str | None = None, store: str | None = None
 ) -> Run:
-    """Answer a question; its run continues at once, `wait` for the end.
+    """Answer a question. Its run continues at once; call `wait` of the returned run to wait for its end.
 
     Parameters
     ----------

@@ -85,7 +85,9 @@ class DrivenLeases:
             self._taking.pop((key, lease.execution_id), None)
 
     def rest(self, store: EventStore, lease: Lease) -> None:
-        """Note that the engine no longer drives the execution under this lease."""
+        """Note that one drive under this lease has ended. A lease under which nothing is driven counts as unused
+        (`is_unused`), so that this process may take it.
+        """
         key = (key_of(store), lease.execution_id, lease.token)
         self._driver_counts[key] -= 1
         if self._driver_counts[key] <= 0:

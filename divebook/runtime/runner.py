@@ -776,8 +776,8 @@ class Runner(PathRunner):
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        """Record the end of the execution directly after its last path has ended, or start its next rollback. This does
-        not wait until the tasks of the paths have ended.
+        """If the last path has ended, record the end of the execution, or start its next rollback. The tasks of the
+        paths may still be finishing.
         """
         if self._driven or self._cancel_reason is not None or self._pause_reason is not None:
             return

@@ -737,8 +737,8 @@ class KnownIds:
             index += len(record.facts)
 
     def are_below(self, bounds: Bounds) -> bool:
-        """Return True if all ids of the log are certainly lower than the ids of new records. `bounds` are the lowest
-        and the highest id of these records.
+        """Return True if all event ids of the log are certainly lower than those of records to be appended. `bounds`
+        are the lowest and the highest event id of these records.
         """
         return self._highest is not None and bounds[0] > self._highest
 

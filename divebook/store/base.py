@@ -1176,7 +1176,7 @@ class EventStore(ABC):
 
     @abstractmethod
     def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
-        """Store messages, each with its encoded payload, under their own numbers, which ascend. Call
+        """Store messages of another store, each with its encoded payload, under the numbers that they have there. Call
         `check_brought_numbers` first, in the same transaction.
         """
 

@@ -180,8 +180,8 @@ def step(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def content(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate the script in the fields of a legacy content entry to Python, if the entry has one. Return the new
-    fields.
+    """Return the fields of a content entry of a prompt in the legacy dialect. Its script (`dynamic`), if it has one, is
+    translated to Python.
     """
     values = dict(fields)
     if isinstance(values.get("dynamic"), str):
