@@ -45,6 +45,9 @@ POLL_INTERVAL = 0.5
 """Seconds between two checks of the queues if the store sends no notification."""
 SHORTEST_INTERVAL = 0.01
 """Minimum seconds between two checks of the queues, so that one check finds all executions of one commit."""
+ANNOUNCE_SECONDS = WORKER_SECONDS / 3
+"""Seconds after which a worker writes its record (its heartbeat) again. The record expires after `WORKER_SECONDS`, so
+two writes may fail before that."""
 RETRY_SECONDS = 60.0
 """Seconds after which a worker tries again to drive an execution that it could not drive."""
 PATIENCE = 60.0
@@ -295,8 +298,7 @@ class Worker:
         if self._schedules is not None and now - self._scheduled_at >= 1:
             self._schedules.enqueue_due(datetime.now().astimezone())
             self._scheduled_at = now
-        # The record expires after `WORKER_SECONDS`. Two announcements may fail before that happens.
-        if now - self._announced_at >= WORKER_SECONDS / 3:
+        if now - self._announced_at >= ANNOUNCE_SECONDS:
             self._announce()
             self._announced_at = now
         if now - self._swept_at >= RETRY_SECONDS:

@@ -94,7 +94,7 @@ class AgentDefinition(Definition):
     ] = None
     response_timeout: Annotated[
         float,
-        Key("How long one request may take.", kind=table.ResponseTimeout(ranges.SOME_SECONDS), example="90s"),
+        Key("How long one request may take.", kind=table.Duration(ranges.SOME_SECONDS), example="90s"),
     ] = DEFAULT_RESPONSE_TIMEOUT
     """Time limit of one request to the model in seconds."""
     retry: Annotated[
@@ -482,7 +482,7 @@ class WorkspaceDefinition(Definition):
         float,
         Key(
             "How long a command may take; 3 minutes by default.",
-            kind=table.ResponseTimeout(ranges.SOME_SECONDS),
+            kind=table.Duration(ranges.SOME_SECONDS),
             example="10m",
         ),
     ] = COMMAND_TIMEOUT

@@ -280,7 +280,7 @@ class MCPServerDefinition(Definition):
         float,
         Key(
             "How long one call may take; 5 minutes by default.",
-            kind=table.ResponseTimeout(SOME_SECONDS),
+            kind=table.Duration(SOME_SECONDS),
             extension=True,
             example="60s",
         ),

@@ -645,7 +645,7 @@ class Seconds(Plain):
 
 
 @dataclass(frozen=True, slots=True)
-class ResponseTimeout:
+class Duration:
     """Kind of values: a duration such as ``30s`` or ``1m30s``, or a number of seconds."""
 
     range: NumberRange = SECONDS
@@ -834,7 +834,7 @@ def ranges(definition: type[Definition]) -> Mapping[str, tuple[str, NumberRange,
         _RANGES[definition] = {
             key.field: (key.name, key.kind.range, isinstance(key.kind, Seconds))
             for key in keys
-            if isinstance(key.kind, Number | Seconds | ResponseTimeout)
+            if isinstance(key.kind, Number | Seconds | Duration)
         }
     return _RANGES[definition]
 
