@@ -298,6 +298,12 @@ class Driver:
         return self._future is not None and not self.was_forked
 
     @property
+    def was_parked(self) -> bool:
+        """True if this process has driven the execution, and its last drive has ended without an error."""
+        future = self._future
+        return self.was_driven and future is not None and future.done() and future.exception() is None
+
+    @property
     def was_forked(self) -> bool:
         """True if this object is a copy in a process that was forked (`os.fork`) from the one that created it. The
         execution cannot continue there.

@@ -1102,7 +1102,7 @@ def is_elsewhere(driver: Driver) -> bool:
     if driver.is_live or driver.was_forked:
         return False
     # Started here: the log is read again only if another process can have driven the execution since.
-    if driver.opening is not None and (not driver.was_driven or driver.state.is_over):
+    if driver.opening is not None and (driver.state.is_over or not driver.was_parked):
         return False
     state = driver.refresh().state
     return not state.is_over and (belongs_to_workers(driver.store, state) or is_driven(driver))

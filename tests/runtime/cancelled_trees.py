@@ -255,9 +255,9 @@ def one_tree(seed: int, folder: Path) -> tuple[list[str], Counter]:
             canceller.resume(root.id)
             canceller.cancel(root.id).wait(SECONDS)
         # A child that another process was about to begin at that moment is cancelled by that process, a moment later.
-        # So this waits until that process, which is this one here, drives nothing of the tree any more.
+        # So this waits until that process, which is this one here, drives nothing of the tree any more, or only sleeps.
         drives = canceller is world
-        drives or becomes(lambda: not faults_of(canceller, "soon"))
+        drives or becomes(lambda: not faults_of(canceller, "soon"), 2)
         made = len(MADE)
         faults = faults_of(canceller, "after cancel().wait()", drives=drives)
         seen = Counter(trees=1, executions=len(world.executions()), calls=made)

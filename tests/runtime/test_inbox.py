@@ -156,7 +156,7 @@ class Annotated(MemoryStore):
 def test_an_answer_that_comes_as_an_execution_is_parked_counts_though_another_process_has_its_lease():
     store = Annotated()
     world = Environment(store=store)
-    execution = world.start(Workflow("w", [Step("ask", ask="Who?", store="who")])).wait(20)
-    assert (execution.status, store.has_untaken(execution.id)) == ("waiting", True)
+    execution = world.start(Workflow("w", [Step("ask", ask="Who?", store="who")]))
+    assert becomes(lambda: (execution.status, store.has_untaken(execution.id)) == ("waiting", True))
     store.release(store.taken)
     assert becomes(lambda: world.execution(execution.id).status == "completed")

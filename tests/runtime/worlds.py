@@ -83,10 +83,10 @@ class Busy(MemoryStore):
         return super()._acquire(*given)
 
 
-def becomes(condition):
-    """Return whether a condition comes true within 20 s, where nothing tells of it: it is looked at again and again."""
+def becomes(condition, seconds=20):
+    """Return whether a condition comes true in time, where nothing tells of it: it is looked at again and again."""
     ticks = threading.Event()
-    return any(condition() or ticks.wait(0.02) for _ in range(1000))
+    return any(condition() or ticks.wait(0.02) for _ in range(seconds * 50))
 
 
 def unwind():

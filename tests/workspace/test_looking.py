@@ -30,7 +30,7 @@ class _Watch:
         return True
 
     def add(self, root: str, folder: str) -> None:
-        if folder == self._at:
+        if folder == self._at and self._going.exists():
             shutil.rmtree(self._going)
 
     def remove(self, path: str) -> None:
