@@ -852,6 +852,9 @@ class Driver:
             # Paths first: the rules that end the execution look at the paths which are still active.
             journal.record_all(decide_leaving(journal.state, why).facts)
             journal.record_all(decide_cancellation(journal.state, why, is_here=undoes).facts)
+            # A second request that came before this one was recorded must not cancel the rollback
+            # (test_a_second_cancellation_before_the_rollback_does_not_end_it).
+            self._cancel_reason = None
             await journal.durable()
             # Not over means that the cancellation has started a rollback.
             continues = undoes and not journal.state.is_over

@@ -493,13 +493,19 @@ class Control:
     def _can_continue(self, state: ExecutionState, child: Child | None, *, again: bool) -> bool:
         if state.is_over:
             # If another process has ended the parent, the parent must resume nothing, even if this process has not
-            # noticed yet.
-            return again and not state.is_final and not (child is not None and has_ended(self.store, child.parent))
+            # noticed yet. Nor does a parent that is rolled back.
+            return again and not state.is_final and not (child is not None and self._is_ended(child.parent))
         # An undriven execution that does not wait was left in the middle of its work, for example by a dead process.
         if state.status != WAITING or facts_of(state, self.store.inbox(state.execution_id, state.taken)):
             return True
         due = state.wake_at
         return due is not None and due <= self.clock.now()
+
+    def _is_ended(self, parent_id: str) -> bool:
+        """Return whether the parent of a child execution has ended, or is rolled back by this process."""
+        parent = self._registry.present(parent_id)
+        is_rolled_back = parent is not None and parent.state.rolling_back is not None
+        return is_rolled_back or has_ended(self.store, parent_id)
 
     async def inbox(self, execution_id: str, after: int) -> Sequence[Message]:
         """Return the messages of an execution with numbers above `after`, oldest first. Call on the engine's loop."""
@@ -522,7 +528,12 @@ class Control:
             await self._family.on_end(driver)
             if driver.may_have_children:  # its count would stay in memory (tests/runtime/test_ended.py)
                 await self._session.calls.work(lambda: self.family_bounds.forget(driver.id))
-        elif (due := driver.state.wake_at) is not None:
+            return
+        # Its parent may have ended between the check before its resumption and the commit of this resumption.
+        may_be_abandoned = driver.started_by is not None and not self.store.closed
+        if may_be_abandoned and await self._session.calls.work(lambda: self.cancel_with_parent(driver)):
+            return
+        if (due := driver.state.wake_at) is not None:
             self._set_timer(driver.id, due)
 
     def _set_timer(self, execution_id: str, due: int) -> None:
@@ -582,7 +593,7 @@ class Control:
                 driver.adopt_worker(parent)
             if not driver.is_live:
                 try:
-                    await work(lambda: self.continue_parked(driver, child, again=again))
+                    await work(lambda: self._resume_child(driver, child, again=again))
                 except (DefinitionError, NotFoundError, SetupError) as error:
                     if driver.state.is_over:
                         raise
@@ -601,6 +612,17 @@ class Control:
                 # all waiters.
                 await asyncio.shield(standstill)
         return (await work(driver.refresh)).state
+
+    def _resume_child(self, driver: Driver, child: Child, *, again: bool) -> None:
+        """Resume a child execution as `continue_parked` does. If its parent has ended meanwhile, cancel the child.
+
+        All of this runs in one thread: the code of the parent that waits for it may be cancelled at any moment, and
+        would then not come to the second part.
+        """
+        self.continue_parked(driver, child, again=again)
+        # Who ended the parent has perhaps seen the child as it was before, cancelled with an earlier end.
+        if driver.is_live and has_ended(self.store, child.parent):
+            self.cancel_with_parent(driver)
 
     async def _begin_child(self, child: Child, opening: Opening) -> Driver:
         """Start a child execution and return its driver. If its parent has ended meanwhile, cancel the child at once.

@@ -316,3 +316,24 @@ def test_a_cancellation_with_an_older_lease_leaves_the_other_one_alone(monkeypat
     assert root.wait(20).status == "cancelled"
     assert root.error == "by the loop"
     assert [path.status for path in root.state.undoing] == ["completed"]
+
+
+def test_a_second_cancellation_before_the_rollback_does_not_end_it(monkeypatch):
+    """The first cancellation has begun, and has recorded nothing yet."""
+    undone = Calls()
+    ask = Step("ask", type="interrupt", ask="Which one?")
+    books = Workflow("books", [Step("book", action="book", rollback=Rollback("note")), ask])
+    world = environment(books, actions=[Action("book", lambda: None, idempotent=True), undone.action()])
+    root = world.start("books")
+    assert root.wait(20).status == "waiting"
+    wait_end = root._driver.parked_run.wait_end
+
+    async def cancelled_again():
+        monkeypatch.setattr(root._driver.parked_run, "wait_end", wait_end)
+        root.cancel("again")
+        await wait_end()
+
+    monkeypatch.setattr(root._driver.parked_run, "wait_end", cancelled_again)
+    root.cancel("enough")
+    assert (root.wait(20).status, root.error, undone) == ("cancelled", "enough", [None])
+    assert root.state.is_rolled_back
