@@ -29,7 +29,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -57,7 +57,7 @@ from divebook.runtime.context import STRAND
 from divebook.runtime.forks import entered_workflow, opening_in, recorded_opening, recorded_workflow, workflow_in
 from divebook.runtime.journal import Journal
 from divebook.runtime.leases import DRIVEN_LEASES
-from divebook.runtime.loop import ENGINE, StoreSession, copy_error, copy_outcome
+from divebook.runtime.loop import ENGINE, STOP_SECONDS, StoreSession, copy_error, copy_outcome
 from divebook.runtime.operations import MissPolicy
 from divebook.runtime.runner import ParkedRun, Runner
 from divebook.runtime.step import Services
@@ -410,6 +410,20 @@ class Driver:
             self._state = self.newest()
             self._is_stored = True
         return self._state
+
+    def end_overtaken_drive(self, lease: Lease) -> None:
+        """If this process still drives the execution under an earlier lease than `lease`, end that drive and wait until
+        it has ended. Call before `state_under`.
+
+        Another process or environment took the earlier lease by force. The drive under it learns that with its next
+        write only, and its code may wait for a long time before that. Until then its state is not that of the store.
+        """
+        # The journal is open until the drive has given its lease back.
+        is_overtaken = self.is_live and self._journal is not None and self._token is not None
+        # The engine's own thread cannot wait for its loop.
+        if is_overtaken and self._token != lease.token and not ENGINE.is_current():
+            ENGINE.call(self.leave)
+            wait((self.driving(),), STOP_SECONDS)
 
     def require_log(self) -> None:
         """Raise the error because of which no more events can be written to the log. Otherwise do nothing."""

@@ -35,7 +35,7 @@ from divebook.questions import Question
 from divebook.runtime.children import running_children
 from divebook.runtime.compute.threads import lend_slot
 from divebook.runtime.driver import Driver
-from divebook.runtime.loop import ENGINE
+from divebook.runtime.loop import ENGINE, LeftError
 from divebook.runtime.manager import Control, is_driven, is_elsewhere, wait_elsewhere
 from divebook.runtime.streaming import TextListener
 from divebook.store.append import Durability
@@ -506,7 +506,7 @@ class Execution(ReadExecution):
                     try:
                         interruptible_result(driving, _remaining(until))
                         break
-                    except FencedError as error:
+                    except (FencedError, LeftError) as error:
                         driving = self._drive_after_loss(driving, error)
                 if driving is None or is_elsewhere(self._driver):  # returned to the workers of its queue
                     wait_elsewhere(self._driver, _remaining(until))
@@ -533,15 +533,15 @@ class Execution(ReadExecution):
                 try:
                     yield from asyncio.shield(asyncio.wrap_future(driving)).__await__()
                     break
-                except FencedError as error:
+                except (FencedError, LeftError) as error:
                     driving = self._drive_after_loss(driving, error)
             if driving is None or (yield from self._is_elsewhere().__await__()):
                 yield from asyncio.to_thread(wait_elsewhere, self._driver).__await__()
         return self
 
-    def _drive_after_loss(self, lost: Future[None], error: FencedError) -> Future[None] | None:
-        """Return the drive that replaced one which has lost its lease with `error`. Return None if the execution has
-        ended, or another driver has its lease. Raise the error if neither is the case.
+    def _drive_after_loss(self, lost: Future[None], error: FencedError | LeftError) -> Future[None] | None:
+        """Return the drive that replaced one which has lost its lease, or was left, with `error`. Return None if the
+        execution has ended, or another driver has its lease. Raise the error if neither is the case.
         """
         # Two cancellations of one tree can meet: that of its parent takes the lease from that of a recovery
         # (tests/runtime/cancelled_trees.py, seeds 277 and 335).

@@ -369,6 +369,7 @@ class Control:
         # The checks above used a state without a lease. They are repeated under the lease, where no one else can write.
         # The definitions are checked before, since an error about them should not touch the lease.
         with DRIVEN_LEASES.taking(self.store, driver.id) as lease:
+            driver.end_overtaken_drive(lease)
             state = driver.state_under(lease)
             is_completed = driver.status == catalog.COMPLETED and bounds is None  # another process has resumed it
             if is_completed or (is_recovery and driver.state.is_over):
@@ -405,6 +406,7 @@ class Control:
         self._require_definitions(driver)
         try:
             with DRIVEN_LEASES.taking(self.store, driver.id) as lease:
+                driver.end_overtaken_drive(lease)
                 state = driver.state_under(lease)
                 # A driver that died has left its lease, perhaps before it did what it had recorded (`give_up`).
                 was_left = lease.was_left and not state.is_over and state.paused is None
@@ -721,6 +723,7 @@ class Control:
             if driver.state.rolling_back is not None and driver.state.paused is None:
                 return False
             with DRIVEN_LEASES.taking(self.store, driver.id, may_force=may_force) as lease:
+                driver.end_overtaken_drive(lease)
                 state = driver.state_under(lease)
                 refuse_over(driver, "meanwhile ")
                 undoes = can_roll_back(driver, self.check)

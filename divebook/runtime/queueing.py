@@ -392,6 +392,7 @@ class QueuedExecutions:
                 # A child whose parent has ended must not run, so this comes before the definitions are checked.
                 if self._cancel_with_parent(driver):  # the cancellation takes its lease
                     return driver
+                driver.end_overtaken_drive(lease)
                 state = driver.state_under(lease)
                 self._require_definitions(driver)
                 driver.worker = worker
