@@ -726,6 +726,11 @@ class Control:
                 driver.end_overtaken_drive(lease)
                 state = driver.state_under(lease)
                 refuse_over(driver, "meanwhile ")
+                # Another environment or process has cancelled it since. Its rollback must not be cancelled as well
+                # (test_two_environments_that_cancel_at_once_roll_back).
+                if state.rolling_back is not None and state.paused is None:
+                    give_up(self.store, lease)
+                    return False
                 undoes = can_roll_back(driver, self.check)
                 ENGINE.call(lambda: driver.begin_cancellation(self.dependencies, reason, lease, state, undoes=undoes))
             return True
@@ -1129,8 +1134,10 @@ def is_elsewhere(driver: Driver) -> bool:
     # Started here: the log is read again only if another process can have driven the execution since.
     if driver.opening is not None and (driver.state.is_over or not driver.was_parked):
         return False
+    # Asked before the log is read: who drives it may end it between the two.
+    has_driver = is_driven(driver)
     state = driver.refresh().state
-    return not state.is_over and (belongs_to_workers(driver.store, state) or is_driven(driver))
+    return not state.is_over and (has_driver or belongs_to_workers(driver.store, state))
 
 
 def is_driven(driver: Driver) -> bool:

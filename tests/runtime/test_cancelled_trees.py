@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from divebook import Environment, MemoryStore, Rollback, SqliteStore, Step, Workflow
+from divebook.engine.decide import decide_cancellation, decide_leaving
 from divebook.errors import ExecutionError, OperationError
-from divebook.events import catalog
+from divebook.events import Event, catalog
 from divebook.runtime.children import abandoned, all_abandoned
 from divebook.runtime.loop import ENGINE
 from divebook.steps.actions import Action
@@ -336,4 +337,32 @@ def test_a_second_cancellation_before_the_rollback_does_not_end_it(monkeypatch):
     monkeypatch.setattr(root._driver.parked_run, "wait_end", cancelled_again)
     root.cancel("enough")
     assert (root.wait(20).status, root.error, undone) == ("cancelled", "enough", [None])
+    assert root.state.is_rolled_back
+
+
+def test_two_processes_that_cancel_at_once_roll_back(monkeypatch):
+    """The first one, which is gone by now, has begun the rollback after the second one had looked at the execution."""
+    undone = Calls()
+    ask = Step("ask", type="interrupt", ask="Which one?")
+    books = Workflow("books", [Step("book", action="book", rollback=Rollback("note")), ask])
+    world = environment(books, actions=[Action("book", lambda: None, idempotent=True), undone.action()])
+    root = world.start("books")
+    assert root.wait(20).status == "waiting"
+    driver = root._driver
+    state_under = driver.state_under
+
+    def rolled_back_since(lease):
+        monkeypatch.setattr(driver, "state_under", state_under)
+        state = state_under(lease)
+        facts = [*decide_leaving(state, "by the first").facts, *decide_cancellation(state, "by the first").facts]
+        events = [
+            Event(f"event_{number}", root.id, state.last_sequence + number, state.last_us, fact.data, fact.path)
+            for number, fact in enumerate(facts, 1)
+        ]
+        world.store.append(root.id, events, state.last_sequence, lease.token)
+        return driver.refresh().state
+
+    monkeypatch.setattr(driver, "state_under", rolled_back_since)
+    root.cancel("by the second")
+    assert (root.wait(20).status, root.error, undone) == ("cancelled", "by the first", [None])
     assert root.state.is_rolled_back
