@@ -249,21 +249,23 @@ def orphaned(parent: str, status: str) -> str:
 
 
 def children_to_end(
-    store: EventStore, execution_id: str, status: str, is_ending: Callable[[str], bool]
+    store: EventStore, execution_id: str, status: str, is_ending: Callable[[str], bool], *, all_levels: bool = False
 ) -> list[Abandoned]:
     """Return the child executions, and children of these, that must be cancelled or awaited because an execution ends.
     `status` is the status with which it ends.
 
     These are its children that have not ended, which must be cancelled, and children that have ended but still cancel
     their own children in this process (`is_ending`). For a child that is cancelled or failed already, its own children
-    are checked: another process that cancels the same tree may not have reached them yet, or may have died.
+    are checked: another process that cancels the same tree may not have reached them yet, or may have died. With
+    `all_levels`, those of a completed child are checked as well: its process may have died before it cancelled the
+    children that its code had abandoned.
     """
     below: list[Abandoned] = []
     for record in store.records(parent=execution_id, origin=CHILD):
         if record.status not in TERMINAL or is_ending(record.execution_id):
             below.append(Abandoned(record.execution_id, execution_id, status))
-        elif record.status in (CANCELLED, FAILED):
-            below += children_to_end(store, record.execution_id, record.status, is_ending)
+        elif record.status in (CANCELLED, FAILED) or (all_levels and record.status in ENDS):
+            below += children_to_end(store, record.execution_id, record.status, is_ending, all_levels=all_levels)
     return below
 
 

@@ -1073,8 +1073,12 @@ class FamilyTree:
         # from this one, and may not know all children of that child yet. A child that ends at this moment is not
         # cancelled, but it still cancels its own children. The loop therefore checks again until nothing is left.
         to_cancel = [Abandoned(name, parent.id, status) for name in running_children(parent.state)]
+        # One query for each completed child: too many for an execution that completes after a thousand children.
+        has_completed = status == catalog.COMPLETED
         while True:
-            to_cancel += await work(lambda: children_to_end(self._store, parent.id, status, self._is_ending))
+            to_cancel += await work(
+                lambda: children_to_end(self._store, parent.id, status, self._is_ending, all_levels=not has_completed)
+            )
             to_cancel = [
                 child_ref
                 for child_ref in dict.fromkeys(to_cancel)

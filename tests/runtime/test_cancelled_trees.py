@@ -14,6 +14,7 @@ from divebook.events import Event, catalog
 from divebook.runtime.children import abandoned, all_abandoned
 from divebook.runtime.loop import ENGINE
 from divebook.steps.actions import Action
+from divebook.store.append import Batch, records_of
 from divebook.workflow.functions import step, workflow
 from tests.runtime.cancelled_trees import copy_of as died
 from tests.runtime.cancelled_trees import one_tree
@@ -366,3 +367,39 @@ def test_two_processes_that_cancel_at_once_roll_back(monkeypatch):
     root.cancel("by the second")
     assert (root.wait(20).status, root.error, undone) == ("cancelled", "by the first", [None])
     assert root.state.is_rolled_back
+
+
+def test_a_cancellation_reaches_what_a_completed_child_has_abandoned():
+    """The process died when the child in the middle had completed, before its own child was cancelled."""
+
+    @workflow
+    async def waiter(ctx):
+        await ctx.wait_signal("never")
+
+    @workflow
+    async def middle(ctx):
+        with suppress(OperationError):
+            await ctx.gather(ctx.run("waiter"), fails_at_once())
+
+    @step(idempotent=True)
+    async def fails_at_once():
+        raise TimeoutError("late")
+
+    @workflow
+    async def top(ctx):
+        await ctx.run("middle")
+        await ctx.wait_signal("never")
+
+    world = environment(top, middle, waiter)
+    root = world.start("top")
+    assert becomes(lambda: "cancelled" in statuses(world))
+    store = MemoryStore()
+    for record in reversed(world.store.records()):
+        events = world.store.read(record.execution_id)
+        is_waiter = record.workflow_name == "waiter"
+        events = [event for event in events if not (is_waiter and event.event_type.endswith("_cancelled"))]
+        store.append_all([Batch(record.execution_id, 0, records_of(events), status="waiting" if is_waiter else None)])
+    with environment(top, middle, waiter, store=store) as later:
+        assert statuses(later) == ["completed", "running", "waiting"]
+        later.execution(root.id).cancel("enough").wait(20)
+        assert statuses(later) == ["cancelled", "completed"]
