@@ -7,7 +7,7 @@ process resumes the parent, and wherever the parent died, it finds that id and s
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
@@ -22,7 +22,7 @@ from divebook.engine.changes import reservations_to_restore
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.operations import CHILD_WORKFLOW, CONTINUE_AS_NEW, Place, Reserved, operation_name
 from divebook.engine.retries import names_of
-from divebook.engine.state import EMPTY, JOINING, NO_USAGE, ExecutionState, OperationRecord, Usage
+from divebook.engine.state import EMPTY, JOINING, NO_USAGE, ExecutionState, OperationRecord, PathState, Usage
 from divebook.errors import (
     BoundExceededError,
     DefinitionError,
@@ -442,9 +442,11 @@ class DriveChild(Protocol):
         """Start or resume the child execution. With `again`, resume it even if it failed or was cancelled."""
 
 
-def running_children(state: ExecutionState) -> dict[str, OperationRecord]:
-    """Return the running operations of an execution that wait for a child execution, by the id of the child."""
-    open_steps = [path.open for path in state.paths.values() if path.open is not None]
+def running_children(state: ExecutionState, paths: Iterable[PathState] | None = None) -> dict[str, OperationRecord]:
+    """Return the running operations of an execution that wait for a child execution, by the id of the child. With
+    `paths`, only those of these paths: a cancelled path waits for its children no more.
+    """
+    open_steps = [path.open for path in (state.paths.values() if paths is None else paths) if path.open is not None]
     records = [record for step in open_steps for record in step.operations.values()]
     return {
         record.signal: record

@@ -1203,7 +1203,8 @@ def is_idle(state: ExecutionState, store: EventStore) -> bool:
         return True
     if state.status != WAITING or state.is_asleep or has_news(state, store):
         return False
-    return all(_is_child_idle(name, store) for name in running_children(state))
+    waiting_paths = [path for path in state.active_paths() if not state.settles_only(path)]
+    return all(_is_child_idle(name, store) for name in running_children(state, waiting_paths))
 
 
 def has_news(state: ExecutionState, store: EventStore) -> bool:

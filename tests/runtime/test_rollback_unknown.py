@@ -12,6 +12,7 @@ import pytest
 
 from divebook import Step, Workflow
 from divebook.events import catalog
+from divebook.runtime.manager import is_idle
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.workflow.functions import step, workflow
@@ -436,6 +437,7 @@ def test_only_the_call_that_is_to_be_settled_is_asked_about(beside, gathering):
         # It waits for the answer only: neither a timer nor a worker drives it again.
         assert (waiting.status, waiting.state.is_asleep, after.recoverable()) == ("waiting", False, [])
         assert waiting.state.wake_at is None or beside == "question"
+        assert is_idle(waiting.state, after.store)
     with environment(*side.definitions, store=store) as third:
         third.execution(name).answer(asked.id, {"choice": "done", "result": 7}, "ann").wait(20)
         ended = third.execution(name)
