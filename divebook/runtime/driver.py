@@ -412,8 +412,8 @@ class Driver:
         return self._state
 
     def end_overtaken_drive(self, lease: Lease) -> None:
-        """If this process still drives the execution under an earlier lease than `lease`, end that drive and wait until
-        it has ended. Call before `state_under`.
+        """End the drive of this process under an earlier lease than `lease`, if there is one, and wait until it has
+        ended. Call before `state_under`.
 
         Another process or environment took the earlier lease by force. The drive under it learns that with its next
         write only, and its code may wait for a long time before that. Until then its state is not that of the store.

@@ -619,7 +619,7 @@ class Control:
         """Resume a child execution as `continue_parked` does. If its parent has ended meanwhile, cancel the child.
 
         All of this runs in one thread: the code of the parent that waits for it may be cancelled at any moment, and
-        would then not come to the second part.
+        would then leave out the second part.
         """
         self.continue_parked(driver, child, again=again)
         # Who ended the parent has perhaps seen the child as it was before, cancelled with an earlier end.
@@ -727,7 +727,7 @@ class Control:
                 state = driver.state_under(lease)
                 refuse_over(driver, "meanwhile ")
                 # Another environment or process has cancelled it since. Its rollback must not be cancelled as well
-                # (test_two_environments_that_cancel_at_once_roll_back).
+                # (test_two_processes_that_cancel_at_once_roll_back).
                 if state.rolling_back is not None and state.paused is None:
                     give_up(self.store, lease)
                     return False

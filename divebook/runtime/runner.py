@@ -776,7 +776,7 @@ class Runner(PathRunner):
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        """If the last path has ended, record the end of the execution, or start its next rollback. The tasks of the
+        """Record the end of the execution, or start its next rollback, if its last path has ended. The tasks of the
         paths may still be finishing.
         """
         if self._driven or self._cancel_reason is not None or self._pause_reason is not None:
