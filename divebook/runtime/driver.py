@@ -422,6 +422,13 @@ class Driver:
         is_overtaken = self.is_live and self._journal is not None and self._token is not None
         # The engine's own thread cannot wait for its loop.
         if is_overtaken and self._token != lease.token and not ENGINE.is_current():
+            self.leave_and_wait()
+
+    def leave_and_wait(self) -> None:
+        """Stop driving the execution as if this process had ended, and wait until it has stopped. Do nothing if this
+        process does not drive it. Not for the engine's own thread.
+        """
+        if self.is_live:
             ENGINE.call(self.leave)
             wait((self.driving(),), STOP_SECONDS)
 

@@ -772,9 +772,7 @@ class Control:
         """Stop driving an execution, as if this process had ended, and wait until it has stopped. Do nothing if this
         process does not drive it. See `Execution.leave`.
         """
-        if driver.is_live:
-            ENGINE.call(driver.leave)
-            wait((driver.driving(),), STOP_SECONDS)
+        driver.leave_and_wait()
 
     def recoverable(self) -> list[ExecutionRecord]:
         """Return the executions that should be resumed because they have work to do but no living driver, newest first.

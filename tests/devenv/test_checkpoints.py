@@ -253,7 +253,7 @@ def test_a_kill_while_a_failed_save_is_deleted_leaves_no_damaged_checkpoint(tmp_
 
 
 def failing_put_back(monkeypatch, error):
-    """Let each restore write a file of its own, and then end with an error in the middle."""
+    """Make each restore write a file of its own, and then fail in the middle."""
     put_back = EnvironmentCheckpoints.put_back
 
     def incomplete(checkpoints, tree, folder):

@@ -60,7 +60,7 @@ AT_ONCE = ["beside_a_child", "beside_a_timer", "beside_a_signal", "after_its_chi
 
 
 def killed_until_withheld(lives, store, execution_id, days=0):
-    """Let workers take an execution until none dies of it. Return how many have died."""
+    """Start workers, one after the other, until one survives the execution. Return the number that have died."""
     for deaths in range(2 * len(ATTEMPT_PAUSES)):
         code = lives.worker(store, days)
         if code != KILLED:

@@ -145,7 +145,7 @@ def test_of_other_statuses_a_running_one_counts_always_and_an_ended_one_never(wa
         (state_after(*begun()), True),
         (state_after(*in_step), True),
         (state_after(*in_step, timer, (catalog.OperationCompleted("op_timer", "timer"), "main", "a")), True),
-        # An enqueued or paused execution is not driven, so whoever left its lease had begun to run it.
+        # An enqueued or paused execution is not driven, so the process that left its lease had begun to run it.
         (state_after(*begun(), catalog.ExecutionEnqueued("q")), was_left),
         (state_after(*in_step, timer, catalog.ExecutionPaused("lunch")), was_left),
         (state_after(*in_step, timer, catalog.ExecutionCancelled("enough")), False),

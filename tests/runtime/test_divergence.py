@@ -326,7 +326,7 @@ def test_a_call_without_an_end_that_the_code_leaves_out_is_not_forgotten(kind, o
         assert "history and definition disagree at step 'leaves_out', call " in failed.error
         assert "now asked for nothing" in failed.error
         assert not [event for event in failed.history() if event.event_type == "step_completed"]
-        # With the code as it was, the execution goes on.
+        # With the former code, the execution continues.
         PROGRAM[:] = program
         execution = world.resume(name).wait(20)
         for question in execution.interrupts:

@@ -344,7 +344,7 @@ def test_what_is_left_as_if_the_process_had_ended_waits_for_no_call(side_by_side
 
 
 BESIDE = ("child", "child beside one that has not begun", "sleep", "signal", "late signal", "question", "call", "again")
-"""What has begun beside the call with a rollback, and has not ended."""
+"""Kinds of operations that have started beside the call with a rollback, and have not ended."""
 WAYS = [(beside, "ctx.gather") for beside in BESIDE] + [(step, "asyncio.gather") for step in BESIDE[-2:]]
 
 
@@ -487,7 +487,7 @@ def test_a_call_of_unknown_outcome_is_settled_where_its_path_waits_for_something
 
 @pytest.mark.parametrize("waits_for", ["sleep", "question"])
 def test_changed_code_that_waits_before_the_call_to_be_settled_fails(waits_for):
-    """Nothing but the call may continue before the rollback, and the code does not come to the call."""
+    """Only the call may continue before the rollback, and the changed code waits before it requests the call."""
     told, is_changed = [], []
 
     def unbook(result):
