@@ -48,7 +48,7 @@ NUMERIC = [
     (label, key)
     for label in PATHS
     for key in TABLES[label].keys
-    if hasattr(key.kind, "range") and not key.ignored  # kinds.Number, kinds.Seconds, kinds.ResponseTimeout
+    if hasattr(key.kind, "range") and not key.ignored  # kinds.Number, kinds.Seconds, kinds.Duration
 ]
 
 
@@ -102,7 +102,7 @@ EMPTY = [
     for label in PATHS
     for key in TABLES[label].keys
     for kind, value in (
-        *((kind, 0) for kind in (kinds.Number, kinds.Seconds, kinds.ResponseTimeout)),
+        *((kind, 0) for kind in (kinds.Number, kinds.Seconds, kinds.Duration)),
         *((Many, []), (kinds.Texts, []), (kinds.Flag, False)),
     )
     if isinstance(key.kind, kind) and not key.ignored
@@ -260,4 +260,4 @@ def test_an_option_out_of_range_is_a_usage_error(value):
 
 
 def test_every_kind_of_number_has_a_range():
-    assert {type(key.kind) for _, key in NUMERIC} == {kinds.Number, kinds.Seconds, kinds.ResponseTimeout}
+    assert {type(key.kind) for _, key in NUMERIC} == {kinds.Number, kinds.Seconds, kinds.Duration}
