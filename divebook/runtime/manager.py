@@ -793,10 +793,15 @@ class Control:
     def abandoned(self) -> list[ExecutionRecord]:
         """Return the child executions that must be cancelled because an execution above them has ended, newest first.
 
-        Without those that this process drives, since it is writing their end.
+        Excluded are those that this process drives, since it is writing their end, and those that are being rolled
+        back, since their cancellation has begun. If the driver of such a rollback has died, `orphans` has it. If the
+        rollback waits for a person, nothing can be done without an answer.
         """
         return [
-            record for record in all_abandoned(self.store) if not DRIVEN_LEASES.drives(self.store, record.execution_id)
+            record
+            for record in all_abandoned(self.store)
+            if not DRIVEN_LEASES.drives(self.store, record.execution_id)
+            and self.find(record.execution_id).state.rolling_back is None
         ]
 
     def live(self) -> list[Driver]:

@@ -23,6 +23,7 @@ import traceback
 from collections import Counter
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from random import Random
 
@@ -41,6 +42,7 @@ from tests.runtime.worlds import becomes
 DEPTH, MOST_CHILDREN, LAST_COMMIT = 4, 3, 40
 MODES = ("here", "elsewhere", "queue")
 SECONDS = 60
+MOST_ROUNDS = 20
 MADE: list[str] = []
 """The calls that were made, each as it began."""
 
@@ -160,6 +162,8 @@ def copy_of(store) -> MemoryStore:
         wake_at = None if record.wake_at is None else to_microseconds(record.wake_at)
         waits = "waiting" if record.status == "waiting" else None
         copied.append_all([replace(batch, status=waits, wake_at=wake_at)])
+    messages = [message for record in copied.records() for message in store.inbox(record.execution_id)]
+    copied.bring(sorted(messages, key=attrgetter("number")))
     return copied
 
 
@@ -217,13 +221,27 @@ def states_in(world: Environment) -> list[ExecutionState]:
 
 
 def recover(world: Environment) -> None:
-    """Recover all that is to be recovered, as `Recover: auto` does."""
-    while left := world.recoverable():
-        for record in left:
+    """Recover all that is to be recovered, as `Recover: auto` does, until nothing is left.
+
+    A call that undoes another one may have been under way when the process died. Its question is answered: again.
+    """
+    for _ in range(MOST_ROUNDS):
+        recoverable = world.recoverable()
+        for record in recoverable:
             world.recover(record.execution_id)
         for record in world.executions():
             if (execution := world.execution(record.execution_id)).is_live:
                 execution.wait(SECONDS)
+        questions = [
+            (execution_id, question)
+            for execution_id, question in world.interrupts()
+            if question.kind == "outcome_unknown"
+        ]
+        for execution_id, question in questions:
+            world.answer(question.id, "retry", execution_id).wait(SECONDS)
+        if not recoverable and not questions:
+            return
+    raise AssertionError(f"still recoverable after {MOST_ROUNDS} rounds: {world.recoverable()}")
 
 
 def one_tree(seed: int, folder: Path) -> tuple[list[str], Counter]:

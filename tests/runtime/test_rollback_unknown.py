@@ -518,3 +518,46 @@ def test_changed_code_that_waits_before_the_call_to_be_settled_fails(waits_for):
         assert ended.error.endswith("since nobody knows whether it took effect: a call of changing")
         (failed,) = [event.data for event in ended.history() if event.event_type == "step_failed"]
         assert "now asked for something else first" in failed.error
+
+
+def test_a_child_whose_rollback_waits_for_a_person_is_not_recovered_again_and_again():
+    """Its parent has been cancelled, and the process died while the call that undoes the booking was under way."""
+    is_unbooking, is_booked = threading.Event(), threading.Event()
+    undone, copies = [], []
+
+    async def unbook():
+        undone.append("unbook")
+        if not is_unbooking.is_set():
+            is_unbooking.set()
+            await asyncio.sleep(60)
+
+    @step(rollback=unbook)
+    async def book():
+        pass
+
+    @workflow
+    async def child(ctx):
+        await book()
+        is_booked.set()
+        await ctx.ask("Who?")
+
+    @workflow
+    async def parent(ctx):
+        await ctx.run("child")
+
+    store = MemoryStore()
+    with environment(parent, child, store=store) as world:
+        execution = world.start("parent")
+        assert is_booked.wait(20)
+        execution.cancel("enough")
+        assert is_unbooking.wait(20)
+        becomes(lambda: store.record(execution.id).status == "cancelled")
+        copies.append(copy_of(store))
+    with environment(parent, child, store=copies[0]) as later:
+        (record,) = later.recoverable()
+        waiting = later.recover(record.execution_id).wait(20)
+        (question,) = [question for question in waiting.interrupts if question.kind == "outcome_unknown"]
+        assert later.recoverable() == []
+        later.answer(question.id, "retry").wait(20)
+        assert {record.status for record in later.executions()} == {"cancelled"}
+        assert (undone, later.recoverable()) == (["unbook", "unbook"], [])
