@@ -495,21 +495,26 @@ class Execution(ReadExecution):
         timeout = wait_limit(timeout)
         if ENGINE.is_current():
             raise ExecutionError(f"wait() on the engine's own thread would wait for itself; use `await` for {self.id}")
-        elsewhere = is_elsewhere(self._driver)
-        driving = None if elsewhere else self._driver.standstill()
+        driving = None if is_elsewhere(self._driver) else self._driver.standstill()
         until = None if timeout is None else time.monotonic() + timeout
         try:
             # If this thread runs a call of another execution, the call gives up its place meanwhile. Otherwise calls
             # that wait for each other could use up all threads.
             with lend_slot():
-                while driving is not None:
+                while True:
+                    if driving is None:
+                        wait_elsewhere(self._driver, _remaining(until))
+                        if not self._driver.is_live:
+                            break
+                        driving = self._driver.standstill()  # a worker of this environment drives it now
                     try:
                         interruptible_result(driving, _remaining(until))
-                        break
                     except (FencedError, LeftError) as error:
                         driving = self._drive_after_loss(driving, error)
-                if driving is None or is_elsewhere(self._driver):  # returned to the workers of its queue
-                    wait_elsewhere(self._driver, _remaining(until))
+                    else:
+                        if not is_elsewhere(self._driver):
+                            break
+                        driving = None  # it returned to the workers of its queue
         except TimeoutError as error:
             # User code may raise TimeoutError too, and the future of the drive passes it on.
             if timeout is None or (driving is not None and driving.done()):  # not raised by this wait
@@ -525,18 +530,22 @@ class Execution(ReadExecution):
 
         A pending execution is started: ``await environment.create(workflow)`` never blocks the event loop.
         """
-        if (yield from self._is_elsewhere().__await__()):
-            yield from asyncio.to_thread(wait_elsewhere, self._driver).__await__()
-        else:
-            driving: Future[None] | None = self._control.run(self._driver)
-            while driving is not None:
-                try:
-                    yield from asyncio.shield(asyncio.wrap_future(driving)).__await__()
-                    break
-                except (FencedError, LeftError) as error:
-                    driving = self._drive_after_loss(driving, error)
-            if driving is None or (yield from self._is_elsewhere().__await__()):
+        is_elsewhere_now = yield from self._is_elsewhere().__await__()
+        driving = None if is_elsewhere_now else self._control.run(self._driver)
+        while True:
+            if driving is None:
                 yield from asyncio.to_thread(wait_elsewhere, self._driver).__await__()
+                if not self._driver.is_live:
+                    break
+                driving = self._driver.standstill()
+            try:
+                yield from asyncio.shield(asyncio.wrap_future(driving)).__await__()
+            except (FencedError, LeftError) as error:
+                driving = self._drive_after_loss(driving, error)
+            else:
+                if not (yield from self._is_elsewhere().__await__()):
+                    break
+                driving = None
         return self
 
     def _drive_after_loss(self, lost: Future[None], error: FencedError | LeftError) -> Future[None] | None:

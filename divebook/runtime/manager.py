@@ -1163,6 +1163,7 @@ def lease_elsewhere(driver: Driver) -> Lease | None:
 
 def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
     """Wait until an execution that other processes drive has ended, or can only continue with an answer or a signal.
+    Return also if this environment begins to drive it: its state in memory is ahead of the store from then on.
 
     `timeout` is in seconds. Raises TimeoutError after it.
 
@@ -1180,7 +1181,7 @@ def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
     ]
     try:
         # Not every store reports changes of other processes at once, so each wait is limited by `NEWS_INTERVAL`.
-        while not driver.refresh().state.is_over and not _is_parked_idle(driver) and not _has_no_driver(driver):
+        while not driver.is_live and not _is_settled_elsewhere(driver):
             seconds = NEWS_INTERVAL if deadline is None else min(NEWS_INTERVAL, deadline - time.monotonic())
             if seconds <= 0:
                 raise TimeoutError
@@ -1190,6 +1191,10 @@ def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
     finally:
         for end in unsubscribe:
             end()
+
+
+def _is_settled_elsewhere(driver: Driver) -> bool:
+    return driver.refresh().state.is_over or _is_parked_idle(driver) or _has_no_driver(driver)
 
 
 def _is_parked_idle(driver: Driver) -> bool:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -59,6 +60,46 @@ def test_an_enqueued_execution_is_awaited_as_well():
             return (await made.enqueue(SUM, {"n": 1})).status
 
         assert asyncio.run(awaited()) == "completed"
+
+
+class HeldEnd(MemoryStore):
+    """Holds up the commit that ends an execution until it is opened."""
+
+    def __init__(self):
+        super().__init__()
+        self.reached, self.opened = threading.Event(), threading.Event()
+
+    def _write(self, batches):
+        if any(batch.status_change is not None and batch.status_change.status == "completed" for batch in batches):
+            self.reached.set()
+            assert self.opened.wait(PATIENCE)
+        return super()._write(batches)
+
+
+@pytest.mark.parametrize("way", ["wait", "await"])
+def test_who_waits_sees_no_end_that_is_not_in_the_store_yet(way, monkeypatch):
+    """A worker of the same environment takes up the execution after the wait has begun."""
+    is_waiting, store = threading.Event(), HeldEnd()
+
+    def wait_briefly(event, seconds):
+        is_waiting.set()
+        event.wait(min(seconds, 0.01))
+
+    monkeypatch.setattr("divebook.runtime.manager.interruptible_wait", wait_briefly)
+    with environment(store=store) as made, ThreadPoolExecutor() as pool:
+        execution = made.enqueue(SUM, {"n": 1})
+
+        async def awaited():
+            return await execution
+
+        end = pool.submit(execution.wait, PATIENCE) if way == "wait" else pool.submit(asyncio.run, awaited())
+        assert is_waiting.wait(PATIENCE)
+        with Worker(made):
+            assert store.reached.wait(PATIENCE)
+            with pytest.raises(TimeoutError):
+                end.result(0.3)
+            store.opened.set()
+            assert end.result(PATIENCE).status == "completed"
 
 
 def test_to_wait_has_a_bound_and_the_execution_stays_enqueued():

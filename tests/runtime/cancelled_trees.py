@@ -238,7 +238,7 @@ def recover(world: Environment) -> None:
             if question.kind == "outcome_unknown"
         ]
         for execution_id, question in questions:
-            world.answer(question.id, "retry", execution_id).wait(SECONDS)
+            world.answer(question.id, "retry", execution_id)  # workers, or the next round, continue it
         if not recoverable and not questions:
             return
     raise AssertionError(f"still recoverable after {MOST_ROUNDS} rounds: {world.recoverable()}")
