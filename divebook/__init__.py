@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         TerminalReason,
         create_envelope,
     )
-    from divebook.projections.formatter import Formatter
+    from divebook.projections.spans import Formatter
     from divebook.questions.bounds import Bounds
     from divebook.runtime.compute.dask import DaskCluster
     from divebook.runtime.context import StepContext
@@ -74,7 +74,7 @@ _NAMES = {
         "Envelope FlowInterrupt InterruptKind InterruptResponse InterruptService "
         "LoopVerdict ProcessingRecord RiskApproval RiskLevel TerminalReason create_envelope"
     ),
-    "divebook.projections.formatter": "Formatter",
+    "divebook.projections.spans": "Formatter",
     "divebook.questions.bounds": "Bounds",
     "divebook.runtime.compute.dask": "DaskCluster",
     "divebook.runtime.context": "StepContext",

@@ -38,7 +38,6 @@ from pydantic_ai.tools import RunContext
 from divebook.agents.budget import note_reply, paid_replies, stream_response
 from divebook.agents.clients import CLIENTS, REQUEST_LIMITERS, RequestLimiters
 from divebook.agents.models import RECORDED, estimate, tokens_of, tokens_of_definitions
-from divebook.agents.output_types import output_type
 from divebook.agents.request_record import (
     in_time,
     keepable_errors,
@@ -55,6 +54,7 @@ from divebook.agents.request_record import (
 )
 from divebook.agents.scripted import ScriptedModel
 from divebook.agents.scripted_model import ScriptedFunction
+from divebook.agents.signatures import output_type
 from divebook.engine.operations import AGENT_RESPONSE, Reserved, RunOperation, Write
 from divebook.engine.retries import names_of
 from divebook.errors import OutcomeUnknownError, StepError

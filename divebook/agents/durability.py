@@ -20,7 +20,7 @@ idempotent, otherwise a person is asked whether the call took effect.
 A request is recorded before it is sent (parameters, and the setting if it has changed) and again when its response is
 complete. A failed attempt is recorded as well, with its consumption. A request takes these steps: describe the request
 for the log; compare the first request with the definition that the turn began with
-(`divebook.agents.turn_compatibility`); look for the response in the log, in a cache or in a recorded run; wait until
+(`divebook.agents.running_turn`); look for the response in the log, in a cache or in a recorded run; wait until
 the budget admits the request; wait for a slot of the model's request limiter; record the start; send the request.
 """
 

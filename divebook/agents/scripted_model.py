@@ -24,8 +24,8 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
-from divebook.agents.output_types import ITEM
 from divebook.agents.scripted import SCRIPTED, ScriptedModel, ScriptedReply, made_for, words
+from divebook.agents.signatures import ITEM
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import TEXT, THINKING, Reserved, Write, arguments_part
 from divebook.projections.spans import COST
@@ -197,7 +197,7 @@ def _wrapper(tool: ToolDefinition) -> str | None:
     pydantic-ai wraps types that are not objects in this way, and this module wraps JSON schemas that are not objects.
     """
     schema = tool.parameters_json_schema
-    # `_as_object` of `divebook.agents.output_types` makes schemas of this form.
+    # `_as_object` of `divebook.agents.signatures` makes schemas of this form.
     is_ours = list(schema.get("properties", {})) == [ITEM] and schema.get("additionalProperties") is False
     return tool.outer_typed_dict_key or (ITEM if is_ours else None)
 

@@ -2,6 +2,8 @@
 
 `library_tool` converts a function to a tool of pydantic-ai, `plain_result` its result to plain data for the log,
 `shortened` the result for the model, and `ToolNames` replaces tool names that a provider does not accept.
+
+`output_type` is the type that pydantic-ai makes the model produce, for agents with structured output.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from types import CodeType
 from typing import Annotated, Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from pydantic import AfterValidator, BaseModel, TypeAdapter
+from pydantic import AfterValidator, BaseModel, GetCoreSchemaHandler, TypeAdapter
 from pydantic.errors import PydanticUserError
-from pydantic_ai import Tool
+from pydantic_ai import StructuredDict, Tool
 from pydantic_ai.durable_exec import ModelRequestParams
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import BinaryContent, FileUrl, ModelMessage, ModelResponse, ToolReturn, UploadedFile
@@ -29,11 +31,12 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 
 from divebook.engine.operations import Write, arguments_part
-from divebook.errors import DefinitionError, Problem
+from divebook.errors import DefinitionError, Problem, SetupError
 from divebook.events.codec import json_form, storable
 from divebook.text.format import as_unicode
 from divebook.text.redaction import head_and_tail
 from divebook.workflow.functions import IDEMPOTENCY_KEY, signature_of
+from divebook.workflow.json_schemas import complaint, require_schema
 from divebook.workflow.tools import ToolFunction
 
 Call = Callable[[ToolFunction, Mapping[str, Any]], Awaitable[Any]]
@@ -442,3 +445,69 @@ def _renamed(message: M, names: Mapping[str, str]) -> M:
             parts[number] = replace(part, tool_name=name)
     changed: Any = {"parts": parts}
     return replace(message, **changed)
+
+
+# --- structured output ------------------------------------------------------------------------------------------------
+
+# Structured output of agents: data of a Python type, or data that match a JSON schema.
+#
+# pydantic-ai makes the model produce and correct the data.
+
+
+ITEM = "response"
+"""Key that wraps an answer that is not a JSON object, because providers require an object."""
+
+
+def output_type(declared: Any) -> Any:
+    """Convert the declared output of an agent to an output type of pydantic-ai. A Python type stays unchanged, a JSON
+    schema becomes a class that validates data, and None becomes `str`.
+
+    Raises
+    ------
+    SetupError
+        The schema refers to itself.
+    DefinitionError
+        The declared output is not a usable JSON schema. No request is made.
+    """
+    if not isinstance(declared, Mapping):
+        return str if declared is None else declared
+    require_schema(declared, "Output")
+    try:
+        # Providers accept only objects as arguments of an output tool, so other values are wrapped.
+        if declared.get("type") == "object":
+            return _validating_type(dict(declared), declared, None)
+        return _validating_type(_as_object(declared), declared, ITEM)
+    except UserError as error:
+        raise SetupError(f"this Output cannot be asked of a model: {error}") from error
+
+
+def _as_object(schema: Mapping[str, Any]) -> dict[str, Any]:
+    # References in a schema start at its root (`#/$defs/...`), so the definitions stay there.
+    value_schema = {name: value for name, value in schema.items() if name != "$defs"}
+    wrapper = {"type": "object", "properties": {ITEM: value_schema}, "required": [ITEM], "additionalProperties": False}
+    return {**wrapper, "$defs": schema["$defs"]} if "$defs" in schema else wrapper
+
+
+def _validating_type(object_schema: dict[str, Any], schema: Mapping[str, Any], item: str | None) -> Any:
+    # `StructuredDict` shows the schema to the model, but does not validate the answer.
+    def validate(value: dict[str, Any]) -> Any:
+        answer = value if item is None else value.get(item)
+        problem = complaint(schema, answer)
+        if problem is not None:
+            raise ValueError(problem)
+        return answer
+
+    base_type = StructuredDict(object_schema, name=None if "title" in object_schema else "output")
+    return type("Output", (base_type,), {"__get_pydantic_core_schema__": classmethod(_core_schema_with(validate))})
+
+
+def _core_schema_with(validate: Callable[[dict[str, Any]], Any]) -> Callable[..., Any]:
+    def core_schema(_cls: type, _source: Any, handler: GetCoreSchemaHandler) -> Any:
+        return handler.generate_schema(Annotated[dict[str, Any], AfterValidator(validate)])
+
+    return core_schema
+
+
+def text_of_output(value: Any) -> str:
+    """Return the output of an agent as text for the output of a step: strings unchanged, data as compact JSON."""
+    return value if isinstance(value, str) else TypeAdapter(Any).dump_json(value, fallback=str).decode()

@@ -31,8 +31,8 @@ from divebook.devenv import DevEnvManager
 from divebook.devenv.docker import ALWAYS, MISSING, NEVER
 from divebook.devenv.environments import WAIT
 from divebook.devenv.jobs import FAILED, GENERAL, exit_code_of
+from divebook.devenv.manager import check_machine
 from divebook.devenv.templates import profile_names, profile_of
-from divebook.devenv.upkeep import check_machine
 from divebook.errors import DevEnvError, DivebookError, ShellTimeoutError
 from divebook.text.ranges import SECONDS, SOME_SECONDS
 from divebook.workspace.shell import ShellResult

@@ -39,8 +39,7 @@ from divebook.events import Event, catalog
 from divebook.events.codec import event_to_dict
 from divebook.projections.activity import activity_of
 from divebook.projections.failures import summary
-from divebook.projections.formatter import Steps
-from divebook.projections.spans import Span
+from divebook.projections.spans import Span, Steps
 from divebook.runtime.execution import Execution
 from divebook.runtime.loop import ENGINE
 from divebook.store import EventStore

@@ -45,9 +45,9 @@ from divebook.errors import ExecutionError, NotFoundError, Problem, SetupError, 
 from divebook.events.event import to_datetime
 from divebook.interrupts import interruptible_result
 from divebook.projections.comparison import Comparison
-from divebook.projections.formatter import Formatter
 from divebook.projections.log_frames import FramedLog, log_of
 from divebook.projections.model_requests import RequestView, requests_of
+from divebook.projections.spans import Formatter
 from divebook.questions import Question
 from divebook.questions.bounds import Bounds
 from divebook.replay.files import KeptFiles

@@ -16,7 +16,7 @@ from divebook.documents import DocumentRepository, Policy
 from divebook.documents.policy import HIDDEN, resolved
 from divebook.environment.registry import Registry
 from divebook.errors import SetupError
-from divebook.projections.formatter import Formatter, Formatting
+from divebook.projections.spans import Formatter, Formatting
 from divebook.runtime.notify import VARIABLE, Hook, Notices
 from divebook.runtime.recorder import CallTracing
 from divebook.runtime.workspaces import OnEgress

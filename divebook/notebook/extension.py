@@ -24,8 +24,7 @@ from typing import TypeAlias
 from IPython.core.interactiveshell import InteractiveShell
 
 from divebook.notebook.completion import install_completion, install_inspection, remove_completion, remove_inspection
-from divebook.notebook.dev_env_magic import DevEnvMagics
-from divebook.notebook.magics import AWAIT, DiveMagics
+from divebook.notebook.magics import AWAIT, DevEnvMagics, DiveMagics
 from divebook.notebook.recovery import print_interrupted
 from divebook.notebook.shell_state import remember_cell
 from divebook.text.syntax import parse_python

@@ -8,9 +8,9 @@ from typing import Any
 from divebook.agents import Agent
 from divebook.environment.environment import Environment
 from divebook.mapping import PARALLEL, MappedRows, mapped
-from divebook.notebook.frontend import present_front_end
 from divebook.notebook.run_wait import show_live
 from divebook.notebook.session import current_session
+from divebook.notebook.view_output import present_front_end
 from divebook.questions.bounds import Bounds
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Retry

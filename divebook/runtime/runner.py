@@ -39,14 +39,7 @@ from divebook.engine.decide import (
     decide_start,
 )
 from divebook.engine.inbox import facts_of
-from divebook.engine.instructions import (
-    AwaitAnswer,
-    AwaitJoin,
-    CancelPaths,
-    EvaluateConditions,
-    RecordFacts,
-    RunStep,
-)
+from divebook.engine.instructions import AwaitAnswer, AwaitJoin, CancelPaths, EvaluateConditions, RecordFacts, RunStep
 from divebook.engine.retries import Fault, catching
 from divebook.engine.state import ENDED, ExecutionState, unknown
 from divebook.errors import DivebookError

@@ -36,7 +36,6 @@ from divebook.replay.replayer import MODEL_CALLS
 from divebook.runtime.execution import Execution
 from divebook.text.format import size
 from divebook.text.redaction import Redactor, cut, one_line, shared
-from divebook.widgets.checking import checked
 from divebook.widgets.parts import FailureTracker, newest_conversations, parts_up_to, shortened
 from divebook.widgets.protocol import (
     ConversationPart,
@@ -51,6 +50,7 @@ from divebook.widgets.protocol import (
     SpanBlock,
     StateView,
     Welcome,
+    checked,
 )
 from divebook.widgets.source import (
     MAX_ANSWER,

@@ -25,7 +25,6 @@ from divebook.environment.environment import Environment
 from divebook.errors import AnswerKeptError, DivebookError, SetupError
 from divebook.replay.replayer import Positions
 from divebook.text.redaction import shared
-from divebook.widgets.checking import refusal, refused
 from divebook.widgets.feed import Feed
 from divebook.widgets.protocol import (
     Ack,
@@ -51,6 +50,8 @@ from divebook.widgets.protocol import (
     ToBrowser,
     ToKernel,
     Welcome,
+    refusal,
+    refused,
 )
 from divebook.widgets.publisher import Audience, Publisher
 from divebook.widgets.runs_and_questions import InboxFeed, RunsFeed, inbox_publisher_of

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic_ai.models.test import TestModel
 
 from divebook import Agent, ScriptedModel, Step, Workflow
-from divebook.agents.output_types import output_type, text_of_output
+from divebook.agents.signatures import output_type, text_of_output
 from divebook.config import load
 from divebook.errors import DefinitionError, SetupError
 from divebook.events import classes

@@ -5,7 +5,7 @@ from rich.console import Console
 
 from divebook import Environment, Step, Workflow
 from divebook.cli.result import MAX_FINISHED, Board, LineProgress, LiveProgress, Progress
-from divebook.projections.formatter import Steps
+from divebook.projections.spans import Steps
 from divebook.runtime.loop import ENGINE
 from tests.runtime.worlds import held_up
 

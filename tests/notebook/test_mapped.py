@@ -8,7 +8,7 @@ import pytest
 
 import divebook
 from divebook.notebook import map_rows
-from divebook.notebook.frontend import FrontEnd
+from divebook.notebook.view_output import FrontEnd
 from tests.notebook.test_saved import notebook
 
 FRAME = pd.DataFrame({"text": ["fine", "<b>poor</b>", "fine", "rubbish", "fine", "<b>poor</b>"]})

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divebook.notebook.outline import Outline, keys_below
+from divebook.notebook.line_completion import Outline, keys_below
 
 STEPS = "Steps:\n  - Name: a\n"
 

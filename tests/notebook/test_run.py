@@ -11,10 +11,11 @@ from divebook import Action, Each, Environment, Run, Step, Workflow, open_notebo
 from divebook.cli.result import print_result
 from divebook.errors import ExecutionError, ExecutionFailedError, ExecutionPausedError, SetupError
 from divebook.events.catalog import StepCompleted
-from divebook.notebook import run_view, run_wait
-from divebook.notebook.frontend import FrontEnd
+from divebook.notebook import run as run_view
+from divebook.notebook import run_wait
 from divebook.notebook.report import waiting_lines
 from divebook.notebook.run_wait import await_run, wait_for_run
+from divebook.notebook.view_output import FrontEnd
 from divebook.text.format import AS_TEXT
 from tests.notebook.test_saved import notebook
 from tests.runtime.worlds import held_up

@@ -7,8 +7,8 @@ from IPython.core.error import UsageError
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import DivebookError
+from divebook.notebook.run import follow_run, view_of
 from divebook.notebook.run_list import static_bundle
-from divebook.notebook.run_view import follow_run, view_of
 from divebook.text.redaction import shared
 from divebook.widgets.publisher import Publisher
 from divebook.widgets.views import LiveView

@@ -4,8 +4,7 @@ import pytest
 
 from divebook import Environment, Step, Workflow, WorkspaceDefinition
 from divebook.events.catalog import FilesChanged
-from divebook.notebook.run import Run
-from divebook.notebook.run_view import _handlers
+from divebook.notebook.run import Run, _handlers
 from divebook.widgets.views import Handlers, Intents
 
 

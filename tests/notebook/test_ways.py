@@ -6,8 +6,7 @@ import threading
 import pytest
 
 from divebook.errors import ExecutionFailedError
-from divebook.notebook.run import Run
-from divebook.notebook.run_view import _handlers, changed_definitions, follow_run, plan_of, view_of
+from divebook.notebook.run import Run, _handlers, changed_definitions, follow_run, plan_of, view_of
 from divebook.notebook.session import Session
 from divebook.steps.actions import Action
 from divebook.widgets import views

@@ -6,8 +6,7 @@ from divebook.analysis.log import steps_frame
 from divebook.events import Event, catalog
 from divebook.notebook.report import report_of
 from divebook.notebook.saved_notebook import SavedRun
-from divebook.projections.formatter import Formatter, Formatting
-from divebook.projections.spans import spans_of
+from divebook.projections.spans import Formatter, Formatting, spans_of
 from divebook.projections.summary import ReadLog
 from divebook.text.redaction import shared
 from divebook.widgets.feed import Feed

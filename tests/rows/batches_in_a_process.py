@@ -12,12 +12,12 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from divebook import Agent, Environment
 from divebook.mapping import mapped
-from divebook.steps import batched_rows
+from divebook.steps import prompt
 from divebook.store import SqliteStore
 
 
 def main(store, url, rows, batch):
-    batched_rows.MOST, batched_rows.FIRST_PAUSE, batched_rows.LONGEST_PAUSE = int(batch), 0.02, 0.1
+    prompt.MOST_ROWS, prompt.FIRST_CHECK_PAUSE, prompt.LONGEST_CHECK_PAUSE = int(batch), 0.02, 0.1
     model = OpenAIResponsesModel("gpt-5-mini", provider=OpenAIProvider(base_url=url, api_key="none"))
     frame = pd.DataFrame({"text": [f"text {n}" for n in range(int(rows))]})
     with SqliteStore(store) as opened, Environment(store=opened) as environment:

@@ -16,7 +16,7 @@ from divebook.agents import ScriptedModel
 from divebook.errors import ExecutionError, SetupError
 from divebook.mapping import mapped
 from divebook.runtime.context import StepContext
-from divebook.steps import batched_rows
+from divebook.steps import prompt
 from tests.rows.batch_server import batch_server
 from tests.rows.batched import killed
 
@@ -27,8 +27,8 @@ LABEL = {"type": "object", "properties": {"label": {"type": "string"}}, "require
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
-    monkeypatch.setattr(batched_rows, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(batched_rows, "MOST", 2)
+    monkeypatch.setattr(prompt, "FIRST_CHECK_PAUSE", 0.001)
+    monkeypatch.setattr(prompt, "MOST_ROWS", 2)
 
 
 @pytest.fixture
@@ -319,7 +319,7 @@ def test_what_all_rows_may_spend_is_asked_before_they_are_submitted(environment,
 
 
 def test_batches_end_with_the_map_that_is_cancelled(environment, server, monkeypatch):
-    monkeypatch.setattr(batched_rows, "FIRST_PAUSE", 2)
+    monkeypatch.setattr(prompt, "FIRST_CHECK_PAUSE", 2)
     server.looks = 99
     rows = asked(environment)
     while len([path for _, path in server.requests if path.startswith("/v1/batches/")]) < 1:

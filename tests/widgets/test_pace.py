@@ -5,9 +5,8 @@ import json
 from divebook import Each, Step, Workflow
 from divebook.events import catalog
 from divebook.projections.summary import ReadLog
-from divebook.widgets.checking import checked
 from divebook.widgets.feed import Feed
-from divebook.widgets.protocol import StepProgress
+from divebook.widgets.protocol import StepProgress, checked
 from divebook.widgets.source import MOST_PHASES, source_of, with_activity
 from tests.engine.history import events, step
 from tests.runtime.worlds import Gate, environment

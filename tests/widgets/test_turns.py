@@ -13,9 +13,8 @@ from divebook.events.codec import decode_line, encode
 from divebook.projections.model_requests import requests_of
 from divebook.projections.spans import spans_of
 from divebook.runtime.streaming import TextDelta
-from divebook.widgets.checking import checked
 from divebook.widgets.parts import MOST_REQUESTS, MOST_TEXT, conversation_of, newest_conversations, shortened
-from divebook.widgets.protocol import Conversation, Sent
+from divebook.widgets.protocol import Conversation, Sent, checked
 from tests.engine.history import begun
 from tests.widgets.feeds import STEP, Log
 

@@ -3,13 +3,16 @@
 A log is a range of the table of events. The place of a record is the key of its execution times 2**32, plus the
 sequence number of its first event. A fork has no rows for the events that it shares: its log consists of several parts,
 for example events 1 to 7 in the rows of execution A and events from 8 on in its own rows.
+
+Large values (blobs) are in a table of their own, with a row for each content.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,15 +23,15 @@ from divebook.events.catalog import PAYLOADS, Payload
 from divebook.events.codec import encode
 from divebook.events.event import Record
 from divebook.store.append import ExecutionRecord, Line, record_of
-from divebook.store.base import StoredRecord
+from divebook.store.base import StoredBlob, StoredRecord
 from divebook.store.codec import Sealing
-from divebook.store.encoding import Fetch, head, split, unpack_id, width_of
-from divebook.store.sqlite.blobs import fetcher
+from divebook.store.encoding import Blobs, Fetch, Packed, head, pack_blob, split, unpack_blob, unpack_id, width_of
 from divebook.store.sqlite.connections import Types, typed
 from divebook.store.sqlite.schema import EventTypes, place_of
 
 if TYPE_CHECKING:
     from divebook.store.pages import EventPage, Rows, SplitRecord
+
 
 # By the row itself: what an index says of a row may be damaged, and would lead to another execution.
 _FIND = """
@@ -556,3 +559,94 @@ def _known_types(page: EventPage) -> EventPage:
 def _checksum_at(connection: sqlite3.Connection, log: Log, sequence: int) -> int | None:
     row = connection.execute(_CHECKSUM_AT, (log.ranges(1, sequence)[-1][1],)).fetchone()
     return None if row is None else row[0]
+
+
+# --- large values (blobs) ---------------------------------------------------------------------------------------------
+
+# Large values (blobs) in a store file: one row for each content, and one for each execution that uses it.
+
+
+_FIND_BLOB = "SELECT number FROM blobs WHERE digest = ?"
+_INSERT_BLOB = "INSERT INTO blobs (digest, compressed, data) VALUES (?, ?, ?) RETURNING number"
+_USE_BLOB = "INSERT OR IGNORE INTO blob_uses (key, blob) VALUES (?, ?)"
+_INHERITED_BLOBS = """
+SELECT number, digest FROM blob_uses JOIN blobs ON number = blob
+WHERE key = ? AND blob NOT IN (SELECT blob FROM blob_uses WHERE key = ?)
+"""
+_LIST_BLOBS = """
+SELECT digest, length(data), number IN (
+  SELECT blob FROM blob_uses WHERE key NOT IN (SELECT key FROM executions WHERE id IN (SELECT value FROM json_each(?)))
+) FROM blobs
+"""
+_DROP_UNUSED_BLOBS = "DELETE FROM blobs WHERE number NOT IN (SELECT blob FROM blob_uses)"
+
+
+def insert_blobs(cursor: sqlite3.Cursor, key: int, blobs: Blobs, packed: Mapping[bytes, Packed]) -> int:
+    """Write the large values (blobs) of a batch that the file does not have, and record that an execution uses all of
+    them. Return the number of bytes by which the log of the execution grows.
+
+    `packed` has contents that were compressed before the transaction. A content that the execution already refers to
+    does not count.
+    """
+    grown = 0
+    for digest, content in blobs.items():
+        row = cursor.execute(_FIND_BLOB, (digest,)).fetchone()
+        (number,) = row or _insert_blob(cursor, digest, packed.get(digest) or pack_blob(content))
+        # The statement inserts no row if the execution has used the value before.
+        if cursor.execute(_USE_BLOB, (key, number)).rowcount:
+            grown += len(content)
+    return grown
+
+
+def inherit_blobs(cursor: sqlite3.Cursor, source: int, heir: int, used: Collection[bytes] | None) -> int:
+    """Record that a fork (`heir`) uses the large values in the events that it takes over from its deleted source
+    execution. Return the number of bytes by which the log of the fork grows.
+
+    `used` selects the values by digest; None means all.
+    """
+    grown = 0
+    # The statement leaves out values that the heir uses already.
+    for number, digest in cursor.execute(_INHERITED_BLOBS, (source, heir)).fetchall():
+        if used is None or digest in used:
+            grown += len(load_blob(cursor, digest) or b"")
+            cursor.execute(_USE_BLOB, (heir, number))
+    return grown
+
+
+def load_blob(connection: sqlite3.Connection | sqlite3.Cursor, digest: bytes) -> bytes | None:
+    """Return the content of a large value, still encrypted; None if missing. Raise CorruptStoreError if damaged."""
+    row = connection.execute("SELECT compressed, data FROM blobs WHERE digest = ?", (digest,)).fetchone()
+    return None if row is None else unpack_blob(Packed(bool(row[0]), row[1]))
+
+
+def fetcher(connection: sqlite3.Connection | sqlite3.Cursor, sealing: Sealing) -> Fetch:
+    """Return a function that returns a large value by its hash: it loads, decrypts and verifies the value, and caches
+    it.
+    """
+    loaded: dict[bytes, bytes | None] = {}
+
+    def fetch(digest: bytes) -> bytes | None:
+        if digest not in loaded:
+            loaded[digest] = sealing.open_content(digest, load_blob(connection, digest))
+        return loaded[digest]
+
+    return fetch
+
+
+def list_blobs(connection: sqlite3.Connection, without: Collection[str]) -> list[StoredBlob]:
+    """Return each large value with its size, and whether an execution uses it. Executions whose ids are in `without` do
+    not count as users.
+    """
+    rows = connection.execute(_LIST_BLOBS, (json.dumps(list(without)),)).fetchall()
+    typed_rows = (typed("large value", row, (bytes, int, int)) for row in rows)
+    return [StoredBlob(digest, stored, bool(used)) for digest, stored, used in typed_rows]
+
+
+def drop_unused_blobs(cursor: sqlite3.Cursor) -> int:
+    """Delete the large values that no execution uses; return the number of deleted values."""
+    return cursor.execute(_DROP_UNUSED_BLOBS).rowcount
+
+
+def _insert_blob(cursor: sqlite3.Cursor, digest: bytes, packed: Packed) -> tuple[int]:
+    row: tuple[int] = cursor.execute(_INSERT_BLOB, (digest, packed.compressed, packed.data)).fetchone()
+    return row

@@ -35,7 +35,7 @@ from divebook.store.append import (
     line_after,
 )
 from divebook.store.encoding import PACKED, pack_id, unpack_id, width_of
-from divebook.store.sqlite import blobs, tables
+from divebook.store.sqlite import log_reader, tables
 from divebook.store.sqlite.log_reader import MOST, RECORD, Log, LogEnd, find, load_line, load_records, log_end_of
 from divebook.store.sqlite.schema import EventTypes, place_of
 
@@ -115,7 +115,7 @@ class LogWriter:
         except (StoreError, InvalidEventError) as refusal:
             return refusal
         checksums = batch.checksums(before)
-        grown = blobs.insert_blobs(cursor, log.key, batch.blobs, batch.packed) if batch.blobs else 0
+        grown = log_reader.insert_blobs(cursor, log.key, batch.blobs, batch.packed) if batch.blobs else 0
         # The row of a new log has just been inserted, without the large values, which need its key.
         if batch.beginning is None:
             log.advance(cursor, batch, checksums[-1], grown)

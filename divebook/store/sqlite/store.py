@@ -52,7 +52,7 @@ from divebook.store.base import (
 from divebook.store.embedded import close_when_dropped, weak_method
 from divebook.store.encoding import unencodable_error, unpack_id
 from divebook.store.leases import Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
-from divebook.store.sqlite import blobs, connections, tables
+from divebook.store.sqlite import connections, log_reader, tables
 from divebook.store.sqlite.connections import (
     Readers,
     disable_busy_timeout,
@@ -484,11 +484,11 @@ class SqliteStore(EventStore):
 
     def _blobs(self, without: Collection[str]) -> list[StoredBlob]:
         with translated(self.location), self._readers.snapshot() as connection:
-            return blobs.list_blobs(connection, without)
+            return log_reader.list_blobs(connection, without)
 
     def _blob(self, digest: bytes) -> bytes | None:
         with translated(self.location), self._readers.snapshot() as connection:
-            return blobs.load_blob(connection, digest)
+            return log_reader.load_blob(connection, digest)
 
     def _faults(self) -> list[str]:
         with translated(self.location), self._readers.snapshot() as connection:
@@ -503,7 +503,7 @@ class SqliteStore(EventStore):
 
     def _drop_blobs(self) -> int:
         with self._transaction() as cursor:
-            return blobs.drop_unused_blobs(cursor)
+            return log_reader.drop_unused_blobs(cursor)
 
     def _close(self) -> None:
         # The readers close first. As the last connection, the writer moves the write-ahead log into the file and

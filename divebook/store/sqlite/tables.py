@@ -35,7 +35,7 @@ from divebook.store.leases import (
     worker_to_data,
 )
 from divebook.store.listeners import NewsCounter
-from divebook.store.sqlite import blobs
+from divebook.store.sqlite import log_reader
 from divebook.store.sqlite.connections import typed
 from divebook.store.sqlite.log_reader import COLUMNS, RECORD, Log, find, load_line
 from divebook.store.sqlite.schema import place_of, places_of
@@ -784,7 +784,7 @@ def _move_shared_events(cursor: sqlite3.Cursor, log: Log, sealing: Sealing) -> l
     cursor.execute(_INHERIT, (source_key, after or None, heir))
     cursor.execute(_FOLLOW, (heir, log.key))
     # The size of a log does not include what it shares, so the heir's log grows by what it takes over.
-    grown += blobs.inherit_blobs(cursor, log.key, heir, _digests_reached(cursor, heir, upto, sealing))
+    grown += log_reader.inherit_blobs(cursor, log.key, heir, _digests_reached(cursor, heir, upto, sealing))
     row = cursor.execute(f"{RECORD} WHERE key = ?", (heir,)).fetchone()
     with suppress(CorruptStoreError):  # a damaged row stays damaged, and `divebook check` reports it
         line = load_line(row)
@@ -797,7 +797,7 @@ def _digests_reached(cursor: sqlite3.Cursor, heir: int, upto: int, sealing: Seal
     """Return the hashes of all large values to which the events that a fork has taken over refer. Return None if the
     events cannot be read; the caller then assumes that they refer to all values.
     """
-    fetch = blobs.fetcher(cursor, sealing)
+    fetch = log_reader.fetcher(cursor, sealing)
     rows = cursor.execute(_PAYLOADS, (place_of(heir, 1), place_of(heir, upto))).fetchall()
     try:
         return frozenset(digest for (data,) in rows for digest in reached(sealing.open_packed(data), fetch))
