@@ -155,13 +155,23 @@ def other_files(version, versions):
     return [file for number, file in enumerate(files) if number % len(versions) != share]
 
 
+def install(name, python):
+    """Install the project with what its tests need for another interpreter: with uv, or with pip if uv cannot."""
+    requirements = ["install", "-q", "-e", ".[test]"]
+    uv = BIN / "uv"
+    command = [str(uv), "pip", *requirements, "--python", str(python)]
+    if not uv.exists() or subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode:
+        # uv does not read the configuration of pip, which may name the package index.
+        run(name, [str(python), "-m", "pip", *requirements], quiet=True)
+
+
 def run_on(version, python, versions, arguments):
     """Run a part of the suite on another interpreter, one of several versions, in an environment of its own."""
     place = ROOT / ".venvs" / version
     inside = place / "bin" / "python"
     if not inside.exists():
         run(f"environment for Python {version}", [python, "-m", "venv", str(place)])
-    run(f"install on Python {version}", [str(inside), "-m", "pip", "install", "-q", "-e", ".[test]"], quiet=True)
+    install(f"install on Python {version}", inside)
     ignored = [f"--ignore={file}" for file in other_files(version, versions)]
     command = [str(inside), "-m", "pytest", "-q", "-x", *PARALLEL, *ON_ONE_PYTHON, *ignored, *arguments]
     run(f"tests on Python {version}", command, quiet=True)
