@@ -20,10 +20,20 @@ if TYPE_CHECKING:
     from divebook.errors import DefinitionError, DeterminismWarning, DivebookError
     from divebook.events import Event
     from divebook.events.classes import allow
-    from divebook.notebook.map_rows import map  # noqa: A004 - `divebook.map`
     from divebook.notebook.run import Run
     from divebook.notebook.saved_notebook import open_notebook
-    from divebook.notebook.session_functions import answer, compare, define, frames, inbox, resume, run, runs, show
+    from divebook.notebook.session_functions import (
+        answer,
+        compare,
+        define,
+        frames,
+        inbox,
+        map,  # noqa: A004 - `divebook.map`
+        resume,
+        run,
+        runs,
+        show,
+    )
     from divebook.pipeline import AgentStage, Pipeline, PipelineConfig
     from divebook.pipeline.envelope import (
         Envelope,
@@ -65,10 +75,9 @@ _NAMES = {
     "divebook.errors": "DefinitionError DeterminismWarning DivebookError",
     "divebook.events": "Event",
     "divebook.events.classes": "allow",
-    "divebook.notebook.map_rows": "map",
     "divebook.notebook.run": "Run",
     "divebook.notebook.saved_notebook": "open_notebook",
-    "divebook.notebook.session_functions": "answer compare define frames inbox resume run runs show",
+    "divebook.notebook.session_functions": "answer compare define frames inbox map resume run runs show",
     "divebook.pipeline": "AgentStage Pipeline PipelineConfig",
     "divebook.pipeline.envelope": (
         "Envelope FlowInterrupt InterruptKind InterruptResponse InterruptService "

@@ -132,7 +132,7 @@ class MappedRows:
 
     def _ipython_display_(self) -> None:
         """Show the progress of the calls in a notebook; the view is updated while calls are made."""
-        from divebook.notebook.map_rows import display_rows
+        from divebook.notebook.session_functions import display_rows
 
         display_rows(self)
 

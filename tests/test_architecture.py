@@ -21,7 +21,7 @@ VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
 DOORS = {
     "IPython": ("divebook.notebook",),
     "anywidget": ("divebook.widgets",),
-    "apprise": ("divebook.runtime.notify",),
+    "apprise": ("divebook.environment.settings",),
     "cloudpickle": ("divebook.runtime.compute.around",),
     "distributed": ("divebook.runtime.compute.dask", "divebook.runtime.compute.dask"),
     "docker": ("divebook.workspace",),

@@ -30,18 +30,16 @@ from divebook.agents.batches import Request, resolved
 from divebook.agents.budget import TurnBudget
 from divebook.agents.durability import ENGINE, DivebookDurability, require_closed
 from divebook.agents.request_record import RequestRecord, messages_of, settings_of, whole
-from divebook.agents.running_turn import (
-    CALL,
-    TURN,
-    AgentTurn,
+from divebook.agents.running_turn import CALL, TURN, AgentTurn
+from divebook.agents.signatures import library_tool, output_type, text_of_output
+from divebook.agents.turn import SPENT, AgentTask, TurnContext
+from divebook.agents.turn_compatibility import (
     OriginalTurn,
     TurnCompatibility,
     accept_original_calls,
     placeholders,
     run_or_ask,
 )
-from divebook.agents.signatures import library_tool, output_type, text_of_output
-from divebook.agents.turn import SPENT, AgentTask, TurnContext
 from divebook.engine.retries import failure_text, names_of
 from divebook.errors import AgentError, OperationError, ToolError
 from divebook.events.codec import by_hash

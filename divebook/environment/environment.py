@@ -18,7 +18,7 @@ from divebook.documents import DocumentRepository, FileDocuments, Policy
 from divebook.engine.approvals import StandingRule
 from divebook.engine.forks import Change
 from divebook.environment.registry import Registry
-from divebook.environment.settings import EnvironmentWorkspaces, Settings, TelemetrySetting
+from divebook.environment.settings import EnvironmentWorkspaces, Hook, Settings, TelemetrySetting
 from divebook.environment.starts import (
     DEFAULT_QUEUE,
     WARN,
@@ -66,7 +66,6 @@ from divebook.runtime.execution import Execution
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.manager import Control, refuse_final
 from divebook.runtime.messages import Annotating, annotation, this_person
-from divebook.runtime.notify import Hook
 from divebook.runtime.queueing import move_out
 from divebook.runtime.recorder import CallTracing
 from divebook.runtime.step import Handler, Services
@@ -159,7 +158,7 @@ class Environment:
         lose the latest events then); by default the value of the settings, else of the store.
     notify
         Called for every new question: a function, a command that reads JSON, or addresses for Apprise (``pip install
-        'divebook[notify]'``); by default the value of ``DIVEBOOK_NOTIFY``. See `divebook.runtime.notify`.
+        'divebook[notify]'``); by default the value of ``DIVEBOOK_NOTIFY``. See `divebook.environment.settings`.
     clock, chance
         Time and randomness; tests pass their own.
     executor

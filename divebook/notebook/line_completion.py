@@ -3,7 +3,7 @@ cell.
 
 `complete` handles a line and `complete_cell` the body of a cell. The tables of keys in `divebook.workflow.schema`
 define what a cell may contain. `Outline` finds the position of the cursor in the unfinished YAML.
-`divebook.notebook.completion` imports this module at the first completion.
+`divebook.notebook.extension` imports this module at the first completion.
 """
 
 from __future__ import annotations

@@ -31,8 +31,7 @@ from divebook.errors import CodeChangedError, DevEnvError
 from divebook.interrupts import INTERRUPTS
 from divebook.notebook.commands import HELP_OPTIONS, Command, command, command_called, help_with, print_answer
 from divebook.notebook.run_in_cell import await_in_cell, immediate, show_in_background, show_while_running, wait_in_cell
-from divebook.notebook.shell_state import line_in_cell, user_variables
-from divebook.notebook.view_output import FrontEnd, notebook_of, present_front_end
+from divebook.notebook.shell_state import FrontEnd, line_in_cell, notebook_of, present_front_end, user_variables
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -33,7 +33,7 @@ from divebook.environment.starts import CELL, StartOptions
 from divebook.errors import CodeChangedError, DivebookError, ExecutionError, StoreError
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, ExecutionStarted
 from divebook.events.codec import canonical_hash, storable
-from divebook.notebook.view_output import FrontEnd
+from divebook.notebook.shell_state import FrontEnd
 from divebook.runtime.forks import Epoch, calls_in, epochs_of, first_reached, recorded_opening
 from divebook.steps.function import ChangedFunction, changed_since
 from divebook.store import ExecutionRecord
@@ -59,7 +59,7 @@ class CellPlace:
     """
 
     cell: Mapping[str, str]
-    """The keys ``cell``, ``notebook``, ``kernel`` and ``source`` (`divebook.notebook.view_output.FrontEnd.cell`)."""
+    """The keys ``cell``, ``notebook``, ``kernel`` and ``source`` (`divebook.notebook.shell_state.FrontEnd.cell`)."""
     ordinal: int
 
     def to_dict(self) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from divebook.environment.starts import StartOptions
 from divebook.environment.variants import ChangeLike, WhatIfOptions
 from divebook.notebook.report import open_questions, questions, settled_text
 from divebook.notebook.run import Run
-from divebook.notebook.view_output import NOTHING, ViewOutput, display_bundle, present_front_end
+from divebook.notebook.shell_state import present_front_end
+from divebook.notebook.view_output import NOTHING, ViewOutput, display_bundle
 from divebook.projections.summary import Overview, RunLine
 from divebook.questions.bounds import Bounds
 from divebook.text.format import AS_TEXT, local_time, plural, seconds

@@ -17,7 +17,7 @@ from divebook.events import Event
 from divebook.events.codec import payload_from, readable
 from divebook.events.event import to_datetime
 from divebook.notebook.report import settled_text
-from divebook.notebook.view_output import shows_widgets
+from divebook.notebook.shell_state import shows_widgets
 from divebook.projections.activity import MOST_COLUMNS, time_texts
 from divebook.projections.log_frames import FramedLog
 from divebook.projections.spans import Span, spans_of

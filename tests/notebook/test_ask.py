@@ -8,7 +8,7 @@ from IPython.core.error import UsageError
 from divebook import Agent, ScriptedModel
 from divebook.errors import NotFoundError
 from divebook.notebook import magics
-from divebook.notebook.view_output import FrontEnd
+from divebook.notebook.shell_state import FrontEnd
 
 FOUND = [{"call": {"search": {"query": "owls"}}}]
 

@@ -9,10 +9,10 @@ import pytest
 from IPython.core.error import UsageError
 
 from divebook.errors import CodeChangedError, ExecutionError
-from divebook.notebook import magics, run_in_cell
+from divebook.notebook import code_change_choice, magics
 from divebook.notebook.rerun import CellPlace
 from divebook.notebook.session import current_session
-from divebook.notebook.view_output import FrontEnd, notebook_of, present_front_end
+from divebook.notebook.shell_state import FrontEnd, notebook_of, present_front_end
 
 FUNCTIONS = """
 from divebook.workflow import step, workflow
@@ -119,8 +119,8 @@ class Page:
 
     def __init__(self, monkeypatch, presses):
         self.offered = []
-        monkeypatch.setattr(run_in_cell, "ChoiceOutput", self._shown)
-        monkeypatch.setattr(run_in_cell, "GREETING_TIMEOUT", 0.0)
+        monkeypatch.setattr(code_change_choice, "ChoiceOutput", self._shown)
+        monkeypatch.setattr(code_change_choice, "GREETING_TIMEOUT", 0.0)
         self._presses = presses
 
     def _shown(self, error):
@@ -149,7 +149,7 @@ def edited(edit, shell, monkeypatch):
     old = start()
     edit("return x + 1", "return x + 100")
     monkeypatch.setattr(magics, "present_front_end", lambda _shell: front_end)
-    monkeypatch.setattr(magics, "wait_in_cell", lambda begun, *_: run_in_cell.wait_for_choice(begun))
+    monkeypatch.setattr(magics, "wait_in_cell", lambda begun, *_: code_change_choice.wait_for_choice(begun))
     return old
 
 
@@ -179,7 +179,7 @@ def test_where_no_button_is_pressed_the_cell_fails_and_names_the_commands(edited
 def test_an_offer_is_understood_without_a_kernel(edited):
     with pytest.raises(CodeChangedError) as caught:
         start(on_edit="ask")
-    bundle = run_in_cell.static_bundle(caught.value)
+    bundle = code_change_choice.static_bundle(caught.value)
     assert "<code>--changed again</code>: runs it from the first call that this can reach" in bundle["text/html"]
     assert "<code>--changed keep</code>: shows the old one as it is" in bundle["text/html"]
     assert bundle["text/plain"] == str(caught.value)

@@ -3,7 +3,7 @@
 import pytest
 from IPython.core.error import UsageError
 
-from divebook.notebook.completion import help_at
+from divebook.notebook.extension import help_at
 
 CURSOR = "‸"
 STEP = "%%dive workflow w\nSteps:\n"

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import divebook
-from divebook.notebook import map_rows
-from divebook.notebook.view_output import FrontEnd
+from divebook.notebook import session_functions
+from divebook.notebook.shell_state import FrontEnd
 from tests.notebook.test_saved import notebook
 
 FRAME = pd.DataFrame({"text": ["fine", "<b>poor</b>", "fine", "rubbish", "fine", "<b>poor</b>"]})
@@ -24,8 +24,8 @@ def shown(session, monkeypatch):
         return SimpleNamespace(leave=lambda: found.append("left"))
 
     page = FrontEnd(has_kernel=True, takes_input=True)
-    monkeypatch.setattr(map_rows, "present_front_end", lambda _: page)
-    monkeypatch.setattr(map_rows, "show_live", live)
+    monkeypatch.setattr(session_functions, "present_front_end", lambda _: page)
+    monkeypatch.setattr(session_functions, "show_live", live)
     monkeypatch.setattr("IPython.display.display", lambda run: found.append(f"saved {run.status}"))
     return found
 

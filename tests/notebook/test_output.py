@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 import divebook
-from divebook.notebook import run_wait, view_output
+from divebook.notebook import run as live_output
+from divebook.notebook import view_output
 from divebook.widgets import views
 from divebook.widgets.publisher import Publisher, publisher_of
 from tests.notebook.test_inbox import Handle
@@ -22,7 +23,7 @@ def slow(session, monkeypatch):
     divebook.define(ASKING)
     run, saved = divebook.run("asking").wait(), []
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(run_wait, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(live_output, "time", SimpleNamespace(monotonic=lambda: clock.now))
     monkeypatch.setattr(view_output, "display_bundle", Handle)
     shown = run.static_bundle
 
@@ -34,7 +35,7 @@ def slow(session, monkeypatch):
     monkeypatch.setattr(run, "static_bundle", bundle)
     publisher = publisher_of(run.execution)
     publisher._clock = lambda: clock.now
-    output = run_wait.LiveOutput(run)
+    output = live_output.LiveOutput(run)
     saved.clear()
     yield output, publisher, saved, clock
     output.view.close()
@@ -47,13 +48,13 @@ def test_what_could_not_be_saved_at_once_is_saved_later(slow):
     saved.clear()
     publisher.turn()  # the first frame says how the run stands, and saving rests
     assert saved == []
-    clock.now += run_wait.SAVE_PAUSE / 2
+    clock.now += live_output.SAVE_PAUSE / 2
     publisher.turn()
     assert saved == []
-    clock.now += run_wait.SAVE_PAUSE
+    clock.now += live_output.SAVE_PAUSE
     publisher.turn()
     assert saved == ["waiting"]
-    clock.now += 2 * run_wait.SAVE_PAUSE
+    clock.now += 2 * live_output.SAVE_PAUSE
     publisher.turn()
     assert saved == ["waiting"]  # once is enough
 
@@ -76,7 +77,7 @@ def test_what_is_saved_below_a_view_is_brought_up_to_date_after_its_cell(slow, m
     assert saved == ["waiting"]
     saved.clear()
     publisher.turn()
-    clock.now += 2 * run_wait.SAVE_PAUSE
+    clock.now += 2 * live_output.SAVE_PAUSE
     publisher.turn()
     assert saved == ["waiting"]
     assert "Publish it?" in output._output._below.bundle["text/html"]

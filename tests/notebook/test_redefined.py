@@ -3,7 +3,7 @@
 import pytest
 
 from divebook.errors import CodeChangedError, ExecutionError
-from divebook.notebook import run_in_cell
+from divebook.notebook import code_change_choice
 from divebook.notebook.run import continue_failed
 from divebook.notebook.session import current_session
 from tests.notebook.test_edits import HERE, Page
@@ -79,12 +79,12 @@ def test_a_person_is_offered_the_plan_and_nobody_is_waited_for_long(failed, shel
     assert caught.value.default == "again"
     assert shell.user_ns["MADE"] == []
     Page(monkeypatch, pressed)
-    assert run_in_cell.wait_for_choice(caught.value).wait(20).status == "completed"
+    assert code_change_choice.wait_for_choice(caught.value).wait(20).status == "completed"
     assert shell.user_ns["MADE"] == made
 
 
 def test_an_offer_that_is_shown_and_not_taken_up_is_a_new_run(failed, shell, monkeypatch):
-    monkeypatch.setattr(run_in_cell, "CHOICE_TIMEOUT", 0.0)
+    monkeypatch.setattr(code_change_choice, "CHOICE_TIMEOUT", 0.0)
     with pytest.raises(CodeChangedError) as caught:
         start(on_edit="ask")
     page = Page(monkeypatch, "seen")
@@ -95,8 +95,8 @@ def test_an_offer_that_is_shown_and_not_taken_up_is_a_new_run(failed, shell, mon
         output.choice = ""
         return output
 
-    monkeypatch.setattr(run_in_cell, "ChoiceOutput", unpressed)
-    run_in_cell.wait_for_choice(caught.value).wait(20)
+    monkeypatch.setattr(code_change_choice, "ChoiceOutput", unpressed)
+    code_change_choice.wait_for_choice(caught.value).wait(20)
     assert shell.user_ns["MADE"] == [1, 2, 30]
 
 

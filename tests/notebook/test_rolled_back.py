@@ -7,7 +7,7 @@ import pytest
 from divebook import Environment, Step, Workflow
 from divebook.errors import ExecutionFailedError
 from divebook.notebook import magics
-from divebook.notebook.view_output import FrontEnd
+from divebook.notebook.shell_state import FrontEnd
 from divebook.projections.failures import kept_in
 from divebook.projections.spans import spans_of
 from divebook.steps.actions import Action

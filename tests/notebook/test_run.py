@@ -15,7 +15,7 @@ from divebook.notebook import run as run_view
 from divebook.notebook import run_wait
 from divebook.notebook.report import waiting_lines
 from divebook.notebook.run_wait import await_run, wait_for_run
-from divebook.notebook.view_output import FrontEnd
+from divebook.notebook.shell_state import FrontEnd
 from divebook.text.format import AS_TEXT
 from tests.notebook.test_saved import notebook
 from tests.runtime.worlds import held_up

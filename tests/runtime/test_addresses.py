@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from divebook import Environment, Step, Workflow
+from divebook.environment import settings
+from divebook.environment.settings import Addresses
 from divebook.errors import SetupError
-from divebook.runtime import notify
-from divebook.runtime.notify import Addresses
 from divebook.workflow.step import Ask
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")  # which Apprise imports
@@ -72,6 +72,6 @@ def test_an_address_that_takes_nothing_harms_no_run_and_is_told_of_once(server, 
 
 
 def test_addresses_without_the_library_are_refused_with_the_way_to_get_it(monkeypatch):
-    monkeypatch.setattr(notify.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(settings.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(SetupError, match=r"pip install 'divebook\[notify\]'"):
         Addresses(["json://127.0.0.1"])

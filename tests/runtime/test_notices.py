@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from divebook import Environment, SqliteStore, Step, Workflow
+from divebook.environment.settings import Notices
 from divebook.errors import SetupError
-from divebook.runtime.notify import Notices
 from divebook.workflow.step import Ask
 
 ASKING = Workflow("asking", [Step("ask", ask="Which one?", store="it"), Step("sure", ask="Sure?", store="sure")])
