@@ -2,7 +2,7 @@
 
 Style, types, import contracts, the front end (built once, for every Python), parts of the suite on the other Pythons of
 this machine if asked for, the suite on this Python, and, if asked for, the tests that drive a browser or build
-environments of their own: one at a time, since they would slow each other down. Campaigns that attack divebook for
+environments of their own: in two processes, since more would slow each other down. Campaigns that attack divebook for
 minutes, and tests that wait for kernels, containers and other processes, run if asked for. With
 ``DIVEBOOK_REQUIRE=all``, as in continuous integration, everything runs. Stops at the first failure.
 
@@ -20,9 +20,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 OTHER_VERSIONS = ("3.11", "3.12", "3.13")
-ONE_AT_A_TIME = ("tests/browser", "tests/test_binder.py")
-"""What tests the browser, or makes environments of its own: on one Python only, and alone on the machine."""
-PARALLEL = ("-n", "3", "--dist", "worksteal", *(f"--ignore={place}" for place in ONE_AT_A_TIME))
+BROWSER = ("tests/browser", "tests/test_binder.py")
+"""What drives a browser, or makes environments of its own: on one Python only, after all other tests."""
+IN_PAIRS = ("-n", "2", "--dist", "loadfile")
+"""Each process has a browser and servers of its own, which the tests of a file share."""
+PARALLEL = ("-n", "3", "--dist", "worksteal", *(f"--ignore={place}" for place in BROWSER))
 """On two cores: a quarter of their time tests wait, for processes, servers and disks. At the end idle workers take over
 tests of others."""
 ATTACKS = (
@@ -203,7 +205,7 @@ def tests_of(paths):
         place = ROOT / name
         found = place.rglob("test_*.py") if place.is_dir() else [place]
         files.update(str(file.relative_to(ROOT)) for file in found if file.name.startswith("test_") and file.exists())
-    left_out = (*CAMPAIGNS, *ONE_AT_A_TIME, "tests/frozen")
+    left_out = (*CAMPAIGNS, *BROWSER, "tests/frozen")
     return sorted(
         file for file in files if not file.startswith(left_out) and not any(word in Path(file).stem for word in LONG)
     )
@@ -262,7 +264,7 @@ def main():
     left_out = () if options.campaigns else tuple(f"--ignore={place}" for place in CAMPAIGNS)
     code = suite(*PARALLEL, *left_out, *arguments)
     if not code and options.browser:
-        code = suite(*ONE_AT_A_TIME, *arguments)
+        code = suite(*IN_PAIRS, *BROWSER, *arguments)
     raise SystemExit(code)
 
 

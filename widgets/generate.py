@@ -45,13 +45,15 @@ def _has_words(module: str) -> bool:
 
 
 def _vocabularies(node: ast.ImportFrom) -> Iterator[str]:
-    """Yield the words of each `StrEnum` that a protocol module imports from ours, as a union of texts."""
+    """Yield the words of each enumeration that a protocol module imports from ours, as a union of texts."""
     path = ROOT.joinpath(*(node.module or "").split(".")).with_suffix(".py")
     wanted = {alias.name for alias in node.names}
     for found in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(found, ast.ClassDef) and found.name in wanted:
-            words = [part.value for part in found.body if isinstance(part, ast.Assign)]
-            union = " | ".join(f'"{word.value}"' for word in words if isinstance(word, ast.Constant))
+        if not isinstance(found, ast.ClassDef) or found.name not in wanted:
+            continue
+        words = [part.value for part in found.body if isinstance(part, ast.Assign)]
+        union = " | ".join(f'"{word.value}"' for word in words if isinstance(word, ast.Constant))
+        if union:  # otherwise it is not an enumeration
             yield f"{_comment(ast.get_docstring(found), '')}export type {found.name} = {union};\n"
 
 
