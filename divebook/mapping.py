@@ -189,7 +189,8 @@ class MappedRows:
         # A failed row does not fail its round. A failed round has rows that were never called.
         if rounds[-1].status == FAILED:  # the calls themselves broke off, and rows are left
             return self.resumed()
-        if not all(each.state.is_over for each in rounds):
+        # The end of a live round is not in the store yet.
+        if not all(each.state.is_over and not each.is_live for each in rounds):
             raise SetupError(f"{self.workflow.name} has not ended: wait for it, and then call what failed again")
         outcome = self._outcome()
         positions = failed_in(outcome) if unknown else certainly_failed_in(outcome)

@@ -25,6 +25,8 @@ from divebook.engine.retries import names_of
 from divebook.engine.state import EMPTY, JOINING, NO_USAGE, ExecutionState, OperationRecord, PathState, Usage
 from divebook.errors import (
     BoundExceededError,
+    CorruptStoreError,
+    DecryptionError,
     DefinitionError,
     ExecutionError,
     ExecutionNotFoundError,
@@ -333,11 +335,14 @@ def _was_resumed_alone(store: EventStore, child: ExecutionRecord, parent: Execut
     """
     if parent.ended_at is None:
         return False
-    resumption_times = [
-        event.recorded_at
-        for event in store.read(child.execution_id)
-        if isinstance(event.data, ExecutionResumed) and event.data.previous_status in TERMINAL
-    ]
+    try:
+        resumption_times = [
+            event.recorded_at
+            for event in store.read(child.execution_id)
+            if isinstance(event.data, ExecutionResumed) and event.data.previous_status in TERMINAL
+        ]
+    except (CorruptStoreError, DecryptionError):
+        return False  # one unreadable log must not hide the other executions; whoever recovers it gets the error
     return bool(resumption_times) and resumption_times[-1] >= to_microseconds(parent.ended_at)
 
 

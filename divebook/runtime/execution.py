@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -502,11 +503,9 @@ class Execution(ReadExecution):
             # that wait for each other could use up all threads.
             with lend_slot():
                 while True:
-                    if driving is None:
-                        wait_elsewhere(self._driver, _remaining(until))
-                        if not self._driver.is_live:
-                            break
-                        driving = self._driver.standstill()  # a worker of this environment drives it now
+                    # A worker of this environment may take it up meanwhile, and return it to the queue.
+                    if driving is None and (driving := wait_elsewhere(self._driver, _remaining(until))) is None:
+                        break
                     try:
                         interruptible_result(driving, _remaining(until))
                     except (FencedError, LeftError) as error:
@@ -534,10 +533,9 @@ class Execution(ReadExecution):
         driving = None if is_elsewhere_now else self._control.run(self._driver)
         while True:
             if driving is None:
-                yield from asyncio.to_thread(wait_elsewhere, self._driver).__await__()
-                if not self._driver.is_live:
+                driving = yield from _await_elsewhere(self._driver).__await__()
+                if driving is None:
                     break
-                driving = self._driver.standstill()
             try:
                 yield from asyncio.shield(asyncio.wrap_future(driving)).__await__()
             except (FencedError, LeftError) as error:
@@ -640,6 +638,16 @@ def _restored(values: Mapping[str, Any]) -> dict[str, Any]:
 
 MOST_STANDING = 140
 """Maximum number of characters of `standing`."""
+
+
+async def _await_elsewhere(driver: Driver) -> Future[None] | None:
+    """Wait like `wait_elsewhere`, in a thread that ends if this coroutine is cancelled."""
+    stop = threading.Event()
+    try:
+        return await asyncio.to_thread(wait_elsewhere, driver, stop=stop)
+    finally:
+        # A thread that waited on would keep the process, and `asyncio.run`, from ending.
+        stop.set()
 
 
 def _remaining(until: float | None) -> float | None:

@@ -27,6 +27,8 @@ from divebook.engine.state import ExecutionState
 from divebook.errors import (
     BoundExceededError,
     ConnectionLostError,
+    CorruptStoreError,
+    DecryptionError,
     DefinitionError,
     DivebookError,
     ExecutionError,
@@ -82,8 +84,8 @@ SEED_BITS = 64
 _log = logger(__name__)
 
 TAKING_ATTEMPTS = 50
-"""Maximum number of attempts to cancel an execution that other threads of this process are about to drive. The last one
-takes its lease all the same."""
+"""Maximum number of attempts to cancel or resume an execution that other threads of this process are about to drive.
+The last attempt to cancel it takes its lease all the same."""
 TAKING_PAUSE = 0.02
 """Seconds between two of these attempts."""
 RELEASE_SECONDS = LEASE_SECONDS + 5
@@ -192,7 +194,8 @@ class Control:
         """Start an execution if it is pending. Return a future that is done when the execution has ended, is parked, or
         can only continue with an answer.
         """
-        if driver.opening is None or driver.was_driven:
+        # In a forked process, `standstill` raises the error that names the process which drives the execution.
+        if driver.opening is None or driver.was_driven or driver.was_forked:
             return driver.standstill()
         # Entered before it starts: a lookup by id from its first call must find this driver, and not create a second
         # one.
@@ -342,13 +345,17 @@ class Control:
         """
         with nullcontext() if ENGINE.is_current() else self._resuming:  # a second call at the same time finds it live
             driver = self._registry.find(execution_id)
-            try:
-                return self._resume(driver, bounds, is_recovery=is_recovery)
-            except LeaseHeldError:
-                # The engine may have begun to drive it at this moment, for example to cancel it with its parent.
-                if not ENGINE.call(lambda: driver.is_driving):
-                    raise
-                return self._resume(driver, bounds, is_recovery=is_recovery)
+            for _ in range(TAKING_ATTEMPTS):
+                try:
+                    return self._resume(driver, bounds, is_recovery=is_recovery)
+                except LeaseHeldError:
+                    # The engine, or another thread for it, may begin to drive it at this moment: for example as a child
+                    # of an execution that was resumed just before, or to cancel it with its parent.
+                    if not ENGINE.call(lambda: driver.is_driving):
+                        if ENGINE.is_current() or lease_elsewhere(driver) is not None:
+                            raise
+                        time.sleep(TAKING_PAUSE)
+            return self._resume(driver, bounds, is_recovery=is_recovery)
 
     def _resume(self, driver: Driver, bounds: Bounds | None, *, is_recovery: bool) -> Driver:
         # A child of a parent that has ended must not run again, whoever asks for it.
@@ -585,35 +592,57 @@ class Control:
         # Set before the child is written: if the parent ends in between, it must look for children to cancel.
         if (parent := self._registry.present(child.parent)) is not None:
             parent.may_have_children = True
-        # The child id is recorded before the child starts, so after a restart the child may or may not exist.
-        try:
-            driver = await work(lambda: self._registry.find(child.id))
-        except ExecutionNotFoundError:
-            driver = await self._begin_child(child, opening)
-        else:
-            if parent is not None:
-                driver.adopt_worker(parent)
+        while True:
+            # The child id is recorded before the child starts, so after a restart the child may or may not exist.
+            driver = await work(lambda: self._find_child(child.id))
+            if driver is None:
+                driver = await self._begin_child(child, opening)
+            else:
+                await self._continue_child(driver, child, parent, again=again)
             if not driver.is_live:
-                try:
-                    await work(lambda: self._resume_child(driver, child, again=again))
-                except (DefinitionError, NotFoundError, SetupError) as error:
-                    if driver.state.is_over:
-                        raise
-                    # A definition is missing here. The parent waits for the child as for any other; another process
-                    # may continue it.
-                    _log.warning("execution %s rests until another process resumes it: %s", child.id, error)
-        if driver.is_live:
+                return (await work(driver.refresh)).state
             standstill = asyncio.wrap_future(driver.standstill())
             standstill.add_done_callback(
                 lambda done: done.cancelled() or done.exception()
             )  # mark the error as retrieved
-            # Another process may have taken over the child, or a caller may have left it. The parent then waits for the
-            # message about the end of the child, as for a child that another process drives.
-            with suppress(FencedError, LeftError):
+            try:
                 # The future belongs to the child. Without the shield, cancelling the parent's call would cancel it for
                 # all waiters.
                 await asyncio.shield(standstill)
-        return (await work(driver.refresh)).state
+            except (FencedError, LeftError):
+                # Another process may have taken over the child, or a caller may have left it. The parent then waits for
+                # the message about the end of the child, as for a child that another process drives. If the child was
+                # left before its first event was written, it does not exist, and no message would come.
+                if await work(lambda: self._find_child(child.id)) is None:
+                    continue
+            return (await work(driver.refresh)).state
+
+    def _find_child(self, execution_id: str) -> Driver | None:
+        """Return the driver of a child execution. Return None if the child is not driven here, and not in the store:
+        perhaps its drive was left before the first event was written.
+        """
+        try:
+            driver = self._registry.find(execution_id)
+            if not driver.is_live:
+                self.store.record(execution_id)
+        except ExecutionNotFoundError:
+            return None
+        return driver
+
+    async def _continue_child(self, driver: Driver, child: Child, parent: Driver | None, *, again: bool) -> None:
+        """Resume a child execution that exists, unless it is driven already."""
+        if parent is not None:
+            driver.adopt_worker(parent)
+        if driver.is_live:
+            return
+        try:
+            await self._session.calls.work(lambda: self._resume_child(driver, child, again=again))
+        except (DefinitionError, NotFoundError, SetupError) as error:
+            if driver.state.is_over:
+                raise
+            # A definition is missing here. The parent waits for the child as for any other; another process may
+            # continue it.
+            _log.warning("execution %s rests until another process resumes it: %s", child.id, error)
 
     def _resume_child(self, driver: Driver, child: Child, *, again: bool) -> None:
         """Resume a child execution as `continue_parked` does. If its parent has ended meanwhile, cancel the child.
@@ -800,9 +829,14 @@ class Control:
         return [
             record
             for record in all_abandoned(self.store)
-            if not DRIVEN_LEASES.drives(self.store, record.execution_id)
-            and self.find(record.execution_id).state.rolling_back is None
+            if not DRIVEN_LEASES.drives(self.store, record.execution_id) and not self._is_rolling_back(record)
         ]
+
+    def _is_rolling_back(self, record: ExecutionRecord) -> bool:
+        # An unreadable log must not hide the other executions. Whoever recovers this one gets the error.
+        with suppress(CorruptStoreError, DecryptionError):
+            return self.find(record.execution_id).state.rolling_back is not None
+        return False
 
     def live(self) -> list[Driver]:
         """Return the drivers of the executions that this process drives now."""
@@ -1161,11 +1195,15 @@ def lease_elsewhere(driver: Driver) -> Lease | None:
     return None if lease is None or lease.owner.is_same_process(Owner.current()) else lease
 
 
-def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
+def wait_elsewhere(
+    driver: Driver, timeout: float | None = None, stop: threading.Event | None = None
+) -> Future[None] | None:
     """Wait until an execution that other processes drive has ended, or can only continue with an answer or a signal.
-    Return also if this environment begins to drive it: its state in memory is ahead of the store from then on.
+    Return None then. If this environment begins to drive the execution meanwhile, return its drive, whose end the
+    caller must wait for: the state in memory is ahead of the store from then on.
 
-    `timeout` is in seconds. Raises TimeoutError after it.
+    `timeout` is in seconds. Raises TimeoutError after it. If another thread sets `stop`, return None within
+    `NEWS_INTERVAL`.
 
     Raises
     ------
@@ -1181,7 +1219,12 @@ def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
     ]
     try:
         # Not every store reports changes of other processes at once, so each wait is limited by `NEWS_INTERVAL`.
-        while not driver.is_live and not _is_settled_elsewhere(driver):
+        while True:
+            if driver.is_live:
+                return driver.standstill()
+            # The drive may begin during the check, which then reads the state in memory.
+            if (stop is not None and stop.is_set()) or (_is_settled_elsewhere(driver) and not driver.is_live):
+                return None
             seconds = NEWS_INTERVAL if deadline is None else min(NEWS_INTERVAL, deadline - time.monotonic())
             if seconds <= 0:
                 raise TimeoutError

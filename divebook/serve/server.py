@@ -54,6 +54,7 @@ from divebook.questions import Question
 from divebook.questions.answer import Typed
 from divebook.questions.question import CONFIRMATION, example_answer, expected_answer
 from divebook.questions.question import address_of as wording_address_of
+from divebook.runtime.driver import folded
 from divebook.runtime.execution import Execution
 from divebook.runtime.manager import has_news
 from divebook.store.encoding import FILE
@@ -270,7 +271,7 @@ class WorkflowServer:
             question.id: ElicitRequest(params=form_of(question, complaints_by_id.get(question.id, "")))
             for question in execution.interrupts
         }
-        if not requests or execution.state.is_over:
+        if not requests or _recorded_state(execution).is_over:
             return result_of(execution)
         return InputRequiredResult(input_requests=requests, request_state=execution.id)
 
@@ -376,11 +377,21 @@ def _is_idle(execution: Execution) -> bool:
     """Return whether an execution has ended, asks a question, or waits for something (such as a timer) that has not
     arrived.
     """
-    if execution.state.is_over or execution.status != WAITING:
-        return execution.state.is_over
+    state = _recorded_state(execution)
+    if state.is_over or state.status != WAITING:
+        return state.is_over
     # A live execution, or one with unread messages, continues soon although its status is still "waiting".
-    is_answered = execution.is_live or has_news(execution.state, execution.store)
+    is_answered = execution.is_live or has_news(state, execution.store)
     return bool(execution.interrupts) or not is_answered
+
+
+def _recorded_state(execution: Execution) -> ExecutionState:
+    """Return the state of an execution up to the last event in the store, if it ends at this moment.
+
+    The end of a live execution may not be in the store yet. A client must not be told of an end that may be lost.
+    """
+    is_live, state = execution.is_live, execution.state
+    return folded(execution.store, execution.id) if state.is_over and is_live else state
 
 
 class _Progress:
@@ -592,7 +603,7 @@ def result_of(execution: Execution) -> CallToolResult:
     """
     # Read once: the execution may continue in another thread, and the text must be of the same moment as the data
     # (test_a_result_is_of_one_moment_if_the_run_ends_while_it_is_made).
-    state = execution.state
+    state = _recorded_state(execution)
     data = {"execution": execution.id, "status": state.status, "outputs": json_form(dict(state.outputs))}
     if state.error:
         data["error"] = state.error

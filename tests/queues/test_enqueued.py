@@ -23,9 +23,10 @@ from divebook.errors import (
 )
 from divebook.events.catalog import ExecutionResumed
 from divebook.events.event import type_id
+from divebook.runtime.manager import wait_elsewhere
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore, Owner, open_store
-from tests.runtime.worlds import Gate, becomes
+from tests.runtime.worlds import Gate, HeldEnd, becomes
 
 SUM = Workflow("sum", [Step("add", script="inputs.n + 1", store="n")], inputs=["n"])
 ASK = Workflow("ask", [Step("ask", ask="Which one?", store="answer")])
@@ -62,20 +63,6 @@ def test_an_enqueued_execution_is_awaited_as_well():
         assert asyncio.run(awaited()) == "completed"
 
 
-class HeldEnd(MemoryStore):
-    """Holds up the commit that ends an execution until it is opened."""
-
-    def __init__(self):
-        super().__init__()
-        self.reached, self.opened = threading.Event(), threading.Event()
-
-    def _write(self, batches):
-        if any(batch.status_change is not None and batch.status_change.status == "completed" for batch in batches):
-            self.reached.set()
-            assert self.opened.wait(PATIENCE)
-        return super()._write(batches)
-
-
 @pytest.mark.parametrize("way", ["wait", "await"])
 def test_who_waits_sees_no_end_that_is_not_in_the_store_yet(way, monkeypatch):
     """A worker of the same environment takes up the execution after the wait has begun."""
@@ -100,6 +87,57 @@ def test_who_waits_sees_no_end_that_is_not_in_the_store_yet(way, monkeypatch):
                 end.result(0.3)
             store.opened.set()
             assert end.result(PATIENCE).status == "completed"
+
+
+@pytest.mark.parametrize("way", ["wait", "await"])
+def test_who_waits_goes_on_waiting_if_a_worker_of_the_same_environment_gives_it_back(way, monkeypatch):
+    """The worker takes up the execution and returns it to the queue before the caller looks again."""
+    is_waiting, is_taken, is_returned, is_working = (threading.Event() for _ in range(4))
+
+    def wait_until_returned(*args, **options):
+        is_waiting.set()
+        driving = wait_elsewhere(*args, **options)
+        is_taken.set()
+        assert is_returned.wait(PATIENCE)
+        return driving
+
+    async def work():
+        if not is_returned.is_set():
+            is_working.set()
+            await asyncio.sleep(PATIENCE)
+
+    monkeypatch.setattr("divebook.runtime.execution.wait_elsewhere", wait_until_returned)
+    actions = [Action("work", work, idempotent=True)]
+    with environment(Workflow("w", [Step("a", action="work")]), actions=actions) as made, ThreadPoolExecutor() as pool:
+        execution = made.enqueue("w")
+
+        async def awaited():
+            return await execution
+
+        end = pool.submit(execution.wait, PATIENCE) if way == "wait" else pool.submit(asyncio.run, awaited())
+        assert is_waiting.wait(PATIENCE)
+        worker = Worker(made).start()
+        assert is_taken.wait(PATIENCE)
+        assert is_working.wait(PATIENCE)
+        worker.drain()
+        is_returned.set()
+        with pytest.raises(TimeoutError):
+            end.result(0.3)
+        with Worker(made):
+            assert end.result(PATIENCE).status == "completed"
+
+
+def test_an_await_that_times_out_leaves_no_thread_behind():
+    """`asyncio.run` waits for the threads of its loop."""
+    with environment() as made:
+        execution = made.enqueue(SUM, {"n": 1})
+
+        async def awaited():
+            return await execution
+
+        with pytest.raises(TimeoutError):
+            asyncio.run(asyncio.wait_for(awaited(), 0.05))
+        assert execution.status == "enqueued"
 
 
 def test_to_wait_has_a_bound_and_the_execution_stays_enqueued():

@@ -239,7 +239,7 @@ def recover(world: Environment) -> None:
         ]
         for execution_id, question in questions:
             world.answer(question.id, "retry", execution_id)  # workers, or the next round, continue it
-        if not recoverable and not questions:
+        if not recoverable and not questions and not world.recoverable():
             return
     raise AssertionError(f"still recoverable after {MOST_ROUNDS} rounds: {world.recoverable()}")
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from divebook import Environment, MemoryStore, Rollback, SqliteStore, Step, Workflow
+from divebook import Environment, MemoryStore, Rollback, SqliteStore, Step, Worker, Workflow
 from divebook.engine.decide import decide_cancellation, decide_leaving
-from divebook.errors import ExecutionError, OperationError
+from divebook.errors import CorruptStoreError, ExecutionError, OperationError
 from divebook.events import Event, catalog
 from divebook.runtime.children import abandoned, all_abandoned
 from divebook.runtime.loop import ENGINE
@@ -21,6 +21,7 @@ from tests.runtime.cancelled_trees import one_tree
 from tests.runtime.worlds import Calls, Gate, becomes, environment
 
 ASKS = Workflow("asks", [Step("ask", type="interrupt", ask="Who?", store="who"), Step("then", action="note")])
+SLEEPS = Workflow("sleeps", [Step("sleep", type="wait", seconds=0)])
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -403,3 +404,31 @@ def test_a_cancellation_reaches_what_a_completed_child_has_abandoned():
         assert statuses(later) == ["completed", "running", "waiting"]
         later.execution(root.id).cancel("enough").wait(20)
         assert statuses(later) == ["cancelled", "completed"]
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_an_unreadable_log_below_an_ended_parent_hides_no_other_execution(level, monkeypatch):
+    calls, copies = Calls(), []
+    world = environment(*chain(2, "asks"), ASKS, actions=[calls.action()])
+    top = world.start("w1").wait(20)
+    world.store.subscribe(lambda *_: copies.append(died(world.store)))
+    top.cancel().wait(20)
+    store, below = copies[0], [record.execution_id for record in reversed(world.executions()) if record.parent]
+
+    def damaged(read):
+        def reading(execution_id, *args, **options):
+            if execution_id == below[level - 1]:
+                raise CorruptStoreError("damaged")
+            return read(execution_id, *args, **options)
+
+        return reading
+
+    monkeypatch.setattr(store, "read", damaged(store.read))
+    monkeypatch.setattr(store, "read_records", damaged(store.read_records))
+    later = environment(*chain(2, "asks"), ASKS, SLEEPS, actions=[calls.action()], store=store)
+    assert {record.execution_id for record in later.recoverable()} == set(below)
+    with pytest.raises(CorruptStoreError, match="damaged"):
+        later.recover(below[level - 1])
+    other = later.enqueue("sleeps")
+    with Worker(later):
+        assert other.wait(20).status == "completed"

@@ -120,10 +120,15 @@ needs_fork = [
 ]
 
 
+async def awaited(execution):
+    return await execution
+
+
 class TestForks:
     pytestmark = needs_fork
 
-    def test_a_child_does_not_wait_for_what_its_parent_drives(self):
+    @pytest.mark.parametrize("way", ["wait", "await"])
+    def test_a_child_does_not_wait_for_what_its_parent_drives(self, way):
         gate = Gate()
         world = environment(actions=[gate.action()])
         execution = world.start(Workflow("w", [Step("a", action="gate")]))
@@ -132,7 +137,7 @@ class TestForks:
         def wait():
             assert not execution.is_live
             with pytest.raises(ExecutionError) as caught:
-                execution.wait()
+                execution.wait() if way == "wait" else asyncio.run(awaited(execution))
             with pytest.raises(ExecutionError, match="not running in this process"):
                 execution.cancel()
             return str(caught.value)

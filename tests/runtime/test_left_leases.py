@@ -8,6 +8,7 @@ import pytest
 
 from divebook import Environment, Step, Worker, Workflow
 from divebook.events import catalog
+from divebook.runtime.driver import Driver
 from divebook.runtime.loop import LeftError
 from divebook.store import MemoryStore, Owner
 from divebook.store.append import Batch, records_of
@@ -116,6 +117,22 @@ def test_wherever_executions_are_left_they_are_recovered(definition):
             # An ended child continues its parent, which nothing drives for a moment.
             assert becomes(lambda: {record.status for record in after.executions()} == {"completed"}), commit
             assert becomes(lambda: after.store.leases() == []), commit
+
+
+def test_a_child_that_was_left_before_its_first_event_is_started_again(monkeypatch):
+    left, begin = [], Driver.begin
+
+    def begin_and_leave(driver, *args, **options):
+        begin(driver, *args, **options)
+        if driver.workflow.name == "leaf" and not left:
+            left.append(driver.id)
+            driver.leave()
+
+    monkeypatch.setattr(Driver, "begin", begin_and_leave)
+    with environment(TOP, MIDDLE, LEAF) as made:
+        assert made.start("top").wait(PATIENCE).status == "completed"
+        assert {record.status for record in made.executions()} == {"completed"}
+    assert len(left) == 1
 
 
 def test_a_call_beside_a_question_is_made_again_before_the_answer():

@@ -83,6 +83,20 @@ class Busy(MemoryStore):
         return super()._acquire(*given)
 
 
+class HeldEnd(MemoryStore):
+    """Holds up the commit that ends an execution until it is opened. Others can read meanwhile."""
+
+    def __init__(self):
+        super().__init__()
+        self.reached, self.opened = threading.Event(), threading.Event()
+
+    def append_all(self, batches):
+        if any(event.event_type == "execution_completed" for batch in batches for event in batch.events()):
+            self.reached.set()
+            assert self.opened.wait(20), "nobody opened the store"
+        return super().append_all(batches)
+
+
 def becomes(condition, seconds=20):
     """Return whether a condition comes true in time, where nothing tells of it: it is looked at again and again."""
     ticks = threading.Event()

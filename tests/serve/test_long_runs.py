@@ -13,7 +13,7 @@ from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.serve import WorkflowServer, server
 from divebook.workflow import step, workflow
 from divebook.workflow.resources import ApprovalRule
-from tests.runtime.worlds import environment
+from tests.runtime.worlds import HeldEnd, environment
 from tests.serve.clients import LEGACY, MODERN, accepting, called, talk
 from tests.tools.conftest import defined
 
@@ -143,3 +143,22 @@ def test_a_server_asks_a_client_through_a_run(mode):
         assert "Which colour?" in asked[0].message
         (record,) = here.executions()
         assert "red" in str(here.execution(record.execution_id).conversation)
+
+
+@pytest.mark.parametrize("wait", [0.05, 20])
+def test_a_client_is_told_of_no_end_that_is_not_in_the_store_yet(wait):
+    store = HeldEnd()
+    with environment(Workflow("quick", [Step("add", script="1 + 1", store="n")]), store=store) as made:
+
+        def open_later():
+            assert store.reached.wait(20)
+            if wait < 1:
+                assert is_told.wait(20)
+            store.opened.set()
+
+        is_told, opening = threading.Event(), threading.Thread(target=open_later)
+        opening.start()
+        result = called(made, "quick", {}, wait=wait)
+        is_told.set()
+        opening.join(20)
+        assert result.structured_content["status"] == ("running" if wait < 1 else "completed")

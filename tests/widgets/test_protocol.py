@@ -9,6 +9,11 @@ ROOT = Path(__file__).parent.parent.parent
 GENERATE = runpy.run_path(str(ROOT / "widgets" / "generate.py"))
 
 
+def test_every_generated_type_has_a_form():
+    """An imported class that is no enumeration, such as an error, has none."""
+    assert "= ;" not in GENERATE["typescript"](GENERATE["sources"]())
+
+
 def test_the_generated_types_are_up_to_date():
     generated = (ROOT / "widgets" / "src" / "protocol.ts").read_text(encoding="utf-8")
     assert generated == GENERATE["typescript"](GENERATE["sources"]()), "run python widgets/generate.py"
