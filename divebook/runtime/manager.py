@@ -597,9 +597,11 @@ class Control:
             driver = await work(lambda: self._find_child(child.id))
             if driver is None:
                 driver = await self._begin_child(child, opening)
+                is_driven = driver.was_driven  # perhaps it has ended already, with an error
             else:
                 await self._continue_child(driver, child, parent, again=again)
-            if not driver.is_live:
+                is_driven = driver.is_live
+            if not is_driven:
                 return (await work(driver.refresh)).state
             standstill = asyncio.wrap_future(driver.standstill())
             standstill.add_done_callback(
