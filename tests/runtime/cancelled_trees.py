@@ -42,7 +42,7 @@ from tests.runtime.worlds import becomes
 DEPTH, MOST_CHILDREN, LAST_COMMIT = 4, 3, 40
 MODES = ("here", "elsewhere", "queue")
 SECONDS = 60
-MOST_ROUNDS = 20
+MOST_ROUNDS = 10
 MADE: list[str] = []
 """The calls that were made, each as it began."""
 
@@ -239,9 +239,10 @@ def recover(world: Environment) -> None:
         ]
         for execution_id, question in questions:
             world.answer(question.id, "retry", execution_id)  # workers, or the next round, continue it
-        if not recoverable and not questions and not world.recoverable():
+        # An ended child continues its parent, which nothing drives for a moment.
+        if not recoverable and not questions and becomes(lambda: not unended(world.store), 2):
             return
-    raise AssertionError(f"still recoverable after {MOST_ROUNDS} rounds: {world.recoverable()}")
+    raise AssertionError(f"not ended after {MOST_ROUNDS} rounds: {unended(world.store)}")
 
 
 def one_tree(seed: int, folder: Path) -> tuple[list[str], Counter]:
