@@ -187,7 +187,7 @@ def foreign(chance):
             pd.NA,
             pd.NaT,
             np.datetime64(5, "25s"),
-            np.timedelta64("NaT"),
+            np.timedelta64("NaT", "h"),
             np.array(1.5),
             np.array({"a": (1,)}, dtype=object),
             np.array(["2026", "NaT"], dtype="M8[D]"),
