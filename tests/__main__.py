@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 OTHER_VERSIONS = ("3.11", "3.12", "3.13")
 BROWSER = ("tests/browser", "tests/test_binder.py")
-"""What drives a browser, or makes environments of its own: on one Python only, after all other tests."""
+"""Tests that drive a browser or make environments of their own. They run on one Python only, after all other tests."""
 IN_PAIRS = ("-n", "2", "--dist", "loadfile")
 """Each process has a browser and servers of its own, which the tests of a file share."""
 PARALLEL = ("-n", "3", "--dist", "worksteal", *(f"--ignore={place}" for place in BROWSER))

@@ -1,4 +1,4 @@
-"""Settings of an environment, and the workspaces of its executions."""
+"""Settings of an environment, the workspaces of its executions, and the notification of people about new questions."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from divebook.telemetry import Telemetry
 
 
+TelemetrySetting: TypeAlias = "Telemetry | bool | str"
 TELEMETRY = "DIVEBOOK_TELEMETRY"
 """Name of the environment variable with the telemetry setting."""
 _OFF = frozenset({"", "0", "false", "no", "off", "none"})
@@ -292,9 +293,6 @@ def _resolved_secrets(secrets: Mapping[str, str], policy: Policy) -> Mapping[str
 # The process that records a question calls the hook once the question is durable. Other processes do not call it, so it
 # is called once. The data it receives contains no secrets. It runs in another thread and cannot delay or break the
 # execution; its errors are logged. A process that exits waits for running hooks.
-
-
-# --- addresses -------------------------------------------------------------------------------------------------------
 #
 # Questions are sent to mail, chat, phones and web hooks with Apprise. Only this part uses Apprise.
 #
@@ -458,6 +456,3 @@ def _hook_of(words: Sequence[str] | str) -> Hook:
         subprocess.run(command, input=encode(question), check=True, timeout=NOTIFY_SECONDS)
 
     return call
-
-
-TelemetrySetting: TypeAlias = "Telemetry | bool | str"

@@ -388,7 +388,7 @@ def _is_idle(execution: Execution) -> bool:
 def _recorded_state(execution: Execution) -> ExecutionState:
     """Return the state of an execution up to the last event in the store, if it ends at this moment.
 
-    The end of a live execution may not be in the store yet. A client must not be told of an end that may be lost.
+    The end of a live execution may not be in the store yet. The server must not report an end that may be lost.
     """
     is_live, state = execution.is_live, execution.state
     return folded(execution.store, execution.id) if state.is_over and is_live else state

@@ -93,7 +93,7 @@ class HeldEnd(MemoryStore):
     def append_all(self, batches):
         if any(event.event_type == "execution_completed" for batch in batches for event in batch.events()):
             self.reached.set()
-            assert self.opened.wait(20), "nobody opened the store"
+            assert self.opened.wait(20), "the store was not opened"
         return super().append_all(batches)
 
 

@@ -10,7 +10,7 @@ GENERATE = runpy.run_path(str(ROOT / "widgets" / "generate.py"))
 
 
 def test_every_generated_type_has_a_form():
-    """An imported class that is no enumeration, such as an error, has none."""
+    """The protocol module also imports classes that are not enumerations, such as errors. No type is made of them."""
     assert "= ;" not in GENERATE["typescript"](GENERATE["sources"]())
 
 
