@@ -23,7 +23,7 @@ import anyio
 from divebook.agents import Agent
 from divebook.agents.turn import AgentTask
 from divebook.engine.bounds import NANODOLLARS
-from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, ENCLOSING, STAGE_ATTEMPT, StreamedCall
+from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, ENCLOSING, STAGE_ATTEMPT
 from divebook.engine.retries import Fault, retry_delay
 from divebook.environment.environment import Environment
 from divebook.errors import (
@@ -51,8 +51,9 @@ from divebook.pipeline.envelope import (
 )
 from divebook.pipeline.envelope.interrupts import as_question, parts_of
 from divebook.pipeline.progress import failure_of, question_id, slots_from, stage_error
-from divebook.runtime.context import StepContext
+from divebook.runtime.context import RunOperation, StepContext
 from divebook.runtime.errors import clean_text, links_of
+from divebook.runtime.recorder import Call
 from divebook.runtime.step import Outcome
 from divebook.steps.actions import Action
 from divebook.steps.call import call, invoke
@@ -696,9 +697,9 @@ def policy_of(stage: AgentStage) -> Retry:
     return Retry(stage.max_retries + 1, FIRST_DELAY, FACTOR, LONGEST_DELAY, jitter=0.0)
 
 
-class Trial(StepContext):
-    """Context in which one attempt at a stage runs, with its own copy of the envelope and the time limit of the
-    attempt.
+class Trial:
+    """One attempt at a stage, with its own copy of the envelope, the time limit of the attempt, and a context that
+    counts the consumption of its operations.
 
     Parameters
     ----------
@@ -711,13 +712,11 @@ class Trial(StepContext):
     def __init__(
         self, context: StepContext, stage: AgentStage, envelope: Envelope, number: int, seconds: float | None
     ) -> None:
-        # A subclass, not a wrapper: methods of the context such as `now` must use the overridden `operation`.
-        vars(self).update(vars(context))
         # A stage that may be retried is tried again as a whole; both together would multiply the calls.
-        self.step = replace(context.step, retry=policy_of(stage)) if stage.max_retries else context.step
+        step = replace(context.step, retry=policy_of(stage)) if stage.max_retries else context.step
+        self.context = context.wrapped(self._operation, step=step, is_limited=seconds is not None)
         self.stage = stage
         self.envelope = envelope.clone()
-        self.is_limited = seconds is not None
         self.reported_calls = 0
         """Number of model calls that the function of the stage reported."""
         self._requests: Counter[str | int] = Counter()
@@ -752,20 +751,16 @@ class Trial(StepContext):
 
         `key` is the key that was passed to `retried`, under which the attempts are counted.
         """
-        self.note(StepRetried(self._number + 1, error, 0.0, None, self._attempts_of(key)))
+        self.context.note(StepRetried(self._number + 1, error, 0.0, None, self.context.attempts_key(key)))
 
-    async def operation(
+    async def _operation(  # noqa: PLR0917 - the signature of `OperationWrapper`
         self,
+        run: RunOperation,
         operation_type: str,
         parameters: Mapping[str, Any],
-        call: Callable[[], Awaitable[Any]],
-        *,
-        key: str | int | None = None,
-        usage: Callable[[Any], Mapping[str, int]] | None = None,
-        attempt: int | None = None,
-        streamed: StreamedCall | None = None,
-        within: str | None = None,
-        **options: Any,
+        key: str | int | None,
+        attempt: int | None,
+        call: Call,
     ) -> Any:
         """Run an operation, or replay it from the log, within the time limit of the attempt. Add the tokens and cost
         that it consumes to the envelope.
@@ -774,22 +769,16 @@ class Trial(StepContext):
         key = self._next_key() if key is None else key
         failures = attempt or 0
         is_tool = operation_type == ACTION_EXECUTION
-        number = self._number if within is None else 0  # the keys of a turn have the number in their prefix
+        number = self._number if call.within is None else 0  # the keys of a turn have the number in their prefix
         if operation_type == AGENT_RESPONSE:
             self._requests[key] = failures + 1  # also those of a process that has died
         self._count_failures(key, failures)
+        call_in_time = call._replace(
+            make=functools.partial(self._in_time, call.make, is_tool=is_tool),
+            streamed=call.streamed and functools.partial(self._in_time, call.streamed, is_tool=is_tool),
+        )
         try:
-            result = await super().operation(
-                operation_type,
-                parameters,
-                functools.partial(self._in_time, call, is_tool=is_tool),
-                key=key,
-                usage=usage,
-                attempt=number + failures,
-                streamed=streamed and functools.partial(self._in_time, streamed, is_tool=is_tool),
-                within=within,
-                **options,
-            )
+            result = await run(operation_type, parameters, key, number + failures, call_in_time)
         except BoundExceededError:
             if operation_type == AGENT_RESPONSE:
                 self._requests[key] = failures  # the bound refused the request before it was sent
@@ -797,8 +786,8 @@ class Trial(StepContext):
         except OperationError:
             self._count_failures(key, failures + 1)
             raise
-        if usage is not None:
-            self._count(usage(result))
+        if call.usage is not None:
+            self._count(call.usage(result))
         return result
 
     def _next_key(self) -> str:
@@ -821,7 +810,7 @@ class Trial(StepContext):
         """
         for attempt in range(self._counted[key], attempts):
             # A failed attempt without a record has consumed nothing.
-            record = self.record_of(key, self._number + attempt)
+            record = self.context.record_of(key, self._number + attempt)
             self._count({} if record is None else record.consumed)
         self._counted[key] = max(self._counted[key], attempts)
 
@@ -847,7 +836,7 @@ class Trial(StepContext):
             return {**_plain(name, part, result), "changes": changes}
 
         recorded = await call(
-            self,
+            self.context,
             StageFunction(name, function, idempotent=repeatable),
             {"envelope": envelope} if output is None else {"envelope": envelope, "output": output},
             self._next_key(),
@@ -957,7 +946,7 @@ class Work:
             temperature=stage.temperature, max_tokens=stage.max_tokens
         )
         prompt = await prompt_of(config, stage, trial.envelope)
-        answer = await ask_agent(trial, agent, AgentTask(prompt, prefix=trial.prefix), self._services)
+        answer = await ask_agent(trial.context, agent, AgentTask(prompt, prefix=trial.prefix), self._services)
         return object_in(answer.text)
 
     # --- tools -----------------------------------------------------------------------------------------------------
@@ -983,14 +972,14 @@ class Work:
         tool = str(entry.get("tool", ""))
         result: dict[str, Any] = {"step_id": entry.get("step_id") or f"step_{number}", "tool": tool}
         # Both times are recorded, so that a replay reports the same duration.
-        began = await trial.now()
+        began = await trial.context.now()
         try:
             result |= {"success": True, "result": await self._call(trial, number, tool, entry.get("parameters") or {})}
         except THROUGH:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is its recorded result
             result |= {"success": False, "error": clean_text(error)}
-        duration = await trial.now() - began
+        duration = await trial.context.now() - began
         return result | {"time_ms": int(duration.total_seconds() * 1000)}
 
     async def _call(self, trial: Trial, number: int, tool: str, parameters: Any) -> Any:
@@ -1002,7 +991,7 @@ class Work:
             raise NotFoundError("action", tool, actions, f"tool {tool!r} not found")
         if not isinstance(parameters, dict):
             raise StepError(f"parameters of {tool} must be a mapping, not {parameters!r:.100}")
-        return await call(trial, actions[tool], parameters, f"{stage.name}-tool-{number}")
+        return await call(trial.context, actions[tool], parameters, f"{stage.name}-tool-{number}")
 
 
 async def prompt_of(config: PipelineConfig, stage: AgentStage, envelope: Envelope) -> str:

@@ -23,10 +23,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict, deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import anyio
 
@@ -42,10 +42,11 @@ from divebook.questions import Question
 from divebook.questions.question import OUTCOME_UNKNOWN, RESOURCE_EXHAUSTED
 from divebook.replay.replayer import Positions
 from divebook.replay.sameness import has_older_wording, is_same
-from divebook.runtime.concurrency import Suspended, Waits
+from divebook.runtime.concurrency import Suspended
 from divebook.runtime.errors import present_place
-from divebook.runtime.operations import PLAIN, CallOptions, CarryOut, NoAnswer, OperationLog, OperationRequest, differs
-from divebook.runtime.recorder import Call, Recorder
+from divebook.runtime.operations import CallOptions, CarryOut, NoAnswer, OperationLog, OperationRequest, differs
+from divebook.runtime.recorder import Call, RunCall
+from divebook.runtime.waiting import Asking
 
 OUTSIDE = (
     catalog.ExecutionStarted,
@@ -692,8 +693,9 @@ class RunMisses:
         return getattr(data, "setting", None) or {}
 
 
-class TapeOperationLog(OperationLog):
-    """Operation log of a verification: every operation gets its recorded result, and none is run.
+class TapeOperations:
+    """Recorded operations of a verification: every operation gets its recorded result, and none is run. It is the
+    `verification` of an `OperationLog`.
 
     Attributes
     ----------
@@ -701,36 +703,14 @@ class TapeOperationLog(OperationLog):
         Number of operations answered from the log, by type.
     """
 
-    def __init__(self, journal: TapeLog, tape: Tape, waits: Waits) -> None:
-        super().__init__(journal, waits, RunMisses(tape))
-        self.tape = tape
+    def __init__(self, tape: Tape, operations: OperationLog) -> None:
+        self._tape = tape
+        self._operations = operations
         self.counts: Counter[str] = Counter()
-
-    @staticmethod
-    def only_settles(state: ExecutionState, place: Place) -> bool:
-        """Return False, because a verification makes no calls, so that none has to be held back. A driver returns True
-        here if, during a rollback, a path may make only interrupted calls whose outcome is unknown.
-        """
-        del state, place
-        return False
-
-    def enter(self, path: str, *, is_new: bool) -> None:
-        """Look up the recorded operations of the step that a path has entered.
-
-        A step that starts may have operations too, since the log may contain them.
-        """
-        del is_new
-        super().enter(path, is_new=False)
 
     # --- operations --------------------------------------------------------------------------------------------------
 
-    def run(
-        self, request: OperationRequest, carry_out: CarryOut, options: CallOptions = PLAIN
-    ) -> Coroutine[Any, Any, Any]:
-        """Return a coroutine that returns the recorded result of an operation; see `OperationLog.run`."""
-        return self._from_log(request, carry_out, options)
-
-    async def _from_log(self, request: OperationRequest, carry_out: CarryOut, options: CallOptions) -> Any:
+    async def run(self, request: OperationRequest, carry_out: CarryOut, options: CallOptions) -> Any:
         """Return the recorded result of an operation, or raise its recorded error. Code without external effects, such
         as a script, runs again instead.
 
@@ -741,18 +721,18 @@ class TapeOperationLog(OperationLog):
         """
         place = request.place
         operation_id = request.operation_id
-        self.tape.require_agreement(place.path)
-        # `_meet` notes that the code has requested the operation, as in a normal run; `has_history_ahead` counts the
-        # others.
-        self._meet(place.path, operation_id)
-        record = self.record_of(place, operation_id)
+        self._tape.require_agreement(place.path)
+        # `note_request` notes that the code has requested the operation, as in a normal run; `has_history_ahead` counts
+        # the others.
+        self._operations.note_request(place.path, operation_id)
+        record = self._operations.record_of(place, operation_id)
         if record is not None and record.status != PENDING:
             if differs(record, request):
                 raise self._differs(record.started_sequence, request, options)
             if record.status == COMPLETED:
                 return record.result
             if record.status == FAILED:
-                raise self.failing(place, record)
+                raise self._operations.failing(place, record)
         if request.operation_type in DONE_AGAIN and not self._ran_out_of_time(operation_id):
             # A call that was under way when the segment began has a start before it. Its start is then not recorded a
             # second time.
@@ -769,41 +749,42 @@ class TapeOperationLog(OperationLog):
             request.digest,
             setting=None if setting is None else setting.told,
         )
-        return self.tape.differ(sequence, place.path, place.step, actual)
+        return self._tape.differ(sequence, place.path, place.step, actual)
 
     async def _answer(self, request: OperationRequest, options: CallOptions, *, has_begun: bool) -> Any:
-        """Return the recorded result of an operation, or raise its recorded
-        error; mark all its events as reproduced.
+        """Return the recorded result of an operation, or raise its recorded error. Mark all its events as
+        reproduced.
         """
         place = request.place
         operation_id = request.operation_id
         # Example: a call was started, its process died, a person allowed a second attempt, and that one completed. Its
         # events are begin, unknown, begin, end.
-        while (recorded := self.tape.next_of(operation_id)) is not None:
+        while (recorded := self._tape.next_of(operation_id)) is not None:
             kind, sequence = recorded
             if kind == BEGIN:
                 # A cached response that was lost in a crash: the log has the request to the model after it.
                 if self._is_replaced(sequence, request):
-                    self.tape.take(sequence)
+                    self._tape.take(sequence)
                 else:
-                    self.begin(request, None, options.setting, options.within)
+                    self._operations.begin(request, None, options.setting, options.within)
                 has_begun = True
             elif kind == END:
-                await self.tape.in_turn(place.path, sequence)
+                await self._tape.in_turn(place.path, sequence)
                 return self._finish(request, options, sequence)
             else:
-                self.tape.take(sequence)  # a question about its unknown outcome; after that it may have been made again
+                # A question about its unknown outcome. After it the call may have been made again.
+                self._tape.take(sequence)
         if not has_begun:
-            self.tape.note_missing(place.path, place.step, str(request))
+            self._tape.note_missing(place.path, place.step, str(request))
         # It never returned in the recorded run. So it waits until the other code has reproduced the log up to its next
         # fork or resumption; another call may end the wait earlier.
-        return await self.never_return(place)
+        return await self._operations.never_return(place)
 
     def _is_replaced(self, sequence: int, request: OperationRequest) -> bool:
         """Return True if the operation that the event `sequence` starts may start again as the requested operation,
         although its type differs. For example, a cached response may become a request to the model.
         """
-        data = self.tape.event(sequence).data
+        data = self._tape.event(sequence).data
         return (
             isinstance(data, catalog.OperationStarted)
             and data.operation_type != request.operation_type
@@ -812,107 +793,109 @@ class TapeOperationLog(OperationLog):
         )
 
     def _finish(self, request: OperationRequest, options: CallOptions, sequence: int) -> Any:
-        data = self.tape.take(sequence).data
+        data = self._tape.take(sequence).data
         self.counts[request.operation_type] += 1
-        record = self.record_of(request.place, request.operation_id)
+        record = self._operations.record_of(request.place, request.operation_id)
         assert record is not None  # noqa: S101 - its end was met just now
         if not isinstance(data, catalog.OperationCompleted):
-            raise self.failing(request.place, record)
+            raise self._operations.failing(request.place, record)
         # The event follows the end directly in the log, so it is claimed here and not by the code that gets the result.
         if options.extra_event is not None:
-            self.record(request.place, options.extra_event(data.result))
+            self._operations.record(request.place, options.extra_event(data.result))
         return data.result
 
     def _ran_out_of_time(self, operation_id: str) -> bool:
-        end = self.tape.peek((END, operation_id))
-        data = None if end is None else self.tape.event(end).data
+        end = self._tape.peek((END, operation_id))
+        data = None if end is None else self._tape.event(end).data
         return isinstance(data, catalog.OperationFailed) and _OUT_OF_TIME in (data.error_names or ())
 
     # --- look-ups --------------------------------------------------------------------------------------------------
 
-    def known_at(self, place: Place) -> OperationRecord | None:
+    def known_at(self, place: Place, record: OperationRecord | None) -> OperationRecord | None:
         """Return the recorded data of the operation at a place, even if the code has not reached its events yet. Return
         None if the log does not contain the operation.
 
         The code of the operation therefore behaves as after a restart: approval policies are not applied again.
         """
-        record = self.record_of(place, place.operation_id)
-        operation_id = place.operation_id
         if record is not None and record.status != PENDING:
             return record
-        ahead = self.tape.ahead(place.path, operation_id)
+        ahead = self._tape.ahead(place.path, place.operation_id)
         # Without its hash, the setting is not compared by the agent (`TurnCompatibility`), which would fail the turn.
         # The tape compares it, and names the event.
         return record if ahead is None else ahead._replace(setting_hash=None)
 
-    def question_at(self, place: Place) -> Question | None:
-        """Return the recorded question at a place, even if the code has not reached its event yet. Return None without
-        a question.
-        """
+    def question_ahead(self, question_id: str) -> Question | None:
+        """Return a recorded question that the code has not reached yet, or None if there is none."""
         # A question that was claimed already is not found here, and is in the state that the path sees.
-        sequence = self.tape.peek((ASK, self.question_id(place)))
-        if sequence is None:
-            return super().question_at(place)
-        return self.tape.state_at(sequence).interrupts.get(self.question_id(place))
+        sequence = self._tape.peek((ASK, question_id))
+        return None if sequence is None else self._tape.state_at(sequence).interrupts.get(question_id)
 
-    def has_history_ahead(self, place: Place) -> bool:
-        """Return True if the log has further events of the step in which a path is."""
-        return self.tape.has_unclaimed(place.path) or super().has_history_ahead(place)
+    def has_events_ahead(self, place: Place) -> bool:
+        """Return True if the log has further events of the path of a place."""
+        return self._tape.has_unclaimed(place.path)
 
-    def is_known(self, request: OperationRequest) -> bool:
-        """Return True if the log contains the operation of a request before its next fork or resumption."""
-        return self.known_at(request.place) is not None
-
-    def _refuse(self, place: Place, error: DivergenceError) -> NoReturn:
-        """Raise a difference from the log, because the code makes another operation or question at a place than the
+    def difference(self, place: Place, error: DivergenceError) -> Diverged:
+        """Return a difference from the log, because the code makes another operation or question at a place than the
         recorded one.
         """
-        record = self.record_of(place, place.operation_id)
+        operations = self._operations
+        record = operations.record_of(place, place.operation_id)
         # Without an operation at this place, the log has a question there; else the difference is at the next event of
         # the path.
-        recorded = self.tape.asked_at(self.question_id(place)) if record is None else record.started_sequence
-        sequence = recorded or self.tape.next_of_path(place.path) or self.tape.high
+        recorded = self._tape.asked_at(operations.question_id(place)) if record is None else record.started_sequence
+        sequence = recorded or self._tape.next_of_path(place.path) or self._tape.high
         changes = f" ({'; '.join(error.changes)})" if error.changes else ""
-        raise self.tape.differ(sequence, place.path, place.step, f"{error.requested}{changes}") from error
+        return self._tape.differ(sequence, place.path, place.step, f"{error.requested}{changes}")
 
 
-class TapeWaits(Waits):
-    """Waits for answers to questions in a verification. Recorded answers are returned at once."""
+class TapeAnswers:
+    """Recorded answers to questions in a verification. Waits return them at once."""
 
-    def __init__(self, journal: TapeLog, tape: Tape) -> None:
-        super().__init__(journal)
+    def __init__(self, tape: Tape) -> None:
         self._tape = tape
-        self.answer_count = 0
+        self.count = 0
         """Number of questions answered from the log."""
 
-    async def answer(self, path: str, interrupt_id: str) -> Question:
-        """Return a question with its recorded answer. If the log has no answer, wait until the other code has
-        reproduced the log up to its next fork or resumption.
+    def advance(self, path: str, question_id: str) -> None:
+        """Advance a path to the recorded answer of a question, before the path waits for it. If the log has no answer,
+        do nothing: the path then waits until the other code has reproduced the log up to its next fork or resumption.
         """
-        settled = self._tape.settled_at(interrupt_id)
+        settled = self._tape.settled_at(question_id)
         if settled is not None:
             # An answer in an earlier segment was counted there.
-            self.answer_count += settled >= self._tape.low
+            self.count += settled >= self._tape.low
             self._tape.advance(path, settled)
-        return await super().answer(path, interrupt_id)
 
 
-class TapeRecorder(Recorder):
-    """Recorder of a verification. The non-deterministic calls of a step get their recorded results."""
+class TapeCalls:
+    """Calls of a verification that differ from those of a resumed execution: version decisions, scripts, and calls with
+    a reservation. All other calls get their recorded results from `TapeOperations`.
+    """
 
-    operations: TapeOperationLog
+    def __init__(self, tape: Tape, operations: OperationLog, asking: Asking) -> None:
+        self._tape = tape
+        self._operations = operations
+        self._asking = asking
 
-    def run(self, request: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
-        """Return a coroutine that returns the recorded result of a call; see `Recorder.run`."""
-        if request.operation_type == VERSION_DECISION and not self.operations.is_known(request):
-            return self._decided(call)
+    async def run(self, run: RunCall, request: OperationRequest, call: Call) -> Any:
+        """Return the recorded result of a call, or raise its recorded error. `run` is the function of the recorder that
+        replays or makes a call.
+        """
         if request.operation_type == SCRIPT_EXECUTION:
             call = call._replace(make=partial(self._compute, request, call.make))
-        # A call without a record was refused by a bound, or had not begun: only then the bound is checked. A call in
-        # the log has passed the check, whatever the bounds are now.
-        if call.reserved is not None and not self.operations.is_known(request):
-            return self._within_bounds(request, call)
-        return super().run(request, call)
+        is_decision = request.operation_type == VERSION_DECISION
+        if (is_decision or call.reserved is not None) and self._operations.known_at(request.place) is None:
+            # A version decision is a point where changed code uses the old or the new behaviour. The log passed the
+            # place before the definition had the decision. The code computes the version itself, and nothing is
+            # compared.
+            if is_decision:
+                return await call.make()
+            # A call without a record was refused by a bound, or had not begun: only then the bound is checked. The
+            # question about the bound and its answer, or the refusal, are compared with the log like all others. A call
+            # in the log has passed the check, whatever the bounds are now.
+            assert call.reserved is not None  # noqa: S101 - the condition above
+            await self._asking.within_bounds(request.place, call.reserved)
+        return await run(request, call)
 
     async def _compute(self, request: OperationRequest, make: Callable[[], Awaitable[Any]]) -> Any:
         """Run a script again, but return its result only when the recorded end of the script is next in the order of
@@ -921,7 +904,7 @@ class TapeRecorder(Recorder):
         The first parallel item that fails ends the step. A script that is faster now than in the recorded run would end
         the step too early (test_items_that_fail_in_parallel_are_verified_in_their_order).
         """
-        tape = self.operations.tape
+        tape = self._tape
         tape.computing += 1
         try:
             return await make()
@@ -932,21 +915,3 @@ class TapeRecorder(Recorder):
             end = tape.peek((END, request.operation_id))
             if end is not None:
                 await tape.in_turn(request.place.path, end)
-
-    async def _decided(self, call: Call) -> Any:
-        """Return the version that a version decision selects, if the log does not contain the decision. A version
-        decision is a point where changed code uses the old or the new behaviour.
-
-        The log passed the place before the definition had the version decision, so the code computes the version
-        itself.
-        """
-        return await call.make()
-
-    async def _within_bounds(self, request: OperationRequest, call: Call) -> Any:
-        """Check the bounds (budget) for a call that the log does not contain. A bound may have refused the call in the
-        recorded run.
-        """
-        assert call.reserved is not None  # noqa: S101 - that is what was asked
-        # The question about the bound and its answer, or the refusal, are compared with the log like all others.
-        await self.asking.within_bounds(request.place, call.reserved)
-        return await super().run(request, call)

@@ -28,18 +28,21 @@ from divebook.replay.tape import (
     OPENINGS,
     NoChance,
     ReplayDifference,
+    RunMisses,
     Tape,
+    TapeAnswers,
+    TapeCalls,
     TapeLog,
-    TapeOperationLog,
-    TapeRecorder,
-    TapeWaits,
+    TapeOperations,
 )
-from divebook.runtime.concurrency import Suspended
+from divebook.runtime.concurrency import Suspended, Waits
 from divebook.runtime.errors import line_of
 from divebook.runtime.execution import Execution
 from divebook.runtime.forks import opening_in, workflow_in
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.manager import Control
+from divebook.runtime.operations import OperationLog
+from divebook.runtime.recorder import Recorder
 from divebook.runtime.runner import PathRunner
 from divebook.runtime.step import Services, code_place
 from divebook.text.format import plural
@@ -63,7 +66,7 @@ class PathByPath(PathRunner):
     A segment is the part of the log from a start, fork or resumption to the next one.
     """
 
-    def __init__(self, tape: Tape, recorder: TapeRecorder, workflow: Workflow, services: Services) -> None:
+    def __init__(self, tape: Tape, recorder: Recorder, workflow: Workflow, services: Services) -> None:
         super().__init__(recorder, workflow, services)
         self._tape = tape
         # Paths that can run, in the order in which they were started or split off.
@@ -205,13 +208,18 @@ async def drive(tape: Tape, total: int, services: Services, workflow_at: Callabl
         tape.begin(low, after - 1)
         # Each segment gets new objects, as a new process does. Nothing that code keeps in memory survives into the next
         # one.
-        waits = TapeWaits(log, tape)
-        operations = TapeOperationLog(log, tape, waits)
-        recorder = TapeRecorder(operations, waits, NoChance(), services.texts, services.policy)
+        waits = Waits(log)
+        answers = TapeAnswers(tape)
+        waits.before_answer = answers.advance
+        operations = OperationLog(log, waits, RunMisses(tape))
+        recorded = TapeOperations(tape, operations)
+        operations.verification = recorded
+        recorder = Recorder(operations, waits, NoChance(), services.texts, services.policy)
+        recorder.verification = TapeCalls(tape, operations, recorder.asking).run
         workflow = workflow_at(low)
         await PathByPath(tape, recorder, workflow, services).drive()
-        counts += operations.counts
-        counts["question"] += waits.answer_count
+        counts += recorded.counts
+        counts["question"] += answers.count
         # After a difference the recorded end means nothing, since the state before it is not that of the definition.
         if tape.first is None:
             _compare_end(tape, workflow)

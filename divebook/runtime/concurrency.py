@@ -447,6 +447,10 @@ async def _nothing(_interrupt_id: str) -> None:
     """
 
 
+def _no_answer(_path: str, _interrupt_id: str) -> None:
+    """Do nothing before a wait for an answer. Only a verification has the answers already."""
+
+
 class Waits:
     """Waits of one execution for answers, signals and deadlines. It has a counter of concurrent tasks for each path."""
 
@@ -457,6 +461,8 @@ class Waits:
         """Called when the tasks of a path become blocked or unblocked."""
         self.expire: Callable[[str], Awaitable[None]] = _nothing
         """Called with the id of an open question that shall expire now."""
+        self.before_answer: Callable[[str, str], None] = _no_answer
+        """Called with the path and the id of a question before a task waits for its answer."""
         self._calls: dict[str, ConcurrentCalls] = {}
         """Task counter of the present step of each path, by path id. Created when first used."""
         self.deadlines: Callable[[str, int], None] | None = None
@@ -516,5 +522,6 @@ class Waits:
         def is_settled() -> bool:
             return not self._journal.state.interrupts[interrupt_id].is_open
 
+        self.before_answer(path, interrupt_id)
         await self.until(path, is_settled)
         return self._journal.state.interrupts[interrupt_id]

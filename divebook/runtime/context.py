@@ -7,6 +7,7 @@ the context. Also here: time limits of calls, and the retry loop.
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -50,6 +51,15 @@ from divebook.runtime.waiting import engine_code
 from divebook.workflow.definition import Workflow
 from divebook.workflow.json_schemas import FITTING
 from divebook.workflow.step import Retry, Step
+
+RunOperation: TypeAlias = Callable[
+    [str, Mapping[str, Any], "str | int | None", "int | None", Call], Coroutine[Any, Any, Any]
+]
+"""Run an operation: its type, parameters, key, attempt (both as for `StepContext.operation`), and the call."""
+OperationWrapper: TypeAlias = Callable[
+    [RunOperation, str, Mapping[str, Any], "str | int | None", "int | None", Call], Coroutine[Any, Any, Any]
+]
+"""Make an operation with the function that is its first argument; see `StepContext.wrapped`."""
 
 
 class StepContext:
@@ -99,6 +109,26 @@ class StepContext:
         self.is_limited = step.timeout is not None  # True if its calls have a time limit
         self.workspaces = recorder.workspaces
         self._limit = TimeLimit(step, recorder.journal)
+        self._wrapper: OperationWrapper | None = None
+
+    def wrapped(self, wrapper: OperationWrapper, *, step: Step, is_limited: bool) -> StepContext:
+        """Return a copy of this context in which `wrapper` makes all operations, for code that adds time limits or
+        accounts for the consumption of calls. It replaces an earlier wrapper.
+
+        Parameters
+        ----------
+        wrapper
+            Coroutine function that gets each operation, and makes it with its first argument `run`.
+        step
+            Step of the copy, for example with another retry policy.
+        is_limited
+            True if `wrapper` limits the time of the calls.
+        """
+        context = copy.copy(self)
+        context.step = step
+        context.is_limited = is_limited
+        context._wrapper = wrapper  # noqa: SLF001 - a copy of this object
+        return context
 
     @property
     def execution_id(self) -> str:
@@ -219,7 +249,6 @@ class StepContext:
             name = operation_name(operation_type, parameters)
             call = self._limit.of(call, timeout, name)
             streamed = streamed and self._limit.of(streamed, timeout, name)
-        request = OperationRequest.of(self.place(key, attempt), operation_type, parameters, self.known)
         fields = (
             call,
             usage,
@@ -235,9 +264,16 @@ class StepContext:
             seen,
             undone,
         )
-        return self._recorder.run(
-            request, tuple.__new__(Call, fields)
-        )  # takes a third of the time of calling the class
+        options = tuple.__new__(Call, fields)  # takes a third of the time of calling the class
+        if self._wrapper is not None:
+            return self._wrapper(self._run, operation_type, parameters, key, attempt, options)
+        return self._run(operation_type, parameters, key, attempt, options)
+
+    def _run(
+        self, operation_type: str, parameters: Mapping[str, Any], key: str | int | None, attempt: int | None, call: Call
+    ) -> Coroutine[Any, Any, Any]:
+        request = OperationRequest.of(self.place(key, attempt), operation_type, parameters, self.known)
+        return self._recorder.run(request, call)
 
     def enclosing(
         self,
@@ -352,13 +388,13 @@ class StepContext:
         if has_one_attempt(self._recorder, self.path, policy):
             return make(0)
         name = f"call-{key}" if isinstance(key, int) else key
-        attempts_key = self._attempts_of(name)
+        attempts_key = self.attempts_key(name)
         place_of = functools.partial(self.place, key)
         return retried(
             self._recorder, self.place(name), policy, make, key=attempts_key, within=within, place_of=place_of
         )
 
-    def _attempts_of(self, name: str) -> str:
+    def attempts_key(self, name: str) -> str:
         """Return the key under which failed attempts of a call are counted in the log. The key has the number of the
         item and of the step's attempt, so that each of them counts its own.
         """

@@ -226,17 +226,40 @@ class CallOptions(NamedTuple):
 PLAIN = CallOptions()
 
 
+class RecordedOperations(Protocol):
+    """Recorded operations and questions against which a verification runs the code again. They include those whose
+    events the code has not reached yet.
+    """
+
+    def run(self, request: OperationRequest, carry_out: CarryOut, options: CallOptions) -> Coroutine[Any, Any, Any]:
+        """Return an awaitable for the recorded result of an operation; see `OperationLog.run`."""
+
+    def known_at(self, place: Place, record: OperationRecord | None) -> OperationRecord | None:
+        """Return the recorded data of the operation at a place, or None if the log does not contain the operation.
+        `record` is the operation in the present state, if it has it.
+        """
+
+    def question_ahead(self, question_id: str) -> Question | None:
+        """Return a recorded question that the code has not reached yet, or None if there is none."""
+
+    def has_events_ahead(self, place: Place) -> bool:
+        """Return True if the log has further events of the path of a place."""
+
+    def difference(self, place: Place, error: DivergenceError) -> BaseException:
+        """Return the error for code that makes another operation or question at a place than the recorded one."""
+
+
 class OperationLog:
     """Recorded operations of one execution. It looks up the operations that code requests, and records their starts,
     results and failures.
     """
 
-    only_settles = staticmethod(only_settles)
-
     def __init__(self, journal: StepLog, waits: Waits, miss_policy: MissPolicy | None = None) -> None:
         self.journal = journal
         self._waits = waits
         self.miss_policy = miss_policy
+        self.verification: RecordedOperations | None = None
+        """Only in a verification: the operations of the log against which the code runs again."""
         self._requested: set[str] = set()
         """Ids of the operations and questions that code has requested in this process."""
         self.diverged: dict[str, DivergenceError] = {}
@@ -258,7 +281,8 @@ class OperationLog:
         """Note that a step starts to run on a path. `is_new` is False if the log may already have operations of this
         visit of the step.
         """
-        if is_new:
+        # In a verification also a step that starts may have operations, since the log may contain them.
+        if is_new and self.verification is None:
             self.fresh.add(path)
         else:
             self.fresh.discard(path)
@@ -279,11 +303,13 @@ class OperationLog:
         Suspended
             The execution is being rolled back, and the operation must not run or continue.
         """
+        if self.verification is not None:
+            return self.verification.run(request, carry_out, options)
         # A recorded failure is raised again even if the call would succeed by now: code that caught it continued from
         # there (test_a_recorded_failure_is_a_failure_on_replay).
         record = self._find(request)
         has_ended = record is not None and record.status in (COMPLETED, FAILED)
-        if not has_ended and self.only_settles(self.journal.present, request.place):
+        if not has_ended and only_settles(self.journal.present, request.place):
             return self.never_return(request.place)
         if record is not None and record.status == PENDING:
             return carry_out(record)  # its result was lost: a person is asked, without a comparison
@@ -295,6 +321,12 @@ class OperationLog:
         if differs(record, request):
             return self._diverge(record, request)
         return carry_out(record) if record.status == RUNNING else self._recorded(request.place, record)
+
+    def only_settles(self, place: Place) -> bool:
+        """Return True if the execution is being rolled back, and the path of `place` may only find out whether
+        interrupted calls took effect. A verification makes no calls, so that none has to be held back.
+        """
+        return self.verification is None and only_settles(self.journal.present, place)
 
     async def never_return(self, place: Place) -> NoReturn:
         """Wait until no task of the path has anything left to do, and then raise `Suspended`. The other calls of the
@@ -382,9 +414,9 @@ class OperationLog:
         """
         place = request.place
         operation_id = request.operation_id
-        # Decided before `_meet`, which adds the id to the requested ones.
+        # Decided before `note_request`, which adds the id to the requested ones.
         is_new = place.path in self.fresh and operation_id not in self._requested
-        self._meet(place.path, operation_id)
+        self.note_request(place.path, operation_id)
         if is_new:
             return None
         record = self.record_of(place, operation_id)
@@ -406,7 +438,7 @@ class OperationLog:
             The log has something else at this place. An answer is valid only for the question that was shown.
         """
         operation_id = place.operation_id
-        self._meet(place.path, question.id)
+        self.note_request(place.path, question.id)
         self._requested.add(operation_id)  # a call at this place would diverge
         recorded_question = self.journal.state.interrupts.get(question.id)
         if recorded_question is None:
@@ -423,7 +455,10 @@ class OperationLog:
         if question is not None:
             self._refuse(request.place, kind_diverged(request.place, question_text(question), str(request)))
 
-    def _meet(self, path: str, key: str) -> None:
+    def note_request(self, path: str, key: str) -> None:
+        """Note that code on a path has requested the operation or question with the id `key`. Raise the path's
+        `DivergenceError` again if its code has diverged.
+        """
         self._requested.add(key)
         # Both are empty in the usual run. A further request means that the code has handled its last failure and
         # continued.
@@ -445,6 +480,8 @@ class OperationLog:
             raise self.diverged[path]
 
     def _refuse(self, place: Place, error: DivergenceError) -> NoReturn:
+        if self.verification is not None:
+            raise self.verification.difference(place, error) from error
         self.diverged[place.path] = error
         raise error
 
@@ -457,7 +494,9 @@ class OperationLog:
         """Return the recorded question at a place, with its answer if there is one. Return None if the log has no
         question there.
         """
-        return self.journal.state.interrupts.get(self.question_id(place))
+        question_id = self.question_id(place)
+        ahead = None if self.verification is None else self.verification.question_ahead(question_id)
+        return self.journal.state.interrupts.get(question_id) if ahead is None else ahead
 
     def record_of(self, place: Place, operation_id: str) -> OperationRecord | None:
         """Return the record of an operation in the step that is open on the path of `place`. Return None if that step
@@ -470,7 +509,8 @@ class OperationLog:
         """Return the record of the operation at a place, of whatever type it is. It is not compared with a request.
         Return None if the log has no record there.
         """
-        return self.record_of(place, place.operation_id)
+        record = self.record_of(place, place.operation_id)
+        return record if self.verification is None else self.verification.known_at(place, record)
 
     async def _recorded_start(self, record: OperationRecord) -> tuple[str, Mapping[str, Any]]:
         """Return the type and parameters of a recorded operation, which are read from its start event."""
@@ -494,6 +534,8 @@ class OperationLog:
         """Return whether the log has operations or questions of the step at a place that the replayed code has not
         requested yet.
         """
+        if self.verification is not None and self.verification.has_events_ahead(place):
+            return True
         state = self.journal.state
         opened = state.paths[place.path].open
         records: Mapping[str, OperationRecord] = {} if opened is None else opened.operations

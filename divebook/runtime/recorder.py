@@ -75,6 +75,8 @@ class Recorder:
         self.workspaces = Workspaces(self.operations, self.waits, workspace_provider)
         self._texts = texts
         self._tracing = tracing or CallTracing()
+        self.verification: CallWrapper | None = None
+        """Only in a verification: makes the calls with the function that is its first argument."""
         self._on_idle: Callable[[], None] | None = None
         """Callback for a pause; set once no more operations may start."""
         self._running_calls = 0
@@ -119,7 +121,11 @@ class Recorder:
 
         See `StepContext.operation`.
         """
+        if self.verification is not None:
+            return self.verification(self._run, request, call)
+        return self._run(request, call)
 
+    def _run(self, request: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
         def carry_out(record: OperationRecord | None) -> Coroutine[Any, Any, Any]:
             # A record means that the call was started, or returned a result that the log could not store. It may have
             # taken effect.
@@ -674,6 +680,12 @@ class Call(NamedTuple):
     """Return a text about the observable effects of the call, for a person who must decide whether it went through."""
     rollback_ref: str | None = None
     """Reference to its rollback, if it has one, as in `divebook.events.catalog.OperationStarted`."""
+
+
+RunCall: TypeAlias = Callable[[OperationRequest, Call], Coroutine[Any, Any, Any]]
+"""Replay or make a call, and return its result; see `Recorder.run`."""
+CallWrapper: TypeAlias = Callable[[RunCall, OperationRequest, Call], Coroutine[Any, Any, Any]]
+"""Make a call with the function that is its first argument."""
 
 
 class Unknown(NamedTuple):

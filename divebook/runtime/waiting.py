@@ -74,7 +74,7 @@ class Asking:
         # During a rollback this code runs only to learn the outcome of an interrupted call. It asks nothing, and waits
         # for no answer.
         is_unanswered = recorded is None or recorded.is_open
-        if is_unanswered and self._operations.only_settles(self._operations.journal.present, place):
+        if is_unanswered and self._operations.only_settles(place):
             await self._operations.never_return(place)
         if recorded is None:
             self._raise(place, request, expires_in)
