@@ -33,8 +33,8 @@ from divebook.errors import (
 )
 from divebook.runtime.driver import Driver
 from divebook.store.leases import WORKER_SECONDS, Owner, WorkerRecord
-from divebook.text.arguments import describe
-from divebook.text.ranges import COUNT, SECONDS, wait_limit
+from divebook.text.arguments import describe, wait_limit
+from divebook.text.ranges import COUNT, SECONDS
 from divebook.text.redaction import logger
 from divebook.workflow.definition import Definitions
 from divebook.workflow.resources import ScheduleDefinition

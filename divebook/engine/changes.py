@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from immutables import Map
 
-from divebook.engine.checkpoint import moved
 from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING, Reserved
 from divebook.engine.state import (
     BRANCHED,
@@ -26,6 +25,7 @@ from divebook.engine.state import (
     OperationRecord,
     PathState,
     is_sleeping,
+    with_places,
 )
 from divebook.events import catalog
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, RUNNING, Payload
@@ -87,7 +87,7 @@ def path_joined(draft: Draft, data: catalog.PathJoined) -> None:
     places = path.outputs_at
     for joined_path in map(draft.paths.__getitem__, data.joined):
         outputs = outputs.update(joined_path.step_outputs)
-        places = moved(places, joined_path.outputs_at, joined_path.step_outputs)
+        places = with_places(places, joined_path.outputs_at, joined_path.step_outputs)
     path.phase = JOINED
     path.step_outputs = outputs
     path.outputs_at = places

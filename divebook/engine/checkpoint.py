@@ -17,53 +17,11 @@ from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_typ
 
 from immutables import Map
 
-from divebook.engine.state import ExecutionState, OpenStep, OperationRecord, PathState
+from divebook.engine.state import ExecutionState, OpenStep, OperationRecord, PathState, is_large
 from divebook.errors import UNFIT
 from divebook.events.catalog import COMPLETED, Payload
 from divebook.events.codec import decode, encode_parts
-from divebook.events.recorded import ATOMS
 from divebook.questions.bounds import Bounds
-
-# --- places of large values in the log -------------------------------------------------------------------------------
-
-
-K = TypeVar("K")
-
-SMALL = 64
-"""Longest string in characters that a checkpoint copies."""
-
-
-def is_large(value: Any) -> bool:
-    """Return whether a value is so large that a checkpoint refers to the event with the value, instead of copying the
-    value.
-    """
-    # Numbers, booleans and None are never large. Any other value except a short string is, unless it is empty.
-    kind = type(value)
-    return len(value) > SMALL if kind is str else kind not in ATOMS and bool(value)
-
-
-def placed(places: Map[K, int], key: K, value: Any, sequence: int) -> Map[K, int]:
-    """Record that event `sequence` has set the value of `key`, in the mapping from keys to the events that hold their
-    large values. Return the new mapping. A small value has no entry.
-    """
-    # The new event replaces the place of an earlier large value. A small value removes it.
-    if is_large(value):
-        return places.set(key, sequence)
-    return places.delete(key) if places and key in places else places
-
-
-def moved(places: Map[K, int], new_places: Map[K, int], keys: Map[K, Any]) -> Map[K, int]:
-    """Update the mapping from keys to the events that hold their large values, because values of some keys were
-    replaced by values from another path. Return the new mapping.
-
-    `new_places` has the event numbers of the new values, `keys` has all replaced keys.
-    """
-    # A replaced key whose new value is small has no place any more.
-    for key in keys if places else ():
-        if key in places and key not in new_places:
-            places = places.delete(key)
-    return places.update(new_places) if new_places else places
-
 
 # --- states as bytes -------------------------------------------------------------------------------------------------
 #

@@ -33,7 +33,6 @@ from divebook.engine.changes import (
     without_enclosed,
     workspace_opened,
 )
-from divebook.engine.checkpoint import placed
 from divebook.engine.forks import execution_forked
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
 from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, ENCLOSING, EVENT_EMITTED, VERDICT, Reserved
@@ -59,6 +58,7 @@ from divebook.engine.state import (
     Undoing,
     is_sleeping,
     sleeps,
+    with_place,
 )
 from divebook.errors import UNFIT, CorruptStoreError
 from divebook.events import catalog
@@ -478,7 +478,7 @@ def step_completed(draft: Draft, data: catalog.StepCompleted) -> None:
     path.variables = draft.variables
     path.variables_at = draft.variables_at
     path.step_outputs = path.step_outputs.set(step, output)
-    path.outputs_at = placed(path.outputs_at, step, output, draft.last_sequence)
+    path.outputs_at = with_place(path.outputs_at, step, output, draft.last_sequence)
 
 
 def _repeats(path: PathState, step: str, output: str) -> Map[str, tuple[str, int]]:
@@ -566,7 +566,7 @@ Item: TypeAlias = catalog.IterationCompleted | catalog.IterationFailed | catalog
 def _with_item(draft: Draft, open_step: OpenStep, data: Item) -> OpenStep:
     index = data.iteration_index
     result = data.result
-    places = placed(open_step.iterations_at, index, result, draft.last_sequence)
+    places = with_place(open_step.iterations_at, index, result, draft.last_sequence)
     return open_step.with_items(open_step.iterations.set(index, result), places)
 
 
@@ -603,11 +603,11 @@ def _mutated(
         key = mutation.key
         if mutation.type == "set":
             variables = variables.set(key, mutation.value)
-            places = placed(places, key, mutation.value, sequence)
+            places = with_place(places, key, mutation.value, sequence)
         elif key in variables:
             variables = variables.delete(key)
             # None is a small value, so this removes the place of the deleted variable.
-            places = placed(places, key, None, sequence)
+            places = with_place(places, key, None, sequence)
     return variables, places
 
 

@@ -17,7 +17,6 @@ from divebook.engine.operations import TOOL_CALL
 from divebook.errors import AlreadyRegisteredError, DefinitionError, NotFoundError, Problem, SetupError
 from divebook.interrupts import interruptible_result
 from divebook.runtime.compute.dask import Executors
-from divebook.runtime.forks import require_definition
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.operations import OperationRequest
 from divebook.runtime.step import Handler
@@ -30,7 +29,7 @@ from divebook.steps.checks import (
     require_existing,
     syntax_problems,
 )
-from divebook.steps.function import require_function, roots_of
+from divebook.steps.function import require_function
 from divebook.steps.prompt import ASSIGN_WORK
 from divebook.store import EventStore
 from divebook.text.arguments import list_of, require, same_name
@@ -51,11 +50,12 @@ from divebook.workflow.definition import (
     missing_agents,
     missing_workflows,
     provider_settings,
+    require_definition,
     unknown,
     with_defaults,
 )
 from divebook.workflow.dialect import OWN, TOOLS
-from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
+from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS, roots_of
 from divebook.workflow.resources import (
     AgentDefinition,
     ApprovalRule,
@@ -344,7 +344,8 @@ class Registry:
         """Return the hashes of the Python functions that a workflow may call, by kind and name of the function. They
         show later if a function has changed.
         """
-        return code_of(roots_of(workflow, self.actions))
+        roots = roots_of(workflow, self.actions)
+        return code_of(roots) if roots else {}
 
     @property
     def actions(self) -> dict[str, Action]:

@@ -73,7 +73,6 @@ from divebook.runtime.forks import (
     prefix_of,
     reached,
     recorded_opening,
-    require_definition,
 )
 from divebook.runtime.leases import DRIVEN_LEASES, give_up
 from divebook.runtime.manager import Control, refuse_final
@@ -82,7 +81,7 @@ from divebook.runtime.step import Services
 from divebook.steps.function import changed_since
 from divebook.store.append import Durability
 from divebook.store.base import EventStore
-from divebook.workflow.definition import Workflow
+from divebook.workflow.definition import Workflow, require_definition
 from divebook.workflow.functions import bind_inputs
 from divebook.workflow.reader import with_keys
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from divebook.errors import DivebookError, ExecutionPausedError, InterruptError
-from divebook.events.catalog import CANCELLED, FAILED, WAITING
+from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, WAITING
 from divebook.interrupts import INTERRUPTS, interruptible_wait
 from divebook.notebook.commands import print_answer
 from divebook.notebook.shell_state import FrontEnd
@@ -132,6 +132,9 @@ def _is_in_other_process(run: Run) -> bool:
 
 def _waits_for_answer(run: Run) -> bool:
     """Return whether a run has open questions and cannot continue before one of them is answered."""
+    # The usual end, for which the log need not be read: no process can continue a completed run.
+    if run.status == COMPLETED:
+        return False
     # The log is read first, since another process may have answered.
     state = run.refresh().execution.state
     # A live run counts as idle if a running call itself waits for the answer (`Execution.is_blocked`).

@@ -857,7 +857,7 @@ class TapeAnswers:
         """Number of questions answered from the log."""
 
     def advance(self, path: str, question_id: str) -> None:
-        """Advance a path to the recorded answer of a question, before the path waits for it. If the log has no answer,
+        """Move a path to the recorded answer of a question, before the path waits for it. If the log has no answer,
         do nothing: the path then waits until the other code has reproduced the log up to its next fork or resumption.
         """
         settled = self._tape.settled_at(question_id)

@@ -448,7 +448,7 @@ async def _nothing(_interrupt_id: str) -> None:
 
 
 def _no_answer(_path: str, _interrupt_id: str) -> None:
-    """Do nothing before a wait for an answer. Only a verification has the answers already."""
+    """Skip the look-up of a recorded answer, which only a verification needs."""
 
 
 class Waits:

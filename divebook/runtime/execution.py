@@ -44,7 +44,7 @@ from divebook.store.base import EventStore
 from divebook.store.follow import chain_of
 from divebook.store.history import History
 from divebook.store.leases import Owner
-from divebook.text.ranges import wait_limit
+from divebook.text.arguments import wait_limit
 from divebook.text.redaction import one_line, shared
 from divebook.workflow.definition import Workflow
 

@@ -30,7 +30,7 @@ from divebook.engine.operations import (
     operation_name,
 )
 from divebook.engine.state import ExecutionState, OpenStep, require_kept, undone_in
-from divebook.errors import UNFIT, CorruptStoreError, ExecutionError, NewerStoreError, SetupError
+from divebook.errors import UNFIT, CorruptStoreError, NewerStoreError, SetupError
 from divebook.events import catalog
 from divebook.events.event import Event, Record
 from divebook.questions.answer import checked_answer
@@ -254,17 +254,6 @@ def _first(execution_id: str, events: Sequence[Event]) -> catalog.ExecutionStart
 def entered_workflow(name: str, events: Sequence[Event]) -> Sketch:
     """Return a sketch of a workflow (its name, and the steps that some events have entered). A sketch cannot be run."""
     return sketch_of(name, ((e.step, e.data.step_type) for e in events if isinstance(e.data, catalog.StepStarted)))
-
-
-def require_definition(workflow: Workflow) -> None:
-    """Raise `ExecutionError` if a workflow is only a sketch, so that its executions cannot continue. Otherwise do
-    nothing.
-    """
-    if isinstance(workflow, Sketch):
-        raise ExecutionError(
-            f"an execution of {workflow.name!r} cannot be carried on: no definition is recorded in its log, as in "
-            "those of other systems; show it, replay it or export it, and start the workflow anew"
-        )
 
 
 FUNCTION_KINDS = {ACTION_EXECUTION: "action", STEP_EXECUTION: "step"}

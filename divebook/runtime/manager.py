@@ -77,7 +77,7 @@ from divebook.runtime.waiting import engine_code
 from divebook.store.append import FIRST_TOKEN, Batch, Durability, ExecutionRecord
 from divebook.store.base import EventStore
 from divebook.store.leases import LEASE_SECONDS, Lease, Owner
-from divebook.text.redaction import logger, shared
+from divebook.text.redaction import logger
 from divebook.workflow.definition import Workflow
 
 SEED_BITS = 64
@@ -163,9 +163,8 @@ class Control:
         execution_id: str | None = None,
     ) -> Driver:
         """Create a pending execution and return its driver. Nothing is written to the store before it is started."""
-        shared().learn(opening.inputs)  # before anything is printed
         execution_id = execution_id or Ids(self.clock, self.chance).execution()
-        driver = Driver(execution_id, {}, self.store, LoadedLog(workflow, ExecutionState(execution_id)))
+        driver = Driver(execution_id, opening.inputs, self.store, LoadedLog(workflow, ExecutionState(execution_id)))
         driver.opening = replace(opening, seed=opening.seed or f"{self.chance.bits(SEED_BITS):0{SEED_BITS // 4}x}")
         driver.durability = durability
         self._registry.enter(driver)

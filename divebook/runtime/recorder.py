@@ -12,6 +12,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import anyio
@@ -68,7 +69,6 @@ class Recorder:
         self.operations = operations
         self.waits = waits
         self.signals = Signals(self.operations, self.waits)
-        self.children = Children(self.operations, self.waits, chance)
         self.asking = Asking(self.operations, self.waits)
         self.approving = Approving(self.operations, policy)
         self._unknown = UnknownOutcomes(self.operations, self.waits)
@@ -87,6 +87,11 @@ class Recorder:
         """True if the execution was cancelled. Only the results of calls with a rollback still matter then."""
         self.is_abandoned = False
         """True if the execution is left as if the process had ended."""
+
+    @cached_property
+    def children(self) -> Children:
+        """Child executions of the execution. Created when first used, since most executions have none."""
+        return Children(self.operations, self.waits, self.chance)
 
     def pause(self, on_idle: Callable[[], None]) -> None:
         """Start no more calls. Then call `on_idle` as soon as all running calls that must not be repeated have ended;

@@ -18,7 +18,6 @@ from divebook.scripting.prelude import (
     SAFE_NAMES,
     Context,
     Host,
-    HostAnswers,
     Limits,
     is_plain,
     prelude,
@@ -164,7 +163,7 @@ class Interpreter:
         except SandboxError as failure:
             raise script_error(failure, [program], names, limits) from failure
         try:
-            value, printed = self._run(session, program, select([program], names), HostAnswers(host))
+            value, printed = self._run(session, program, select([program], names), host)
         except SandboxError as failure:
             # The text that a failed script has printed helps to find the error.
             if host is not None and failure.printed:
@@ -178,16 +177,16 @@ class Interpreter:
         return plain(value)
 
     def _run(
-        self, session: SandboxSession, program: Program, names: dict[str, Any], answers: HostAnswers
+        self, session: SandboxSession, program: Program, names: dict[str, Any], host: Host | None
     ) -> tuple[Any, str]:
         try:
-            return session.run(program.code, names, answers)
+            return session.run(program.code, names, host)
         # Values are converted only after the sandbox has refused them: most are plain, and a conversion copies them
         # all.
         except SandboxError as failure:
             if failure.kind is not FailureKind.UNSENDABLE:
                 raise
-            return session.run(program.code, _sendable(names), answers)
+            return session.run(program.code, _sendable(names), host)
 
     def _evaluate(self, code: str, names: dict[str, Any]) -> Any:
         """Evaluate code in a sandbox session from the pool. If that session runs out of memory or crashes, evaluate the

@@ -1,4 +1,4 @@
-"""Environment of sandboxed code: available names, limits, the prelude of a session, calls to the host, and references.
+"""Environment of sandboxed code: available names, limits, the prelude of a session, and references.
 
 The prelude is a few lines of Python that a sandbox session starts with. It defines ``error``, ``string``, ``documents``
 and the modules that need no import, and the helper functions that rewritten code calls
@@ -10,18 +10,16 @@ gets only the parts of the prelude whose names occur in its code.
 from __future__ import annotations
 
 import ast
-import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from divebook.events.classes import Instance
 from divebook.events.recorded import BigInt, NonFinite, Recorded, TaggedDict
-from divebook.scripting.values import plain
 from divebook.text.arguments import same_name
 
 
@@ -282,91 +280,6 @@ def prelude(code: str | None = None) -> str:
     # ``eval`` and similar functions may use helpers that do not occur in the source.
     everything = code is None or not words.isdisjoint(MAKE_CODE)
     return "\n".join(text for name, text in _PIECES.items() if everything or name in words)
-
-
-# --- calls from the sandbox to the host -----------------------------------------------------------------------------
-
-
-_REFUSED = "scripts are sandboxed: {name} is not available; read text with documents.get(path), write it with an action"
-_NO_HOST = "the clock, chance and documents are not available here"
-
-
-class HostAnswers:
-    """Adapter between the sandbox library Monty and a `Host`: answers each system call of the sandbox in the form that
-    Monty expects.
-    """
-
-    def __init__(self, host: Host | None) -> None:
-        self._host = host
-        self.missing: FileNotFoundError | None = None
-        """Error of the last document that the script requested and that does not exist."""
-
-    def answer(self, name: str, arguments: tuple[Any, ...]) -> dict[str, Any]:
-        """Execute one system call of the sandbox with the functions of the `Host`. Return its result in the form that
-        Monty expects. Exceptions of the host are not caught.
-        """
-        # Only the listed calls reach the host. All others, such as ``open``, are refused here.
-        call = _CALLS.get(name)
-        if call is None:
-            return _refusal("PermissionError", _REFUSED.format(name=name))
-        if self._host is None:
-            return _refusal("RuntimeError", f"{name}: {_NO_HOST}")
-        try:
-            return {"return_value": call(self._host, *arguments)}
-        # Only the error of an absent document can be caught by the script. All other errors of the host end it.
-        except FileNotFoundError as error:
-            if name != DOCUMENT:
-                raise
-            self.missing = error
-            return _refusal("FileNotFoundError", str(error))
-
-
-def _refusal(kind: str, message: str) -> dict[str, Any]:
-    return {"exc_type": kind, "message": message}
-
-
-def _time(host: Host, *_: Any) -> float:
-    return host.now()
-
-
-def _now(host: Host, zone: Any = None) -> datetime:
-    # ``datetime.now()`` without a zone is naive in Python. The host has no zone of its own, so that the time is UTC.
-    moment = datetime.fromtimestamp(host.now(), zone or UTC)
-    return moment if zone else moment.replace(tzinfo=None)
-
-
-def _today(host: Host) -> date:
-    return _now(host).date()
-
-
-def _random_bytes(host: Host, count: int) -> bytes:
-    # The host is asked once and records its answer. The function extends it to as many bytes as the sandbox wants.
-    return hashlib.shake_256(host.entropy()).digest(count)
-
-
-def _sleep(host: Host, seconds: float, *_: Any) -> None:
-    host.sleep(seconds)
-
-
-def _document(host: Host, path: str) -> dict[str, Any]:
-    return dict(host.document(path))
-
-
-def _mutation(host: Host, change: str, key: Any, value: Any = None) -> None:
-    # A variable gets plain data, as the result of a script does.
-    host.mutate(change, key, plain(value))
-
-
-_CALLS: dict[str, Callable[..., Any]] = {
-    "time.time": _time,
-    "datetime.now": _now,
-    "date.today": _today,
-    "os.urandom": _random_bytes,
-    "time.sleep": _sleep,
-    "asyncio.sleep": _sleep,
-    DOCUMENT: _document,
-    MUTATION: _mutation,
-}
 
 
 # --- references ------------------------------------------------------------------------------------------------------

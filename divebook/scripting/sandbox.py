@@ -3,23 +3,26 @@
 Monty is an interpreter of a subset of Python that has no access to files, processes or the network. It runs in separate
 processes, which are started once and reused. A script calls the host through *suspensions*: the session stops with a
 snapshot that names a function, the host computes the result, and the snapshot resumes with it (`_step`). Only functions
-of `divebook.scripting.prelude.HostAnswers` are answered. Without a host, clock and randomness are fixed (`_FROZEN`).
+of `HostAnswers` are answered. Without a host, clock and randomness are fixed (`_FROZEN`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import sysconfig
 import tempfile
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, cast
 
 import pydantic_monty as monty
 
-from divebook.scripting.prelude import ERROR_FUNCTION, HostAnswers, Limits
+from divebook.scripting.prelude import DOCUMENT, ERROR_FUNCTION, MUTATION, Host, Limits
 from divebook.scripting.syntax import FailureKind, SandboxError, forked
+from divebook.scripting.values import plain
 
 # A session without a host has a fixed clock and fixed random numbers, so that expressions give the same result each
 # time.
@@ -112,12 +115,13 @@ class SandboxSession:
         except monty.MontyError as error:
             raise _failure(error) from error
 
-    def run(self, code: str, names: dict[str, Any], answers: HostAnswers) -> tuple[Any, str]:
-        """Run a script. Return the value of its last expression, and the text that it printed. `answers` executes the
-        calls that the script makes to the host.
+    def run(self, code: str, names: dict[str, Any], host: Host | None) -> tuple[Any, str]:
+        """Run a script. Return the value of its last expression, and the text that it printed. `host` executes the
+        calls that the script makes.
 
         An exception of the host is raised unchanged. The session is not usable afterwards.
         """
+        answers = HostAnswers(host)
         printed = monty.CollectString(max_bytes=_PRINTED_BYTES)
         try:
             snapshot = self._session.feed_start(code, inputs=names, print_callback=printed)
@@ -232,3 +236,88 @@ def _installed_program() -> str | None:
         return None
     program = Path(sysconfig.get_path("scripts")) / "monty"
     return str(program) if program.is_file() else None
+
+
+# --- calls from the sandbox to the host -----------------------------------------------------------------------------
+
+
+_REFUSED = "scripts are sandboxed: {name} is not available; read text with documents.get(path), write it with an action"
+_NO_HOST = "the clock, chance and documents are not available here"
+
+
+class HostAnswers:
+    """Adapter between the sandbox library Monty and a `Host`: answers each system call of the sandbox in the form that
+    Monty expects.
+    """
+
+    def __init__(self, host: Host | None) -> None:
+        self._host = host
+        self.missing: FileNotFoundError | None = None
+        """Error of the last document that the script requested and that does not exist."""
+
+    def answer(self, name: str, arguments: tuple[Any, ...]) -> dict[str, Any]:
+        """Execute one system call of the sandbox with the functions of the `Host`. Return its result in the form that
+        Monty expects. Exceptions of the host are not caught.
+        """
+        # Only the listed calls reach the host. All others, such as ``open``, are refused here.
+        call = _CALLS.get(name)
+        if call is None:
+            return _refusal("PermissionError", _REFUSED.format(name=name))
+        if self._host is None:
+            return _refusal("RuntimeError", f"{name}: {_NO_HOST}")
+        try:
+            return {"return_value": call(self._host, *arguments)}
+        # Only the error of an absent document can be caught by the script. All other errors of the host end it.
+        except FileNotFoundError as error:
+            if name != DOCUMENT:
+                raise
+            self.missing = error
+            return _refusal("FileNotFoundError", str(error))
+
+
+def _refusal(kind: str, message: str) -> dict[str, Any]:
+    return {"exc_type": kind, "message": message}
+
+
+def _time(host: Host, *_: Any) -> float:
+    return host.now()
+
+
+def _now(host: Host, zone: Any = None) -> datetime:
+    # ``datetime.now()`` without a zone is naive in Python. The host has no zone of its own, so that the time is UTC.
+    moment = datetime.fromtimestamp(host.now(), zone or UTC)
+    return moment if zone else moment.replace(tzinfo=None)
+
+
+def _today(host: Host) -> date:
+    return _now(host).date()
+
+
+def _random_bytes(host: Host, count: int) -> bytes:
+    # The host is asked once and records its answer. The function extends it to as many bytes as the sandbox wants.
+    return hashlib.shake_256(host.entropy()).digest(count)
+
+
+def _sleep(host: Host, seconds: float, *_: Any) -> None:
+    host.sleep(seconds)
+
+
+def _document(host: Host, path: str) -> dict[str, Any]:
+    return dict(host.document(path))
+
+
+def _mutation(host: Host, change: str, key: Any, value: Any = None) -> None:
+    # A variable gets plain data, as the result of a script does.
+    host.mutate(change, key, plain(value))
+
+
+_CALLS: dict[str, Callable[..., Any]] = {
+    "time.time": _time,
+    "datetime.now": _now,
+    "date.today": _today,
+    "os.urandom": _random_bytes,
+    "time.sleep": _sleep,
+    "asyncio.sleep": _sleep,
+    DOCUMENT: _document,
+    MUTATION: _mutation,
+}

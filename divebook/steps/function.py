@@ -38,7 +38,7 @@ from divebook.steps.call import call, named_workspace
 from divebook.steps.workspace_actions import WORKSPACE_ACTIONS
 from divebook.workflow.code import parts_of, reaching
 from divebook.workflow.definition import Workflow
-from divebook.workflow.functions import CURRENT, FUNCTION, RESULT, WORKFLOW_FUNCTIONS, StepFunction
+from divebook.workflow.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, StepFunction, roots_of
 from divebook.workflow.json_schemas import instance_of, schema_of
 from divebook.workspace.shell import ShellResult
 
@@ -787,23 +787,6 @@ class HasFunctions(Protocol):
     @property
     def workflows(self) -> Mapping[str, Workflow]:
         """Workflows of the environment, by name."""
-
-
-def roots_of(workflow: Workflow, actions: Mapping[str, Action]) -> dict[str, Callable[..., Any]]:
-    """Return the Python functions that a workflow refers to directly, by label: its workflow function, or the actions
-    of its steps. Built-in actions of divebook are left out.
-    """
-    # A workflow that is a function is its only root. The functions that it calls are found in its code.
-    if workflow.start.type == FUNCTION:
-        registered = WORKFLOW_FUNCTIONS.get(workflow.name)
-        return {} if registered is None else {f"workflow {workflow.name}": registered.function}
-    called = {step.action for step in workflow.steps if step.action}
-    functions = {f"action {name}": actions[name].function for name in sorted(called & actions.keys())}
-    return {label: function for label, function in functions.items() if not _is_of_divebook(function)}
-
-
-def _is_of_divebook(function: Callable[..., Any]) -> bool:
-    return str(getattr(function, "__module__", "")).partition(".")[0] == __name__.partition(".")[0]
 
 
 def changed_functions(state: ExecutionState, environment: HasFunctions) -> list[ChangedFunction]:

@@ -6,11 +6,14 @@ library, or after a run has begun.
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from numbers import Real
+from typing import Any, TypeVar, cast
 
 from divebook.errors import SetupError
+from divebook.text.ranges import MOST_SECONDS
 
 _SHORT = (str, int, float, bool, bytes, type(None))
 
@@ -80,6 +83,35 @@ def id_of(value: Any, name: str = "the execution") -> str:
     if not isinstance(execution_id, str):
         raise SetupError(f"{name} must be an id, an Execution or a Run, not {describe(value)}")
     return execution_id
+
+
+def wait_limit(timeout: object) -> float | None:
+    """Convert the `timeout` argument of a wait to the seconds that the wait may last; None means without limit.
+
+    None, infinity and more than 100 years all mean "without limit", since timers of the system cannot hold more. A
+    negative number means 0: a caller may pass the rest of a deadline that has passed.
+
+    Raises
+    ------
+    ValueError
+        The timeout is not a number of seconds.
+
+    >>> wait_limit(2.5), wait_limit(-1), wait_limit(float("inf"))
+    (2.5, 0.0, None)
+    """
+    if timeout is None:
+        return None
+    seconds = cast("float", timeout)
+    # `numpy` and `fractions` register their numbers as `Real`. A boolean is an integer in Python, but not a time.
+    is_number = isinstance(timeout, Real) and not isinstance(timeout, bool)
+    # Compared before they become floats, since an integer may be larger than any float.
+    if is_number and seconds > MOST_SECONDS:
+        return None
+    if is_number and seconds <= 0:
+        return 0.0
+    if not is_number or math.isnan(seconds):
+        raise ValueError(f"timeout must be a number of seconds, or None for no limit, not {timeout!r}")
+    return float(seconds)
 
 
 # --- names -----------------------------------------------------------------------------------------------------------

@@ -11,10 +11,7 @@ an integer from 1 to 2**63 - 1
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Real
-from typing import cast
 
 MOST_INTEGER = 2**63 - 1
 """Largest integer that SQLite, Postgres and Arrow can store in one column."""
@@ -66,35 +63,6 @@ SOME = NumberRange(0, excludes_least=True)
 FACTOR = NumberRange(0)
 SECONDS = NumberRange(0, MOST_SECONDS, unit="seconds")
 SOME_SECONDS = NumberRange(0, MOST_SECONDS, excludes_least=True, unit="seconds")
-
-
-def wait_limit(timeout: object) -> float | None:
-    """Convert the `timeout` argument of a wait to the seconds that the wait may last; None means without limit.
-
-    None, infinity and more than 100 years all mean "without limit", since timers of the system cannot hold more. A
-    negative number means 0: a caller may pass the rest of a deadline that has passed.
-
-    Raises
-    ------
-    ValueError
-        The timeout is not a number of seconds.
-
-    >>> wait_limit(2.5), wait_limit(-1), wait_limit(float("inf"))
-    (2.5, 0.0, None)
-    """
-    if timeout is None:
-        return None
-    seconds = cast("float", timeout)
-    # `numpy` and `fractions` register their numbers as `Real`. A boolean is an integer in Python, but not a time.
-    is_number = isinstance(timeout, Real) and not isinstance(timeout, bool)
-    # Compared before they become floats, since an integer may be larger than any float.
-    if is_number and seconds > MOST_SECONDS:
-        return None
-    if is_number and seconds <= 0:
-        return 0.0
-    if not is_number or math.isnan(seconds):
-        raise ValueError(f"timeout must be a number of seconds, or None for no limit, not {timeout!r}")
-    return float(seconds)
 
 
 def _limit(number: float) -> str:

@@ -109,7 +109,7 @@ def declared_answer(declared: Any) -> Any:
     if isinstance(declared, Mapping):
         check_defined_schema(declared, "Output")
         return json_value(declared, "output")
-    if declared is None or (isinstance(declared, str) and declared):
+    if isinstance(declared, str) and declared:
         return declared
     message = f"Output must be a JSON schema or the name of an allowed class, not {declared!r}"
     raise DefinitionError([Problem(message, key="Output", hint="write Output: {type: object, properties: ...}")])

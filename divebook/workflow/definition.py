@@ -21,6 +21,7 @@ from typing import Annotated, Any, Protocol, Self, TypeVar
 from divebook.errors import (
     UNFIT,
     DefinitionError,
+    ExecutionError,
     NotFoundError,
     Place,
     Problem,
@@ -474,6 +475,17 @@ def sketch_of(name: str, steps: Iterable[tuple[str, str]]) -> Sketch:
     """
     types = dict(steps)
     return Sketch.from_dict({"name": name, "steps": [{"name": step, "type": kind} for step, kind in types.items()]})
+
+
+def require_definition(workflow: Workflow) -> None:
+    """Raise `ExecutionError` if a workflow is only a sketch, so that its executions cannot continue. Otherwise do
+    nothing.
+    """
+    if isinstance(workflow, Sketch):
+        raise ExecutionError(
+            f"an execution of {workflow.name!r} cannot be carried on: no definition is recorded in its log, as in "
+            "those of other systems; show it, replay it or export it, and start the workflow anew"
+        )
 
 
 # --- names of agents, actions and workflows that steps use ------------------------------------------------------------

@@ -878,6 +878,26 @@ def _require_rollback(step_function: StepFunction) -> None:
             raise DefinitionError([Problem(message, key="rollback", hint=hint)])
 
 
+# --- functions that a workflow calls ----------------------------------------------------------------------------------
+
+
+def roots_of(workflow: Workflow, actions: Mapping[str, UserFunction]) -> dict[str, Callable[..., Any]]:
+    """Return the Python functions that a workflow refers to directly, by label: its workflow function, or the actions
+    of its steps. Built-in actions of divebook are left out.
+    """
+    # A workflow that is a function is its only root. The functions that it calls are found in its code.
+    if workflow.start.type == FUNCTION:
+        registered = WORKFLOW_FUNCTIONS.get(workflow.name)
+        return {} if registered is None else {f"workflow {workflow.name}": registered.function}
+    called = {step.action for step in workflow.steps if step.action}
+    functions = {f"action {name}": actions[name].function for name in sorted(called & actions.keys())}
+    return {label: function for label, function in functions.items() if not _is_of_divebook(function)}
+
+
+def _is_of_divebook(function: Callable[..., Any]) -> bool:
+    return str(getattr(function, "__module__", "")).partition(".")[0] == __name__.partition(".")[0]
+
+
 # --- inputs of executions ---------------------------------------------------------------------------------------------
 
 

@@ -174,7 +174,8 @@ class AgentDefinition(Definition):
         # In a file the table of keys has checked the numbers. These checks are for definitions in Python.
         require_numbers(self)
         require_whole_characters(self)
-        self._put(output=declared_answer(self.output))
+        if self.output is not None:
+            self._put(output=declared_answer(self.output))
 
 
 @dataclass(frozen=True, slots=True)

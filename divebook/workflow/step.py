@@ -635,7 +635,7 @@ class Step(Definition):
             # of range stay for the check.
             seconds=float(seconds) if seconds is not None and SECONDS.fits(seconds) else seconds,
             content=tuple(ContentEntry.of(entry) for entry in content) if content else (),
-            output=declared_answer(output),
+            output=declared_answer(output) if output is not None else None,
             thread=thread,
             join=join,
             retry=None if retry is None else Retry.of(retry),
