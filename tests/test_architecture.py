@@ -22,7 +22,7 @@ DOORS = {
     "IPython": ("divebook.notebook",),
     "anywidget": ("divebook.widgets",),
     "apprise": ("divebook.environment.settings",),
-    "cloudpickle": ("divebook.runtime.compute.around",),
+    "cloudpickle": ("divebook.runtime.compute.process_calls",),
     "distributed": ("divebook.runtime.compute.dask", "divebook.runtime.compute.dask"),
     "docker": ("divebook.workspace",),
     "filelock": ("divebook.devenv.environments",),

@@ -1040,8 +1040,8 @@ def is_large(value: Any) -> bool:
 
 
 def with_place(places: Map[K, int], key: K, value: Any, sequence: int) -> Map[K, int]:
-    """Record that event `sequence` has set the value of `key`, in the mapping from keys to the events that hold their
-    large values. Return the new mapping. A small value has no entry.
+    """Return the mapping from keys to the events that hold their large values, after event `sequence` has set the value
+    of `key`. A small value has no entry.
     """
     # The new event replaces the place of an earlier large value. A small value removes it.
     if is_large(value):

@@ -135,7 +135,7 @@ def _waits_for_answer(run: Run) -> bool:
     # The usual end, for which the log need not be read: no process can continue a completed run.
     if run.status == COMPLETED:
         return False
-    # The log is read first, since another process may have answered.
+    # The log is read, since another process may have answered.
     state = run.refresh().execution.state
     # A live run counts as idle if a running call itself waits for the answer (`Execution.is_blocked`).
     is_idle = not run.execution.is_live or run.execution.is_blocked

@@ -51,7 +51,7 @@ from divebook.pipeline.envelope import (
 )
 from divebook.pipeline.envelope.interrupts import as_question, parts_of
 from divebook.pipeline.progress import failure_of, question_id, slots_from, stage_error
-from divebook.runtime.context import RunOperation, StepContext
+from divebook.runtime.context import MakeOperation, StepContext, attempts_key, with_wrapper
 from divebook.runtime.errors import clean_text, links_of
 from divebook.runtime.recorder import Call
 from divebook.runtime.step import Outcome
@@ -714,7 +714,7 @@ class Trial:
     ) -> None:
         # A stage that may be retried is tried again as a whole; both together would multiply the calls.
         step = replace(context.step, retry=policy_of(stage)) if stage.max_retries else context.step
-        self.context = context.wrapped(self._operation, step=step, is_limited=seconds is not None)
+        self.context = with_wrapper(context, self._operation, step=step, is_limited=seconds is not None)
         self.stage = stage
         self.envelope = envelope.clone()
         self.reported_calls = 0
@@ -751,15 +751,16 @@ class Trial:
 
         `key` is the key that was passed to `retried`, under which the attempts are counted.
         """
-        self.context.note(StepRetried(self._number + 1, error, 0.0, None, self.context.attempts_key(key)))
+        self.context.note(StepRetried(self._number + 1, error, 0.0, None, attempts_key(self.context, key)))
 
     async def _operation(  # noqa: PLR0917 - the signature of `OperationWrapper`
         self,
-        run: RunOperation,
+        make: MakeOperation,
         operation_type: str,
         parameters: Mapping[str, Any],
         key: str | int | None,
         attempt: int | None,
+        time_limit: float | None,
         call: Call,
     ) -> Any:
         """Run an operation, or replay it from the log, within the time limit of the attempt. Add the tokens and cost
@@ -773,12 +774,13 @@ class Trial:
         if operation_type == AGENT_RESPONSE:
             self._requests[key] = failures + 1  # also those of a process that has died
         self._count_failures(key, failures)
+        # The limits of the step and of the call surround that of the stage.
         call_in_time = call._replace(
             make=functools.partial(self._in_time, call.make, is_tool=is_tool),
             streamed=call.streamed and functools.partial(self._in_time, call.streamed, is_tool=is_tool),
         )
         try:
-            result = await run(operation_type, parameters, key, number + failures, call_in_time)
+            result = await make(operation_type, parameters, key, number + failures, time_limit, call_in_time)
         except BoundExceededError:
             if operation_type == AGENT_RESPONSE:
                 self._requests[key] = failures  # the bound refused the request before it was sent

@@ -694,8 +694,8 @@ class RunMisses:
 
 
 class TapeOperations:
-    """Recorded operations of a verification: every operation gets its recorded result, and none is run. It is the
-    `verification` of an `OperationLog`.
+    """Recorded operations of a verification: every operation gets its recorded result, and none is run. An
+    `OperationLog` asks this object in place of its own look-up (`OperationLog.verification`).
 
     Attributes
     ----------
@@ -877,9 +877,9 @@ class TapeCalls:
         self._operations = operations
         self._asking = asking
 
-    async def run(self, run: RunCall, request: OperationRequest, call: Call) -> Any:
-        """Return the recorded result of a call, or raise its recorded error. `run` is the function of the recorder that
-        replays or makes a call.
+    async def run(self, replay_or_make: RunCall, request: OperationRequest, call: Call) -> Any:
+        """Return the recorded result of a call, or raise its recorded error. `replay_or_make` is the function of the
+        recorder for a call.
         """
         if request.operation_type == SCRIPT_EXECUTION:
             call = call._replace(make=partial(self._compute, request, call.make))
@@ -895,7 +895,7 @@ class TapeCalls:
             # in the log has passed the check, whatever the bounds are now.
             assert call.reserved is not None  # noqa: S101 - the condition above
             await self._asking.within_bounds(request.place, call.reserved)
-        return await run(request, call)
+        return await replay_or_make(request, call)
 
     async def _compute(self, request: OperationRequest, make: Callable[[], Awaitable[Any]]) -> Any:
         """Run a script again, but return its result only when the recorded end of the script is next in the order of

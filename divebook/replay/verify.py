@@ -215,7 +215,7 @@ async def drive(tape: Tape, total: int, services: Services, workflow_at: Callabl
         recorded = TapeOperations(tape, operations)
         operations.verification = recorded
         recorder = Recorder(operations, waits, NoChance(), services.texts, services.policy)
-        recorder.verification = TapeCalls(tape, operations, recorder.asking).run
+        recorder.call_wrapper = TapeCalls(tape, operations, recorder.asking).run
         workflow = workflow_at(low)
         await PathByPath(tape, recorder, workflow, services).drive()
         counts += recorded.counts

@@ -14,16 +14,18 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from divebook.engine.instructions import Fact
-from divebook.engine.state import ExecutionState
 from divebook.errors import DivebookError
 from divebook.events import Event
 from divebook.events.catalog import Payload
 from divebook.events.event import PAIRS, type_id
 from divebook.text.format import as_unicode
 from divebook.text.redaction import shared
+
+if TYPE_CHECKING:  # `%load_ext` loads this module, and must be quick
+    from divebook.engine.instructions import Fact
+    from divebook.engine.state import ExecutionState
 
 MICROSECONDS = 1_000_000
 """Microseconds per second. Every recorded time is in microseconds."""

@@ -447,7 +447,7 @@ async def _nothing(_interrupt_id: str) -> None:
     """
 
 
-def _no_answer(_path: str, _interrupt_id: str) -> None:
+def _ignore_wait(_path: str, _interrupt_id: str) -> None:
     """Skip the look-up of a recorded answer, which only a verification needs."""
 
 
@@ -461,7 +461,7 @@ class Waits:
         """Called when the tasks of a path become blocked or unblocked."""
         self.expire: Callable[[str], Awaitable[None]] = _nothing
         """Called with the id of an open question that shall expire now."""
-        self.before_answer: Callable[[str, str], None] = _no_answer
+        self.before_answer: Callable[[str, str], None] = _ignore_wait
         """Called with the path and the id of a question before a task waits for its answer."""
         self._calls: dict[str, ConcurrentCalls] = {}
         """Task counter of the present step of each path, by path id. Created when first used."""

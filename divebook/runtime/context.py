@@ -52,14 +52,17 @@ from divebook.workflow.definition import Workflow
 from divebook.workflow.json_schemas import FITTING
 from divebook.workflow.step import Retry, Step
 
-RunOperation: TypeAlias = Callable[
-    [str, Mapping[str, Any], "str | int | None", "int | None", Call], Coroutine[Any, Any, Any]
+MakeOperation: TypeAlias = Callable[
+    [str, Mapping[str, Any], "str | int | None", "int | None", "float | None", Call], Coroutine[Any, Any, Any]
 ]
-"""Run an operation: its type, parameters, key, attempt (both as for `StepContext.operation`), and the call."""
+"""Replay or make an operation: its type, parameters, key, attempt and timeout (all as for `StepContext.operation`), and
+the call.
+"""
 OperationWrapper: TypeAlias = Callable[
-    [RunOperation, str, Mapping[str, Any], "str | int | None", "int | None", Call], Coroutine[Any, Any, Any]
+    [MakeOperation, str, Mapping[str, Any], "str | int | None", "int | None", "float | None", Call],
+    Coroutine[Any, Any, Any],
 ]
-"""Make an operation with the function that is its first argument; see `StepContext.wrapped`."""
+"""Coroutine function with the arguments of `MakeOperation`, after the function that makes the operation."""
 
 
 class StepContext:
@@ -109,26 +112,8 @@ class StepContext:
         self.is_limited = step.timeout is not None  # True if its calls have a time limit
         self.workspaces = recorder.workspaces
         self._limit = TimeLimit(step, recorder.journal)
-        self._wrapper: OperationWrapper | None = None
-
-    def wrapped(self, wrapper: OperationWrapper, *, step: Step, is_limited: bool) -> StepContext:
-        """Return a copy of this context in which `wrapper` makes all operations, for code that adds time limits or
-        accounts for the consumption of calls. It replaces an earlier wrapper.
-
-        Parameters
-        ----------
-        wrapper
-            Coroutine function that gets each operation, and makes it with its first argument `run`.
-        step
-            Step of the copy, for example with another retry policy.
-        is_limited
-            True if `wrapper` limits the time of the calls.
-        """
-        context = copy.copy(self)
-        context.step = step
-        context.is_limited = is_limited
-        context._wrapper = wrapper  # noqa: SLF001 - a copy of this object
-        return context
+        self.make_operation: MakeOperation | None = None
+        """Function that makes the operations in place of this class; see `with_wrapper`."""
 
     @property
     def execution_id(self) -> str:
@@ -244,11 +229,6 @@ class StepContext:
         DivergenceError, UnstorableValueError
             The log has another operation at this place; parameters or result are not plain data.
         """
-        # The limit surrounds the call only. Looking up the log and waiting for a slot or an answer do not count.
-        if timeout is not None or self.step.timeout is not None:
-            name = operation_name(operation_type, parameters)
-            call = self._limit.of(call, timeout, name)
-            streamed = streamed and self._limit.of(streamed, timeout, name)
         fields = (
             call,
             usage,
@@ -264,14 +244,26 @@ class StepContext:
             seen,
             undone,
         )
-        options = tuple.__new__(Call, fields)  # takes a third of the time of calling the class
-        if self._wrapper is not None:
-            return self._wrapper(self._run, operation_type, parameters, key, attempt, options)
-        return self._run(operation_type, parameters, key, attempt, options)
+        recorded_call = tuple.__new__(Call, fields)  # takes a third of the time of calling the class
+        make = self.make_operation or self._replay_or_make
+        return make(operation_type, parameters, key, attempt, timeout, recorded_call)
 
-    def _run(
-        self, operation_type: str, parameters: Mapping[str, Any], key: str | int | None, attempt: int | None, call: Call
+    def _replay_or_make(  # noqa: PLR0917 - the signature of `MakeOperation`
+        self,
+        operation_type: str,
+        parameters: Mapping[str, Any],
+        key: str | int | None,
+        attempt: int | None,
+        timeout: float | None,
+        call: Call,
     ) -> Coroutine[Any, Any, Any]:
+        # The limit surrounds the call only. Looking up the log and waiting for a slot or an answer do not count.
+        if timeout is not None or self.step.timeout is not None:
+            name = operation_name(operation_type, parameters)
+            call = call._replace(
+                make=self._limit.of(call.make, timeout, name),
+                streamed=call.streamed and self._limit.of(call.streamed, timeout, name),
+            )
         request = OperationRequest.of(self.place(key, attempt), operation_type, parameters, self.known)
         return self._recorder.run(request, call)
 
@@ -388,19 +380,9 @@ class StepContext:
         if has_one_attempt(self._recorder, self.path, policy):
             return make(0)
         name = f"call-{key}" if isinstance(key, int) else key
-        attempts_key = self.attempts_key(name)
         place_of = functools.partial(self.place, key)
-        return retried(
-            self._recorder, self.place(name), policy, make, key=attempts_key, within=within, place_of=place_of
-        )
-
-    def attempts_key(self, name: str) -> str:
-        """Return the key under which failed attempts of a call are counted in the log. The key has the number of the
-        item and of the step's attempt, so that each of them counts its own.
-        """
-        item = "" if self.iteration_index is None else f"{self.iteration_index}/"
-        again = f"@{self.attempt}" if self.attempt else ""
-        return f"{item}{name}{again}"
+        counted_as = attempts_key(self, name)
+        return retried(self._recorder, self.place(name), policy, make, key=counted_as, within=within, place_of=place_of)
 
     def mutate(self, mutations: Sequence[catalog.Mutation]) -> None:
         """Record changes of the workflow's variables. Do nothing for an empty list."""
@@ -557,6 +539,38 @@ class StepContext:
         ``seed``.
         """
         return await recorded_bits(self.operation, self._recorder.chance, count, method)
+
+
+# --- contexts with another way to make operations --------------------------------------------------------------------
+
+
+def with_wrapper(context: StepContext, wrapper: OperationWrapper, *, step: Step, is_limited: bool) -> StepContext:
+    """Return a copy of a context whose recorded calls go through `wrapper`, which may limit their time or count their
+    consumption. Questions, signals, children, sleeps and enclosing operations do not go through it.
+
+    Parameters
+    ----------
+    step
+        Step of the copy, for example with another retry policy.
+    is_limited
+        True if `wrapper` limits the time of the calls.
+    """
+    wrapped = copy.copy(context)
+    # A context that has a wrapper already keeps it: its calls go through both.
+    make = context.make_operation or context._replay_or_make  # noqa: SLF001 - a function of this module
+    wrapped.make_operation = functools.partial(wrapper, make)
+    wrapped.step = step
+    wrapped.is_limited = context.is_limited or is_limited
+    return wrapped
+
+
+def attempts_key(context: StepContext, name: str) -> str:
+    """Return the key under which the log counts the failed attempts of a call. The key has the number of the item and
+    of the step's attempt, so that each of them counts its own.
+    """
+    item = "" if context.iteration_index is None else f"{context.iteration_index}/"
+    again = f"@{context.attempt}" if context.attempt else ""
+    return f"{item}{name}{again}"
 
 
 # --- recorded time and random bits -----------------------------------------------------------------------------------

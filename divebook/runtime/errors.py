@@ -20,15 +20,17 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from divebook.engine.retries import Fault, failure_text, names_of, telling, text_of
-from divebook.engine.state import OperationRecord
 from divebook.errors import DivebookError, ItemFailedError, OperationError, UnopenableValueError, UnstorableValueError
 from divebook.events.codec import encode, storable
 from divebook.events.recorded import opened
 from divebook.runtime.clock import LOST
 from divebook.text.redaction import shared
+
+if TYPE_CHECKING:  # `%load_ext` loads this module, and must be quick
+    from divebook.engine.state import OperationRecord
 
 # --- messages without secrets ----------------------------------------------------------------------------------------
 #

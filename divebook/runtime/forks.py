@@ -257,7 +257,7 @@ def entered_workflow(name: str, events: Sequence[Event]) -> Sketch:
 
 
 FUNCTION_KINDS = {ACTION_EXECUTION: "action", STEP_EXECUTION: "step"}
-"""Names of function kinds in the labels of `divebook.steps.function`, by operation type."""
+"""Kinds of functions in the labels of `divebook.workflow.functions`, by operation type."""
 
 _ENDS = catalog.OperationCompleted | catalog.OperationFailed
 

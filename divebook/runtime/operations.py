@@ -232,7 +232,9 @@ class RecordedOperations(Protocol):
     """
 
     def run(self, request: OperationRequest, carry_out: CarryOut, options: CallOptions) -> Coroutine[Any, Any, Any]:
-        """Return an awaitable for the recorded result of an operation; see `OperationLog.run`."""
+        """Return an awaitable for the recorded result of an operation; see `OperationLog.run`. It must call
+        `OperationLog.note_request`, on which `has_history_ahead` relies.
+        """
 
     def known_at(self, place: Place, record: OperationRecord | None) -> OperationRecord | None:
         """Return the recorded data of the operation at a place, or None if the log does not contain the operation.

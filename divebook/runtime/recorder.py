@@ -75,8 +75,9 @@ class Recorder:
         self.workspaces = Workspaces(self.operations, self.waits, workspace_provider)
         self._texts = texts
         self._tracing = tracing or CallTracing()
-        self.verification: CallWrapper | None = None
-        """Only in a verification: makes the calls with the function that is its first argument."""
+        self.call_wrapper: CallWrapper | None = None
+        """Function through which all calls go, if it is set. A verification sets it: there, some calls are not replayed
+        from the log in the usual way."""
         self._on_idle: Callable[[], None] | None = None
         """Callback for a pause; set once no more operations may start."""
         self._running_calls = 0
@@ -126,11 +127,11 @@ class Recorder:
 
         See `StepContext.operation`.
         """
-        if self.verification is not None:
-            return self.verification(self._run, request, call)
-        return self._run(request, call)
+        if self.call_wrapper is not None:
+            return self.call_wrapper(self._replay_or_make, request, call)
+        return self._replay_or_make(request, call)
 
-    def _run(self, request: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
+    def _replay_or_make(self, request: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
         def carry_out(record: OperationRecord | None) -> Coroutine[Any, Any, Any]:
             # A record means that the call was started, or returned a result that the log could not store. It may have
             # taken effect.
@@ -690,7 +691,7 @@ class Call(NamedTuple):
 RunCall: TypeAlias = Callable[[OperationRequest, Call], Coroutine[Any, Any, Any]]
 """Replay or make a call, and return its result; see `Recorder.run`."""
 CallWrapper: TypeAlias = Callable[[RunCall, OperationRequest, Call], Coroutine[Any, Any, Any]]
-"""Make a call with the function that is its first argument."""
+"""Function with the arguments of `RunCall`, after the function that replays or makes the call."""
 
 
 class Unknown(NamedTuple):

@@ -117,7 +117,7 @@ class SandboxSession:
 
     def run(self, code: str, names: dict[str, Any], host: Host | None) -> tuple[Any, str]:
         """Run a script. Return the value of its last expression, and the text that it printed. `host` executes the
-        calls that the script makes.
+        calls that the script makes; without it they are refused.
 
         An exception of the host is raised unchanged. The session is not usable afterwards.
         """

@@ -762,6 +762,7 @@ def require_function(name: str) -> None:
 
 
 CALLED = ("workflow ", "step ", "action ")
+"""Prefixes of the labels of functions that run as a whole, as `divebook.workflow.functions` makes them."""
 
 
 class ChangedFunction(NamedTuple):

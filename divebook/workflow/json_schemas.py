@@ -16,10 +16,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn
 
-from referencing import Registry
-from referencing.exceptions import Unresolvable
-from referencing.jsonschema import UnknownDialect, lookup_recursive_ref, specification_with
-
 from divebook.errors import DefinitionError, PatternError, Place, Problem, SchemaLimitError, did_you_mean
 from divebook.questions import Fitting
 from divebook.text.patterns import compiled
@@ -129,6 +125,10 @@ class SchemaGraph:
     def __init__(
         self, schema: Any, dialect: str, check: Callable[[Any, Place], None], *, has_patterns: bool = True
     ) -> None:
+        # The library is loaded with the first schema: it takes a sixth of the time of `%load_ext`.
+        from referencing import Registry
+        from referencing.jsonschema import UnknownDialect, specification_with
+
         self._dialect = dialect
         self._check = check
         self._has_patterns = has_patterns
@@ -185,6 +185,9 @@ class SchemaGraph:
         """Resolve a reference (``$ref``): add an edge from the node that contains it, and create the nodes of the
         schema to which it refers.
         """
+        from referencing.exceptions import Unresolvable
+        from referencing.jsonschema import lookup_recursive_ref
+
         place = (*node.place, keyword)
         try:
             is_recursive = keyword == "$recursiveRef" and reference == "#"  # the only valid value of the keyword

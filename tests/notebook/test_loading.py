@@ -3,9 +3,24 @@
 import subprocess
 import sys
 
-HEAVY = ("pandas", "numpy", "pydantic", "pydantic_ai", "pydantic_monty", "ruamel", "ipywidgets", "sqlite3", "anyio")
-LATER = tuple(f"divebook.{part}" for part in ("agents", "execution.control", "replay", "scripting", "store"))
-"""What is ours and a command loads when it is used: it doubled the time that loading takes."""
+HEAVY = (
+    "pandas",
+    "numpy",
+    "pydantic",
+    "pydantic_ai",
+    "pydantic_monty",
+    "ruamel",
+    "ipywidgets",
+    "sqlite3",
+    "anyio",
+    "referencing",
+    "immutables",
+)
+LATER = tuple(
+    f"divebook.{part}"
+    for part in ("agents", "engine.state", "environment", "replay", "runtime.manager", "scripting", "store")
+)
+"""Modules of divebook that a command loads when it is used. Together they double the time that loading takes."""
 
 PROGRAM = f"""
 import sys

@@ -16,7 +16,7 @@ import pytest
 
 from divebook import Step, Workflow
 from divebook.errors import UnpicklableError
-from divebook.runtime.compute.around import make_shipped, ship, unship
+from divebook.runtime.compute.process_calls import make_pickled_call, pickle_call, unpickle_result
 from divebook.runtime.compute.processes import Processes
 from divebook.steps.actions import Action
 from divebook.workflow import step, workflow
@@ -100,7 +100,7 @@ def raise_unpicklable():
 @pytest.mark.parametrize("hour", [2, 12])
 def test_a_timestamp_keeps_its_fold_on_the_way_there_and_back(zone, fold, hour):
     moment = pd.Timestamp(2026, 10, 25, hour, 30, fold=fold, tz=zone)
-    made = unship(make_shipped(ship("same", same, ([moment],), {})))[0]
+    made = unpickle_result(make_pickled_call(pickle_call("same", same, ([moment],), {})))[0]
     assert (made, made.fold, made.utcoffset()) == (moment, moment.fold, moment.utcoffset())
 
 
@@ -136,7 +136,7 @@ def test_a_connection_that_broke_in_a_process_leaves_the_outcome_unknown_as_well
 def test_what_cannot_travel_is_named_with_what_to_do():
     lock = threading.Lock()
     with pytest.raises(UnpicklableError, match="step take cannot run in another process: its argument 'given'"):
-        ship("step take", where, (), {"given": lock, "other": 1})
+        pickle_call("step take", where, (), {"given": lock, "other": 1})
 
     def look():
         return lock.locked()

@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, SetupError, StepError
-from divebook.runtime.compute.around import make_shipped, ship, unship
+from divebook.runtime.compute.process_calls import make_pickled_call, pickle_call, unpickle_result
 from divebook.runtime.compute.processes import Processes
 from divebook.runtime.compute.threads import THREADS, Compute, LimitedSlot, SlotPool, Task, await_task, in_thread
 from divebook.text.redaction import logger
@@ -115,15 +115,15 @@ class DaskCluster:
             Its code or an argument cannot be pickled; nothing was called.
         """
         # Pickled first: an error here is certain to have called nothing.
-        call = ship(task.label, task.function, task.args, task.kwargs)
+        call = pickle_call(task.label, task.function, task.args, task.kwargs)
         try:
-            return unship(await self._run(task, call))
+            return unpickle_result(await self._run(task, call))
         except _LostError as lost:
             if not task.repeatable:
                 raise OutcomeUnknownError(str(lost)) from lost
             message = str(lost)
         try:
-            return unship(await self._run(task, call))
+            return unpickle_result(await self._run(task, call))
         # The second attempt may have called nothing (`StepError`), but the first one may have taken effect.
         except (_LostError, StepError) as again:
             raise OutcomeUnknownError(f"{message}. {again}") from again
@@ -251,7 +251,7 @@ def begin(call: bytes, key: str | None = None) -> bytes | None:
     """Make a pickled call in a Dask worker, and return its pickled outcome. A call with a key must run only once: the
     worker first claims the key from the scheduler. If another task has claimed it before, return None.
     """
-    return make_shipped(call) if key is None or _is_claimed(key) else None
+    return make_pickled_call(call) if key is None or _is_claimed(key) else None
 
 
 def _is_claimed(key: str) -> bool:
@@ -690,13 +690,13 @@ class Pool:
                 f"{task.label} was not called: {type(self._executor).__name__} was shut down while it waited there "
                 "(shutdown(cancel_futures=True)); resume it with another executor"
             ) from None
-        return outcome if self.shares_memory else unship(outcome)
+        return outcome if self.shares_memory else unpickle_result(outcome)
 
     def _submit(self, task: Task) -> FuturesFuture[Any]:
         if self.shares_memory:
             context = contextvars.copy_context()  # keeps the tracing context and workspace of the call
             return self._submit_to(task, context.run, task.function, *task.args, **task.kwargs)
-        return self._submit_to(task, make_shipped, ship(task.label, task.function, task.args, task.kwargs))
+        return self._submit_to(task, make_pickled_call, pickle_call(task.label, task.function, task.args, task.kwargs))
 
     def _submit_to(self, task: Task, *args: Any, **kwargs: Any) -> FuturesFuture[Any]:
         try:

@@ -27,7 +27,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from divebook.errors import ExecutionError, OutcomeUnknownError
-from divebook.runtime.compute.around import ProcessEnvironment, ship, unship
+from divebook.runtime.compute.process_calls import ProcessEnvironment, pickle_call, unpickle_result
 from divebook.runtime.compute.threads import LimitedSlot, SlotPool, Task, await_task, in_thread
 from divebook.runtime.compute.worker import CALL, ENDED, ENVIRONMENT, LOGGED, PRINTED, STALE, START, Wire
 from divebook.text.redaction import hand_on, logger
@@ -89,15 +89,15 @@ class Processes:
         given up, raises OutcomeUnknownError.
         """
         task = job.task
-        call = ship(task.label, task.function, task.args, task.kwargs)
+        call = pickle_call(task.label, task.function, task.args, task.kwargs)
         try:
-            return unship(self._ask(job, call))
+            return unpickle_result(self._ask(job, call))
         except _DiedError as died:
             # A call that was given up had its process killed on purpose, so it is not repeated.
             if not task.repeatable or job.is_given_up:
                 raise OutcomeUnknownError(str(died)) from died
         try:
-            return unship(self._ask(job, call))
+            return unpickle_result(self._ask(job, call))
         except _DiedError as died:
             raise OutcomeUnknownError(f"{died}; it was made twice") from died
 

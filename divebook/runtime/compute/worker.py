@@ -12,20 +12,28 @@ pipes.
 
 from __future__ import annotations
 
+import codecs
 import faulthandler
+import io
 import logging
 import os
 import pickle
 import signal
 import struct
 import sys
+import sysconfig
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO, TextIO
+from typing import IO, TYPE_CHECKING, TextIO
 
-from divebook.runtime.compute.around import ForwardedOutput, KnownModules, ProcessEnvironment, make_shipped, stream_of
+from divebook.runtime.compute.process_calls import ProcessEnvironment, make_pickled_call
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 # --- kinds of frames ---
 
@@ -140,7 +148,7 @@ def _make(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]], streams: tuple[Te
         if modules.have_changed():
             wire.send(STALE, b"")
             continue
-        outcome = make_shipped(payload)
+        outcome = make_pickled_call(payload)
         if wire.is_detached:  # this is a fork made by the call, which has returned
             os._exit(0)
         for stream in streams:
@@ -208,3 +216,116 @@ class _Logged(logging.Handler):
             "exc_text": trace.formatException(record.exc_info) if record.exc_info else None,
         }
         self._wire.send(LOGGED, pickle.dumps(fields))
+
+
+# --- imported modules ------------------------------------------------------------------------------------------------
+#
+# A process that has imported a file which has changed since makes no more calls.
+
+
+_INSTALLED = tuple(
+    {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+"""Folders of installed code, which users do not edit."""
+_NEVER = (0, -1)
+"""Time and size that no file has."""
+
+
+class KnownModules:
+    """Files from which this process has imported modules, with their times and sizes, so that later changes are
+    noticed. Installed packages are left out.
+    """
+
+    def __init__(self) -> None:
+        self._stamps: dict[str, tuple[int, int]] = {}
+        """Time in nanoseconds and size in bytes of each file, by path."""
+        self._module_names: set[str] = set()
+        self._began = time.time_ns()
+        self.look()
+
+    def have_changed(self) -> bool:
+        """Return whether the file of a module has changed since this process imported the module. Called before each
+        call, which must not run old code.
+        """
+        self._began = time.time_ns()
+        return any(_stamp(file, stamp) != stamp for file, stamp in self._stamps.items())
+
+    def look(self) -> None:
+        """Register the files of all modules that this process has imported since the last call of this method, so that
+        later changes to the files are noticed.
+        """
+        for name in [name for name in list(sys.modules) if name not in self._module_names]:
+            self._module_names.add(name)
+            file = getattr(sys.modules.get(name), "__file__", None)
+            if not isinstance(file, str) or name.partition(".")[0] == "divebook" or _is_installed(file):
+                continue
+            stamp = _stamp(file, _NEVER)
+            if stamp != _NEVER:
+                is_late = self._began <= stamp[0] <= time.time_ns()  # it may have changed after its import
+                # `_NEVER` equals no stamp, so a file that changed during the last call counts as changed.
+                self._stamps[file] = _NEVER if is_late else stamp
+
+
+def _is_installed(file: str) -> bool:
+    real = os.path.realpath(file)
+    return real.startswith(_INSTALLED) or f"{os.sep}site-packages{os.sep}" in real  # installed in another environment
+
+
+def _stamp(file: str, otherwise: tuple[int, int]) -> tuple[int, int]:
+    """Return the modification time and the size of a file. If the file does not exist, return `otherwise`. That is the
+    case for a module in an archive, for example.
+    """
+    try:
+        status = os.stat(file)  # noqa: PTH116 - runs many times per call
+    except OSError:
+        return otherwise
+    return status.st_mtime_ns, status.st_size
+
+
+# --- printed output --------------------------------------------------------------------------------------------------
+#
+# Streams in a worker process that pass printed text to its owner.
+
+
+class ForwardedOutput(io.RawIOBase):
+    """Raw output stream in a worker process. It sends the text that a call writes to the process that started the
+    worker.
+
+    Parameters
+    ----------
+    name, number
+        Name of the stream in the module ``sys``, and file descriptor reported to programs.
+    hand_on
+        Receives the name and a text.
+    """
+
+    def __init__(self, name: str, number: int, hand_on: Callable[[tuple[str, str]], object]) -> None:
+        self._name = name
+        self._number = number
+        self._hand_on = hand_on
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # bytes may end inside a character
+
+    def writable(self) -> bool:
+        """Return True, because text can be written to the stream."""
+        return True
+
+    def fileno(self) -> int:
+        """Return the file descriptor of the stream, for programs that write to it directly."""
+        return self._number
+
+    def write(self, data: Buffer, /) -> int:
+        """Send the complete characters in some bytes to the process that started the worker. Bytes of an incomplete
+        character are kept for the next call.
+        """
+        raw = bytes(data)
+        if text := self._decoder.decode(raw):
+            self._hand_on((self._name, text))
+        return len(raw)
+
+
+def stream_of(printed: ForwardedOutput) -> io.TextIOWrapper:
+    """Return a line-buffered text stream, like ``sys.stdout``, over a raw stream. Characters that cannot be encoded
+    (lone surrogates) are escaped.
+    """
+    buffer = io.BufferedWriter(printed)
+    return io.TextIOWrapper(buffer, "utf-8", "backslashreplace", newline="\n", line_buffering=True)

@@ -1,20 +1,16 @@
-"""Parts for calls of user code in another process: pickling of calls and results, the environment and the changed
-modules of the process, and the output that the calls print.
+"""Calls of user code in another process: pickling of calls and results, and the environment of the process.
 
 A worker process starts once for many calls. Each call runs with the working directory, variables and import path that
-its owner has at that time. A process that has imported a file which has changed since makes no more calls.
+its owner has at that time.
 """
 
 from __future__ import annotations
 
-import codecs
 import functools
 import importlib
 import io
 import os
 import sys
-import sysconfig
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import CodeType
@@ -23,17 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from divebook.errors import OperationError, UnpicklableError
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
     from divebook.runtime.errors import Frame
-
-
-_INSTALLED = tuple(
-    {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-)
-"""Folders of installed code, which users do not edit."""
-_NEVER = (0, -1)
-"""Time and size that no file has."""
 
 
 class ProcessEnvironment(NamedTuple):
@@ -74,57 +60,6 @@ class ProcessEnvironment(NamedTuple):
             sys.path[:] = self.imports
 
 
-class KnownModules:
-    """Files from which this process has imported modules, with their times and sizes, so that later changes are
-    noticed. Installed packages are left out.
-    """
-
-    def __init__(self) -> None:
-        self._stamps: dict[str, tuple[int, int]] = {}
-        """Time in nanoseconds and size in bytes of each file, by path."""
-        self._module_names: set[str] = set()
-        self._began = time.time_ns()
-        self.look()
-
-    def have_changed(self) -> bool:
-        """Return whether the file of a module has changed since this process imported the module. Called before each
-        call, which must not run old code.
-        """
-        self._began = time.time_ns()
-        return any(_stamp(file, stamp) != stamp for file, stamp in self._stamps.items())
-
-    def look(self) -> None:
-        """Register the files of all modules that this process has imported since the last call of this method, so that
-        later changes to the files are noticed.
-        """
-        for name in [name for name in list(sys.modules) if name not in self._module_names]:
-            self._module_names.add(name)
-            file = getattr(sys.modules.get(name), "__file__", None)
-            if not isinstance(file, str) or name.partition(".")[0] == "divebook" or _is_installed(file):
-                continue
-            stamp = _stamp(file, _NEVER)
-            if stamp != _NEVER:
-                is_late = self._began <= stamp[0] <= time.time_ns()  # it may have changed after its import
-                # `_NEVER` equals no stamp, so a file that changed during the last call counts as changed.
-                self._stamps[file] = _NEVER if is_late else stamp
-
-
-def _is_installed(file: str) -> bool:
-    real = os.path.realpath(file)
-    return real.startswith(_INSTALLED) or f"{os.sep}site-packages{os.sep}" in real  # installed in another environment
-
-
-def _stamp(file: str, otherwise: tuple[int, int]) -> tuple[int, int]:
-    """Return the modification time and the size of a file. If the file does not exist, return `otherwise`. That is the
-    case for a module in an archive, for example.
-    """
-    try:
-        status = os.stat(file)  # noqa: PTH116 - runs many times per call
-    except OSError:
-        return otherwise
-    return status.st_mtime_ns, status.st_size
-
-
 # --- pickled calls ---------------------------------------------------------------------------------------------------
 #
 # A function and its arguments travel to the process, the result or error travels back.
@@ -159,7 +94,7 @@ class _FunctionRef(NamedTuple):
         return function
 
 
-def ship(label: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+def pickle_call(label: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
     """Serialize a call (function and arguments) with cloudpickle, for another process.
 
     Raises
@@ -174,8 +109,10 @@ def ship(label: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs
         raise _unpicklable_error(label, args, kwargs, error) from error
 
 
-def make_shipped(call: bytes) -> bytes:
-    """Make a call that another process has pickled with `ship`. Return its result or error pickled, for `unship`."""
+def make_pickled_call(call: bytes) -> bytes:
+    """Make a call that another process has pickled with `pickle_call`. Return its pickled result or error, for
+    `unpickle_result`.
+    """
     import cloudpickle
 
     label = "a call"
@@ -200,9 +137,9 @@ def make_shipped(call: bytes) -> bytes:
         return _pickle((None, _PickledError.of(unpicklable)))
 
 
-def unship(outcome: bytes) -> Any:
-    """Return the result of a call that `make_shipped` made in another process, from its pickled outcome. If the call
-    raised an error, raise this error.
+def unpickle_result(outcome: bytes) -> Any:
+    """Return the result of a call from its pickled outcome, which `make_pickled_call` has returned in another process.
+    If the call raised an error, raise this error.
     """
     import cloudpickle
 
@@ -400,52 +337,3 @@ def _is_picklable(value: Any) -> bool:
     except Exception:  # noqa: BLE001 - whatever its class raises
         return False
     return True
-
-
-# --- printed output --------------------------------------------------------------------------------------------------
-#
-# Streams in a worker process that pass printed text to its owner.
-
-
-class ForwardedOutput(io.RawIOBase):
-    """Raw output stream in a worker process. It sends the text that a call writes to the process that started the
-    worker.
-
-    Parameters
-    ----------
-    name, number
-        Name of the stream in the module ``sys``, and file descriptor reported to programs.
-    hand_on
-        Receives the name and a text.
-    """
-
-    def __init__(self, name: str, number: int, hand_on: Callable[[tuple[str, str]], object]) -> None:
-        self._name = name
-        self._number = number
-        self._hand_on = hand_on
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # bytes may end inside a character
-
-    def writable(self) -> bool:
-        """Return True, because text can be written to the stream."""
-        return True
-
-    def fileno(self) -> int:
-        """Return the file descriptor of the stream, for programs that write to it directly."""
-        return self._number
-
-    def write(self, data: Buffer, /) -> int:
-        """Send the complete characters in some bytes to the process that started the worker. Bytes of an incomplete
-        character are kept for the next call.
-        """
-        raw = bytes(data)
-        if text := self._decoder.decode(raw):
-            self._hand_on((self._name, text))
-        return len(raw)
-
-
-def stream_of(printed: ForwardedOutput) -> io.TextIOWrapper:
-    """Return a line-buffered text stream, like ``sys.stdout``, over a raw stream. Characters that cannot be encoded
-    (lone surrogates) are escaped.
-    """
-    buffer = io.BufferedWriter(printed)
-    return io.TextIOWrapper(buffer, "utf-8", "backslashreplace", newline="\n", line_buffering=True)
