@@ -186,8 +186,9 @@ def _with_arguments(question: Question, answer: Any) -> Any:
 
 
 def _require_open(question: Question, now: int) -> None:
-    # The time may be over before the engine has recorded the expiry. The answer is then too late as well.
-    is_overdue = (question.expires_us or now) < now  # None: the question never expires
+    # The time may be over before the engine has recorded the expiry. The answer is then too late as well. As in the
+    # engine, a question expires at its time, not after it.
+    is_overdue = question.expires_us is not None and question.expires_us <= now
     if question.status == EXPIRED or (question.status == PENDING and is_overdue):
         raise InterruptError(question.id, EXPIRED_ALREADY)
     if question.status != PENDING:

@@ -289,8 +289,6 @@ MOST_LEFT_OUT = 20
 """Maximum number of files without stored content that are named."""
 MOST_LINES = 2_000
 """Maximum number of lines shown of the difference of one file in a notebook."""
-# Lines of a patch that are not content. Lines of content begin with a sign or a space.
-_HEADS = ("@@", "diff ", "+++", "---", "new file", "deleted file", "rename ", "old mode", "new mode", "Binary ")
 _MONO = "font-family:var(--jp-code-font-family,monospace);font-size:12px;line-height:1.35"
 
 
@@ -404,8 +402,9 @@ def _part(diff: FileDiff, *, is_open: bool) -> str:
     lines = _lines(diff)
     was = f" ← {diff.was}" if diff.was is not None else ""
     head = f"<b>{SIGNS[diff.kind]}</b> <code>{safe(diff.path + was)}</code> {styled(FAINT, safe(lines))}"
-    text = lines_in(str(shared().text(diff.text)))
-    shown = [_html_line(line) for line in text[:MOST_LINES]]
+    # Without their ends: `<br>` separates the lines, and in `<pre>` both would show an empty line.
+    text = [line.removesuffix("\n") for line in lines_in(str(shared().text(diff.text)))]
+    shown = list(_html_lines(text[:MOST_LINES]))
     if len(text) > MOST_LINES:
         shown.append(styled(FAINT, f"… {len(text) - MOST_LINES:,} more lines"))
     style = f"margin:4px 0 8px;padding:6px 8px;border:{RULE};overflow-x:auto;{_MONO}"
@@ -413,14 +412,23 @@ def _part(diff: FileDiff, *, is_open: bool) -> str:
     return f'<details{" open" if is_open else ""} style="margin:2px 0"><summary>{head}</summary>{body}</details>'
 
 
-def _html_line(line: str) -> str:
-    # `+++ b/file` is a header, and `+text` is an added line.
-    if line.startswith("+") and not line.startswith("+++"):
+def _html_lines(patch: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a patch as HTML: added and removed lines in colour, and headers fainter."""
+    # A header lasts from `diff --git` to the first `@@`. Below it, `--- a` is a removed line that begins with hyphens.
+    is_header = True
+    for line in patch:
+        # A line of content begins with a sign or a space, so these two are headers wherever they stand.
+        is_hunk = line.startswith("@@")
+        is_header = (is_header or line.startswith("diff --git ")) and not is_hunk
+        if is_header or is_hunk or line.startswith("\\"):  # such as "\ No newline at end of file"
+            yield styled(FAINT, safe(line))
         # Whole lines are marked by their colour alone; underlining and line-through mark pieces inside a line.
-        return piece_of(ADDED, line).replace("text-decoration:underline", "text-decoration:none")
-    if line.startswith("-") and not line.startswith("---"):
-        return piece_of(REMOVED, line).replace("text-decoration:line-through", "text-decoration:none")
-    return styled(FAINT, safe(line)) if line.startswith(_HEADS) else safe(line)
+        elif line.startswith("+"):
+            yield piece_of(ADDED, line).replace("text-decoration:underline", "text-decoration:none")
+        elif line.startswith("-"):
+            yield piece_of(REMOVED, line).replace("text-decoration:line-through", "text-decoration:none")
+        else:
+            yield safe(line)
 
 
 class _Point(NamedTuple):

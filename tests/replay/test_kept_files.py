@@ -1,9 +1,12 @@
 """Files that a run has kept: what is none is said to be none, and names are shown and taken alike."""
 
+import re
+
 import pytest
 
 from divebook import Agent, ApprovalRule, Environment, ScriptedModel, Step, Workflow
 from divebook.errors import FileOperationError, SetupError
+from divebook.text.colours import LIGHT
 from divebook.workflow.resources import WorkspaceDefinition
 
 
@@ -50,6 +53,22 @@ def test_a_folder_that_is_none_is_said_and_none_is_made_in_vain(kept, project, t
 def test_one_path_is_a_list_of_one(kept, project):
     assert kept.apply(paths="calc.py").written == ["calc.py"]
     assert (project / "calc.py").read_text() == "x"
+
+
+def test_lines_that_begin_like_a_header_of_a_patch_are_shown_as_added_and_removed(project, tmp_path):
+    (project / "list").write_text("-- so\nlast")
+    replaced = {"call": {"replace": {"file_path": "list", "content": "++ more\n"}}}
+    definition = WorkspaceDefinition("app", folder=str(project))
+    with Environment(workspaces=[definition], approvals=[ApprovalRule("shell")]) as environment:
+        environment.add_agent(Agent("coder", model=ScriptedModel(turns=[[replaced, "done"]]), workspace="app"))
+        run = environment.start(Workflow("fix", [Step("go", prompt="repair it", agent="coder")])).wait()
+        page = environment.files(run.id).changed()._repr_html_()
+    shown = {re.sub("<[^>]*>", "", line): line for line in page.partition("<pre")[2].split("<br>")}
+    assert shown["--- so"].count(f"background:{LIGHT['removed-mark']}") == 1
+    assert shown["-last"].count(f"background:{LIGHT['removed-mark']}") == 1
+    assert shown["+++ more"].count(f"background:{LIGHT['added-mark']}") == 1
+    for header in ("--- a/list", "+++ b/list", "\\ No newline at end of file"):
+        assert "background:" not in shown[header]
 
 
 def test_a_name_with_a_line_end_is_one_line_of_a_list(kept):
