@@ -42,7 +42,7 @@ from divebook.events.recorded import opened
 from divebook.projections.compare import OperationTree, Pair, Row, describe
 from divebook.projections.failures import Failure, failure_in
 from divebook.questions import Question
-from divebook.replay.inspect import Inspected
+from divebook.replay.inspect import Inspection
 from divebook.replay.origins import ValueOrigin
 from divebook.replay.provenance import ProvenanceText, ProvenanceTree
 from divebook.replay.trial import StepTrial
@@ -175,7 +175,7 @@ PART_COLUMNS: Columns = {
 
 
 @documented(PART_COLUMNS)
-def parts_frame(inspected: Inspected) -> pd.DataFrame:
+def parts_frame(inspected: Inspection) -> pd.DataFrame:
     """Return one row per part of the critical path of a run, oldest first; the
     durations add up to the run's duration.
     """
@@ -190,7 +190,7 @@ TIME_COLUMNS: Columns = {
 
 
 @documented(TIME_COLUMNS)
-def times_frame(inspected: Inspected) -> pd.DataFrame:
+def times_frame(inspected: Inspection) -> pd.DataFrame:
     """Return one row per kind of activity (model calls, waiting, ...) along the critical path of a run, with its total
     time; the longest first.
     """
@@ -211,7 +211,7 @@ RETRY_COLUMNS: Columns = {
 
 
 @documented(RETRY_COLUMNS)
-def retries_frame(inspected: Inspected) -> pd.DataFrame:
+def retries_frame(inspected: Inspection) -> pd.DataFrame:
     """Return one row per failed attempt at a call or step that was followed by another attempt."""
     return frame(RETRY_COLUMNS, inspected.retried)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from divebook.engine.forks import Change
 from divebook.engine.lifecycle import TERMINAL
@@ -527,7 +527,7 @@ def _has_page() -> bool:
 # Live view of a run as a widget: the functions of its buttons and forms, and the recovery options after a failure.
 
 
-def view_of(run: ControllableRun) -> LiveView:
+def view_of(run: Run) -> LiveView:
     """Return a new live view of a run as a widget.
 
     If a button starts a new run, the view then shows the new run.
@@ -540,7 +540,7 @@ def view_of(run: ControllableRun) -> LiveView:
     return view
 
 
-def follow_run(run: ControllableRun) -> Publisher[Feed]:
+def follow_run(run: Run) -> Publisher[Feed]:
     """Return the publisher that sends the changes of a run to its live views. After a failure it also sends the
     recovery options, such as running again.
     """
@@ -550,7 +550,7 @@ def follow_run(run: ControllableRun) -> Publisher[Feed]:
     return publisher_of(run.execution, options.of)
 
 
-def _handlers(run: ControllableRun, on_new_execution: Callable[[], None]) -> Handlers:
+def _handlers(run: Run, on_new_execution: Callable[[], None]) -> Handlers:
     """Return the functions that the buttons and forms of a run's view call. Their errors are shown in the view.
 
     Parameters
@@ -596,33 +596,6 @@ def _handlers(run: ControllableRun, on_new_execution: Callable[[], None]) -> Han
 FIX = "Fix and continue from here"
 AGAIN = "Run again"
 REPLAY = "Open replay here"
-
-
-class ControllableRun(Protocol):
-    """Interface of a run that a person can control with the buttons of its live view."""
-
-    @property
-    def execution(self) -> Execution:
-        """The current execution of the run. It changes when a button starts a new execution."""
-
-    def answer(self, interrupt_id: str, response: Any) -> Any:
-        """Answer a question of the run."""
-
-    def pause(self) -> Any:
-        """Pause the run: no more steps start until it is resumed."""
-
-    def resume(self, *, definition: DefinitionLike | None = None) -> Any:
-        """Resume the execution; with a definition, continue as a new execution."""
-
-    def cancel(self) -> Any:
-        """Cancel the execution."""
-
-    def again(self) -> Any:
-        """Start a new execution with the same inputs."""
-
-    @property
-    def environment(self) -> Environment:
-        """The environment that runs the execution."""
 
 
 class RecoveryOptions:
@@ -692,7 +665,7 @@ def changed_definitions(environment: Environment, execution: Execution) -> list[
     return functions
 
 
-def plan_of(run: ControllableRun) -> str:
+def plan_of(run: Run) -> str:
     """Return the text that a person must confirm before a failed run continues with edited definitions. It lists the
     results that are reused and the calls that are made again. If nothing was edited, return an empty text.
     """
@@ -702,7 +675,7 @@ def plan_of(run: ControllableRun) -> str:
     return "\n".join(run.environment.resume(run.execution.id, definition=NEW, plan=True).lines)
 
 
-def continue_failed(run: ControllableRun) -> None:
+def continue_failed(run: Run) -> None:
     """Resume a failed run. If its definition or functions were edited, it continues with the edited ones.
 
     Another process may do the same at this moment. The lease ensures that only one process runs it.

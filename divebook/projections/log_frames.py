@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal
 
 from divebook.errors import SetupError
 from divebook.events import Event
 from divebook.projections.model_requests import CallMessage, RequestView, conversation_in, requests_of
+from divebook.store.history import History
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,15 +82,6 @@ class Framed(ABC):
         return items[items["status"] == "failed"].reset_index(drop=True)
 
 
-# A protocol, because the classes that have this method are in other packages, which do not import this one.
-@runtime_checkable
-class ReadAtOnce(Protocol):
-    """Protocol (interface) of logs that can read all their events from the store at once."""
-
-    def at_once(self) -> list[Event]:
-        """Return all events of the log, oldest first, without event ids, in one read of the store."""
-
-
 class FramedLog(Framed):
     """Base class of objects that have exactly one event log, such as an execution."""
 
@@ -158,4 +150,4 @@ def log_of(run: FramedLog) -> Iterable[Event]:
     """Return the events of the log of a run, oldest first. Events that are read from a store have no event ids."""
     log = run._log()  # noqa: SLF001 - its own method, in its own file
     # Reading all events in one call is quicker than page by page, and frames need no event ids.
-    return log.at_once() if isinstance(log, ReadAtOnce) else log
+    return log.at_once() if isinstance(log, History) else log

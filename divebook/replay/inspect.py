@@ -42,9 +42,18 @@ def _failure(data: catalog.StepRetried) -> tuple[int, str, float]:
     return data.attempt, data.error, data.delay
 
 
-class Inspected(FramedLog):
-    """Log of a run and the results of its inspection: the critical path, the time per kind of activity (model calls,
-    waiting, ...), and the failed attempts that were retried.
+class Inspection(FramedLog):
+    """Waiting times, retries and costs of a run, as a report and as DataFrames.
+
+    `divebook.Environment.inspect` and ``run.inspect()`` return an inspection. Its `str` is the report.
+
+    Examples
+    --------
+    >>> from divebook import Environment, Step, Workflow
+    >>> environment = Environment(store="memory:", workflows=[Workflow("sum", [Step("add", script="1 + 1")])])
+    >>> found = environment.inspect(environment.start("sum").wait().id)
+    >>> sorted(found.spent), sum(found.spent.values()) == found.duration_us
+    (['overhead', 'scripts'], True)
     """
 
     def __init__(self, log: Sequence[Event]) -> None:
@@ -94,168 +103,6 @@ class Inspected(FramedLog):
             if isinstance(data := event.data, catalog.StepRetried)
         ]
 
-
-# --- tables, as text and as HTML with inline styles -------------------------------------------------------------------
-
-
-MOST_PARTS = 20
-MOST_RETRIES = 10
-MOST_COSTS = 10
-WIDTH = 60
-_CELL = f"text-align:left;vertical-align:top;padding:2px 12px 2px 0;border:0;border-bottom:1px solid {LIGHT['rule']}"
-
-
-class _Table(NamedTuple):
-    title: str
-    columns: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-
-
-def as_text(inspection: Inspected) -> str:
-    """Format the tables of an inspection of a run as text for a terminal."""
-    lines = [_headline(inspection)]
-    for table in _tables(inspection):
-        lines += ["", f"{table.title}:"]
-        widths = [max(len(row[place]) for row in (table.columns, *table.rows)) for place in range(len(table.columns))]
-        lines += [
-            "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in (table.columns, *table.rows)
-        ]
-    return "\n".join(lines)
-
-
-def as_html(inspection: Inspected) -> str:
-    """Format the tables of an inspection of a run as HTML with inline styles."""
-    parts = [f'<p style="margin:4px 0"><strong>{html.escape(_headline(inspection))}</strong></p>', _bar(inspection)]
-    for table in _tables(inspection):
-        head = "".join(f'<th scope="col" style="{_CELL}">{html.escape(name)}</th>' for name in table.columns)
-        rows = "".join(f"<tr>{_cells(row)}</tr>" for row in table.rows)
-        parts.append(
-            '<table style="border-collapse:collapse;margin:8px 0;color:inherit"><caption style="caption-side:top;'
-            f'text-align:left;white-space:nowrap;color:inherit"><strong>{html.escape(table.title)}</strong></caption>'
-            f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-        )
-    return f'<div class="{AS_TEXT}" style="max-width:1000px;color:inherit">{"".join(parts)}</div>'
-
-
-def _cells(row: tuple[str, ...]) -> str:
-    return "".join(f'<td style="{_CELL}">{html.escape(cell)}</td>' for cell in row)
-
-
-_BY: tuple[Literal["agent", "model", "step"], ...] = ("agent", "model", "step")
-_COLOURS = {"model": "model", "tools": "tool", "actions": "action", "scripts": "script", "people": "running"}
-"""Colours of kinds of time, as in the timeline; the table below says the same."""
-
-
-def _bar(inspection: Inspected) -> str:
-    """Return an HTML bar that shows the share of each kind of time (model calls, waiting, ...) in a run as a coloured
-    piece. The table below the bar explains the colours.
-    """
-    # 1 avoids a division by zero. Kinds that are not in `_COLOURS`, such as overhead, have the colour of cancelled
-    # steps.
-    whole = max(1, inspection.duration_us)
-    pieces = "".join(
-        f'<span title="{kind}" style="display:inline-block;height:10px;width:{took * 100 / whole:.2f}%;'
-        f'background:{LIGHT[_COLOURS.get(kind, "cancelled")]}"></span>'
-        for kind, took in inspection.spent.items()
-    )
-    return f'<div aria-hidden="true" style="font-size:0;white-space:nowrap;margin:4px 0;max-width:600px">{pieces}</div>'
-
-
-def _headline(inspection: Inspected) -> str:
-    first = inspection.log[0].data if inspection.log else None
-    name = first.workflow_name if isinstance(first, catalog.ExecutionStarted) else "run"
-    verb = "took" if inspection.log and inspection.log.activity.is_over else "has taken"
-    return f"{one_line(name, WIDTH)} {verb} {seconds(inspection.duration_us / 1e6)}"
-
-
-def _tables(inspection: Inspected) -> Iterator[_Table]:
-    # The redactor learns the inputs of this run, so it is a copy of the shared one.
-    redactor = shared().fresh()
-    if inspection.log and isinstance(inspection.log[0].data, catalog.ExecutionStarted):
-        redactor.learn(inspection.log[0].data.inputs)
-    whole = max(1, inspection.duration_us)
-    times = [(kind, seconds(took / 1e6), f"{took * 100 / whole:.0f}%") for kind, took in inspection.spent.items()]
-    yield _Table("time along the critical path", ("what", "took", "share"), times)
-    yield _Table(*_parts(inspection))
-    if inspection.retried:
-        yield _Table(*_retries(inspection, redactor))
-    for by in _BY:
-        rows = _costs(inspection, by)
-        if rows:
-            yield _Table(f"cost by {by}", (by, "requests", "tokens", "cost"), rows)
-
-
-def _parts(inspection: Inspected) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
-    """Return title, columns and rows of the table that lists the longest parts of a run's critical path, in
-    chronological order.
-    """
-    parts = inspection.parts
-    # The inner sort selects the longest parts, the outer one restores their order in time.
-    longest = sorted(sorted(range(len(parts)), key=lambda place: -parts[place].took_us)[:MOST_PARTS])
-    began = parts[0].started_us if parts else 0
-    rows = [_part(parts[place], began) for place in longest]
-    note = f"; the {MOST_PARTS} longest of {plural(len(parts), 'part')}" if len(parts) > MOST_PARTS else ""
-    return f"what the end waited for{note}", ("after", "took", "what", "step"), rows
-
-
-def _part(part: PathPart, began: int) -> tuple[str, ...]:
-    item = "" if part.item is None else f"[{part.item}]"
-    branch = branch_name(part.path)
-    place = ", ".join(filter(None, [one_line(f"{part.step}{item}", WIDTH), branch]))
-    what = f"{part.spent} {one_line(part.called, WIDTH)}".strip()
-    return seconds((part.started_us - began) / 1e6), seconds(part.took_us / 1e6), what, place
-
-
-def _retries(inspection: Inspected, redactor: Redactor) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
-    rows: list[tuple[str, ...]] = [
-        (
-            f"{one_line(tried.step, WIDTH)}{'' if tried.item is None else f'[{tried.item}]'}",
-            str(tried.attempt),
-            seconds(tried.delay),
-            one_line(redactor.text(tried.error), WIDTH),
-        )
-        for tried in inspection.retried[:MOST_RETRIES]
-    ]
-    omitted = len(inspection.retried) - len(rows)
-    more = f"; the first {len(rows)} of {len(inspection.retried):,}" if omitted else ""
-    return f"tried again{more}", ("step", "attempt", "pause", "error"), rows
-
-
-def _costs(inspection: Inspected, by: Literal["agent", "model", "step"]) -> list[tuple[str, ...]]:
-    """Return the table rows with the highest costs of a run by agent, model or step
-    (`divebook.analysis.agents.costs_frame`).
-    """
-    # Requests without recorded usage have no tokens (NaN), and count as 0.
-    rows = inspection.costs(by).fillna({"input_tokens": 0, "output_tokens": 0}).head(MOST_COSTS).to_dict("records")
-    return [
-        (
-            one_line(row["name"], WIDTH) or "-",
-            f"{row['requests']:,}",
-            f"{row['input_tokens'] + row['output_tokens']:,}",
-            # The comparison is False for NaN, so that a missing price is reported and not added.
-            price(row["cost"]) if row["cost"] >= 0 else "not known",
-        )
-        for row in rows
-        # A row may have tool calls only.
-        if row["requests"]
-    ]
-
-
-class Inspection(Inspected):
-    """Waiting times, retries and costs of a run, as a report and as DataFrames.
-
-    `divebook.Environment.inspect` and ``run.inspect()`` return an inspection. Its `str` is the report.
-
-    Examples
-    --------
-    >>> from divebook import Environment, Step, Workflow
-    >>> environment = Environment(store="memory:", workflows=[Workflow("sum", [Step("add", script="1 + 1")])])
-    >>> found = environment.inspect(environment.start("sum").wait().id)
-    >>> sorted(found.spent), sum(found.spent.values()) == found.duration_us
-    (['overhead', 'scripts'], True)
-    """
-
     @property
     def critical_path(self) -> pd.DataFrame:
         """One row per part of the critical path: `divebook.analysis.lists.parts_frame`."""
@@ -287,3 +134,150 @@ class Inspection(Inspected):
 
     def _repr_html_(self) -> str:
         return as_html(self)
+
+
+# --- tables, as text and as HTML with inline styles -------------------------------------------------------------------
+
+
+MOST_PARTS = 20
+MOST_RETRIES = 10
+MOST_COSTS = 10
+WIDTH = 60
+_CELL = f"text-align:left;vertical-align:top;padding:2px 12px 2px 0;border:0;border-bottom:1px solid {LIGHT['rule']}"
+
+
+class _Table(NamedTuple):
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+def as_text(inspection: Inspection) -> str:
+    """Format the tables of an inspection of a run as text for a terminal."""
+    lines = [_headline(inspection)]
+    for table in _tables(inspection):
+        lines += ["", f"{table.title}:"]
+        widths = [max(len(row[place]) for row in (table.columns, *table.rows)) for place in range(len(table.columns))]
+        lines += [
+            "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in (table.columns, *table.rows)
+        ]
+    return "\n".join(lines)
+
+
+def as_html(inspection: Inspection) -> str:
+    """Format the tables of an inspection of a run as HTML with inline styles."""
+    parts = [f'<p style="margin:4px 0"><strong>{html.escape(_headline(inspection))}</strong></p>', _bar(inspection)]
+    for table in _tables(inspection):
+        head = "".join(f'<th scope="col" style="{_CELL}">{html.escape(name)}</th>' for name in table.columns)
+        rows = "".join(f"<tr>{_cells(row)}</tr>" for row in table.rows)
+        parts.append(
+            '<table style="border-collapse:collapse;margin:8px 0;color:inherit"><caption style="caption-side:top;'
+            f'text-align:left;white-space:nowrap;color:inherit"><strong>{html.escape(table.title)}</strong></caption>'
+            f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        )
+    return f'<div class="{AS_TEXT}" style="max-width:1000px;color:inherit">{"".join(parts)}</div>'
+
+
+def _cells(row: tuple[str, ...]) -> str:
+    return "".join(f'<td style="{_CELL}">{html.escape(cell)}</td>' for cell in row)
+
+
+_BY: tuple[Literal["agent", "model", "step"], ...] = ("agent", "model", "step")
+_COLOURS = {"model": "model", "tools": "tool", "actions": "action", "scripts": "script", "people": "running"}
+"""Colours of kinds of time, as in the timeline; the table below says the same."""
+
+
+def _bar(inspection: Inspection) -> str:
+    """Return an HTML bar that shows the share of each kind of time (model calls, waiting, ...) in a run as a coloured
+    piece. The table below the bar explains the colours.
+    """
+    # 1 avoids a division by zero. Kinds that are not in `_COLOURS`, such as overhead, have the colour of cancelled
+    # steps.
+    whole = max(1, inspection.duration_us)
+    pieces = "".join(
+        f'<span title="{kind}" style="display:inline-block;height:10px;width:{took * 100 / whole:.2f}%;'
+        f'background:{LIGHT[_COLOURS.get(kind, "cancelled")]}"></span>'
+        for kind, took in inspection.spent.items()
+    )
+    return f'<div aria-hidden="true" style="font-size:0;white-space:nowrap;margin:4px 0;max-width:600px">{pieces}</div>'
+
+
+def _headline(inspection: Inspection) -> str:
+    first = inspection.log[0].data if inspection.log else None
+    name = first.workflow_name if isinstance(first, catalog.ExecutionStarted) else "run"
+    verb = "took" if inspection.log and inspection.log.activity.is_over else "has taken"
+    return f"{one_line(name, WIDTH)} {verb} {seconds(inspection.duration_us / 1e6)}"
+
+
+def _tables(inspection: Inspection) -> Iterator[_Table]:
+    # The redactor learns the inputs of this run, so it is a copy of the shared one.
+    redactor = shared().fresh()
+    if inspection.log and isinstance(inspection.log[0].data, catalog.ExecutionStarted):
+        redactor.learn(inspection.log[0].data.inputs)
+    whole = max(1, inspection.duration_us)
+    times = [(kind, seconds(took / 1e6), f"{took * 100 / whole:.0f}%") for kind, took in inspection.spent.items()]
+    yield _Table("time along the critical path", ("what", "took", "share"), times)
+    yield _Table(*_parts(inspection))
+    if inspection.retried:
+        yield _Table(*_retries(inspection, redactor))
+    for by in _BY:
+        rows = _costs(inspection, by)
+        if rows:
+            yield _Table(f"cost by {by}", (by, "requests", "tokens", "cost"), rows)
+
+
+def _parts(inspection: Inspection) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
+    """Return title, columns and rows of the table that lists the longest parts of a run's critical path, in
+    chronological order.
+    """
+    parts = inspection.parts
+    # The inner sort selects the longest parts, the outer one restores their order in time.
+    longest = sorted(sorted(range(len(parts)), key=lambda place: -parts[place].took_us)[:MOST_PARTS])
+    began = parts[0].started_us if parts else 0
+    rows = [_part(parts[place], began) for place in longest]
+    note = f"; the {MOST_PARTS} longest of {plural(len(parts), 'part')}" if len(parts) > MOST_PARTS else ""
+    return f"what the end waited for{note}", ("after", "took", "what", "step"), rows
+
+
+def _part(part: PathPart, began: int) -> tuple[str, ...]:
+    item = "" if part.item is None else f"[{part.item}]"
+    branch = branch_name(part.path)
+    place = ", ".join(filter(None, [one_line(f"{part.step}{item}", WIDTH), branch]))
+    what = f"{part.spent} {one_line(part.called, WIDTH)}".strip()
+    return seconds((part.started_us - began) / 1e6), seconds(part.took_us / 1e6), what, place
+
+
+def _retries(inspection: Inspection, redactor: Redactor) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
+    rows: list[tuple[str, ...]] = [
+        (
+            f"{one_line(tried.step, WIDTH)}{'' if tried.item is None else f'[{tried.item}]'}",
+            str(tried.attempt),
+            seconds(tried.delay),
+            one_line(redactor.text(tried.error), WIDTH),
+        )
+        for tried in inspection.retried[:MOST_RETRIES]
+    ]
+    omitted = len(inspection.retried) - len(rows)
+    more = f"; the first {len(rows)} of {len(inspection.retried):,}" if omitted else ""
+    return f"tried again{more}", ("step", "attempt", "pause", "error"), rows
+
+
+def _costs(inspection: Inspection, by: Literal["agent", "model", "step"]) -> list[tuple[str, ...]]:
+    """Return the table rows with the highest costs of a run by agent, model or step
+    (`divebook.analysis.agents.costs_frame`).
+    """
+    # Requests without recorded usage have no tokens (NaN), and count as 0.
+    rows = inspection.costs(by).fillna({"input_tokens": 0, "output_tokens": 0}).head(MOST_COSTS).to_dict("records")
+    return [
+        (
+            one_line(row["name"], WIDTH) or "-",
+            f"{row['requests']:,}",
+            f"{row['input_tokens'] + row['output_tokens']:,}",
+            # The comparison is False for NaN, so that a missing price is reported and not added.
+            price(row["cost"]) if row["cost"] >= 0 else "not known",
+        )
+        for row in rows
+        # A row may have tool calls only.
+        if row["requests"]
+    ]

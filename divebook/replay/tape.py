@@ -556,31 +556,13 @@ def _with_path(state: ExecutionState, state_of_path: ExecutionState, path: str) 
 # Operations get their results from the log, and no external call is made. Only code without external effects runs
 # again: scripts, with their recorded clock and randomness, and the code of an agent's turn between its calls.
 #
-# The classes are subclasses of the runtime's, because nearly every look-up differs. A strategy object in the runtime's
-# classes would add a function call to each operation of a normal run.
+# `TapeLog` replaces the journal. `TapeOperations` is asked by the runtime's operation log, recorder and waits at the
+# places where a verification differs from a normal run, which only tests there that no such object is set.
 
 
 DONE_AGAIN = ENCLOSING | {SCRIPT_EXECUTION}
 _OUT_OF_TIME = "TimeoutError"
 """Error class of a script that exceeded its time limit. Such a script does not run again."""
-
-
-class TapeClock:
-    """Clock of a verification: it returns the time of the event that was reproduced last."""
-
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
-
-    def now(self) -> int:
-        """Return the time of the event that was reproduced last, in microseconds since 1970, UTC."""
-        return self._tape.latest.recorded_at
-
-    async def sleep(self, seconds: float) -> None:
-        """Sleep for ever: time limits must not expire in a replay, because the log contains each time-out that
-        occurred.
-        """
-        del seconds
-        await anyio.sleep_forever()
 
 
 class NoChance:
@@ -595,15 +577,31 @@ class NoChance:
 
 
 class TapeLog:
-    """Replacement for the journal in a verification. It compares facts (event payloads) with the recorded events
-    instead of recording them.
+    """Replacement for the journal and its clock in a verification. It compares facts (event payloads) with the recorded
+    events instead of recording them. The time is that of the event that was reproduced last.
     """
 
     error: Exception | None = None
 
     def __init__(self, tape: Tape) -> None:
-        self._tape, self.clock = tape, TapeClock(tape)
+        self._tape = tape
         self.execution_id = tape.execution_id
+
+    @property
+    def clock(self) -> TapeLog:
+        """The log itself, which is also the clock."""
+        return self
+
+    def now(self) -> int:
+        """Return the time of the event that was reproduced last, in microseconds since 1970, UTC."""
+        return self._tape.latest.recorded_at
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep for ever: time limits must not expire in a replay, because the log contains each time-out that
+        occurred.
+        """
+        del seconds
+        await anyio.sleep_forever()
 
     @property
     def recorded(self) -> int:
@@ -654,53 +652,16 @@ class TapeLog:
         return 0.0
 
 
-class RunMisses:
-    """Policy of a verification for operations without a recorded result. They do not run, and nothing is written."""
-
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
-
-    @property
-    def writes(self) -> bool:
-        """Return False, because a verification does not write logs of conversations."""
-        return False
-
-    @property
-    def asks_models(self) -> bool:
-        """Return False, because a verification sends no requests to models."""
-        return False
-
-    def answer(self, request: OperationRequest, options: CallOptions) -> NoAnswer:
-        """Return `NoAnswer.REST`, which stops the code, because an operation without a recorded result must not run."""
-        del request, options
-        return NoAnswer.REST
-
-    def opened(self, workspace: str) -> None:
-        """Return None, because a workspace keeps its recorded files in a verification."""
-
-    def settled(self, question: Question) -> None:
-        """Return None, because a question keeps its recorded answer in a verification."""
-
-    def child_like(self, request: OperationRequest) -> None:
-        """Return None, because no child execution runs in a verification."""
-
-    def setting_of(self, operation_id: str) -> Mapping[str, Any]:
-        """Return the recorded setting (model, instructions, tools) of an operation; an empty mapping if none is
-        recorded.
-        """
-        sequence = self._tape.peek((BEGIN, operation_id))
-        data = None if sequence is None else self._tape.event(sequence).data
-        return getattr(data, "setting", None) or {}
-
-
 class TapeOperations:
-    """Recorded operations of a verification: every operation gets its recorded result, and none is run. An
-    `OperationLog` asks this object in place of its own look-up (`OperationLog.verification`).
+    """Recorded operations and answers of a verification: every operation gets its recorded result, and none is run.
+
+    The runtime's objects ask it as `OperationLog.verification`, `OperationLog.miss_policy`, `Recorder.call_wrapper` and
+    `Waits.before_answer`.
 
     Attributes
     ----------
     counts
-        Number of operations answered from the log, by type.
+        Number of operations answered from the log, by type; ``question`` counts answered questions.
     """
 
     def __init__(self, tape: Tape, operations: OperationLog) -> None:
@@ -847,39 +808,18 @@ class TapeOperations:
         changes = f" ({'; '.join(error.changes)})" if error.changes else ""
         return self._tape.differ(sequence, place.path, place.step, f"{error.requested}{changes}")
 
+    # --- calls ------------------------------------------------------------------------------------------------------
 
-class TapeAnswers:
-    """Recorded answers to questions in a verification. Waits return them at once."""
+    async def run_call(self, asking: Asking, replay_or_make: RunCall, request: OperationRequest, call: Call) -> Any:
+        """Return the recorded result of a call, or raise its recorded error. Version decisions, scripts, and calls with
+        a reservation differ here from those of a resumed execution.
 
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
-        self.count = 0
-        """Number of questions answered from the log."""
-
-    def advance(self, path: str, question_id: str) -> None:
-        """Move a path to the recorded answer of a question, before the path waits for it. If the log has no answer,
-        do nothing: the path then waits until the other code has reproduced the log up to its next fork or resumption.
-        """
-        settled = self._tape.settled_at(question_id)
-        if settled is not None:
-            # An answer in an earlier segment was counted there.
-            self.count += settled >= self._tape.low
-            self._tape.advance(path, settled)
-
-
-class TapeCalls:
-    """Calls of a verification that differ from those of a resumed execution: version decisions, scripts, and calls with
-    a reservation. All other calls get their recorded results from `TapeOperations`.
-    """
-
-    def __init__(self, tape: Tape, operations: OperationLog, asking: Asking) -> None:
-        self._tape = tape
-        self._operations = operations
-        self._asking = asking
-
-    async def run(self, replay_or_make: RunCall, request: OperationRequest, call: Call) -> Any:
-        """Return the recorded result of a call, or raise its recorded error. `replay_or_make` is the function of the
-        recorder for a call.
+        Parameters
+        ----------
+        asking
+            Questions of the recorder, for the check of bounds.
+        replay_or_make
+            Function of the recorder for a call.
         """
         if request.operation_type == SCRIPT_EXECUTION:
             call = call._replace(make=partial(self._compute, request, call.make))
@@ -894,7 +834,7 @@ class TapeCalls:
             # question about the bound and its answer, or the refusal, are compared with the log like all others. A call
             # in the log has passed the check, whatever the bounds are now.
             assert call.reserved is not None  # noqa: S101 - the condition above
-            await self._asking.within_bounds(request.place, call.reserved)
+            await asking.within_bounds(request.place, call.reserved)
         return await replay_or_make(request, call)
 
     async def _compute(self, request: OperationRequest, make: Callable[[], Awaitable[Any]]) -> Any:
@@ -915,3 +855,49 @@ class TapeCalls:
             end = tape.peek((END, request.operation_id))
             if end is not None:
                 await tape.in_turn(request.place.path, end)
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    def advance(self, path: str, question_id: str) -> None:
+        """Move a path to the recorded answer of a question, before the path waits for it. If the log has no answer,
+        do nothing: the path then waits until the other code has reproduced the log up to its next fork or resumption.
+        """
+        settled = self._tape.settled_at(question_id)
+        if settled is not None:
+            # An answer in an earlier segment was counted there.
+            self.counts["question"] += settled >= self._tape.low
+            self._tape.advance(path, settled)
+
+    # --- operations without a recorded result: they do not run, and nothing is written -------------------------------
+
+    @property
+    def writes(self) -> bool:
+        """Return False, because a verification does not write logs of conversations."""
+        return False
+
+    @property
+    def asks_models(self) -> bool:
+        """Return False, because a verification sends no requests to models."""
+        return False
+
+    def answer(self, request: OperationRequest, options: CallOptions) -> NoAnswer:
+        """Return `NoAnswer.REST`, which stops the code, because an operation without a recorded result must not run."""
+        del request, options
+        return NoAnswer.REST
+
+    def opened(self, workspace: str) -> None:
+        """Return None, because a workspace keeps its recorded files in a verification."""
+
+    def settled(self, question: Question) -> None:
+        """Return None, because a question keeps its recorded answer in a verification."""
+
+    def child_like(self, request: OperationRequest) -> None:
+        """Return None, because no child execution runs in a verification."""
+
+    def setting_of(self, operation_id: str) -> Mapping[str, Any]:
+        """Return the recorded setting (model, instructions, tools) of an operation; an empty mapping if none is
+        recorded.
+        """
+        sequence = self._tape.peek((BEGIN, operation_id))
+        data = None if sequence is None else self._tape.event(sequence).data
+        return getattr(data, "setting", None) or {}

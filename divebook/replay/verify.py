@@ -14,6 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from divebook.engine.decide import decide_cancellation, decide_end, decide_joins, decide_start
 from divebook.engine.instructions import Fact, RecordFacts
@@ -28,10 +29,7 @@ from divebook.replay.tape import (
     OPENINGS,
     NoChance,
     ReplayDifference,
-    RunMisses,
     Tape,
-    TapeAnswers,
-    TapeCalls,
     TapeLog,
     TapeOperations,
 )
@@ -209,17 +207,16 @@ async def drive(tape: Tape, total: int, services: Services, workflow_at: Callabl
         # Each segment gets new objects, as a new process does. Nothing that code keeps in memory survives into the next
         # one.
         waits = Waits(log)
-        answers = TapeAnswers(tape)
-        waits.before_answer = answers.advance
-        operations = OperationLog(log, waits, RunMisses(tape))
+        operations = OperationLog(log, waits)
         recorded = TapeOperations(tape, operations)
         operations.verification = recorded
+        operations.miss_policy = recorded
+        waits.before_answer = recorded.advance
         recorder = Recorder(operations, waits, NoChance(), services.texts, services.policy)
-        recorder.call_wrapper = TapeCalls(tape, operations, recorder.asking).run
+        recorder.call_wrapper = partial(recorded.run_call, recorder.asking)
         workflow = workflow_at(low)
         await PathByPath(tape, recorder, workflow, services).drive()
         counts += recorded.counts
-        counts["question"] += answers.count
         # After a difference the recorded end means nothing, since the state before it is not that of the definition.
         if tape.first is None:
             _compare_end(tape, workflow)

@@ -527,7 +527,7 @@ class Driver:
         if code != dict(self._state.code):
             resumption = replace(resumption, code=code)
         first = (decide_resumption(self._state, resumption),)
-        self._runner = self.parked_run.take(self._state, code, dependencies)
+        self._runner = self.parked_run.take(self._state, code, dependencies.services)
         if self._runner is None:
             return self._open_journal(dependencies, lease), first
         # Parked code holds references to its own journal, so this journal is reused instead of a new one.
@@ -718,7 +718,7 @@ class Driver:
             )
             # `_reopen_log` has set the runner if parked code continues.
             runner = self._runner = self._runner or self.parked_run.begin(
-                self.workflow, journal, dependencies, miss_policy
+                self.workflow, journal, dependencies.services, dependencies.chance, miss_policy
             )
             # A cancellation or pause may have been requested before this runner existed.
             self._forward_requests()
@@ -766,7 +766,9 @@ class Driver:
         # The request that started the rollback must not cancel the rollback as well.
         self._cancel_reason = None
         journal.is_stopping = False
-        runner = self._runner = self.parked_run.begin(self.workflow, journal, dependencies, miss_policy)
+        runner = self._runner = self.parked_run.begin(
+            self.workflow, journal, dependencies.services, dependencies.chance, miss_policy
+        )
         self._forward_requests()
         session.inbox.add(self.id, runner)
         return runner
@@ -1103,39 +1105,14 @@ MOMENT_SECONDS = 5.0
 MOST_LINES = 20
 
 
-class Driven(Protocol):
-    """Protocol of a driver for the exit notice, a text about the executions that still run when the process ends."""
-
-    @property
-    def id(self) -> str:
-        """Execution id: ``exec_...``."""
-
-    @property
-    def status(self) -> str:
-        """Status of the execution: running, waiting ..."""
-
-    @property
-    def started_by(self) -> str | None:
-        """Id of the parent execution that waits for its end, or None."""
-
-    @property
-    def is_live(self) -> bool:
-        """True if this process drives the execution."""
-
-    def driving(self) -> Future[None]:
-        """Return a future that is done when the execution has ended or is parked in this process."""
-
-    store: EventStore
-
-
 class ExitNotice:
     """Notice printed when the process ends, about executions that it still drives and how to resume them."""
 
     def __init__(self) -> None:
-        self._executions: weakref.WeakSet[Driven] = weakref.WeakSet()
+        self._executions: weakref.WeakSet[Driver] = weakref.WeakSet()
         self._pid = 0
 
-    def add(self, execution: Driven) -> None:
+    def add(self, execution: Driver) -> None:
         """Register the driver of an execution. The notice lists the execution if it still runs when the process
         ends.
         """
@@ -1179,7 +1156,7 @@ def _top(execution_id: str, parents: Mapping[str, str | None]) -> str:
     return execution_id
 
 
-def _is_running(execution: Driven) -> bool:
+def _is_running(execution: Driver) -> bool:
     """Return whether an execution still runs. An execution that has just ended gets `MOMENT_SECONDS` to write its last
     events.
     """
@@ -1189,7 +1166,7 @@ def _is_running(execution: Driven) -> bool:
     return execution.is_live
 
 
-def _line(execution: Driven, below: int) -> str:
+def _line(execution: Driver, below: int) -> str:
     children = "" if not below else f" (and {below} executions that it has started)"
     message = f"divebook: the process ends while execution {execution.id} is {execution.status}{children}"
     if not execution.store.keeps:

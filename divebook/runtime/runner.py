@@ -26,7 +26,7 @@ import asyncio
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from divebook.engine.decide import (
     decide_cancellation,
@@ -311,23 +311,6 @@ class PathRunner(ABC):
 MICROSECONDS = 1_000_000
 
 
-class PathOwner(Protocol):
-    """Protocol of the runner to which the timers (`Alarms`) belong, and whose paths they wake."""
-
-    def may_continue(self) -> bool:
-        """Return whether the runner still reads messages, so that its paths may continue. It is False once the runner
-        has ended, was cancelled or is parked.
-        """
-
-    async def take(self) -> bool:
-        """Record the messages in the inbox that are not in the log yet, and continue the paths that waited for them.
-        Return False if the runner has ended.
-        """
-
-    def wake(self, path: str) -> None:
-        """Make a waiting path check whether it can continue now."""
-
-
 class Alarms:
     """Timers of the paths of one execution. At the end of a timer, due questions expire, and its path checks whether it
     can continue.
@@ -339,11 +322,11 @@ class Alarms:
     """
 
     def __init__(
-        self, journal: Journal, group: Group, owner: PathOwner, claim_expired: Callable[[str, str], Awaitable[object]]
+        self, journal: Journal, group: Group, runner: Runner, claim_expired: Callable[[str, str], Awaitable[object]]
     ) -> None:
         self._journal = journal
         self._group = group
-        self._owner = owner
+        self._runner = runner
         self._claim_expired = claim_expired
 
     def set(self, path: str, deadline: int) -> None:
@@ -358,7 +341,7 @@ class Alarms:
         # The store decides between an answer and the expiry: the first one that it has counts, and `take` reads it
         # from the inbox.
         await self._claim_expired(self._journal.execution_id, interrupt_id)
-        await self._owner.take()
+        await self._runner.take()
 
     def set_all(self) -> None:
         """Set a timer for each deadline (end of a sleep or signal wait, expiry of a question) in the state of the
@@ -391,7 +374,7 @@ class Alarms:
             with engine_code():  # a clock may be user code
                 await self._journal.clock.sleep(remaining / MICROSECONDS)
             remaining = deadline - self._journal.clock.now()
-        if not self._owner.may_continue():
+        if not self._runner.may_continue():
             return
         # All questions due by now are marked together, so that one read of the inbox records them all.
         questions = self._journal.state.pending_interrupts()
@@ -401,10 +384,10 @@ class Alarms:
         for question in expired:
             await self._claim_expired(self._journal.execution_id, question.interrupt_id)
         if expired:
-            await self._owner.take()
+            await self._runner.take()
         # Asked again: the execution may have stopped while the questions were marked.
-        if self._owner.may_continue():
-            self._owner.wake(path)
+        if self._runner.may_continue():
+            self._runner.wake(path)
 
 
 # --- pausable tasks --------------------------------------------------------------------------------------------------
@@ -856,19 +839,7 @@ PARKED_RUNS = ParkedRuns()
 """The parked code of this process."""
 
 
-class RunnerDependencies(Protocol):
-    """Protocol of the objects that the environment provides to runners: services for steps, and random bits."""
-
-    @property
-    def services(self) -> Services:
-        """Services that the steps need, such as step handlers and executors."""
-
-    @property
-    def chance(self) -> Chance:
-        """Source of random bits, for example for ids and for the pauses before retries."""
-
-
-def _code_identity(workflow: Workflow, dependencies: RunnerDependencies) -> tuple[object, object]:
+def _code_identity(workflow: Workflow, services: Services) -> tuple[object, object]:
     """Return the function and the agent of a workflow's single step, to notice if one is redefined while the code is
     parked in memory. Each is None if there is none. For other workflows both are None.
     """
@@ -876,7 +847,7 @@ def _code_identity(workflow: Workflow, dependencies: RunnerDependencies) -> tupl
         return None, None
     step = workflow.start
     function = WORKFLOW_FUNCTIONS.get(workflow.name) if step.type == FUNCTION else None
-    return function, dependencies.services.agent_of_step(step)
+    return function, services.agent_of_step(step)
 
 
 class ParkedRun:
@@ -899,7 +870,8 @@ class ParkedRun:
         self,
         workflow: Workflow,
         journal: Journal,
-        dependencies: RunnerDependencies,
+        services: Services,
+        chance: Chance,
         miss_policy: MissPolicy | None = None,
     ) -> Runner:
         """Create a runner for an execution. Its waiting code can be parked in memory if the workflow is a function or a
@@ -907,17 +879,16 @@ class ParkedRun:
 
         Other workflows have few operations per step to replay. `miss_policy` is the miss policy of a what-if.
         """
-        self._identity = _code_identity(workflow, dependencies)
+        self._identity = _code_identity(workflow, services)
         may_park = (
             PARKED_RUNS.most > 0
             and journal.state.rolling_back is None
             and any(part is not None for part in self._identity)
         )
-        services = dependencies.services
         waits = Waits(journal)
         operations = OperationLog(journal, waits, miss_policy)
         services_of_recorder = services.texts, services.policy, services.workspace_provider, services.tracing
-        recorder = Recorder(operations, waits, dependencies.chance, *services_of_recorder)
+        recorder = Recorder(operations, waits, chance, *services_of_recorder)
         return Runner(journal, recorder, services.with_source(workflow), services, may_park=may_park)
 
     def keep(self, runner: Runner, *, is_stored: bool) -> None:
@@ -930,7 +901,7 @@ class ParkedRun:
         else:
             self._unwind(runner)
 
-    def take(self, state: ExecutionState, code: Mapping[str, str], dependencies: RunnerDependencies) -> Runner | None:
+    def take(self, state: ExecutionState, code: Mapping[str, str], services: Services) -> Runner | None:
         """Return the runner whose code is parked in memory, if the code can continue from `state` and its functions are
         unchanged (`code` has their digests). Otherwise unwind the code and return None.
 
@@ -941,7 +912,7 @@ class ParkedRun:
         if runner is None:
             return None
         is_unchanged = runner.parked_tasks and runner.journal.state is state
-        is_same = all(map(operator.is_, self._identity, _code_identity(runner.workflow, dependencies)))
+        is_same = all(map(operator.is_, self._identity, _code_identity(runner.workflow, services)))
         # The journal of the runner has the same state object only if no other process has appended to the log since.
         # The agent and the function are compared by identity, and further functions by their digests.
         if is_unchanged and is_same and code == dict(state.code):
