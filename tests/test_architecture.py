@@ -173,3 +173,25 @@ def test_continuous_integration_runs_the_readme_test_command():
     command = (ROOT / ".ci" / "run").read_text().splitlines()[-1]
     assert command.endswith("-m tests")
     assert command in (ROOT / "README.md").read_text().splitlines()
+
+
+def callers(name):
+    """Return the functions of divebook that call a function or method called `name`, as ``module:function``."""
+    found = set()
+    for path in sorted((ROOT / "divebook").rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            calls = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
+            if name in {getattr(call, "attr", getattr(call, "id", None)) for call in calls}:
+                found.add(f"{module}:{function.name}")
+    return found
+
+
+def test_the_first_event_of_a_variant_is_made_in_one_place():
+    """Forks, what-ifs, their children, continuations and trials differ in the arguments of one function."""
+    assert callers("ExecutionForked") == {"divebook.environment.starts:forked_of"}
+    assert callers("forked_of") == {"divebook.environment.variants:_forked"}
+    ways_in = {"fork", "_what_if", "forked_child", "_continuation", "try_step"}
+    assert callers("_forked") == {f"divebook.environment.variants:{name}" for name in ways_in}

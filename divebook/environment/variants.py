@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict
+from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 from divebook.engine.bounds import within
 from divebook.engine.decide import steps_ahead
@@ -37,7 +37,7 @@ from divebook.events.event import Event
 from divebook.projections.summary import ReadLog
 from divebook.questions.bounds import Bounds
 from divebook.replay.recorded_answers import RECORDED, TOOLS, ReuseInputs
-from divebook.replay.resume_changed import Kept, ResumePlan, kept_by, planned_to_go_on
+from divebook.replay.resume_changed import Kept, ResumePlan, kept_by, resume_plan
 from divebook.replay.trial import (
     ASKED,
     RECORDED_NUMBER,
@@ -52,12 +52,13 @@ from divebook.replay.trial import (
 from divebook.replay.verify import Verification, verified
 from divebook.replay.what_if import (
     Plan,
-    Proposal,
-    RehearsalHost,
+    Rehearsal,
     RepeatedWhatIf,
+    Variant,
     WhatIf,
     bounds_beside,
     planned,
+    rehearsed,
     result_of,
 )
 from divebook.runtime.children import Child
@@ -134,17 +135,6 @@ class TrialOptions(TypedDict, total=False):
     """Budget of each trial; by default the budget that the run still had when it entered the step."""
 
 
-class _Continuation(NamedTuple):
-    """Checked plan for a new execution that continues another one with a changed definition."""
-
-    source: Execution
-    workflow: Workflow
-    reusable: Kept
-    prefix: Prefix
-    forked: catalog.ExecutionForked
-    """First event of the new execution after the shared events."""
-
-
 class Variants:
     """Creates executions that are derived from others: forks, what-ifs, continuations with a changed definition,
     trials.
@@ -205,8 +195,7 @@ class Variants:
         self._registry.check(workflow)
         model = self._registry.model_of_run(workflow, parsed.model or options.get("model"))
         parsed = replace(parsed, model=model)
-        forked = self._forked(prefix, workflow, parsed, options, catalog.FORK)
-        return self._start_fork(prefix, forked, workflow, options)
+        return self._begin(self._forked(prefix, workflow, parsed, options, catalog.FORK), options)
 
     def fork_without_failed_steps(self, execution_id: str) -> Execution:
         """Start a fork that continues as if the failed steps had completed. See ``skip_failed`` in `Environment.retry`;
@@ -248,28 +237,39 @@ class Variants:
         return change, workflow
 
     def _forked(
-        self, prefix: Prefix, workflow: Workflow, change: Change, options: StartOptions, origin: str
+        self,
+        prefix: Prefix,
+        workflow: Workflow,
+        change: Change,
+        options: StartOptions,
+        origin: str,
+        **fields: Any,
     ) -> catalog.ExecutionForked:
-        """Return the event `ExecutionForked` of a new execution. It follows the events that the new execution shares
-        with its source (the prefix).
+        """Return the first own event of a variant. It follows the events that the variant shares with its source (the
+        prefix).
+
+        Parameters
+        ----------
+        origin
+            Kind of variant, such as `catalog.FORK`.
+        fields
+            Further fields of the event, which only some kinds of variants have.
         """
         code = self._registry.code_of(workflow)
         opening = opening_of(workflow, prefix.state.inputs, code, options, origin=origin)
-        return forked_of(opening, prefix.state, prefix.opened, change, options)
+        return replace(forked_of(opening, prefix.state, prefix.opened, change, options), **fields)
 
-    def _start_fork(
-        self, prefix: Prefix, forked: catalog.ExecutionForked, workflow: Workflow, options: StartOptions
-    ) -> Execution:
-        """Start a new execution that shares the first events (the prefix) of its source. If an execution with the same
-        start key exists, return that one.
+    def _begin(self, forked: catalog.ExecutionForked, options: StartOptions) -> Execution:
+        """Start a variant whose first own event is `forked`. If an execution with the same start key exists, return
+        that one.
         """
         try:
             durability = self._durability(options.get("durability"))
-            return Execution(self._control, self._control.fork(prefix.source, prefix.at, forked, durability))
+            return Execution(self._control, self._control.fork(forked, durability))
         except StartKeyTakenError as conflict:
             on_conflict = options.get("on_conflict", WARN)
             existing = existing_execution(
-                conflict, workflow.name, self._store, None, on_conflict, change=forked.change or {}, stacklevel=5
+                conflict, forked.workflow_name, self._store, None, on_conflict, change=forked.change or {}, stacklevel=5
             )
             return self._execution(existing)
 
@@ -289,19 +289,16 @@ class Variants:
         count: object = 1 if repeat is None else repeat  # callers may pass anything
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise SetupError(f"a what-if is made once or more often, not {count!r} times; leave repeat out for once")
-        proposal = self._proposal(execution_id, change, at, options)
+        variant = self._what_if(execution_id, change, at, options)
         if plan:
-            return planned(self.rehearsals, proposal)
+            return planned(variant, self._rehearsed(variant))
         # A what-if of a log that the code no longer reproduces would show differences that the change did not cause.
-        verification = self.verify(proposal.source)
+        verification = verified(variant.source, self._control, None)
         if verification.divergence is not None:
-            raise ReplayMismatchError(proposal.source, str(verification.divergence))
-        executions = [
-            Execution(self._control, self._control.fork(proposal.source, proposal.forked.at, proposal.forked))
-            for _ in range(count)
-        ]
+            raise ReplayMismatchError(variant.source.id, str(verification.divergence))
+        executions = [Execution(self._control, self._control.fork(variant.forked)) for _ in range(count)]
         try:
-            results = RepeatedWhatIf(result_of(each.wait(), proposal, verification.unchecked) for each in executions)
+            results = RepeatedWhatIf(result_of(each.wait(), variant, verification.unchecked) for each in executions)
         except KeyboardInterrupt:  # nobody waits for the others any more, so they must not spend more
             for execution in executions:
                 if execution.is_live:
@@ -309,7 +306,7 @@ class Variants:
             raise
         return results[0] if repeat is None else results
 
-    def _proposal(self, execution_id: str, change: ChangeLike, at: int | None, options: WhatIfOptions) -> Proposal:
+    def _what_if(self, execution_id: str, change: ChangeLike, at: int | None, options: WhatIfOptions) -> Variant:
         """Return a what-if that has been checked against the log of its source execution, but not started."""
         require_options(options, WhatIfOptions.__annotations__, "a what-if has no option")
         tools = options.get("tools", RECORDED)
@@ -328,16 +325,11 @@ class Variants:
         limits: StartOptions = {}
         if bounds is not None:
             limits["bounds"] = bounds_beside(as_bounds(bounds), prefix.state)
-        forked = self._forked_what_if(prefix, workflow, parsed, limits, tools)
-        return Proposal(source.id, source.history(), source.state, workflow, parsed, forked)
-
-    def _forked_what_if(
-        self, prefix: Prefix, workflow: Workflow, change: Change, limits: StartOptions, tools: str
-    ) -> catalog.ExecutionForked:
-        forked = self._forked(prefix, workflow, change, limits, catalog.WHAT_IF)
         # Ids of questions and idempotency keys are computed from the seed. With the seed of the source they are those
         # of its log.
-        return replace(forked, seed=prefix.state.seed, tools=tools)
+        seed = prefix.state.seed
+        forked = self._forked(prefix, workflow, parsed, limits, catalog.WHAT_IF, seed=seed, tools=tools)
+        return Variant(source, source.history(), workflow, parsed, forked)
 
     def forked_child(self, child: Child) -> tuple[Workflow, catalog.ExecutionForked]:
         """Return the workflow and the first event of a child execution that reuses results of a recorded child
@@ -361,18 +353,16 @@ class Variants:
         changed = {name: value for name, value in inputs.items() if name not in recorded or recorded[name] != value}
         change = fitting_inputs(Change(inputs=changed, model=model), workflow)
         limits: StartOptions = {"bounds": within(as_bounds(workflow.bounds or {}), child.bounds)}
-        forked = self._forked_what_if(prefix, workflow, change, limits, tools)
-        return workflow, replace(forked, awaited_by=child.parent, origin=origin)
+        # The seed is that of the recorded child, as for every what-if.
+        fields = {"seed": prefix.state.seed, "tools": tools, "awaited_by": child.parent}
+        return workflow, self._forked(prefix, workflow, change, limits, origin, **fields)
 
     def verify(self, execution_id: str, definition: Workflow | None = None, *, any_code: bool = False) -> Verification:
         """Replay a definition against the log of an execution; see `Environment.verify`."""
         return verified(self._execution(execution_id), self._control, definition, any_code=any_code)
 
-    @property
-    def rehearsals(self) -> RehearsalHost:
-        """Services for rehearsals. A rehearsal runs a fork in memory, without external calls, to predict which calls it
-        would make.
-        """
+    def _rehearsed(self, variant: Variant) -> Rehearsal:
+        """Run a variant in memory, without external calls, to predict which calls it would make."""
 
         def control_over(store: EventStore, beyond: FindMissPolicy) -> Control:
             # A rehearsal has its own store and miss policy, so that no external call is made.
@@ -383,7 +373,7 @@ class Variants:
             chance = self._control.chance
             return Control(store, services, self._registry.check, self._registry.code_of, clock=clock, chance=chance)
 
-        return RehearsalHost(control_over, self._reuse)
+        return rehearsed(variant, control_over, self._reuse)
 
     # --- continuations with a changed definition -------------------------------------------------------------------
 
@@ -406,17 +396,17 @@ class Variants:
         options["key"] = self._resumption_key(source, workflow, options)
         # The definition, the code and the first changed operation: at least one of them must differ, or the
         # continuation would repeat the same failure.
-        continuation = self._continuation(source, workflow, options, catalog.REUSE)
+        variant, reusable = self._continuation(source, workflow, options, catalog.REUSE)
         is_same_definition = workflow.fingerprint == source.state.fingerprint
         is_same_code = self._registry.code_of(workflow) == dict(source.state.code)
-        if continuation.reusable.first is None and is_same_definition and is_same_code:
+        if reusable.first is None and is_same_definition and is_same_code:
             raise SetupError(
                 f"the definition of {workflow.name!r} does nothing otherwise than execution {source.id} has recorded; "
                 "correct it first, or resume without a definition to make what failed again"
             )
         if plan:
-            return planned_to_go_on(self.rehearsals, source, workflow, continuation.reusable, continuation.forked)
-        execution = self._start_continuation(continuation)
+            return resume_plan(variant, self._rehearsed(variant), reusable)
+        execution = self._start_continuation(variant)
         if execution.was_driven or execution.state.is_over:
             return execution
         # An earlier call has started it, and its process has ended since.
@@ -427,10 +417,10 @@ class Variants:
         source = self._execution(execution_id)
         self._require_stopped(source)
         workflow = self._changed_definition(source, NEW)
-        continuation = self._continuation(source, workflow, options, catalog.UNEDITED)
+        variant, reusable = self._continuation(source, workflow, options, catalog.UNEDITED)
         if plan:
-            return planned_to_go_on(self.rehearsals, source, workflow, continuation.reusable, continuation.forked)
-        return self._start_continuation(continuation)
+            return resume_plan(variant, self._rehearsed(variant), reusable)
+        return self._start_continuation(variant)
 
     def _require_stopped(self, source: Execution) -> None:
         """Raise an error if an execution is running, in this process or in another process."""
@@ -476,8 +466,10 @@ class Variants:
         require_definition(workflow)
         return workflow
 
-    def _continuation(self, source: Execution, workflow: Workflow, options: StartOptions, reuse: str) -> _Continuation:
-        """Return the checked plan for continuing an execution with a changed definition.
+    def _continuation(
+        self, source: Execution, workflow: Workflow, options: StartOptions, reuse: str
+    ) -> tuple[Variant, Kept]:
+        """Return the variant that continues an execution with a changed definition, and the events that it keeps.
 
         Parameters
         ----------
@@ -487,17 +479,17 @@ class Variants:
         """
         self._registry.check(workflow)
         reusable = kept_by(source, self._control, workflow)
+        events = source.history()
         if reuse == catalog.UNEDITED:
-            reusable = self._kept_before_edits(source, reusable)
+            reusable = self._kept_before_edits(source, events, reusable)
         prefix = prefix_of(self._store, source.id, reusable.at, Change())
-        forked = self._forked(prefix, workflow, Change(), options, catalog.RESUME)
-        return _Continuation(source, workflow, reusable, prefix, replace(forked, tools=reuse))
+        forked = self._forked(prefix, workflow, Change(), options, catalog.RESUME, tools=reuse)
+        return Variant(source, events, workflow, Change(), forked), reusable
 
-    def _kept_before_edits(self, source: Execution, reusable: Kept) -> Kept:
+    def _kept_before_edits(self, source: Execution, events: Sequence[Event], reusable: Kept) -> Kept:
         """Return the events that a continuation shares with its source, up to the first call of a function that was
         edited after the call. If no such function was called, return all of these events.
         """
-        events = source.history()
         first = first_reached(events, edited_labels(self._registry, source.state.workflow_name, events))
         if first is None:
             return reusable
@@ -523,13 +515,12 @@ class Variants:
         }
         return f"resume {canonical_hash(parts, 'start key')}"
 
-    def _start_continuation(self, continuation: _Continuation) -> Execution:
-        source = continuation.source
-        workflow = continuation.workflow
+    def _start_continuation(self, variant: Variant) -> Execution:
+        source = variant.source
         # Waits for the end: two executions of the same work must not run at once.
         if not source.state.is_over:
-            source.cancel(f"goes on with another definition of {workflow.name!r}").wait()
-        return self._start_fork(continuation.prefix, continuation.forked, workflow, {"on_conflict": RETURN})
+            source.cancel(f"goes on with another definition of {variant.workflow.name!r}").wait()
+        return self._begin(variant.forked, {"on_conflict": RETURN})
 
     # --- trials ----------------------------------------------------------------------------------------------------
 
@@ -576,10 +567,10 @@ class Variants:
         limits: StartOptions = {}
         if bounds is not None:
             limits["bounds"] = bounds_beside(as_bounds(bounds), prefix.state)
-        forked = self._forked(prefix, single, whole, limits, catalog.TRIAL)
-        forked = replace(forked, seed=prefix.state.seed, tools=tools, only=entry.only)
+        fields = {"seed": prefix.state.seed, "tools": tools, "only": entry.only}
+        forked = self._forked(prefix, single, whole, limits, catalog.TRIAL, **fields)
         # Start all tries before waiting for the first, so that they run concurrently.
-        drivers = [self._control.fork(source.id, prefix.at, forked) for _ in range(times)]
+        drivers = [self._control.fork(forked) for _ in range(times)]
         executions = tuple(Execution(self._control, driver).wait() for driver in drivers)
         tries = tuple(tried_in(each.history(), entry, number, each) for number, each in enumerate(executions, 1))
         recorded = tried_in(events, entry, RECORDED_NUMBER, source)

@@ -36,13 +36,12 @@ from divebook.replay.verify import FirstDifference, verified
 from divebook.replay.what_if import (
     Planned,
     Rehearsal,
-    RehearsalHost,
+    Variant,
     items_to_come,
     likely_cost,
     likely_items,
     likely_turns,
     planned_call,
-    rehearsed,
 )
 from divebook.runtime.execution import Execution
 from divebook.runtime.forks import made_again, point_before
@@ -193,16 +192,12 @@ def _require_no_changes_after(events: Sequence[Event], at: int) -> None:
             )
 
 
-def planned_to_go_on(
-    host: RehearsalHost, source: Execution, workflow: Workflow, reusable: Kept, forked: catalog.ExecutionForked
-) -> ResumePlan:
-    """Return the plan of a resumption with a changed definition. It is computed by a rehearsal, which runs in memory
-    without external calls.
+def resume_plan(variant: Variant, rehearsal: Rehearsal, reusable: Kept) -> ResumePlan:
+    """Return the plan of a resumption with a changed definition, from the rehearsal of the fork that the resumption
+    would start.
     """
-    events = source.history()
+    source, events, workflow, _, forked = variant
     at = reusable.at
-    # The plan of a resumption is a rehearsal of the fork that the resumption would start.
-    rehearsal = rehearsed(host, events, forked)
     events_of_fork = rehearsal.events
     # Signals that no step has received were not requested, and are not results of calls.
     unused = (end for end in rehearsal.answers.pool.unused() if end.was_asked_for and end.content[0] not in _DONE_AGAIN)

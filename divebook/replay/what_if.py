@@ -139,16 +139,6 @@ ControlOver: TypeAlias = Callable[[EventStore, FindMissPolicy], Control]
 """Function that returns a `Control` for another store, with the definitions of an environment."""
 
 
-class RehearsalHost(NamedTuple):
-    """Functions of an environment that a rehearsal needs.
-
-    A rehearsal runs a fork in memory and stops at each call without a recorded result.
-    """
-
-    control_over: ControlOver
-    reuse_inputs: ReuseInputs
-
-
 class Rehearsal(NamedTuple):
     """Result of a rehearsal: a fork that ran in memory, without external calls, until it needed results that are not
     recorded.
@@ -175,17 +165,25 @@ class Rehearsal(NamedTuple):
         return tuple(step.name for step in workflow.steps if step.name in ahead and step.name not in stopped_steps)
 
 
-def rehearsed(host: RehearsalHost, events: Sequence[Event], forked: catalog.ExecutionForked) -> Rehearsal:
-    """Run a fork of an execution in memory, without external calls. Return its log, its state, and the calls that it
-    would make.
-
-    Parameters
-    ----------
-    events
-        The whole log of the source.
-    forked
-        The first own event of the fork.
+class Variant(NamedTuple):
+    """Execution derived from another one, which was checked and has not started yet: a fork, a what-if, or the
+    continuation with a changed definition.
     """
+
+    source: Execution
+    events: Sequence[Event]
+    """Whole log of the source."""
+    workflow: Workflow
+    change: Change
+    forked: catalog.ExecutionForked
+    """First own event of the variant. It names the source, and the last shared event."""
+
+
+def rehearsed(variant: Variant, control_over: ControlOver, reuse_inputs: ReuseInputs) -> Rehearsal:
+    """Run a variant of an execution in memory, without external calls. Return its log, its state, and the calls that it
+    would make.
+    """
+    forked = variant.forked
     answers: list[RecordedAnswers] = []
 
     # The driver asks for the policy when it starts. The list makes it available to this function.
@@ -193,17 +191,17 @@ def rehearsed(host: RehearsalHost, events: Sequence[Event], forked: catalog.Exec
         # `patiently` repeats the call while the store is busy.
         events_of_fork = await calls.patiently(lambda: store.read(state.execution_id))
         fork_event = forked_by(events_of_fork)
-        recorded = answering(events, events_of_fork, fork_event, host.reuse_inputs, stops_at_calls=True)
+        recorded = answering(variant.events, events_of_fork, fork_event, reuse_inputs, stops_at_calls=True)
         answers.append(recorded)
         return answers[-1]
 
     # The rehearsal gets a store, a manager and a log of its own, so that nothing of it can reach the real store.
     with MemoryStore() as store:
-        control = host.control_over(store, find)
+        control = control_over(store, find)
         try:
             # The fork shares the first events of its source, which must therefore be in the same store.
-            store.append(forked.source, events[: forked.at], 0)
-            driver = control.fork(forked.source, forked.at, forked)
+            store.append(forked.source, variant.events[: forked.at], 0)
+            driver = control.fork(forked)
             # The driver returns when all code has stopped at calls without a recorded result, or when the execution has
             # ended.
             interruptible_result(driver.driving())
@@ -591,19 +589,6 @@ class Plan:
         return f"plan of a what-if of {self.source}, from event {self.at + 1} on: {self}{live}"
 
 
-class Proposal(NamedTuple):
-    """Checked request for a what-if: the source execution, the change, and the first event of the fork."""
-
-    source: str
-    events: Sequence[Event]
-    """Whole log of the source."""
-    state: ExecutionState
-    workflow: Workflow
-    change: Change
-    forked: catalog.ExecutionForked
-    """First own event of the what-if."""
-
-
 def bounds_beside(bounds: Bounds, before: ExecutionState) -> Bounds:
     """Return the bounds (budget) of a what-if. The log of the what-if contains the events before the fork, whose
     consumption must not count. The bounds of the what-if are therefore increased by the amounts that the source
@@ -620,37 +605,37 @@ def bounds_beside(bounds: Bounds, before: ExecutionState) -> Bounds:
     )
 
 
-def planned(host: RehearsalHost, proposal: Proposal) -> Plan:
-    """Return the plan of a what-if. It is computed by a rehearsal, which runs in memory without external calls."""
-    rehearsal = rehearsed(host, proposal.events, proposal.forked)
-    at = proposal.forked.at
-    counts = tally(proposal.events, rehearsal.events, forked_by(rehearsal.events))
+def planned(variant: Variant, rehearsal: Rehearsal) -> Plan:
+    """Return the plan of a what-if, from its rehearsal."""
+    at = variant.forked.at
+    counts = tally(variant.events, rehearsal.events, forked_by(rehearsal.events))
     # Results before the fork point are reused without being requested again.
-    before = sum(isinstance(event.data, ENDS) for event in proposal.events[:at])
+    before = sum(isinstance(event.data, ENDS) for event in variant.events[:at])
     live = tuple(planned_call(request) for request in rehearsal.unanswered)
     items = items_to_come(rehearsal.events, rehearsal.state)
-    costs = likely_cost(proposal.events, rehearsal.unanswered), likely_items(proposal.events, items)
+    costs = likely_cost(variant.events, rehearsal.unanswered), likely_items(variant.events, items)
     return Plan(
-        proposal.source,
+        variant.source.id,
         at,
-        proposal.change,
+        variant.change,
         before + counts.served,
         live,
         None if None in costs else sum(cost or 0 for cost in costs),
         (
             *(f"{step} ({plural(count, 'more item')})" for step, count in items.items()),
-            *rehearsal.steps_after(proposal.workflow),
+            *rehearsal.steps_after(variant.workflow),
         ),
         counts.blocked,
     )
 
 
-def result_of(execution: Execution, proposal: Proposal, unchecked: Sequence[str] = ()) -> WhatIf:
-    """Return the result of a what-if that has ended or waits for a person."""
+def result_of(execution: Execution, variant: Variant, unchecked: Sequence[str] = ()) -> WhatIf:
+    """Return the result of a what-if that has ended or waits for a person. `variant` describes the what-if."""
     events_of_fork = execution.history()
-    counts, calls = _counts_and_calls(execution.store, proposal.events, events_of_fork)
-    compared = Comparison([proposal.events, events_of_fork])
-    return WhatIf(execution, proposal.source, proposal.forked.at, proposal.change, counts, compared, calls, unchecked)
+    counts, calls = _counts_and_calls(execution.store, variant.events, events_of_fork)
+    compared = Comparison([variant.events, events_of_fork])
+    source = variant.source.id
+    return WhatIf(execution, source, variant.forked.at, variant.change, counts, compared, calls, unchecked)
 
 
 def _counts_and_calls(

@@ -244,29 +244,23 @@ class Control:
         if source_driver is not None:
             driver.inherit_queue(source_driver)
 
-    def fork(
-        self,
-        source: str,
-        at: int,
-        event_data: catalog.ExecutionForked,
-        durability: Durability | None = None,
-        child_id: str = "",
-    ) -> Driver:
-        """Create an execution that shares the first `at` events of the execution `source`, and drive it. Return its
-        driver.
+    def fork(self, forked: catalog.ExecutionForked, durability: Durability | None = None, child_id: str = "") -> Driver:
+        """Create an execution that shares the first events of another one, and drive it. Return its driver.
+
+        `forked` is its first own event. It names the source, and the last shared event.
         """
         ids = Ids(self.clock, self.chance)
         owner = Owner.current()
         now = self.clock.now()
         execution_id = child_id or ids.execution()
         # The fork has no records for the shared events. Its own log begins with this event, whose number follows them.
-        event = Event(ids.event(now), execution_id, at + 1, now, event_data)
+        event = Event(ids.event(now), execution_id, forked.at + 1, now, forked)
         # The second fork with a key finds the first.
         one_at_a_time = nullcontext() if ENGINE.is_current() else self._resuming
         with one_at_a_time, DRIVEN_LEASES.about_to_drive(self.store, execution_id):
             # The lease comes with the first batch. `about_to_drive` marks it before, since another thread could
             # otherwise take the lease for one that nothing uses.
-            driver = self._begin_fork(first_batch(self.store, source, event, owner, durability))
+            driver = self._begin_fork(first_batch(self.store, forked.source, event, owner, durability))
             self._drive(driver, Lease(execution_id, FIRST_TOKEN, owner, expires_at=0))
         return driver
 
@@ -669,9 +663,7 @@ class Control:
         await work(lambda: self.family_bounds.admit(child.id, child.parent))
         workflow, first_event, durability = await work(opening)
         if isinstance(first_event, catalog.ExecutionForked):
-            driver = await work(
-                lambda: self.fork(first_event.source, first_event.at, first_event, durability, child.id)
-            )
+            driver = await work(lambda: self.fork(first_event, durability, child.id))
         else:
             driver = self.create(workflow, first_event, durability, child.id)
             first_commit = Future[None]()
