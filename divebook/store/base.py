@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple, Self
+from zlib import crc32
 
 from divebook.engine.inbox import ANNOTATION, ANSWER, REVOCATION, SIGNAL, Message
 from divebook.engine.lifecycle import STATUSES
@@ -35,7 +36,7 @@ from divebook.errors import (
     StoreError,
 )
 from divebook.events.catalog import BOOK, ENQUEUED, NOT_RESUMED_AUTOMATICALLY, ORIGINS, Payload
-from divebook.events.codec import encode, storable
+from divebook.events.codec import decode, encode, storable
 from divebook.events.event import Event, Record, to_microseconds
 from divebook.store.append import (
     FULL,
@@ -50,7 +51,7 @@ from divebook.store.append import (
     records_of,
 )
 from divebook.store.codec import Codec, Sealing
-from divebook.store.encoding import chain, decode_facts, head, pack_new_blobs, width_of
+from divebook.store.encoding import Fetch, chain, decode_facts, head, of_row, pack_new_blobs, width_of
 from divebook.store.history import History
 from divebook.store.leases import (
     LEASE_SECONDS,
@@ -1288,6 +1289,93 @@ class StoredRecord:
         facts = tuple(decode_facts(self.type, payload))
         return Record(self.id, execution_id, self.sequence, self.recorded_at, facts, self.path, self.step)
 
+    def decoded(self, execution_id: str, sealing: Sealing, fetch: Fetch) -> Record:
+        """Decrypt and decode this record of an execution's log. Large values are loaded with `fetch`.
+
+        Raises
+        ------
+        NewerStoreError, DecryptionError
+            The record has a form that this version does not know, or cannot be decrypted.
+        CorruptStoreError
+            The payload is not in a form that this or an earlier version has written.
+        """
+        try:
+            return self.record(execution_id, sealing.open_whole(self.payload, fetch))
+        except (NewerStoreError, DecryptionError) as error:
+            raise type(error)(f"event {self.sequence} of execution {execution_id}: {error}") from error
+        # The last three: valid JSON that does not have the form of the payload.
+        except (CorruptStoreError, TypeError, AttributeError, ValueError) as error:
+            raise self.damage_error(execution_id, error) from error
+
+    def damage_error(self, execution_id: str, reason: object) -> CorruptStoreError:
+        """Return the error for this record, which is damaged for the given reason."""
+        first = self.sequence
+        last = self.last_sequence
+        name = f"event {first}" if first == last else f"the record of events {first} to {last}"
+        return damage_error(execution_id, name, reason)
+
+
+WRONG_CHECKSUM = "it does not have the checksum it was written with"
+"""Reason why a record is damaged."""
+
+
+def damage_error(execution_id: str, name: str, reason: object) -> CorruptStoreError:
+    """Return the error for a damaged part of a log, such as ``event 3``, which is called `name`."""
+    return CorruptStoreError(
+        f"{name} of execution {execution_id} is damaged: {reason}. The events before it and the other executions are "
+        "readable"
+    )
+
+
+def missing_event_error(execution_id: str, sequence: int) -> CorruptStoreError:
+    """Return the error for a log in which an event is missing that its execution's row counts."""
+    return CorruptStoreError(
+        f"event {sequence} of execution {execution_id} is missing; the events before it are readable"
+    )
+
+
+class StoredMessage(NamedTuple):
+    """Row of a message as the store contains it, with an encrypted payload."""
+
+    execution_id: str
+    kind: str
+    key: str
+    payload: str | bytes
+    source: str
+    posted_at: int
+    number: int
+    checksum: int
+
+    @property
+    def is_sound(self) -> bool:
+        """True if the row matches its checksum, which does not cover the number."""
+        return of_row(self[:-2]) == self.checksum
+
+    @property
+    def damage(self) -> str:
+        """Description of a row that does not match its checksum."""
+        return f"message {self.number} to execution {self.execution_id} does not have the checksum it was written with"
+
+    def opened(self, sealing: Sealing) -> Message:
+        """Return the decrypted message. Raise CorruptStoreError if the row does not match its checksum."""
+        if not self.is_sound:
+            raise CorruptStoreError(f"{self.damage}; delete that execution, or restore a backup")
+        raw = self.payload if isinstance(self.payload, bytes) else self.payload.encode()
+        content = decode(sealing.open(raw))
+        return Message(self.execution_id, self.kind, self.key, content, self.source, self.posted_at, self.number)
+
+
+def sound_messages(rows: Iterable[StoredMessage], sealing: Sealing) -> list[Message]:
+    """Return the messages in some rows, without those that are damaged or cannot be decrypted.
+
+    A damaged message affects only its own execution, and reading that inbox raises an error.
+    """
+    messages = []
+    for row in rows:
+        with suppress(CorruptStoreError, DecryptionError):
+            messages.append(row.opened(sealing))
+    return messages
+
 
 @dataclass(frozen=True, slots=True)
 class StoredLog:
@@ -1332,6 +1420,18 @@ class StoredSummary(NamedTuple):
     sequence: int
     """Sequence number of the last summarized event."""
     data: bytes
+
+    def checksum(self, execution_id: str) -> int:
+        """Return the checksum with which the summary of an execution is stored."""
+        return crc32(self.data, of_row((execution_id, self.sequence)))
+
+
+def summary_damage(execution_id: str) -> str:
+    """Return the description of the cached summary of an execution, which does not match its checksum."""
+    return (
+        f"the summary of execution {execution_id} is damaged. It is not used, and nothing is lost: it is made again "
+        "when the execution is listed"
+    )
 
 
 # --- checks that stores share ---

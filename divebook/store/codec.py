@@ -186,6 +186,19 @@ class Sealing:
         # The hash covers the plain content. Only encrypted contents were compressed here.
         return verified(digest, decrypted if decrypted is data else zlib.decompress(decrypted))
 
+    def fetcher(self, load: Fetch) -> Fetch:
+        """Return a function that returns a large value by its hash: it loads, decrypts and verifies the value, and
+        caches it. `load` returns the content of the value as it is stored, or None if it is missing.
+        """
+        contents: dict[bytes, bytes | None] = {}
+
+        def fetch(digest: bytes) -> bytes | None:
+            if digest not in contents:
+                contents[digest] = self.open_content(digest, load(digest))
+            return contents[digest]
+
+        return fetch
+
     def seal_text(self, text: str | None) -> str | None:
         """Return the error or the note of an execution's row in encrypted form; None for None."""
         return None if text is None else self.seal(text.encode()).decode()

@@ -21,7 +21,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from divebook.errors import LeaseHeldError
+from divebook.errors import CorruptStoreError, LeaseHeldError
+from divebook.events.codec import decode
 from divebook.events.event import to_datetime
 
 LEASE_SECONDS = 30.0
@@ -302,9 +303,11 @@ def worker_to_data(worker: WorkerRecord) -> dict[str, Any]:
     return {**data, "queues": list(worker.queues), **mappings}
 
 
-def worker_from(worker_id: str, data: Mapping[str, Any], expires_at: int) -> WorkerRecord:
-    """Build the record of a worker from plain data. Raise ValueError, TypeError or KeyError if the data are not those
-    of a worker.
-    """
-    fields = {**data, "owner": Owner(**data["owner"]), "queues": tuple(data["queues"])}
-    return WorkerRecord(id=worker_id, expires_at=expires_at, **fields)
+def worker_from(worker_id: str, stored: str | bytes, expires_at: int) -> WorkerRecord:
+    """Read the record of a worker from its stored form. Raise CorruptStoreError if it is not that of a worker."""
+    try:
+        data = decode(stored)
+        fields = {**data, "owner": Owner(**data["owner"]), "queues": tuple(data["queues"])}
+        return WorkerRecord(id=worker_id, expires_at=expires_at, **fields)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CorruptStoreError(f"what worker {worker_id} says of itself is damaged: {error}") from error

@@ -185,10 +185,7 @@ class MemoryStore(EventStore):
             log = self._find(execution_id)
             # Decoded without the lock, because opening a payload may take long.
             stored = log.stored(after, min(last, log.last_sequence))
-        return [self._decoded(execution_id, record) for record in stored]
-
-    def _decoded(self, execution_id: str, record: StoredRecord) -> Record:
-        return record.record(execution_id, self.sealing.open_whole(record.payload, self._content))
+        return [record.decoded(execution_id, self.sealing, self._content) for record in stored]
 
     def _facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:
         return {sequence: self._read(execution_id, sequence - 1, 1)[0].data for sequence in sequences}

@@ -20,10 +20,8 @@ from divebook.errors import (
     ConcurrentAppendError,
     ConnectionLostError,
     CorruptStoreError,
-    DecryptionError,
     ExecutionNotFoundError,
     InvalidEventError,
-    NewerStoreError,
     StartKeyTakenError,
     StoreBusyError,
     StoreError,
@@ -46,9 +44,9 @@ from divebook.store.append import (
     line_after,
     record_of,
 )
-from divebook.store.base import StoredRecord
+from divebook.store.base import WRONG_CHECKSUM, StoredRecord, missing_event_error
 from divebook.store.codec import Sealing
-from divebook.store.encoding import Fetch, Packed, of_row, pack_blob, pack_id, unpack_blob, unpack_id, width_of
+from divebook.store.encoding import Packed, of_row, pack_blob, pack_id, unpack_blob, unpack_id, width_of
 from divebook.store.leases import Lease
 from divebook.store.postgres.connections import (
     BIGINT,
@@ -713,20 +711,18 @@ class LogReader:
             expected = record.last_sequence + 1
             checksum = record.checksum_after(checksum)
             if checksum != record.checksum or (record.last_sequence == log.last_sequence and checksum != log.checksum):
-                raise _damaged(log, record, "it does not have the checksum it was written with")
+                raise record.damage_error(log.execution_id, WRONG_CHECKSUM)
             yield record
         if expected <= min(last, log.last_sequence):
-            raise CorruptStoreError(
-                f"event {expected} of execution {log.execution_id} is missing; the events before it are readable"
-            )
+            raise missing_event_error(log.execution_id, expected)
 
     def decoded_records(self, log: LogRows, last: int, sealing: Sealing) -> list[Record]:
         """Return the records in the rows that a query returned, with decoded payloads. Their checksums are verified.
 
         Raises the errors of `records`.
         """
-        fetch = self.fetcher(sealing)
-        return [_decoded(record, sealing, fetch, log) for record in self.records(log, last)]
+        fetch = sealing.fetcher(self.blob)
+        return [record.decoded(log.execution_id, sealing, fetch) for record in self.records(log, last)]
 
     def around(self, execution_id: str, sequences: Sequence[int]) -> list[LogRows]:
         """Read single events of a log. For each, return the row that contains it, after the rows before it that are
@@ -754,19 +750,6 @@ class LogReader:
         rows = self._connections.read(_BLOB, (digest,))
         return unpack_blob(Packed(*rows[0])) if rows else None
 
-    def fetcher(self, sealing: Sealing) -> Fetch:
-        """Return a function that returns a large value by its hash: it loads, decrypts and verifies the value, and
-        caches it.
-        """
-        loaded: dict[bytes, bytes | None] = {}
-
-        def fetch(digest: bytes) -> bytes | None:
-            if digest not in loaded:
-                loaded[digest] = sealing.open_content(digest, self.blob(digest))
-            return loaded[digest]
-
-        return fetch
-
 
 class LogRows(NamedTuple):
     """Rows of the table of events that a query returned for one log."""
@@ -779,26 +762,6 @@ class LogRows(NamedTuple):
     rows: list[tuple[Any, ...]]
     """Rows of the requested records, after one or two rows before them. The first column is the key of the execution
     that has the row."""
-
-
-def _damaged(log: LogRows, record: StoredRecord, reason: object) -> CorruptStoreError:
-    first = record.sequence
-    last = record.last_sequence
-    description = f"event {first}" if first == last else f"the record of events {first} to {last}"
-    return CorruptStoreError(
-        f"{description} of execution {log.execution_id} is damaged: {reason}. The events before it and the other "
-        "executions are readable"
-    )
-
-
-def _decoded(record: StoredRecord, sealing: Sealing, fetch: Fetch, log: LogRows) -> Record:
-    try:
-        return record.record(log.execution_id, sealing.open_whole(record.payload, fetch))
-    except (NewerStoreError, DecryptionError) as error:
-        raise type(error)(f"event {record.sequence} of execution {log.execution_id}: {error}") from error
-    # The last three: valid JSON that does not have the form of the payload.
-    except (CorruptStoreError, TypeError, AttributeError, ValueError) as error:
-        raise _damaged(log, record, error) from error
 
 
 # --- rows ---

@@ -6,7 +6,7 @@ transaction.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -16,9 +16,17 @@ from divebook.engine.inbox import Message
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import CorruptStoreError, DecryptionError
 from divebook.events.catalog import BOOK, CHILD, ENQUEUED, RUNNING, WAITING
-from divebook.events.codec import decode, encode
+from divebook.events.codec import encode
 from divebook.store.append import RecordFilter, record_of
-from divebook.store.base import MAX_CANDIDATES, StoredBlob, StoredLog, StoredSummary
+from divebook.store.base import (
+    MAX_CANDIDATES,
+    StoredBlob,
+    StoredLog,
+    StoredMessage,
+    StoredSummary,
+    sound_messages,
+    summary_damage,
+)
 from divebook.store.codec import Sealing
 from divebook.store.encoding import Fetch, Packed, of_row, reached, unpack_blob
 from divebook.store.leases import (
@@ -31,7 +39,7 @@ from divebook.store.leases import (
     worker_from,
     worker_to_data,
 )
-from divebook.store.postgres.connections import Connections, Rows, SendStatement, escaped, unescaped
+from divebook.store.postgres.connections import Connections, SendStatement, escaped, unescaped
 from divebook.store.postgres.logs import COLUMNS as ROWS_COLUMNS
 from divebook.store.postgres.logs import (
     MOST,
@@ -200,32 +208,28 @@ def insert_message(execute: SendStatement, message: Message, payload: bytes) -> 
 
 def load_message(execute: SendStatement, sealing: Sealing, number: int) -> Message | None:
     """Return the message that has a number; None if the message was deleted."""
-    rows = execute(_ONE, (number,))
-    return _message(rows[0], sealing) if rows else None
+    messages = _messages_in(execute(_ONE, (number,)))
+    return messages[0].opened(sealing) if messages else None
 
 
 def load_inbox(execute: SendStatement, sealing: Sealing, execution_id: str, after: int) -> list[Message] | None:
     """Return the messages of one execution with numbers above `after`; None if the execution does not exist."""
     rows = execute(_MESSAGES_OF_ONE, (after, escaped(execution_id)))
-    return [_message(row, sealing) for row in rows if row[1] is not None] if rows else None
+    if not rows:
+        return None
+    return [message.opened(sealing) for message in _messages_in(row for row in rows if row[1] is not None)]
 
 
 def load_new_messages(execute: SendStatement, sealing: Sealing, after: int) -> list[Message]:
     """Return the messages of all executions with numbers above `after`, without those that are damaged or cannot be
     decrypted.
-
-    A damaged message affects only its own execution, and reading that inbox raises an error.
     """
-    messages = []
-    for row in execute(_OF_ALL, (after,)):
-        with suppress(CorruptStoreError, DecryptionError):
-            messages.append(_message(row, sealing))
-    return messages
+    return sound_messages(_messages_in(execute(_OF_ALL, (after,))), sealing)
 
 
 def find_message_faults(execute: SendStatement) -> list[str]:
     """Return descriptions of messages that do not match their checksums."""
-    return [_damage(row) for row in _plain(execute(_OF_ALL, (0,))) if not _is_sound(row)]
+    return [message.damage for message in _messages_in(execute(_OF_ALL, (0,))) if not message.is_sound]
 
 
 def last_message_number(execute: SendStatement) -> int:
@@ -263,26 +267,13 @@ def last_addressee(execute: SendStatement, kind: str, key: str) -> str | None:
     return unescaped(rows[0][0]) if rows else None
 
 
-def _plain(rows: Rows) -> Iterable[tuple[Any, ...]]:
+def _messages_in(rows: Iterable[tuple[Any, ...]]) -> list[StoredMessage]:
+    return [StoredMessage(*row) for row in _plain(rows)]
+
+
+def _plain(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     for row in rows:
         yield tuple(unescaped(value) if isinstance(value, str) else value for value in row)
-
-
-def _is_sound(row: tuple[Any, ...]) -> bool:
-    *columns, _, checksum = row
-    return bool(of_row(columns) == checksum)
-
-
-def _damage(row: tuple[Any, ...]) -> str:
-    return f"message {row[-2]} to execution {row[0]} does not have the checksum it was written with"
-
-
-def _message(stored_row: tuple[Any, ...], sealing: Sealing) -> Message:
-    (row,) = _plain([stored_row])
-    if not _is_sound(row):
-        raise CorruptStoreError(f"{_damage(row)}; delete that execution, or restore a backup")
-    execution_id, kind, name, payload, source, posted_at, number, _ = row
-    return Message(execution_id, kind, name, decode(sealing.open(payload)), source, posted_at, number)
 
 
 # --- queues, schedules and workers ---
@@ -406,14 +397,7 @@ def delete_worker(execute: SendStatement, worker_id: str) -> None:
 def load_workers(execute: SendStatement) -> list[WorkerRecord]:
     """Return the records of all workers, including expired ones."""
     rows = execute("SELECT id, expires_at, data FROM divebook.workers")
-    return [_worker(unescaped(name), expires_at, unescaped(data)) for name, expires_at, data in rows]
-
-
-def _worker(worker_id: str, expires_at: int, data: str) -> WorkerRecord:
-    try:
-        return worker_from(worker_id, decode(data), expires_at)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CorruptStoreError(f"what worker {worker_id} says of itself is damaged: {error}") from error
+    return [worker_from(unescaped(name), unescaped(data), expires_at) for name, expires_at, data in rows]
 
 
 # --- lists of executions, and summaries ---
@@ -510,7 +494,7 @@ def load_open_questions(execute: SendStatement, question_id: str | None) -> list
 def write_summaries(write: SendStatement, summaries: Mapping[str, StoredSummary]) -> None:
     """Write cached summaries of executions in place of older ones."""
     rows = [
-        (escaped(execution_id), summary.sequence, _checksum(execution_id, *summary), summary.data)
+        (escaped(execution_id), summary.sequence, summary.checksum(execution_id), summary.data)
         for execution_id, summary in summaries.items()
     ]
     if rows:
@@ -520,25 +504,21 @@ def write_summaries(write: SendStatement, summaries: Mapping[str, StoredSummary]
 def load_summaries(execute: SendStatement, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
     """Return the cached summaries of the given executions, without those that do not match their checksums."""
     rows = execute(f"{_SUMMARIES} WHERE id = ANY(%s)", ([escaped(name) for name in execution_ids],))
-    return {
-        unescaped(name): StoredSummary(sequence, data)
-        for name, sequence, checksum, data in rows
-        if _checksum(unescaped(name), sequence, data) == checksum
-    }
+    return {execution_id: summary for execution_id, summary, is_sound in _summaries_in(rows) if is_sound}
 
 
 def find_list_faults(execute: SendStatement) -> list[str]:
     """Return descriptions of cached summaries of executions that do not match their checksums."""
-    return [
-        f"the summary of execution {unescaped(name)} is damaged. It is not used, and nothing is lost: it is made again "
-        "when the execution is listed"
-        for name, sequence, checksum, data in execute(_SUMMARIES)
-        if _checksum(unescaped(name), sequence, data) != checksum
-    ]
+    rows = execute(_SUMMARIES)
+    return [summary_damage(execution_id) for execution_id, _, is_sound in _summaries_in(rows) if not is_sound]
 
 
-def _checksum(execution_id: str, sequence: int, data: bytes) -> int:
-    return crc32(data, of_row((execution_id, sequence)))
+def _summaries_in(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[str, StoredSummary, bool]]:
+    """Yield the id of the execution, the summary, and True if it matches its checksum."""
+    for name, sequence, checksum, data in rows:
+        execution_id = unescaped(name)
+        summary = StoredSummary(sequence, data)
+        yield execution_id, summary, summary.checksum(execution_id) == checksum
 
 
 # --- deletion, large values, checkpoints, and undecoded logs ---

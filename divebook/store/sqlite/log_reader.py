@@ -18,12 +18,12 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
-from divebook.errors import CorruptStoreError, DecryptionError, NewerStoreError
+from divebook.errors import CorruptStoreError, DecryptionError
 from divebook.events.catalog import PAYLOADS, Payload
 from divebook.events.codec import encode
 from divebook.events.event import Record
 from divebook.store.append import ExecutionRecord, Line, record_of
-from divebook.store.base import StoredBlob, StoredRecord
+from divebook.store.base import WRONG_CHECKSUM, StoredBlob, StoredRecord, damage_error, missing_event_error
 from divebook.store.codec import Sealing
 from divebook.store.encoding import Blobs, Fetch, Packed, head, pack_blob, split, unpack_blob, unpack_id, width_of
 from divebook.store.sqlite.connections import Types, typed
@@ -260,8 +260,9 @@ def load_decoded_records(
 
     Raises the errors of `load_records`.
     """
-    decoding = (sealing, fetcher(connection, sealing))
-    return [_decoded(record, decoding, log) for record in load_records(connection, types, log, after=after, last=last)]
+    fetch = fetcher(connection, sealing)
+    records = load_records(connection, types, log, after=after, last=last)
+    return [record.decoded(log.execution_id, sealing, fetch) for record in records]
 
 
 def load_facts(
@@ -275,7 +276,7 @@ def load_facts(
     CorruptStoreError
         An event is missing, or its record was changed.
     """
-    decoding = (sealing, fetcher(connection, sealing))
+    fetch = fetcher(connection, sealing)
     sequence_set = set(sequences)
     facts = dict[int, Payload]()
     for *row, earlier, number, preceding_checksum in _around_facts(connection, log, sequences):
@@ -286,10 +287,10 @@ def load_facts(
         # If neither record has a checksum, an old version wrote both.
         has_checksum = record.checksum is not None or checksum_before is not None
         if has_checksum and record.checksum != record.checksum_after(checksum_before or 0):
-            raise _damaged(log, record, "it does not have the checksum it was written with")
+            raise record.damage_error(log.execution_id, WRONG_CHECKSUM)
         if earlier is not None:
             _check_place(connection, types, log, row[0], (earlier, number))
-        for sequence, fact in enumerate(_decoded(record, decoding, log).facts, record.sequence):
+        for sequence, fact in enumerate(record.decoded(log.execution_id, sealing, fetch).facts, record.sequence):
             if sequence in sequence_set:
                 facts[sequence] = fact
     missing = sequence_set - facts.keys()
@@ -326,7 +327,7 @@ def load_records(
             break
         record = _stored(types, log, row, connection)
         if sequence < expected:
-            raise _damaged(log, record, "it stands inside the record before it")
+            raise record.damage_error(log.execution_id, "it stands inside the record before it")
         if stored_checksum is None and checksum is None:
             is_unchecked = is_unchecked or _is_older(connection, log, sequence)
         expected = record.last_sequence + 1
@@ -334,13 +335,11 @@ def load_records(
             checksum = record.checksum_after(checksum or 0)
             # The execution's row repeats the checksum of the record that was the last one when the row was written.
             if checksum != stored_checksum or (expected == log.last_sequence + 1 and checksum != log.checksum):
-                raise _damaged(log, record, "it does not have the checksum it was written with")
+                raise record.damage_error(log.execution_id, WRONG_CHECKSUM)
         yield record
     # Only events that the execution's row counts can be missing.
     if expected <= min(last, log.last_sequence):
-        raise CorruptStoreError(
-            f"event {expected} of execution {log.execution_id} is missing; the events before it are readable"
-        )
+        raise missing_event_error(log.execution_id, expected)
 
 
 def record_start(
@@ -407,7 +406,7 @@ def _check_place(
         return
     if record.last_sequence + 1 != place & MOST:
         description = f"a record that claims to begin with event {place & MOST}"
-        raise _damage(log, description, f"the one before it ends with event {record.last_sequence}")
+        raise damage_error(log.execution_id, description, f"the one before it ends with event {record.last_sequence}")
 
 
 def _is_older(connection: sqlite3.Connection | sqlite3.Cursor, log: Log, sequence: int) -> bool:
@@ -434,31 +433,7 @@ def _type_name(
     try:
         return types.name(number, connection)
     except CorruptStoreError as error:
-        raise _damage(log, f"event {sequence}", error) from error
-
-
-def _damaged(log: Log, record: StoredRecord, reason: object) -> CorruptStoreError:
-    first = record.sequence
-    last = record.last_sequence
-    return _damage(log, f"event {first}" if first == last else f"the record of events {first} to {last}", reason)
-
-
-def _damage(log: Log, description: str, reason: object) -> CorruptStoreError:
-    return CorruptStoreError(
-        f"{description} of execution {log.execution_id} is damaged: {reason}. The events before it and the other "
-        "executions are readable"
-    )
-
-
-def _decoded(record: StoredRecord, decoding: tuple[Sealing, Fetch], log: Log) -> Record:
-    sealing, fetch = decoding
-    try:
-        return record.record(log.execution_id, sealing.open_whole(record.payload, fetch))
-    except (NewerStoreError, DecryptionError) as error:
-        raise type(error)(f"event {record.sequence} of execution {log.execution_id}: {error}") from error
-    # The last three: valid JSON that does not have the form of the payload.
-    except (CorruptStoreError, TypeError, AttributeError, ValueError) as error:
-        raise _damaged(log, record, error) from error
+        raise damage_error(log.execution_id, f"event {sequence}", error) from error
 
 
 # --- records as columns ---
@@ -620,17 +595,8 @@ def load_blob(connection: sqlite3.Connection | sqlite3.Cursor, digest: bytes) ->
 
 
 def fetcher(connection: sqlite3.Connection | sqlite3.Cursor, sealing: Sealing) -> Fetch:
-    """Return a function that returns a large value by its hash: it loads, decrypts and verifies the value, and caches
-    it.
-    """
-    loaded: dict[bytes, bytes | None] = {}
-
-    def fetch(digest: bytes) -> bytes | None:
-        if digest not in loaded:
-            loaded[digest] = sealing.open_content(digest, load_blob(connection, digest))
-        return loaded[digest]
-
-    return fetch
+    """Return a function that returns a large value by its hash; see `Sealing.fetcher`."""
+    return sealing.fetcher(lambda digest: load_blob(connection, digest))
 
 
 def list_blobs(connection: sqlite3.Connection, without: Collection[str]) -> list[StoredBlob]:

@@ -19,9 +19,9 @@ from divebook.engine.inbox import Message
 from divebook.engine.lifecycle import STATUSES, TERMINAL, check_may_receive
 from divebook.errors import CorruptStoreError, DecryptionError
 from divebook.events.catalog import BOOK, CHILD, ENQUEUED, RUNNING, WAITING, ExecutionEnqueued
-from divebook.events.codec import decode, encode
+from divebook.events.codec import encode
 from divebook.store.append import RecordFilter
-from divebook.store.base import StoredSummary
+from divebook.store.base import StoredMessage, StoredSummary, sound_messages, summary_damage
 from divebook.store.codec import Sealing
 from divebook.store.encoding import of_row, reached
 from divebook.store.leases import (
@@ -184,7 +184,7 @@ def post_message(cursor: sqlite3.Cursor, sealing: Sealing, key: int, message: Me
     """
     row = cursor.execute(_FIRST, (key, message.kind, message.key)).fetchone()
     if row is not None:
-        return _message(row, sealing)
+        return StoredMessage(*row).opened(sealing)
     (status,) = cursor.execute(_STATUS, (key,)).fetchone()
     check_may_receive(message.execution_id, status, message.kind)
     return replace(message, number=insert_message(cursor, key, replace(message, number=0), payload))
@@ -216,27 +216,24 @@ def newest_message_number(cursor: sqlite3.Cursor, key: int) -> int:
 
 def load_inbox(connection: sqlite3.Connection, sealing: Sealing, key: int, after: int) -> list[Message]:
     """Return the messages of one execution with numbers above `after`, ascending."""
-    return [_message(row, sealing) for row in connection.execute(_MESSAGES_OF_ONE, (key, after)).fetchall()]
+    rows = connection.execute(_MESSAGES_OF_ONE, (key, after)).fetchall()
+    return [StoredMessage(*row).opened(sealing) for row in rows]
 
 
 def load_new_messages(connection: sqlite3.Connection, sealing: Sealing, after: int) -> list[Message]:
     """Return the messages of all executions with numbers above `after`, without those that are damaged or cannot be
     decrypted.
-
-    A damaged message affects only its own execution, and reading that inbox raises an error.
     """
-    messages = []
-    for row in connection.execute(_OF_ALL, (after,)).fetchall():
-        with suppress(CorruptStoreError, DecryptionError):
-            messages.append(_message(row, sealing))
-    return messages
+    rows = connection.execute(_OF_ALL, (after,)).fetchall()
+    return sound_messages([StoredMessage(*row) for row in rows], sealing)
 
 
 def find_message_faults(connection: sqlite3.Connection) -> list[str]:
     """Return descriptions of messages that do not match their checksums, or that are wrongly listed as contained, or
     not contained, in the log of their execution.
     """
-    damaged = [_damage(row) for row in connection.execute(_OF_ALL, (0,)).fetchall() if not is_sound(row)]
+    messages = [StoredMessage(*row) for row in connection.execute(_OF_ALL, (0,)).fetchall()]
+    damaged = [message.damage for message in messages if not message.is_sound]
     strays = [number for (number,) in connection.execute(_STRAY).fetchall()]
     return damaged + [f"message {number} is not listed as what its execution has made of it" for number in strays]
 
@@ -315,23 +312,6 @@ class MessageWatch:
             self._last = last_message_number(self._writer)
             self._version = version
         return load_new_messages(self._writer, self._sealing, after) if self._last > after else []
-
-
-def is_sound(row: tuple[Any, ...]) -> bool:
-    """Return True if the row of a message matches the checksum that is stored in it."""
-    *columns, _, checksum = row
-    return bool(of_row(columns) == checksum)
-
-
-def _damage(row: tuple[Any, ...]) -> str:
-    return f"message {row[-2]} to execution {row[0]} does not have the checksum it was written with"
-
-
-def _message(row: tuple[Any, ...], sealing: Sealing) -> Message:
-    if not is_sound(row):
-        raise CorruptStoreError(f"{_damage(row)}; delete that execution, or restore a backup")
-    execution_id, kind, name, payload, source, posted_at, number, _ = row
-    return Message(execution_id, kind, name, decode(sealing.open(payload.encode())), source, posted_at, number)
 
 
 # --- queues, schedules and workers ---
@@ -428,14 +408,10 @@ def delete_worker(cursor: sqlite3.Cursor, worker_id: str) -> None:
 def load_workers(connection: sqlite3.Connection) -> list[WorkerRecord]:
     """Return the records of all workers, including expired ones."""
     rows = connection.execute("SELECT id, expires_at, data FROM workers").fetchall()
-    return [_worker(*typed("worker", row, (str, int, str))) for row in rows]
-
-
-def _worker(worker_id: str, expires_at: int, data: Any) -> WorkerRecord:
-    try:
-        return worker_from(worker_id, decode(data), expires_at)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CorruptStoreError(f"what worker {worker_id} says of itself is damaged: {error}") from error
+    return [
+        worker_from(worker_id, data, expires_at)
+        for worker_id, expires_at, data in (typed("worker", row, (str, int, str)) for row in rows)
+    ]
 
 
 def find_queue_faults(connection: sqlite3.Connection) -> list[str]:
@@ -630,7 +606,7 @@ _ALL_SUMMARIES = "SELECT executions.id, sequence, summaries.checksum, data FROM 
 def write_summaries(cursor: sqlite3.Cursor, summaries: Mapping[str, StoredSummary]) -> None:
     """Write cached summaries of executions in place of older ones."""
     rows = [
-        (summary.sequence, _checksum(execution_id, *summary), summary.data, execution_id)
+        (summary.sequence, summary.checksum(execution_id), summary.data, execution_id)
         for execution_id, summary in summaries.items()
     ]
     cursor.executemany(_PUT_SUMMARY, rows)
@@ -639,26 +615,21 @@ def write_summaries(cursor: sqlite3.Cursor, summaries: Mapping[str, StoredSummar
 def load_summaries(connection: sqlite3.Connection, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
     """Return the cached summaries of the given executions, without those that do not match their checksums."""
     rows = connection.execute(_GET, (encode(list(execution_ids)).decode(),)).fetchall()
-    return {row[0]: StoredSummary(row[1], row[3]) for row in rows if _is_sound(row)}
+    return {execution_id: summary for execution_id, summary, is_sound in _summaries_in(rows) if is_sound}
 
 
 def find_summary_faults(connection: sqlite3.Connection) -> list[str]:
     """Return descriptions of cached summaries of executions that do not match their checksums."""
-    return [
-        f"the summary of execution {row[0]} is damaged. It is not used, and nothing is lost: it is made again when the "
-        "execution is listed"
-        for row in connection.execute(_ALL_SUMMARIES)
-        if not _is_sound(row)
-    ]
+    rows = connection.execute(_ALL_SUMMARIES)
+    return [summary_damage(execution_id) for execution_id, _, is_sound in _summaries_in(rows) if not is_sound]
 
 
-def _is_sound(row: tuple[Any, ...]) -> bool:
-    execution_id, sequence, checksum, data = row
-    return isinstance(data, bytes) and _checksum(execution_id, sequence, data) == checksum
-
-
-def _checksum(execution_id: str, sequence: int, data: bytes) -> int:
-    return crc32(data, of_row((execution_id, sequence)))
+def _summaries_in(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[str, StoredSummary, bool]]:
+    """Yield the id of the execution, the summary, and True if it matches its checksum."""
+    for execution_id, sequence, checksum, data in rows:
+        summary = StoredSummary(sequence, data)
+        # A damaged file may have another type in the column.
+        yield execution_id, summary, isinstance(data, bytes) and summary.checksum(execution_id) == checksum
 
 
 # --- checkpoints ---
