@@ -32,6 +32,7 @@ from divebook.errors import (
     shown_number,
 )
 from divebook.runtime.driver import Driver
+from divebook.store.follow import on_change
 from divebook.store.leases import WORKER_SECONDS, Owner, WorkerRecord
 from divebook.text.arguments import describe, wait_limit
 from divebook.text.ranges import COUNT, SECONDS
@@ -253,8 +254,7 @@ class Worker:
     # --- in its thread -----------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        ignore = self.environment.store.on_news(self._news.set)
-        forget = self.environment.store.subscribe(lambda *_: self._news.set())
+        unsubscribe = on_change(self.environment.store, lambda _: self._news.set())
         try:
             while not self._drains.is_set():
                 # Cleared before the check: news that arrive during the check make the next one start at once.
@@ -273,8 +273,7 @@ class Worker:
                     self._news.wait(POLL_INTERVAL)
                     self._drains.wait(SHORTEST_INTERVAL)  # one check then finds everything of one commit
         finally:
-            ignore()
-            forget()
+            unsubscribe()
             with self._checked:
                 self._has_ended = True
                 self._checked.notify_all()

@@ -195,3 +195,9 @@ def test_the_first_event_of_a_variant_is_made_in_one_place():
     assert callers("forked_of") == {"divebook.environment.variants:_forked"}
     ways_in = {"fork", "_what_if", "forked_child", "_continuation", "try_step"}
     assert callers("_forked") == {f"divebook.environment.variants:{name}" for name in ways_in}
+
+
+def test_changes_of_a_log_are_watched_in_one_way():
+    """`on_change` combines the events of this process with news of others. The inbox of the engine needs news only."""
+    outside_the_store = {name for name in callers("on_news") if not name.startswith("divebook.store.")}
+    assert outside_the_store == {"divebook.runtime.loop:_listen"}

@@ -258,10 +258,11 @@ def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
 
 def _wait_for_news(execution: Execution) -> None:
     """Wait until the log of an execution, or of one of its descendants, has a new event."""
+    from divebook.store.follow import on_change  # loads the stores, which not every command needs
+
     news = threading.Event()
     store = execution.store
-    # Events of this process, and those of others, of which the store learns later.
-    unsubscribe_functions = [store.on_news(news.set), store.subscribe(lambda _name, _events: news.set())]
+    unsubscribe = on_change(store, lambda _: news.set())
     # After subscribing, so that an event between both is not missed.
     before = _last_sequences(execution)
     try:
@@ -269,8 +270,7 @@ def _wait_for_news(execution: Execution) -> None:
             interruptible_wait(news, MAX_WAIT)
             news.clear()
     finally:
-        for unsubscribe in unsubscribe_functions:
-            unsubscribe()
+        unsubscribe()
 
 
 def _last_sequences(execution: Execution) -> dict[str, int]:

@@ -95,6 +95,8 @@ async def _events_of(execution: Execution) -> AsyncGenerator[Sequence[Event], No
     last = 0
     try:
         while (events := await arrived.get()) is not None:
+            if not events:  # the execution was deleted: the log is read below, which raises the error
+                break
             last = events[-1].sequence
             yield events
         await driving

@@ -41,7 +41,7 @@ from divebook.runtime.manager import Control, is_driven, is_elsewhere, wait_else
 from divebook.runtime.streaming import TextListener
 from divebook.store.append import Durability
 from divebook.store.base import EventStore
-from divebook.store.follow import chain_of
+from divebook.store.follow import chain_of, on_change
 from divebook.store.history import History
 from divebook.store.leases import Owner
 from divebook.text.arguments import wait_limit
@@ -412,12 +412,7 @@ class Execution(ReadExecution):
         """Call `listener` with the new events after each commit, on the engine's thread. Returns a function that ends
         the subscription.
         """
-
-        def only_mine(execution_id: str, events: Sequence[Event]) -> None:
-            if execution_id == self.id:
-                listener(events)
-
-        return self.store.subscribe(only_mine)
+        return on_change(self.store, listener, self.id, elsewhere=False)
 
     def subscribe_text(self, listener: TextListener, *, parts: bool = False) -> Callable[[], None]:
         """Call `listener` with pieces of model text as they arrive. Returns a function that ends the subscription.

@@ -76,6 +76,7 @@ from divebook.runtime.streaming import TextStreams
 from divebook.runtime.waiting import engine_code
 from divebook.store.append import FIRST_TOKEN, Batch, Durability, ExecutionRecord
 from divebook.store.base import EventStore
+from divebook.store.follow import on_change
 from divebook.store.leases import LEASE_SECONDS, Lease, Owner
 from divebook.text.redaction import logger
 from divebook.workflow.definition import Workflow
@@ -1205,11 +1206,7 @@ def wait_elsewhere(
     """
     news_event = threading.Event()
     deadline = None if timeout is None else time.monotonic() + timeout
-    # `on_news` reports writes of other processes, `subscribe` those of this process.
-    unsubscribe = [
-        driver.store.on_news(news_event.set, driver.id),
-        driver.store.subscribe(lambda name, _: news_event.set() if name == driver.id else None),
-    ]
+    unsubscribe = on_change(driver.store, lambda _: news_event.set(), driver.id)
     try:
         # Not every store reports changes of other processes at once, so each wait is limited by `NEWS_INTERVAL`.
         while True:
@@ -1225,8 +1222,7 @@ def wait_elsewhere(
             # Cleared before the next refresh: news that arrives during the refresh ends the next wait at once.
             news_event.clear()
     finally:
-        for end in unsubscribe:
-            end()
+        unsubscribe()
 
 
 def _is_settled_elsewhere(driver: Driver) -> bool:

@@ -28,6 +28,42 @@ INBOX = 1000
 """Maximum number of live events in the inbox of a slow reader, which reads older events from the store."""
 
 
+def on_change(
+    store: EventStore,
+    listener: Callable[[Sequence[Event]], object],
+    execution_id: str | None = None,
+    *,
+    elsewhere: bool = True,
+) -> Callable[[], None]:
+    """Call `listener` each time that a log has changed, on the thread that noticed it. Return a function that ends the
+    calls.
+
+    The listener gets the new events if this process has appended them. It gets no events if the log was deleted, or if
+    another process may have changed it; then it must read the store.
+
+    Parameters
+    ----------
+    execution_id
+        The execution whose log is watched; None for all logs of the store.
+    elsewhere
+        False to ignore changes by other processes.
+    """
+
+    def on_events(changed: str, events: Sequence[Event]) -> None:
+        if execution_id is None or changed == execution_id:
+            listener(events)
+
+    end_events = store.subscribe(on_events)
+    end_news = store.on_news(lambda: listener(()), execution_id) if elsewhere else None
+
+    def end() -> None:
+        end_events()
+        if end_news is not None:
+            end_news()
+
+    return end
+
+
 async def follow(
     store: EventStore,
     execution_id: str,
@@ -50,13 +86,12 @@ async def follow(
     ExecutionNotFoundError
         The execution does not exist, or it was deleted while it was followed.
     """
-    inbox = _Inbox(asyncio.get_running_loop(), execution_id)
-    # Before the first read. Events that are appended in between arrive twice, and one copy is dropped; if the order
-    # were reversed, they would not arrive.
-    unsubscribe = store.subscribe(inbox.on_events)
+    inbox = _Inbox(asyncio.get_running_loop())
     # A store that no other process can open has no news of others, and a poll replaces the news.
     waits_for_news = store.shared and poll_interval is None
-    stop_news = store.on_news(inbox.on_news, execution_id) if waits_for_news else lambda: None
+    # Before the first read. Events that are appended in between arrive twice, and one copy is dropped; if the order
+    # were reversed, they would not arrive.
+    unsubscribe = on_change(store, inbox.on_events, execution_id, elsewhere=waits_for_news)
     try:
         last = after
         has_ended = False
@@ -88,7 +123,6 @@ async def follow(
             must_read = not (is_woken and is_complete)
     finally:
         unsubscribe()
-        stop_news()
 
 
 def _has_ended_after(event: Event, has_ended: bool) -> bool:  # noqa: FBT001 - the state that the event changes, or not
@@ -111,36 +145,23 @@ async def _has_ended(store: EventStore, execution_id: str, last: int) -> bool:
 class _Inbox:
     """Queue that passes new events of one execution from the thread that appends them to the event loop of `follow`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, execution_id: str) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._execution_id = execution_id
         # A full deque drops its oldest events. `pop_events` notices the gap in their numbers.
         self._events: deque[Event] = deque(maxlen=INBOX)
-        self._is_deleted = False
         self._has_news = False
-        """True if another process may have appended events since the last `pop_events`."""
+        """True if the log was deleted, or another process may have appended events, since the last `pop_events`."""
         self._wake_up = asyncio.Event()
         self._is_scheduled = False
         """True if a wake-up of the reader is already scheduled, so that many events cause only one."""
 
-    def on_events(self, execution_id: str, events: Sequence[Event]) -> None:
-        """Add events that were just appended to the followed execution; ignore other executions. The thread that
-        appends them calls this.
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Add events that were just appended to the followed execution. Without events, `follow` reads the store; if
+        the log was deleted, this raises ExecutionNotFoundError.
         """
-        if execution_id != self._execution_id:
-            return
         self._events.extend(events)
-        # A deletion is reported as no events (`EventStore.subscribe`). The next read then raises
-        # ExecutionNotFoundError.
-        self._is_deleted = not events
-        self._schedule()
-
-    def on_news(self) -> None:
-        """Record that another process may have appended events. `follow` then reads the new events from the store."""
-        self._has_news = True
-        self._schedule()
-
-    def _schedule(self) -> None:
+        if not events:
+            self._has_news = True
         if not self._is_scheduled:
             self._is_scheduled = True
             with suppress(RuntimeError):  # the reader's loop is closed: there is nothing to wake
@@ -173,7 +194,7 @@ class _Inbox:
                 last = event.sequence
             elif event.sequence > last:
                 return events, False
-        return events, not has_news and not self._is_deleted
+        return events, not has_news
 
 
 # --- chains of successors ---

@@ -39,6 +39,7 @@ from divebook.runtime.compute.dask import DASHBOARDS
 from divebook.runtime.execution import Execution
 from divebook.runtime.streaming import TextListener
 from divebook.store.append import RELAXED
+from divebook.store.follow import on_change
 from divebook.text.format import in_notebook, local_time
 from divebook.text.redaction import TEXT_BEHIND_CUT, cut, one_line, shared
 from divebook.widgets.protocol import (
@@ -599,17 +600,10 @@ def subscribe_events(execution: Execution, listener: Callable[[Sequence[Event]],
 
     Return a function that ends the subscription.
     """
-    ends = [execution.subscribe(listener)]
-    # A store of this process reports all its events by the subscription. Events of other processes are reported by
-    # shared stores only.
-    if execution.store.shared and not execution.is_live and not execution.state.is_over:
-        ends.append(execution.store.on_news(lambda: listener(()), execution.id))
-
-    def end() -> None:
-        for each in ends:
-            each()
-
-    return end
+    store = execution.store
+    # Only other processes that share the store can append events while this process does not drive the execution.
+    elsewhere = store.shared and not execution.is_live and not execution.state.is_over
+    return on_change(store, listener, execution.id, elsewhere=elsewhere)
 
 
 def header_of(execution: Execution) -> Header:

@@ -4,7 +4,7 @@ import logging
 import pytest
 
 from divebook import Action, Bounds, Environment, Pipeline, Step, Workflow
-from divebook.errors import ExecutionCancelledError, SetupError
+from divebook.errors import ExecutionCancelledError, ExecutionNotFoundError, SetupError
 from divebook.store import MemoryStore
 from tests.pipeline.worlds import Script, asks, chain, counted, envelope, flat, pipeline, went, world
 from tests.runtime.worlds import Gate
@@ -230,6 +230,22 @@ def test_a_stream_that_nobody_reads_on_stops_what_only_lives_in_memory():
     gate.opened.set()
     ended = [runner.environment.execution(record.execution_id) for record in runner.environment.executions()]
     assert [execution.wait(20).status for execution in ended] == ["cancelled"]
+
+
+def test_a_stream_whose_execution_is_deleted_meanwhile_names_it():
+    runner = pipeline(chain("a", "b"))
+
+    async def read_all():
+        stream = runner.stream(envelope())
+        await anext(stream)
+        # The loop stands still until the log is gone, so that the stream meets the deletion before the end.
+        (record,) = runner.environment.executions()
+        runner.environment.execution(record.execution_id).wait(20)
+        runner.environment.store.delete(record.execution_id)
+        return [item async for item in stream]
+
+    with pytest.raises(ExecutionNotFoundError):
+        asyncio.run(read_all())
 
 
 def test_state_is_saved_after_each_stage():
