@@ -243,7 +243,11 @@ class Variants:
         change: Change,
         options: StartOptions,
         origin: str,
-        **fields: Any,
+        *,
+        seed: str | None = None,
+        tools: str | None = None,
+        only: Mapping[str, Any] | None = None,
+        awaited_by: str | None = None,
     ) -> catalog.ExecutionForked:
         """Return the first own event of a variant. It follows the events that the variant shares with its source (the
         prefix).
@@ -252,12 +256,16 @@ class Variants:
         ----------
         origin
             Kind of variant, such as `catalog.FORK`.
-        fields
-            Further fields of the event, which only some kinds of variants have.
+        seed
+            Seed of the source, for a variant that gets answers from the log: ids of questions and idempotency keys are
+            computed from the seed, and must be those of the log.
+        tools, only, awaited_by
+            Fields of the event.
         """
         code = self._registry.code_of(workflow)
         opening = opening_of(workflow, prefix.state.inputs, code, options, origin=origin)
-        return replace(forked_of(opening, prefix.state, prefix.opened, change, options), **fields)
+        forked = forked_of(opening, prefix.state, prefix.opened, change, options)
+        return replace(forked, seed=seed or forked.seed, tools=tools, only=only, awaited_by=awaited_by)
 
     def _begin(self, forked: catalog.ExecutionForked, options: StartOptions) -> Execution:
         """Start a variant whose first own event is `forked`. If an execution with the same start key exists, return
@@ -325,8 +333,6 @@ class Variants:
         limits: StartOptions = {}
         if bounds is not None:
             limits["bounds"] = bounds_beside(as_bounds(bounds), prefix.state)
-        # Ids of questions and idempotency keys are computed from the seed. With the seed of the source they are those
-        # of its log.
         seed = prefix.state.seed
         forked = self._forked(prefix, workflow, parsed, limits, catalog.WHAT_IF, seed=seed, tools=tools)
         return Variant(source, source.history(), workflow, parsed, forked)
@@ -353,9 +359,9 @@ class Variants:
         changed = {name: value for name, value in inputs.items() if name not in recorded or recorded[name] != value}
         change = fitting_inputs(Change(inputs=changed, model=model), workflow)
         limits: StartOptions = {"bounds": within(as_bounds(workflow.bounds or {}), child.bounds)}
-        # The seed is that of the recorded child, as for every what-if.
-        fields = {"seed": prefix.state.seed, "tools": tools, "awaited_by": child.parent}
-        return workflow, self._forked(prefix, workflow, change, limits, origin, **fields)
+        seed = prefix.state.seed
+        forked = self._forked(prefix, workflow, change, limits, origin, seed=seed, tools=tools, awaited_by=child.parent)
+        return workflow, forked
 
     def verify(self, execution_id: str, definition: Workflow | None = None, *, any_code: bool = False) -> Verification:
         """Replay a definition against the log of an execution; see `Environment.verify`."""
@@ -567,8 +573,8 @@ class Variants:
         limits: StartOptions = {}
         if bounds is not None:
             limits["bounds"] = bounds_beside(as_bounds(bounds), prefix.state)
-        fields = {"seed": prefix.state.seed, "tools": tools, "only": entry.only}
-        forked = self._forked(prefix, single, whole, limits, catalog.TRIAL, **fields)
+        seed = prefix.state.seed
+        forked = self._forked(prefix, single, whole, limits, catalog.TRIAL, seed=seed, tools=tools, only=entry.only)
         # Start all tries before waiting for the first, so that they run concurrently.
         drivers = [self._control.fork(forked) for _ in range(times)]
         executions = tuple(Execution(self._control, driver).wait() for driver in drivers)

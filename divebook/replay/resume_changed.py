@@ -196,7 +196,10 @@ def resume_plan(variant: Variant, rehearsal: Rehearsal, reusable: Kept) -> Resum
     """Return the plan of a resumption with a changed definition, from the rehearsal of the fork that the resumption
     would start.
     """
-    source, events, workflow, _, forked = variant
+    source = variant.source
+    events = variant.events
+    workflow = variant.workflow
+    code = variant.forked.code
     at = reusable.at
     events_of_fork = rehearsal.events
     # Signals that no step has received were not requested, and are not results of calls.
@@ -215,7 +218,7 @@ def resume_plan(variant: Variant, rehearsal: Rehearsal, reusable: Kept) -> Resum
         likely_items(events, items),
         likely_turns(events, workflow, steps_after),
     )
-    edited = () if forked.code is None else tuple(sorted(_edited(source.state.code, dict(forked.code))))
+    edited = () if code is None else tuple(sorted(_edited(source.state.code, dict(code))))
     return ResumePlan(
         source.id,
         workflow.name,

@@ -556,8 +556,8 @@ def _with_path(state: ExecutionState, state_of_path: ExecutionState, path: str) 
 # Operations get their results from the log, and no external call is made. Only code without external effects runs
 # again: scripts, with their recorded clock and randomness, and the code of an agent's turn between its calls.
 #
-# `TapeLog` replaces the journal. `TapeOperations` is asked by the runtime's operation log, recorder and waits at the
-# places where a verification differs from a normal run, which only tests there that no such object is set.
+# `TapeLog` replaces the journal. The runtime's operation log, recorder and waits ask `TapeOperations` at the places
+# where a verification differs from a normal run. In a normal run these places cost a test for None, or an empty call.
 
 
 DONE_AGAIN = ENCLOSING | {SCRIPT_EXECUTION}
@@ -689,7 +689,7 @@ class TapeOperations:
         record = self._operations.record_of(place, operation_id)
         if record is not None and record.status != PENDING:
             if differs(record, request):
-                raise self._differs(record.started_sequence, request, options)
+                raise self._start_difference(record.started_sequence, request, options)
             if record.status == COMPLETED:
                 return record.result
             if record.status == FAILED:
@@ -698,9 +698,9 @@ class TapeOperations:
             # A call that was under way when the segment began has a start before it. Its start is then not recorded a
             # second time.
             return await carry_out(record if record is not None and record.status == RUNNING else None)
-        return await self._answer(request, options, has_begun=record is not None and record.status == RUNNING)
+        return await self._recorded_outcome(request, options, has_begun=record is not None and record.status == RUNNING)
 
-    def _differs(self, sequence: int, request: OperationRequest, options: CallOptions) -> Diverged:
+    def _start_difference(self, sequence: int, request: OperationRequest, options: CallOptions) -> Diverged:
         place = request.place
         setting = options.setting
         actual = catalog.OperationStarted(
@@ -712,7 +712,7 @@ class TapeOperations:
         )
         return self._tape.differ(sequence, place.path, place.step, actual)
 
-    async def _answer(self, request: OperationRequest, options: CallOptions, *, has_begun: bool) -> Any:
+    async def _recorded_outcome(self, request: OperationRequest, options: CallOptions, *, has_begun: bool) -> Any:
         """Return the recorded result of an operation, or raise its recorded error. Mark all its events as
         reproduced.
         """

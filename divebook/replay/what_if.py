@@ -166,8 +166,8 @@ class Rehearsal(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """Execution derived from another one, which was checked and has not started yet: a fork, a what-if, or the
-    continuation with a changed definition.
+    """Checked description of a what-if, or of a continuation with a changed definition, from which one or several
+    executions can be started.
     """
 
     source: Execution
@@ -175,8 +175,9 @@ class Variant(NamedTuple):
     """Whole log of the source."""
     workflow: Workflow
     change: Change
+    """The change of a what-if; without parts for a continuation, whose definition is in `workflow`."""
     forked: catalog.ExecutionForked
-    """First own event of the variant. It names the source, and the last shared event."""
+    """First own event of each execution. It names the source, and the last shared event."""
 
 
 def rehearsed(variant: Variant, control_over: ControlOver, reuse_inputs: ReuseInputs) -> Rehearsal:

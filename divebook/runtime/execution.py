@@ -409,8 +409,8 @@ class Execution(ReadExecution):
         return self
 
     def subscribe(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
-        """Call `listener` with the new events after each commit, on the engine's thread. Returns a function that ends
-        the subscription.
+        """Call `listener` with the new events after each commit, on the engine's thread; with no events if the
+        execution was deleted. Returns a function that ends the subscription.
         """
         return on_change(self.store, listener, self.id, elsewhere=False)
 

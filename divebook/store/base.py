@@ -1,5 +1,5 @@
-"""Interface of an event store (`EventStore`), and the classes of rows that its implementations return without decoding
-them.
+"""Interface of an event store (`EventStore`), and the rows of its tables as they are stored, with their checks, their
+decoding and the texts of their errors.
 
 Every store passes ``tests/store/conformance.py``.
 
@@ -1248,8 +1248,8 @@ class EventStore(ABC):
 
 
 # --- stored forms ---
-# Undecoded rows. `divebook check` and `gc` use only these and the methods above, so that one implementation serves
-# every kind of store.
+# Rows as a store contains them. All stores check and decode them here, so that errors have the same text everywhere.
+# `divebook check` and `gc` use only these and the methods above, so that one implementation serves every kind of store.
 
 
 @dataclass(frozen=True, slots=True)

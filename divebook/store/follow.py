@@ -1,4 +1,5 @@
-"""`follow`: an async stream of the recorded events of an execution and then of its new events, without a gap.
+"""Changes of logs: `on_change` reports them to a listener, and `follow` is an async stream of the recorded events of an
+execution and then of its new events, without a gap.
 
 Events that this process appends arrive through a subscription, without polling. If some are missing there, because the
 reader was so slow that its inbox overflowed, the sequence numbers reveal it, and `follow` reads the store. It also
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TypeVar
 
@@ -35,33 +36,31 @@ def on_change(
     *,
     elsewhere: bool = True,
 ) -> Callable[[], None]:
-    """Call `listener` each time that a log has changed, on the thread that noticed it. Return a function that ends the
-    calls.
+    """Call `listener` each time that a log may have changed. Return a function that ends the calls.
 
-    The listener gets the new events if this process has appended them. It gets no events if the log was deleted, or if
-    another process may have changed it; then it must read the store.
+    The listener gets the new events if this process has appended them; the thread that appends them makes the call. It
+    gets an empty sequence, and must read the store, if the log was deleted, or on news of other processes
+    (`EventStore.on_news`): once soon after the start, and whenever a message for any execution has arrived or another
+    process may have appended events to any log.
 
     Parameters
     ----------
     execution_id
-        The execution whose log is watched; None for all logs of the store.
+        The execution whose events are passed on; None for those of all executions. Without an id, a store on a server
+        does not report appends of other processes, so the caller must also look from time to time.
     elsewhere
-        False to ignore changes by other processes.
+        False to ignore the news of other processes.
     """
 
     def on_events(changed: str, events: Sequence[Event]) -> None:
         if execution_id is None or changed == execution_id:
             listener(events)
 
-    end_events = store.subscribe(on_events)
-    end_news = store.on_news(lambda: listener(()), execution_id) if elsewhere else None
-
-    def end() -> None:
-        end_events()
-        if end_news is not None:
-            end_news()
-
-    return end
+    with ExitStack() as ends:
+        ends.callback(store.subscribe(on_events))
+        if elsewhere:
+            ends.callback(store.on_news(lambda: listener(()), execution_id))
+        return ends.pop_all().close
 
 
 async def follow(

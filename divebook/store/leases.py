@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from divebook.errors import CorruptStoreError, LeaseHeldError
-from divebook.events.codec import decode
+from divebook.events.codec import decode, encode
 from divebook.events.event import to_datetime
 
 LEASE_SECONDS = 30.0
@@ -295,15 +295,15 @@ class WorkerRecord:
         return self.refused.get(queued.execution_id)
 
 
-def worker_to_data(worker: WorkerRecord) -> dict[str, Any]:
-    """Return the record of a worker as plain data, without its id and its expiry."""
+def stored_worker(worker: WorkerRecord) -> str:
+    """Return the stored form of a worker's record, without its id and its expiry."""
     data = asdict(worker)
     del data["id"], data["expires_at"]
     mappings = {"workflows": dict(worker.workflows), "refused": dict(worker.refused)}
-    return {**data, "queues": list(worker.queues), **mappings}
+    return encode({**data, "queues": list(worker.queues), **mappings}).decode()
 
 
-def worker_from(worker_id: str, stored: str | bytes, expires_at: int) -> WorkerRecord:
+def worker_from(worker_id: str, stored: str, expires_at: int) -> WorkerRecord:
     """Read the record of a worker from its stored form. Raise CorruptStoreError if it is not that of a worker."""
     try:
         data = decode(stored)

@@ -596,7 +596,7 @@ def source_of(execution: Execution) -> Source:
 
 def subscribe_events(execution: Execution, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
     """Call `listener` with the new events of an execution each time that some are appended. If another process may have
-    appended events to the store, the listener gets an empty list and must read the store.
+    appended events to the store, or the log was deleted, the listener gets no events and must read the store.
 
     Return a function that ends the subscription.
     """

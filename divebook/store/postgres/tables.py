@@ -16,7 +16,6 @@ from divebook.engine.inbox import Message
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import CorruptStoreError, DecryptionError
 from divebook.events.catalog import BOOK, CHILD, ENQUEUED, RUNNING, WAITING
-from divebook.events.codec import encode
 from divebook.store.append import RecordFilter, record_of
 from divebook.store.base import (
     MAX_CANDIDATES,
@@ -28,7 +27,7 @@ from divebook.store.base import (
     summary_damage,
 )
 from divebook.store.codec import Sealing
-from divebook.store.encoding import Fetch, Packed, of_row, reached, unpack_blob
+from divebook.store.encoding import Packed, of_row, reached, unpack_blob
 from divebook.store.leases import (
     Claim,
     Lease,
@@ -36,8 +35,8 @@ from divebook.store.leases import (
     Owner,
     QueuedExecution,
     WorkerRecord,
+    stored_worker,
     worker_from,
-    worker_to_data,
 )
 from divebook.store.postgres.connections import Connections, SendStatement, escaped, unescaped
 from divebook.store.postgres.logs import COLUMNS as ROWS_COLUMNS
@@ -386,7 +385,7 @@ def write_worker(execute: SendStatement, worker: WorkerRecord, until: int, delet
     `delete_before`.
     """
     name = escaped(worker.id)
-    execute(_ANNOUNCE, (delete_before, name, name, until, escaped(encode(worker_to_data(worker)).decode())))
+    execute(_ANNOUNCE, (delete_before, name, name, until, escaped(stored_worker(worker))))
 
 
 def delete_worker(execute: SendStatement, worker_id: str) -> None:
@@ -635,14 +634,10 @@ def _digests_reached(execute: SendStatement, first: int, last: int, sealing: Sea
     """Return the hashes of all large values to which the records from key `first` to key `last` refer. Return None if
     the records cannot be read; the caller then assumes that they refer to all values.
     """
-
-    def fetch(digest: bytes) -> bytes | None:
-        return sealing.open_content(digest, _content(execute, digest))
-
-    look: Fetch = fetch
+    fetch = sealing.fetcher(lambda digest: _content(execute, digest))
     rows = execute(_PAYLOADS, (first, last))
     try:
-        return frozenset(digest for (data,) in rows for digest in reached(sealing.open_packed(data), look))
+        return frozenset(digest for (data,) in rows for digest in reached(sealing.open_packed(data), fetch))
     except (CorruptStoreError, DecryptionError):
         return None
 

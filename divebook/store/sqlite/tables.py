@@ -31,8 +31,8 @@ from divebook.store.leases import (
     Owner,
     QueuedExecution,
     WorkerRecord,
+    stored_worker,
     worker_from,
-    worker_to_data,
 )
 from divebook.store.listeners import NewsCounter
 from divebook.store.sqlite import log_reader
@@ -397,7 +397,7 @@ def write_worker(cursor: sqlite3.Cursor, worker: WorkerRecord, until: int, delet
     """
     # Workers that died leave their records; each announcement removes the old ones.
     cursor.execute(_FORGET, (delete_before,))
-    cursor.execute(_ANNOUNCE, (worker.id, until, encode(worker_to_data(worker)).decode()))
+    cursor.execute(_ANNOUNCE, (worker.id, until, stored_worker(worker)))
 
 
 def delete_worker(cursor: sqlite3.Cursor, worker_id: str) -> None:
