@@ -433,8 +433,8 @@ def _messages(message: Request) -> tuple[list[ModelMessage], str | Sequence[User
 
 
 def choosing(definition: AgentDefinition) -> list[AbstractCapability[Any]]:
-    """Return a list with the capability that applies the key ``ToolChoice`` of an agent's definition (the model must or
-    must not call tools). Without the key, return an empty list.
+    """Return the pydantic-ai capabilities for the key ``ToolChoice`` of an agent's definition, which says whether the
+    model must or must not call tools. Return an empty list if the definition does not have the key.
     """
     settings = definition.model_settings
     return [] if settings is None or settings.tool_choice is None else [ChosenTool(settings.tool_choice)]

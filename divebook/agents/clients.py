@@ -122,9 +122,15 @@ class RequestLimiter:
         return self.round
 
     def leave(self, began: int | None, error: BaseException | None) -> None:
-        """Report to the limiter that a request has ended; `error` is the error of a failed request. `began` is the
-        number that `enter` returned. It is None for a fallback model, whose inner models have reported success or
-        failure themselves.
+        """Report that a request to the provider has ended, which frees its place among the concurrent requests.
+
+        Parameters
+        ----------
+        began
+            The number that `enter` returned. None for a fallback model, whose inner models have reported the outcome
+            themselves.
+        error
+            Error of the request; None if it succeeded.
         """
         self.under_way -= 1
         if began is None:

@@ -133,8 +133,9 @@ class RequestRecord:
         return Described(self.requests, parameters_of_request, setting, self._tokens)
 
     def _usual(self, new_messages: Sequence[ModelMessage]) -> list[Mapping[str, Any]]:
-        """Return the messages that a request usually adds, in recorded form: the previous response and the results of
-        its tool calls. New messages that are equal to these are left out of the log, which has their content already.
+        """Return the messages by which a request usually continues the previous one, in recorded form: the previous
+        response, and the results of its tool calls. The log has their content already, so that a request with exactly
+        these messages records none.
         """
         first = new_messages[0] if new_messages else None
         calls = first.tool_calls if isinstance(first, ModelResponse) else []

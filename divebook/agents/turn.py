@@ -142,7 +142,7 @@ class TurnContext(Protocol):
 
     @property
     def started_at(self) -> datetime | None:
-        """Start time of the execution (UTC), from the log. A replay gets the same time without an operation."""
+        """Start time of the execution in UTC. It is read from the log, so that a replay gets the same time."""
 
     @property
     def qualifies_tools(self) -> bool:

@@ -472,8 +472,8 @@ def _linear_expression(parts: list[_Part]) -> str:
 
 
 def _chunk_expression(parts: list[_Part], *, is_anchored: bool) -> str:
-    """Return the regular expression for consecutive parts of a path pattern whose wildcards do not match a slash. With
-    `is_anchored`, the last text among these parts has to be at the end of the path.
+    """Return the regular expression for a part of a path pattern, in which ``*`` matches any characters except a slash.
+    With `is_anchored`, the text after the last ``*`` must end the path.
     """
     pieces = [""]  # texts, between them a ``*`` each
     for kind, text in parts:

@@ -196,8 +196,9 @@ def _wildcards(pattern: str, double: Repeated, single: Repeated) -> list[Item]:
 
 
 def is_met_by(pattern: Any, value: Any) -> bool:
-    """Return whether the value of an argument matches the value or pattern that a rule has for it, if the rule asks or
-    denies. Programs may read the value in several ways (as a path, for example), and one matching way is enough.
+    """Return whether an argument of a tool call matches the pattern of a rule that asks a person or denies the call. A
+    text may have several meanings, such as a path with ``..``; one matching meaning is enough, to be on the safe side.
+    Rules that allow a call use `is_allowed_by`.
 
     The items of a list or mapping count too, unless the rule has a list or a mapping itself.
     """

@@ -280,8 +280,8 @@ class Ledger(NamedTuple):
     """Errors of steps: ``agent``, ``error``, ``error_type``, ``timestamp`` (microseconds)."""
 
     def holding(self, reserved: Reserved | None, sign: int = 1) -> Ledger:
-        """Return the counters with the amounts of a reservation added, or subtracted if `sign` is -1. If the
-        reservation is None, the counters are unchanged.
+        """Return the budget counters after a call has reserved a part of the budget, or with `sign` -1 after it has
+        returned the part. None means that nothing is reserved.
         """
         if reserved is None:
             return self

@@ -228,8 +228,8 @@ def _check_depth(value: Any, raw: bytes | str) -> Any:
 
 
 def canonical_hash(data: Any, path: str = "data", *, whole: bool = False) -> str:
-    """Return the SHA-256 (hexadecimal) of plain data and recorded forms. The order of the keys in dicts does not
-    matter.
+    """Return the SHA-256, in hexadecimal, of a value in the form in which a log stores it. The order of the keys in
+    dicts does not matter.
 
     Raises the errors of `encode`.
 

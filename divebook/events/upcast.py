@@ -96,8 +96,8 @@ def _lower_case_paths(data: Data) -> Data:
 
 
 def _change_id_of_dive_dialect(data: Data) -> Data:
-    """Convert the data of a version decision of the Dive dialect, which names versions, to the present format, which
-    numbers them.
+    """Convert an old version decision (which version of changed code an execution uses) to the present format. The
+    legacy Dive dialect named versions; now they are numbered.
 
     A name such as ``v3`` becomes its number, any other name its position in the list of versions, from 1.
     """

@@ -190,8 +190,12 @@ def page_of(execution: Execution, events: Iterable[Event], *, log: bool, known_s
 
 
 def _fitting(run: CleanRun, saved: PackedRun) -> tuple[Recording, LongTexts, dict[str, str]]:
-    """Return the largest recording of a run (the data that the page shows) that still fits into a page. Also return its
-    long texts and the encoded parts of the page.
+    """Return the data of a run that an HTML page shows, shortened until the page is not too large.
+
+    Returns
+    -------
+    tuple
+        The recording of the run, its long texts, and the encoded parts of the page by name.
     """
     # From complete to coarse: shorter texts first, then fewer events, until the page is small enough.
     for longest, count in attempts(run.length, LONGEST_TEXTS):

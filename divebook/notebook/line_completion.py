@@ -754,8 +754,8 @@ class Outline:
             self._entry(line, start)
 
     def spot(self, head: str) -> Spot | None:
-        """Return the position of a cursor; None if the cursor is in a block text (a YAML text of several lines) or
-        comment.
+        """Return the place of the cursor in the structure of the definition, such as "value of the key Each". Return
+        None in a comment, and in a YAML text of several lines, where nothing is completed.
 
         `head` is the part of the cursor's line before the cursor.
         """

@@ -83,7 +83,9 @@ class Framed(ABC):
 
 
 class FramedLog(Framed):
-    """Base class of objects that have exactly one event log, such as an execution."""
+    """Base class of objects with exactly one event log, such as an execution. It reads requests, messages and origins
+    of values from the log.
+    """
 
     @abstractmethod
     def _log(self) -> Sequence[Event]:

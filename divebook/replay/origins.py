@@ -339,9 +339,9 @@ class Origins:
             visit.values_read[origin.number] = None
 
     def _keep_unchanged(self, event: Event, visit: StepVisit) -> None:
-        """Record that a script has left variables unchanged that it could have changed (origins of the kind ``kept``).
-        The causes of such a value are its earlier value and the values that the script read, because they made the
-        script leave it.
+        """Record the origin ``kept`` of the variables that a script could have set, and did not set in this visit.
+        Example: ``if x: y = 1`` with a false ``x`` keeps ``y``. Causes of the kept value are its earlier value and the
+        values that the script has read, here ``x``.
         """
         names = self.choices.changed_by(visit.step)
         set_by_script = {origin.name for origin in visit.unclaimed}

@@ -483,8 +483,8 @@ class Waits:
         self.changed()
 
     def is_blocked(self, path: str) -> bool:
-        """Return whether a path waits for a person, because a call that is still running has asked a question and
-        nothing else can happen before the answer.
+        """Return whether a path (branch) of the execution can only continue after an answer: a running call has asked a
+        question, and all other tasks of the path wait too.
         """
         calls = self._calls.get(path)
         return calls is not None and calls.is_blocked

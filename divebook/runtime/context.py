@@ -314,8 +314,8 @@ class StepContext:
         return self._open_step.operations.get(operation_id)
 
     def failed_usage(self, operation_id: str) -> Usage:
-        """Return the usage of the failed attempts at a model call that a resumption of the execution has repeated.
-        `requests` is their number.
+        """Return what earlier attempts at a model call consumed before they failed, and before the execution was
+        resumed. `Usage.requests` is the number of these attempts.
         """
         return self._open_step.failed_usage.get(operation_id, NO_USAGE)
 

@@ -639,8 +639,8 @@ class Driver:
         return self._is_driving
 
     def _note_blocked(self) -> None:
-        """Update the future of `standstill` when the execution begins or stops to be blocked by a question. It is
-        completed at the beginning, and replaced by a new one at the end.
+        """Update the future that `standstill` returns, for which `wait` waits. When a question blocks the execution,
+        complete the future, so that `wait` returns. When the execution continues, replace it by a new one.
 
         Call on the engine's loop.
         """

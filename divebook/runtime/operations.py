@@ -508,8 +508,8 @@ class OperationLog:
         return None if opened is None else opened.operations.get(operation_id)
 
     def known_at(self, place: Place) -> OperationRecord | None:
-        """Return the record of the operation at a place, of whatever type it is. It is not compared with a request.
-        Return None if the log has no record there.
+        """Return the record of the operation that the log has at a place in the code, of any type. Return None if it
+        has none there.
         """
         record = self.record_of(place, place.operation_id)
         return record if self.verification is None else self.verification.known_at(place, record)

@@ -183,8 +183,10 @@ def check_template(text: str) -> list[Program]:
 
 
 def check_text(text: str) -> list[Program]:
-    """Check a string that may be a template or may be meant as a whole value ``$(...)``. Return the compiled programs
-    of the expressions in it. Raise `TemplateError` if an expression or the ``$(`` is not closed.
+    """Return the compiled programs of the expressions in a string of a definition, which is a template
+    (``Dear ${state.name}``) or a single value (``$(state.rows)``).
+
+    Raises `TemplateError` if an expression is not closed.
 
     >>> check_text("$(state.a")
     Traceback (most recent call last):

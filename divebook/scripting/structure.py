@@ -37,8 +37,8 @@ class Evaluate(Protocol):
     """Signature of the interpreter's function that evaluates one part of a composed expression."""
 
     def __call__(self, context: Context, text: str, names: Mapping[str, Any]) -> Any:
-        """Evaluate the source text of one part of a composed expression with the given names, and return its value. A
-        reference is looked up; any other code runs in the sandbox.
+        """Evaluate one part of an expression, such as ``state.n`` in ``state.n > 2 and ready``, with the given names.
+        Return its value. A plain reference such as ``state.n`` is looked up; any other code runs in the sandbox.
         """
 
 

@@ -319,8 +319,8 @@ class WorkflowContext:
 
     @_remembered_call
     async def version(self, change_id: str, min_version: int, max_version: int) -> int:
-        """Return the version that this execution uses of a changed part of the workflow function's code. With such
-        versions, code can be changed while executions of it are running.
+        """Return a number by which the code of a workflow function chooses between its old and its new behaviour. The
+        code can then be changed while executions of it are running.
 
         A new execution gets `max_version` and keeps it. An execution that had passed this place before the call was
         added gets `min_version`.

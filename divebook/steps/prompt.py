@@ -922,8 +922,16 @@ def _row_result(at: int, error: str | None, answer: Any) -> RowResult:
 
 
 def _last_position(requests: list[Any], last: int, prompts: int) -> int:
-    """Return the position of the last row in a batch. This is `last` if `requests` has all prompts. If the batch is
-    full, `requests` has fewer, and the last row is that of the last request.
+    """Return the position of the last row whose prompt is in a batch.
+
+    Parameters
+    ----------
+    requests
+        Requests of the batch. They are fewer than the prompts if the size of a batch is limited.
+    last
+        Position of the row of the last prompt.
+    prompts
+        Number of prompts.
     """
     return last if len(requests) == prompts else int(requests[-1].custom_id.rpartition("-")[2])
 

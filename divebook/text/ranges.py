@@ -1,4 +1,4 @@
-"""Ranges of numeric settings: one check and one wording for YAML, command line options and Python.
+"""Ranges of numeric settings: one check, and one error text, for YAML, command line options and Python.
 
 Every numeric setting has an upper limit. Python integers and decimals have none, but clocks, timers and databases do. A
 larger value would fail far away from where it was written, as an `OverflowError` of a timer or a `decimal.Overflow`.

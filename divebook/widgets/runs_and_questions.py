@@ -488,7 +488,9 @@ class RunsFeed:
         self._behind = True
 
     def refresh(self, execution_ids: Iterable[str]) -> None:
-        """Request that the next frame reads the records of these executions again; can be called from any thread."""
+        """Read the rows of these executions again before the view is updated the next time. Can be called from any
+        thread.
+        """
         self._cache.forget(execution_ids)
         self.request_refresh()
         self._wake()

@@ -507,8 +507,9 @@ class PathPolicy:
         )
 
     def _require_allowed(self, path: str, descriptor: int, name: str = "") -> int:
-        """Return `descriptor` if the guard callback allows what it stands for. This is the opened file, or with `name`
-        the entry of that name in the opened folder. Otherwise close it and raise `PathNotAllowedError`.
+        """Ask the guard callback whether an opened file may be used; with `name`, whether the entry of that name in the
+        opened folder may. Return the file descriptor. If the guard refuses, close the descriptor and raise
+        `PathNotAllowedError`.
         """
         if self._guard is None:
             return descriptor

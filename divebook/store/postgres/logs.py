@@ -586,8 +586,8 @@ class DraftBatch:
 
 @dataclass(slots=True)
 class SentBatches:
-    """Batches that `LogWriter.begin` sent to the server without waiting for the answer, and their outcome. Each batch
-    only adds events to a log in the cache.
+    """Batches of records that `LogWriter.begin` sent to the server without waiting for the answer, and their outcome.
+    Only batches that add events to a known log are sent so.
     """
 
     batches: Sequence[PreparedBatch]

@@ -211,8 +211,8 @@ def select_changes(changes: Sequence[FileChange], paths: Sequence[str] | None) -
 def without_protected(
     changes: Sequence[FileChange], folder: str | None, by_name: Collection[str]
 ) -> tuple[list[FileChange], list[FileChange]]:
-    """Split file changes into two lists: changes that may be applied, and changes of protected paths, such as hidden
-    files. A protected path that `by_name` names may be applied.
+    """Split file changes into two lists: changes that may be applied, and changes of protected files, such as hidden
+    ones. A change of a protected file may be applied only if the caller has named its path, in `by_name`.
 
     Raises
     ------
