@@ -166,8 +166,9 @@ def test_a_worker_cancels_what_it_claims_of_a_cancelled_tree(tmp_path):
         top.cancel().wait(20)
     later = environment(*chain(1, "asks"), ASKS, actions=[calls.action()], store=copies[0])
     (child,) = [record for record in later.executions() if record.parent]
+    # Before there is a worker, which may end the child while the signal is on its way.
+    later.signal(child.execution_id, "go")
     with Worker(later):
-        later.signal(child.execution_id, "go")
         assert later.execution(child.execution_id).wait(20).status == "cancelled"
     assert calls == []
 
