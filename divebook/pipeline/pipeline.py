@@ -263,8 +263,8 @@ class Pipeline:
         return self._prepared(envelope, mode, anew=anew).start()
 
     def run(self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True) -> Envelope:
-        """Run an envelope through the stages until it ends, waits for an answer, or reaches a bound; return the
-        envelope.
+        """Run one request through the stages until it ends, waits for an answer, or reaches a bound. Return its state,
+        the envelope.
 
         The envelope is modified in place. Parameters as in `start`.
 

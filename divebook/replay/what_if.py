@@ -631,7 +631,9 @@ def planned(variant: Variant, rehearsal: Rehearsal) -> Plan:
 
 
 def result_of(execution: Execution, variant: Variant, unchecked: Sequence[str] = ()) -> WhatIf:
-    """Return the result of a what-if that has ended or waits for a person. `variant` describes the what-if."""
+    """Return the result of a what-if (a run made again with one change) that has ended or waits for a person. `variant`
+    describes what was changed.
+    """
     events_of_fork = execution.history()
     counts, calls = _counts_and_calls(execution.store, variant.events, events_of_fork)
     compared = Comparison([variant.events, events_of_fork])

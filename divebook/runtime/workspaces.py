@@ -181,8 +181,8 @@ class Workspaces:
             yield lambda: self._record_files(name, place, operation_id, files, tree)
 
     def _open_as_recorded(self, name: str, place: Place) -> None:
-        """Record that a workspace of a what-if was opened with the files that it had in the source execution. Do
-        nothing if it is open already, or if the source did not use it.
+        """Open a workspace in a what-if with the files that it had in the run of which the what-if is made: record that
+        it was opened so. Do nothing if it is open already, or if that run did not use it.
         """
         if name in self._journal.state.workspaces or self._operations.miss_policy is None:
             return

@@ -993,5 +993,7 @@ class Many(_OfRecords):
         return f"write {place[-1]}: [{self.table.example}]" if self.table.example else None
 
     def write(self, value: Any) -> Any:
-        """Convert nested definitions to their form in a definition file: a list of mappings."""
+        """Convert a list of definitions, such as the steps of a workflow, to the list of mappings that a definition
+        file has for them.
+        """
         return [self.table.write(item) for item in value]
