@@ -177,7 +177,7 @@ def test_continuous_integration_runs_the_readme_test_command():
 
 def callers(name):
     """Return the functions of divebook that call a function or method called `name`, as ``module:function``."""
-    found = set()
+    functions = set()
     for path in sorted((ROOT / "divebook").rglob("*.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -185,8 +185,8 @@ def callers(name):
                 continue
             calls = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
             if name in {getattr(call, "attr", getattr(call, "id", None)) for call in calls}:
-                found.add(f"{module}:{function.name}")
-    return found
+                functions.add(f"{module}:{function.name}")
+    return functions
 
 
 def test_the_first_event_of_a_variant_is_made_in_one_place():

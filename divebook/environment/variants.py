@@ -525,7 +525,7 @@ class Variants:
         source = variant.source
         # Waits for the end: two executions of the same work must not run at once.
         if not source.state.is_over:
-            source.cancel(f"goes on with another definition of {variant.workflow.name!r}").wait()
+            source.cancel(f"continues with another definition of {variant.workflow.name!r}").wait()
         return self._begin(variant.forked, {"on_conflict": RETURN})
 
     # --- trials ----------------------------------------------------------------------------------------------------

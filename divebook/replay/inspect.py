@@ -51,8 +51,8 @@ class Inspection(FramedLog):
     --------
     >>> from divebook import Environment, Step, Workflow
     >>> environment = Environment(store="memory:", workflows=[Workflow("sum", [Step("add", script="1 + 1")])])
-    >>> found = environment.inspect(environment.start("sum").wait().id)
-    >>> sorted(found.spent), sum(found.spent.values()) == found.duration_us
+    >>> inspection = environment.inspect(environment.start("sum").wait().id)
+    >>> sorted(inspection.spent), sum(inspection.spent.values()) == inspection.duration_us
     (['overhead', 'scripts'], True)
     """
 

@@ -100,8 +100,8 @@ def raise_unpicklable():
 @pytest.mark.parametrize("hour", [2, 12])
 def test_a_timestamp_keeps_its_fold_on_the_way_there_and_back(zone, fold, hour):
     moment = pd.Timestamp(2026, 10, 25, hour, 30, fold=fold, tz=zone)
-    made = unpickle_result(make_pickled_call(pickle_call("same", same, ([moment],), {})))[0]
-    assert (made, made.fold, made.utcoffset()) == (moment, moment.fold, moment.utcoffset())
+    returned = unpickle_result(make_pickled_call(pickle_call("same", same, ([moment],), {})))[0]
+    assert (returned, returned.fold, returned.utcoffset()) == (moment, moment.fold, moment.utcoffset())
 
 
 @pytest.mark.parametrize("resumed", [False, True])
