@@ -201,3 +201,21 @@ def test_changes_of_a_log_are_watched_in_one_way():
     """`on_change` combines the events of this process with news of others. The inbox of the engine needs news only."""
     outside_the_store = {name for name in callers("on_news") if not name.startswith("divebook.store.")}
     assert outside_the_store == {"divebook.runtime.loop:_listen"}
+
+
+def test_a_growing_pause_is_computed_by_a_retry_policy_only():
+    """`Retry.delay` is the only formula. A loop that multiplies its own pause would be a second retry policy."""
+    polls = {"divebook/store/sqlite/tables.py", "divebook/store/postgres/store.py", "divebook/devenv/templates.py"}
+    growing = {path for path in sources() if path.is_relative_to(PACKAGE) and grows_a_pause(path)}
+    assert {str(path.relative_to(ROOT)) for path in growing} == polls
+
+
+def grows_a_pause(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        target = node.target if isinstance(node, ast.AugAssign) else next(iter(getattr(node, "targets", ())), None)
+        if isinstance(target, ast.Name) and re.search("pause|wait|delay|interval", target.id):
+            is_scaled = any(isinstance(part, ast.Mult | ast.Pow) for part in ast.walk(node))
+            names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
+            if is_scaled and (isinstance(node, ast.AugAssign) or names.count(target.id) > 1):
+                return True
+    return False

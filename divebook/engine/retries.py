@@ -275,9 +275,16 @@ def retry_delay(policy: Retry | None, failures: int, failure: Fault, chance: flo
     # `failures` includes this one: with attempts=3, the third failure is the last.
     if policy is None or failures >= policy.attempts or failure.hopeless or not failure.matches(policy.errors):
         return None
-    delay = policy.delay(failures)
     # An error can request a longer pause, for example by the header Retry-After of a provider.
-    return max(delay + delay * policy.jitter * chance, failure.retry_after)
+    return max(pause_after(policy, failures, chance), failure.retry_after)
+
+
+def pause_after(policy: Retry, failures: int, chance: float) -> float:
+    """Return the pause in seconds of a retry policy after `failures` failed attempts, with its jitter. `chance` is a
+    random number from 0 to 1.
+    """
+    delay = policy.delay(failures)
+    return delay + delay * policy.jitter * chance
 
 
 def catching(step: Step, failure: Fault) -> Catch | None:

@@ -34,6 +34,7 @@ from divebook.store.append import FULL, Appending, Batch
 from divebook.store.base import EventStore
 from divebook.text.format import in_parts
 from divebook.text.redaction import logger
+from divebook.workflow.step import Retry
 
 
 # Example: in one turn of the loop, two executions record events and wait for them. The first record schedules
@@ -73,7 +74,8 @@ class GroupCommit:
         in a thread took less than `MOMENT` seconds.
         """
         self._in_a_row = 0
-        self._pause = FIRST_PAUSE
+        self._refusals = 0
+        """Number of attempts in a row that the busy store refused."""
         self._is_logged = False
         self.held_up: StoreUnavailable | None = None
         """Why the store cannot be written to at present, or None if it can."""
@@ -379,14 +381,14 @@ class GroupCommit:
             _log.warning("%s. Executions wait for it and go on by themselves; what they did is kept in memory", error)
         # Set, so that new records do not schedule an attempt before the pause is over.
         self._is_scheduled = True
-        loop.call_later(self._pause, self._end_turn)
-        self._pause = longer(self._pause)
+        self._refusals += 1
+        loop.call_later(UNAVAILABLE_STORE.delay(self._refusals), self._end_turn)
 
     def _note_available(self) -> None:
         if self._is_logged:
             _log.warning("%s can be written again; executions go on", self.store.location)
         self.held_up = None
-        self._pause = FIRST_PAUSE
+        self._refusals = 0
         self._is_logged = False
 
 
@@ -517,10 +519,10 @@ def wake(waiting: Iterable[asyncio.Future[None]]) -> None:
 
 _log = logger(__name__)
 T = TypeVar("T")
-FIRST_PAUSE = 0.05
-"""Seconds between the first two attempts."""
-LONGEST_PAUSE = 1.0
-"""Maximum number of seconds between two attempts."""
+UNAVAILABLE_STORE = Retry(seconds=0.05, max_seconds=1.0, jitter=0.0)
+"""Pauses between two attempts to reach a busy store. Its number of attempts is not used: a call is repeated until the
+store answers.
+"""
 CALL_PATIENCE_SECONDS = 10.0
 """Seconds after which a waiting call is logged, for example one that waits for a free session of a pool."""
 CALL_THREADS = 16
@@ -534,11 +536,29 @@ _calls: RunVar[anyio.CapacityLimiter] = RunVar("divebook store calls")
 _works: RunVar[anyio.CapacityLimiter] = RunVar("divebook work on stores")
 
 
-def longer(pause: float) -> float:
-    """Return the pause in seconds before the next attempt to write to a busy store: twice the last pause, at most
-    `LONGEST_PAUSE`.
+class Outage:
+    """Failed attempts at one call of a store that is busy or out of reach. A warning is logged once, after
+    `CALL_PATIENCE_SECONDS`, since short locks are normal where several processes share a file.
+
+    Parameters
+    ----------
+    consequence
+        Sentence that the warning ends with: what waits for the store.
     """
-    return min(LONGEST_PAUSE, pause * 2)
+
+    def __init__(self, consequence: str) -> None:
+        self._consequence = consequence
+        self._since = time.monotonic()
+        self._failures = 0
+        self._is_logged = False
+
+    def pause_after(self, error: StoreError) -> float:
+        """Count a failed attempt, and return the pause in seconds before the next."""
+        self._failures += 1
+        if not self._is_logged and time.monotonic() - self._since >= CALL_PATIENCE_SECONDS:
+            self._is_logged = True
+            _log.warning("%s. %s", error, self._consequence)
+        return UNAVAILABLE_STORE.delay(self._failures)
 
 
 class StoreCalls:
@@ -593,19 +613,12 @@ class StoreCalls:
 
 
 async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
-    # One warning per call, and only after a while: short locks are normal where several processes share a file.
-    pause = FIRST_PAUSE
-    since = time.monotonic()
-    is_logged = False
+    outage = Outage("An execution waits for it, and goes on by itself")
     while True:
         try:
             return await call()
         except StoreBusyError as error:
-            if not is_logged and time.monotonic() - since >= CALL_PATIENCE_SECONDS:
-                is_logged = True
-                _log.warning("%s. An execution waits for it, and goes on by itself", error)
-            await asyncio.sleep(pause)
-            pause = longer(pause)
+            await asyncio.sleep(outage.pause_after(error))
 
 
 async def _in_thread(function: Callable[[], T], limiter: RunVar[anyio.CapacityLimiter], limit: int) -> T:

@@ -57,7 +57,7 @@ from divebook.runtime.children import (
     workflows_to_begin,
 )
 from divebook.runtime.clock import MICROSECONDS, Chance, Clock, Ids
-from divebook.runtime.commit import CALL_PATIENCE_SECONDS, FIRST_PAUSE, longer
+from divebook.runtime.commit import UNAVAILABLE_STORE, Outage
 from divebook.runtime.driver import (
     CancelledMeanwhileError,
     Driver,
@@ -273,9 +273,7 @@ class Control:
         or find the id of the first one taken
         (test_a_fork_is_created_once_wherever_the_connection_is_lost).
         """
-        pause = FIRST_PAUSE
-        since = time.monotonic()
-        is_logged = False
+        outage = Outage(f"The fork {batch.execution_id} waits for it, and continues by itself")
         while True:
             try:
                 (refusal,) = self.store.append_all([batch])
@@ -286,11 +284,7 @@ class Control:
                 _ = driver.state  # read now, so that `_drive` needs no connection
             except ConnectionLostError as error:
                 batch = replace(batch, again=True)
-                if not is_logged and time.monotonic() - since >= CALL_PATIENCE_SECONDS:
-                    is_logged = True
-                    _log.warning("%s. The fork %s waits for it, and continues by itself", error, batch.execution_id)
-                time.sleep(pause)
-                pause = longer(pause)
+                time.sleep(outage.pause_after(error))
             else:
                 return driver
 
@@ -432,12 +426,12 @@ class Control:
             watch.add_done_callback(lambda _: self._release_watches.pop(execution_id, None))
 
     async def _continue_after_release(self, execution_id: str) -> None:
-        pause = FIRST_PAUSE
         until = time.monotonic() + RELEASE_SECONDS
+        rounds = 0
         # Usually the loop ends in its first round: the holder has read the message, or has released the lease.
         while time.monotonic() < until:
-            await asyncio.sleep(pause)
-            pause = longer(pause)
+            rounds += 1
+            await asyncio.sleep(UNAVAILABLE_STORE.delay(rounds))
             try:
                 if self.store.closed or not await self._session.calls.work(lambda: self._must_wait(execution_id)):
                     return

@@ -639,12 +639,10 @@ class PromptStep:
 
 MOST_ROWS = 10_000
 """Maximum number of rows in one batch. The provider may accept fewer."""
-FIRST_CHECK_PAUSE = 30.0
-"""Seconds between the first two checks of a batch."""
-LONGEST_CHECK_PAUSE = 900.0
-"""Maximum number of seconds between two checks."""
-CHECK_PAUSE_GROWTH = 1.5
-"""Factor by which the pause grows after each check."""
+CHECKS = Retry(seconds=30.0, factor=1.5, max_seconds=900.0, jitter=0.0)
+"""Pauses between two checks of a batch. The number of checks is not limited. Without jitter, because the log records
+each pause and a resumed execution must wait for the same.
+"""
 MOST_UNREAD_RESULTS = 3
 """Number of further attempts to read unreadable results, before the rows fail."""
 CANCEL_SECONDS = 10
@@ -754,16 +752,14 @@ class BatchedRows:
         batch or cannot be reached, the submission is repeated after a timer.
         """
         tries = 0
-        pause = FIRST_CHECK_PAUSE
         may_exist = False
         while True:
             submission = await self._try_to_submit(first, earlier_batches, tries, may_exist=may_exist)
             if SUBMIT_LATER not in submission:
                 return submission
             may_exist = submission["may_exist"]
-            await self._context.sleep(max(pause, submission[SUBMIT_LATER]))
             tries = tries + 1
-            pause = min(pause * CHECK_PAUSE_GROWTH, LONGEST_CHECK_PAUSE)
+            await self._context.sleep(max(CHECKS.delay(tries), submission[SUBMIT_LATER]))
 
     async def _try_to_submit(
         self, first: int, earlier_batches: Sequence[Mapping[str, Any]], tries: int, *, may_exist: bool
@@ -858,7 +854,6 @@ class BatchedRows:
         number of failed rows.
         """
         handle = batch["batch"]
-        pause = FIRST_CHECK_PAUSE
         checks = 0
         unreadable_count = 0
         parameters = {"agent": self._agent.name, "first": first}
@@ -880,9 +875,8 @@ class BatchedRows:
                 if result is not None:
                     return int(result["failed"])
                 unreadable_count += 1
-            await self._context.sleep(pause)
-            pause = min(pause * CHECK_PAUSE_GROWTH, LONGEST_CHECK_PAUSE)
             checks = checks + 1
+            await self._context.sleep(CHECKS.delay(checks))
 
     async def _collect(self, key: str, first: int, batch: Mapping[str, Any], *, is_last: bool) -> dict[str, Any] | None:
         """Fetch the results of a batch that the provider has processed, and record the result of each row. Return a

@@ -31,6 +31,7 @@ from divebook.tools.file_tools import (
 )
 from divebook.workflow.functions import signature_of
 from divebook.workflow.resources import ToolDefinition
+from divebook.workflow.step import Retry
 from divebook.workflow.tools import ToolFunction
 
 # --- web page --------------------------------------------------------------------------------------------------------
@@ -325,8 +326,8 @@ def _lines_with(needles: list[str], path: str, reach: ToolReach) -> list[dict[st
     return matches
 
 
-_PAUSE = 0.5
-"""Seconds before the first retry of a failed fetch. Each further pause is twice as long."""
+UNREACHABLE_PAGE = Retry(seconds=0.5, jitter=0.0)
+"""Pauses before a page is fetched again. The number of attempts is an option of the tool."""
 
 
 def fetcher(reach: ToolReach, *, max_size: int = 512_000, max_retries: int = 0, timeout: float = 15.0) -> ToolFunction:
@@ -356,15 +357,16 @@ def fetcher(reach: ToolReach, *, max_size: int = 512_000, max_retries: int = 0, 
 
 
 def _fetch_page(url: str, reach: ToolReach, limits: PageLimits, retries: int) -> Page:
-    # The last attempt is made after the loop, so that its error reaches the caller.
-    for attempt in range(retries):
+    failures = 0
+    while True:
         try:
             return fetching.fetch(url, reach.policy, limits)
         except SetupError as error:
-            if not isinstance(error.__cause__, OSError):  # it may not be fetched, or is no page
+            # Without a network error, the page may not be fetched or is no page; another attempt would not help.
+            if failures == retries or not isinstance(error.__cause__, OSError):
                 raise
-            time.sleep(_PAUSE * 2**attempt)
-    return fetching.fetch(url, reach.policy, limits)
+            failures += 1
+            time.sleep(UNREACHABLE_PAGE.delay(failures))
 
 
 OFFERED: Mapping[str, Callable[..., ToolFunction]] = {

@@ -10,14 +10,15 @@ import pandas as pd
 from pydantic_ai.models.openai import OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from divebook import Agent, Environment
+from divebook import Agent, Environment, Retry
 from divebook.mapping import mapped
 from divebook.steps import prompt
 from divebook.store import SqliteStore
 
 
 def main(store, url, rows, batch):
-    prompt.MOST_ROWS, prompt.FIRST_CHECK_PAUSE, prompt.LONGEST_CHECK_PAUSE = int(batch), 0.02, 0.1
+    prompt.MOST_ROWS = int(batch)
+    prompt.CHECKS = Retry(seconds=0.02, factor=1.5, max_seconds=0.1, jitter=0)
     model = OpenAIResponsesModel("gpt-5-mini", provider=OpenAIProvider(base_url=url, api_key="none"))
     frame = pd.DataFrame({"text": [f"text {n}" for n in range(int(rows))]})
     with SqliteStore(store) as opened, Environment(store=opened) as environment:

@@ -11,7 +11,7 @@ from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models.function import FunctionModel
 from typing_extensions import TypedDict
 
-from divebook import Agent, Environment, Step, Workflow
+from divebook import Agent, Environment, Retry, Step, Workflow
 from divebook.agents import ScriptedModel
 from divebook.errors import ExecutionError, SetupError
 from divebook.mapping import mapped
@@ -27,7 +27,7 @@ LABEL = {"type": "object", "properties": {"label": {"type": "string"}}, "require
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
-    monkeypatch.setattr(prompt, "FIRST_CHECK_PAUSE", 0.001)
+    monkeypatch.setattr(prompt, "CHECKS", Retry(seconds=0.001, factor=1.5, jitter=0))
     monkeypatch.setattr(prompt, "MOST_ROWS", 2)
 
 
@@ -319,7 +319,7 @@ def test_what_all_rows_may_spend_is_asked_before_they_are_submitted(environment,
 
 
 def test_batches_end_with_the_map_that_is_cancelled(environment, server, monkeypatch):
-    monkeypatch.setattr(prompt, "FIRST_CHECK_PAUSE", 2)
+    monkeypatch.setattr(prompt, "CHECKS", Retry(seconds=2, jitter=0))
     server.looks = 99
     rows = asked(environment)
     while len([path for _, path in server.requests if path.startswith("/v1/batches/")]) < 1:

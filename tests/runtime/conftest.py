@@ -3,6 +3,7 @@ import pytest
 from divebook.runtime import commit
 from divebook.runtime.runner import PARKED_RUNS
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
+from divebook.workflow.step import Retry
 from tests.runtime import worlds
 from tests.store.remote import RemoteStore
 
@@ -66,6 +67,6 @@ def stores_are(request, monkeypatch):
         for module in (worlds, request.module):
             if hasattr(module, "MemoryStore"):
                 monkeypatch.setattr(module, "MemoryStore", Remote)
-        monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
+        monkeypatch.setattr(commit, "UNAVAILABLE_STORE", Retry(seconds=0.001))
     yield
     assert [store.on_the_loop for store in made if store.on_the_loop] == []

@@ -16,6 +16,7 @@ from divebook.runtime.clock import Ids, SystemChance, SystemClock
 from divebook.runtime.commit import GroupCommit, StoreCalls
 from divebook.runtime.journal import Journal
 from divebook.store import MemoryStore
+from divebook.workflow.step import Retry
 
 WRITTEN, BUSY, LOST, IN_DOUBT, FENCED = "written", "busy", "lost", "in doubt", "fenced"
 """Answers to one batch. A batch `IN_DOUBT` is written although the store reports a lost connection."""
@@ -71,13 +72,13 @@ def check(seed):
     """
     random = Random(seed)
     store = MixedStore(random, random.choice(KINDS), random.randrange(60))
-    pauses = group_commit.FIRST_PAUSE, group_commit.LONGEST_PAUSE, journals.HEAVY
-    group_commit.FIRST_PAUSE = group_commit.LONGEST_PAUSE = 0.0
+    before = group_commit.UNAVAILABLE_STORE, journals.HEAVY
+    group_commit.UNAVAILABLE_STORE = Retry(seconds=0)
     journals.HEAVY = HEAVY_SIZE
     try:
         asyncio.run(asyncio.wait_for(_record_in_journals(store, random), PATIENCE))
     finally:
-        group_commit.FIRST_PAUSE, group_commit.LONGEST_PAUSE, journals.HEAVY = pauses
+        group_commit.UNAVAILABLE_STORE, journals.HEAVY = before
 
 
 async def _record_in_journals(store, random):

@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 
-from divebook import Environment, SqliteStore, Step, Workflow
+from divebook import Environment, Retry, SqliteStore, Step, Workflow
 from divebook.engine.inbox import SIGNAL, Message, signal_payload
 from divebook.errors import CorruptStoreError, FencedError, ReadOnlyStoreError, StoreError
 from divebook.runtime import commit
@@ -25,9 +25,7 @@ PAYING = Workflow("w", [Step("pay", action="gate", store="paid"), Step("after", 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr("divebook.runtime.commit.LONGEST_PAUSE", 0.001)
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr("divebook.runtime.commit.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(commit, "UNAVAILABLE_STORE", Retry(seconds=0.001, factor=1))
 
 
 @pytest.mark.parametrize("refusals", [1, 2, 7, 40])

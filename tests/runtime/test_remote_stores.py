@@ -9,11 +9,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from divebook import Each, Environment, Step, Workflow
+from divebook import Each, Environment, Retry, Step, Workflow
 from divebook.engine.inbox import SIGNAL, Message, signal_payload
 from divebook.errors import ConnectionLostError, FencedError
 from divebook.events import catalog
-from divebook.runtime import commit, leases, manager
+from divebook.runtime import commit, leases
 from divebook.runtime.commit import GroupCommit, StoreCalls
 from divebook.steps.actions import Action
 from divebook.store import Owner
@@ -25,8 +25,7 @@ from tests.store.remote import AFTER, BEFORE, RemoteStore
 
 @pytest.fixture
 def store(monkeypatch):
-    monkeypatch.setattr(commit, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(commit, "LONGEST_PAUSE", 0.001)
+    monkeypatch.setattr(commit, "UNAVAILABLE_STORE", Retry(seconds=0.001, factor=1))
     made = RemoteStore()
     yield made
     assert made.on_the_loop == []
@@ -258,8 +257,7 @@ def test_cancelling_at_the_end_is_not_forgotten(store):
 
 @pytest.mark.parametrize("name", ["_write", "_read_records", "_record", "_checkpoint", "_inbox"])
 @pytest.mark.parametrize("loss", [BEFORE, AFTER])
-def test_a_fork_is_created_once_wherever_the_connection_is_lost(store, monkeypatch, name, loss):
-    monkeypatch.setattr(manager, "FIRST_PAUSE", 0.001)
+def test_a_fork_is_created_once_wherever_the_connection_is_lost(store, name, loss):
     world = environment(store=store)
     source = world.start(Workflow("w", [Step("a", script="1")])).wait(20)
     for number in range(8):
@@ -280,8 +278,7 @@ def test_a_fork_is_created_once_wherever_the_connection_is_lost(store, monkeypat
 
 
 @pytest.mark.parametrize("loss", [BEFORE, AFTER])
-def test_a_fork_with_the_id_of_a_child_is_created_once(store, monkeypatch, loss):
-    monkeypatch.setattr(manager, "FIRST_PAUSE", 0.001)
+def test_a_fork_with_the_id_of_a_child_is_created_once(store, loss):
     world = environment(store=store)
     source = world.start(Workflow("w", [Step("a", script="1")])).wait(20)
     fork = world.fork(source.id, 2).wait(20)

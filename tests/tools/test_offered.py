@@ -14,6 +14,7 @@ from divebook.tools import builtin
 from divebook.tools.builtin import ABSENT, OFFERED, offered, readable
 from divebook.tools.file_tools import ToolReach
 from divebook.workflow.dialect import TOOLS
+from divebook.workflow.step import Retry
 from tests.websites import OneHost, serving
 
 
@@ -286,7 +287,7 @@ def test_this_machine_is_not_asked(use, site):
 
 
 def test_a_page_that_failed_is_asked_for_again_as_often_as_said(use, site, monkeypatch):
-    monkeypatch.setattr(builtin, "_PAUSE", 0)
+    monkeypatch.setattr(builtin, "UNREACHABLE_PAGE", Retry(seconds=0))
     site.pages += [(503, "text/plain", ""), (503, "text/plain", ""), (200, "text/plain", "here")]
     assert use("fetch", {"max_retries": 2}, policy=OPEN, url=site.url) == "here"
     site.pages += [(503, "text/plain", ""), (503, "text/plain", "")]
