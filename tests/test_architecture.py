@@ -219,3 +219,8 @@ def grows_a_pause(path):
             if is_scaled and (isinstance(node, ast.AugAssign) or names.count(target.id) > 1):
                 return True
     return False
+
+
+def test_inputs_are_bound_in_one_place():
+    """`BoundInputs` keeps the stored form and its hash. A changed definition is only asked for the names of its inputs."""
+    assert callers("bind_inputs") == {"divebook.workflow.functions:of", "divebook.environment.variants:_changed_definition"}

@@ -26,7 +26,7 @@ from divebook.errors import (
     shown_number,
 )
 from divebook.events import catalog
-from divebook.events.codec import canonical_hash, storable
+from divebook.events.codec import storable
 from divebook.events.event import to_microseconds
 from divebook.events.recorded import opened
 from divebook.questions.bounds import Bounds
@@ -40,7 +40,7 @@ from divebook.store.append import Durability
 from divebook.text.arguments import describe, require
 from divebook.text.redaction import shared
 from divebook.workflow.definition import Workflow
-from divebook.workflow.functions import bind_inputs
+from divebook.workflow.functions import BoundInputs, changed_names
 
 
 class StartOptions(TypedDict, total=False):
@@ -132,8 +132,8 @@ class Starter:
         model = registry.model_of_run(definition, options.get("model")) or registry.stand_in_for(definition)
         options["model"] = model
         registry.check_models(definition, model)
-        bound = bind_inputs(definition, inputs or {}, coerce_text=options.get("coerce_text", False))
-        opening = opening_of(definition, storable(bound, "inputs"), registry.code_of(definition), options)
+        bound = BoundInputs.of(definition, inputs or {}, coerce_text=options.get("coerce_text", False))
+        opening = opening_of(definition, dict(bound), registry.code_of(definition), options)
         driver = self._control.create(definition, opening, self._durability(options.get("durability")))
         return Execution(self._control, driver)
 
@@ -198,7 +198,7 @@ class Starter:
         bounds = within(as_bounds(workflow.bounds or {}), child.bounds)
         options: StartOptions = {"bounds": bounds, "model": child.model, "key": key}
         # Opened first, because the declared types of the inputs check the objects and not their recorded form.
-        inputs = storable(bind_inputs(workflow, opened(child.inputs)), "inputs")
+        inputs = dict(BoundInputs.of(workflow, opened(child.inputs)))
         code = self._registry.code_of(workflow)
         opening = opening_of(workflow, inputs, code, options, parent=child.parent, origin=origin)
         # A successor begins with the variables of its predecessor. A child has none.
@@ -386,12 +386,7 @@ def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     # Inputs may contain secrets, so both are learned before any of them is shown.
     shared().learn(before)
     shared().learn(now)
-    names = [
-        name
-        for name in dict.fromkeys((*before, *now))
-        # Hashes compare the recorded form with values of this process.
-        if (name in before) != (name in now) or canonical_hash(before[name], name) != canonical_hash(now[name], name)
-    ]
+    names = changed_names(before, now)
     parts = [f"{name}: {_shortened(before, name)}, now {_shortened(now, name)}" for name in names[:MOST_NAMED]]
     if len(names) > MOST_NAMED:
         parts.append(f"and {len(names) - MOST_NAMED} more")

@@ -34,6 +34,7 @@ from divebook.events import catalog
 from divebook.events.catalog import COMPLETED, FAILED
 from divebook.events.codec import canonical_hash
 from divebook.events.event import Event
+from divebook.events.recorded import opened
 from divebook.projections.summary import ReadLog
 from divebook.questions.bounds import Bounds
 from divebook.replay.recorded_answers import RECORDED, TOOLS, ReuseInputs
@@ -83,7 +84,7 @@ from divebook.steps.function import changed_since
 from divebook.store.append import Durability
 from divebook.store.base import EventStore
 from divebook.workflow.definition import Workflow, require_definition
-from divebook.workflow.functions import bind_inputs
+from divebook.workflow.functions import BoundInputs, bind_inputs, changed_names
 from divebook.workflow.reader import with_keys
 
 _FROM_ANYWHERE = frozenset({"variables", "inputs", "prompts", "model", "definition"})
@@ -353,11 +354,11 @@ class Variants:
         workflow = self._registry.workflow(child.workflow) if origin == catalog.CHILD else prefix.workflow
         self._registry.check(workflow, steps_ahead(workflow, prefix.state), ())
         model = child.model if child.model != prefix.state.model else None
-        recorded = prefix.state.inputs
-        inputs = bind_inputs(workflow, child.inputs)
+        # Opened first, because the declared types of the inputs check the objects and not their recorded form.
+        inputs = BoundInputs.of(workflow, opened(child.inputs))
         # Only inputs that differ are a change. Without any, the recorded child is repeated as it was.
-        changed = {name: value for name, value in inputs.items() if name not in recorded or recorded[name] != value}
-        change = fitting_inputs(Change(inputs=changed, model=model), workflow)
+        changed = {name: inputs[name] for name in changed_names(prefix.state.inputs, inputs) if name in inputs}
+        change = Change(inputs=changed, model=model)
         limits: StartOptions = {"bounds": within(as_bounds(workflow.bounds or {}), child.bounds)}
         seed = prefix.state.seed
         forked = self._forked(prefix, workflow, change, limits, origin, seed=seed, tools=tools, awaited_by=child.parent)

@@ -439,6 +439,7 @@ class DiveMagics(Magics):
         from divebook.environment.starts import DEFAULT_QUEUE, WARN, time_named
         from divebook.notebook.rerun import start_key
         from divebook.notebook.run import Run
+        from divebook.workflow.functions import BoundInputs
 
         options = arguments.options
         environment = self._session.over(options.get("store"))
@@ -456,6 +457,7 @@ class DiveMagics(Magics):
             start_options |= place.start_options
             # An explicit ``--key`` takes precedence over the key of the cell.
             if start_options["key"] is None and not arguments.has("new"):
+                inputs = BoundInputs.of(workflow, inputs)
                 start_options["key"] = start_key(environment, workflow, inputs, place, None)
         execution = environment.enqueue(
             workflow,

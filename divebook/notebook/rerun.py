@@ -32,14 +32,14 @@ from divebook.environment.environment import Environment
 from divebook.environment.starts import CELL, StartOptions
 from divebook.errors import CodeChangedError, DivebookError, ExecutionError, StoreError
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, ExecutionStarted
-from divebook.events.codec import canonical_hash, storable
+from divebook.events.codec import canonical_hash
 from divebook.notebook.shell_state import FrontEnd
 from divebook.runtime.forks import Epoch, calls_in, epochs_of, first_reached, recorded_opening
 from divebook.steps.function import ChangedFunction, changed_since
 from divebook.store import ExecutionRecord
 from divebook.text.format import plural
 from divebook.workflow.definition import Workflow
-from divebook.workflow.functions import bind_inputs
+from divebook.workflow.functions import BoundInputs
 
 if TYPE_CHECKING:
     from divebook.config.answers import Answers
@@ -187,7 +187,7 @@ class PreviousRun:
 
 
 def earlier_run(
-    environment: Environment, workflow: Workflow, inputs: Mapping[str, Any], place: CellPlace
+    environment: Environment, workflow: Workflow, inputs: BoundInputs, place: CellPlace
 ) -> PreviousRun | None:
     """Return the newest run of a workflow that an earlier execution of this cell started; None if there is none.
 
@@ -218,7 +218,7 @@ def earlier_run(
 def start_key(
     environment: Environment,
     workflow: Workflow,
-    inputs: Mapping[str, Any],
+    inputs: BoundInputs,
     place: CellPlace,
     earlier: PreviousRun | None,
 ) -> str:
@@ -227,15 +227,14 @@ def start_key(
 
     The key contains the id of the earlier run, so that a cell can start one run after another.
     """
-    # The inputs are compared in their recorded form, with default values, so that ``n=1`` equals the default 1.
-    bound = storable(bind_inputs(workflow, inputs), "inputs")
     parts = {
         "place": place.shared,
         "workflow": workflow.name,
         "definition": workflow.fingerprint,
         "after": None if earlier is None else earlier.record.execution_id,
         "code": environment.code_of(workflow),
-        "inputs": dict(bound),
+        # With default values, so that ``n=1`` equals the default 1.
+        "inputs": dict(inputs),
     }
     return f"cell {canonical_hash(parts, 'start key')}"
 
@@ -247,15 +246,14 @@ def _opening(environment: Environment, record: ExecutionRecord) -> ExecutionStar
         return None
 
 
-def _changes(opening: ExecutionStarted, workflow: Workflow, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+def _changes(opening: ExecutionStarted, workflow: Workflow, inputs: BoundInputs) -> tuple[str, ...]:
     """Compare the workflow and the inputs of a cell with those that its earlier run recorded at its start. Return the
     names of those that differ: ``definition``, ``inputs``, both or none.
     """
-    bound = storable(bind_inputs(workflow, inputs), "inputs")
     changed = [] if opening.fingerprint == workflow.fingerprint else ["definition"]
     # The log contains the form in which inputs are stored (`storable`), so that a DataFrame and its recorded form are
     # equal.
-    if canonical_hash(dict(opening.inputs), "inputs") != canonical_hash(dict(bound), "inputs"):
+    if canonical_hash(dict(opening.inputs), "inputs") != inputs.digest:
         changed.append("inputs")
     return tuple(changed)
 

@@ -49,7 +49,7 @@ from divebook.text.arguments import require
 from divebook.text.format import plural
 from divebook.workflow.definition import Definitions, Workflow, is_pipeline, visible_steps
 from divebook.workflow.dialect import OWN, Dialect
-from divebook.workflow.functions import FUNCTION
+from divebook.workflow.functions import FUNCTION, BoundInputs
 from divebook.workflow.reader import definitions_to_text, read_definitions
 
 if TYPE_CHECKING:
@@ -267,6 +267,8 @@ class Session:
             Code has changed that its last run used, and `on_edit` is ``ask``.
         """
         environment = self.over(store)
+        # Bound once for the search, the start key and the start itself.
+        inputs = BoundInputs.of(workflow, inputs)
         earlier = None if always_new else earlier_run(environment, workflow, inputs, place)
         # The identity of the cell is recorded also with `always_new`, so that the next execution of the cell finds this
         # run.

@@ -30,7 +30,7 @@ from divebook.errors import (
     position_in,
     shown_number,
 )
-from divebook.events.codec import locate_surrogate
+from divebook.events.codec import canonical_hash, locate_surrogate, storable
 from divebook.events.recorded import opened
 from divebook.text.arguments import normal_name, require, same_name
 from divebook.text.ranges import SOME_SECONDS
@@ -934,6 +934,40 @@ def bind_inputs(workflow: Workflow, values: Mapping[str, Any], *, coerce_text: b
     return {
         name: _bound(workflow, definition, values, coerce_text=coerce_text) for name, definition in declared.items()
     }
+
+
+class BoundInputs(dict[str, Any]):
+    """Inputs of a workflow, checked and converted by `bind_inputs`, in the form in which a log stores them."""
+
+    def __init__(self, workflow: Workflow, values: Mapping[str, Any]) -> None:
+        super().__init__(storable(values, "inputs"))
+        self._workflow = workflow
+
+    @classmethod
+    def of(cls, workflow: Workflow, values: Mapping[str, Any], *, coerce_text: bool = False) -> BoundInputs:
+        """Check and convert inputs, which the caller passes by name; see `bind_inputs`. Inputs that are bound to this
+        workflow already are returned as they are.
+        """
+        if isinstance(values, cls) and values._workflow is workflow:  # noqa: SLF001 - another object of this class
+            return values
+        return cls(workflow, bind_inputs(workflow, values, coerce_text=coerce_text))
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """SHA-256 of the inputs, in hexadecimal."""
+        return canonical_hash(dict(self), "inputs")
+
+
+def changed_names(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the names of the values that differ between two mappings of inputs, or are in one of them only. Each
+    mapping has values of this process or recorded ones.
+    """
+    return [
+        name
+        for name in dict.fromkeys((*before, *now))
+        # Hashes are of the recorded form, whichever form a value has.
+        if (name in before) != (name in now) or canonical_hash(before[name], name) != canonical_hash(now[name], name)
+    ]
 
 
 def bind_changed(workflow: Workflow, changed: Mapping[str, Any], *, coerce_text: bool = False) -> dict[str, Any]:

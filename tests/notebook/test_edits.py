@@ -306,3 +306,29 @@ def test_runs_are_found_by_what_was_said_of_them(cell, edit):
 def test_a_front_end_without_a_kernel_names_no_cell(shell):
     assert isinstance(present_front_end(shell), FrontEnd)
     assert present_front_end(shell).cell is None
+
+
+COUNTED = """
+from enum import Enum
+from divebook.workflow import workflow
+CONVERTED = []
+class Colour(Enum):
+    RED = "red"
+    @classmethod
+    def _missing_(cls, value):
+        CONVERTED.append(value)
+        return cls.RED
+@workflow
+async def paint(ctx, colour: Colour):
+    return colour.value
+"""
+
+
+def test_the_inputs_of_a_cell_are_converted_once(cell, shell):
+    """The search for the earlier run, the start key and the start share the converted inputs."""
+    cell(COUNTED)
+    session = current_session()
+    run = session.start_at(HERE, session.workflow("paint"), {"colour": "rot"}).wait(20)
+    assert (run.status, run.outputs["result"], shell.user_ns["CONVERTED"]) == ("completed", "red", ["rot"])
+    again = session.start_at(HERE, session.workflow("paint"), {"colour": "rot"})
+    assert (again.id, shell.user_ns["CONVERTED"]) == (run.id, ["rot", "rot"])
