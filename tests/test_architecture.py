@@ -222,5 +222,8 @@ def grows_a_pause(path):
 
 
 def test_inputs_are_bound_in_one_place():
-    """`BoundInputs` keeps the stored form and its hash. A changed definition is only asked for the names of its inputs."""
-    assert callers("bind_inputs") == {"divebook.workflow.functions:of", "divebook.environment.variants:_changed_definition"}
+    """`BoundInputs` keeps the stored form and its hash. Of a changed definition only the names of inputs are used."""
+    assert callers("bind_inputs") == {
+        "divebook.workflow.functions:of",
+        "divebook.environment.variants:_changed_definition",
+    }
