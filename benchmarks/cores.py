@@ -10,7 +10,7 @@ from benchmarks.quick import answer
 from benchmarks.worlds import STORES, opened, run
 from divebook import Environment, Workflow
 from divebook.runtime.compute.processes import processors
-from divebook.steps.function import WorkflowContext
+from divebook.steps.function import Context
 from divebook.store import EventStore
 from divebook.workflow.functions import step, workflow
 
@@ -44,7 +44,7 @@ async def in_threads(_ctx: object, steps: int) -> int:
 
 
 @workflow
-async def side_by_side(ctx: WorkflowContext, calls: int) -> int:
+async def side_by_side(ctx: Context, calls: int) -> int:
     """Keep processors busy so many times at once."""
     return sum(await ctx.gather(*[busy(number) for number in range(calls)]))  # type: ignore[arg-type] # same
 

@@ -14,7 +14,7 @@ from benchmarks.figure import Figure
 from benchmarks.worlds import STORES, Kind, chain, make_store, opened
 from divebook import Environment
 from divebook.steps.actions import Action
-from divebook.steps.function import WorkflowContext
+from divebook.steps.function import Context
 from divebook.workflow.functions import step, workflow
 
 STEPS, DIES_AT = 2_000, 1_000
@@ -92,7 +92,7 @@ async def note(number: int) -> int:
 
 
 @workflow
-async def asks(ctx: WorkflowContext, earlier: int) -> int:
+async def asks(ctx: Context, earlier: int) -> int:
     """Call a step so many times, ask, and call it once more."""
     for number in range(earlier):
         await note(number)

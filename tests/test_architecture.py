@@ -227,3 +227,19 @@ def test_inputs_are_bound_in_one_place():
         "divebook.workflow.functions:of",
         "divebook.environment.variants:_changed_definition",
     }
+
+
+def test_there_are_three_contexts_of_calls():
+    """`Context` for workflow functions, `StepContext` for step types, `ToolContext` for actions."""
+    defined = {
+        (str(path.relative_to(PACKAGE)), node.name)
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Context")
+    }
+    assert defined == {
+        ("steps/function.py", "Context"),
+        ("runtime/context.py", "StepContext"),
+        ("steps/call.py", "ToolContext"),
+        ("agents/turn.py", "TurnContext"),
+    }

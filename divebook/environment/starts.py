@@ -138,13 +138,13 @@ class Starter:
         return Execution(self._control, driver)
 
     async def drive_child(self, child: Child, *, again: bool) -> ExecutionState:
-        """Run the child execution that a step requests, and return its final state; see `WorkflowContext.run`."""
+        """Run the child execution that a step requests, and return its final state; see `Context.run`."""
         opening = self._child_opening if child.like is None else self._child_fork
         return await self._control.drive_child(child, functools.partial(opening, child), again=again)
 
     async def begin_successor(self, request: Child) -> str:
         """Start the successor of an execution and return its id. If it was started before, only return its id. See
-        `WorkflowContext.continue_as_new`.
+        `Context.continue_as_new`.
         """
         workflow = self._registry.workflows.get(request.workflow)
         if workflow is None:

@@ -47,7 +47,7 @@ _STORED_NAMES = {
     "divebook.questions.bounds.Bounds": "divebook.bounds.Bounds",
     "divebook.workspace.workspace.BusMessage": "divebook.workspace.session.BusMessage",
     "divebook.workflow.step.Catch": "divebook.workflow.policies.Catch",
-    "divebook.scripting.prelude.Context": "divebook.scripting.contexts.Context",
+    "divebook.scripting.prelude.Purpose": "divebook.scripting.contexts.Context",
     "divebook.store.append.ExecutionRecord": "divebook.store.records.ExecutionRecord",
     "divebook.questions.answer.Fitting": "divebook.questions.typed.Fitting",
     "divebook.pipeline.envelope.interrupts.FlowInterrupt": "divebook.pipeline.envelope.interrupt.FlowInterrupt",

@@ -12,7 +12,7 @@ Only `sandbox` imports Monty, and only when the first expression runs.
 
 from divebook.scripting.interpreter import Interpreter, default_interpreter
 from divebook.scripting.needs import check_condition, check_expression, check_script, check_template
-from divebook.scripting.prelude import Context, Host, Limits
+from divebook.scripting.prelude import Host, Limits, Purpose
 from divebook.scripting.syntax import look_up
 from divebook.scripting.templates import (
     evaluate_condition,
@@ -25,10 +25,10 @@ from divebook.scripting.templates import (
 from divebook.scripting.values import value_text
 
 __all__ = [
-    "Context",
     "Host",
     "Interpreter",
     "Limits",
+    "Purpose",
     "check_condition",
     "check_expression",
     "check_script",

@@ -16,9 +16,9 @@ from divebook.scripting.prelude import (
     DEFAULT_LIMITS,
     NOTHING,
     SAFE_NAMES,
-    Context,
     Host,
     Limits,
+    Purpose,
     is_plain,
     prelude,
 )
@@ -57,7 +57,7 @@ class Interpreter:
     Examples
     --------
     >>> with Interpreter() as interpreter:
-    ...     interpreter.evaluate(Context.CONDITION, ["state.count + 1", "len(state)"], {"state": {"count": 2}})
+    ...     interpreter.evaluate(Purpose.CONDITION, ["state.count + 1", "len(state)"], {"state": {"count": 2}})
     [3, 1]
     """
 
@@ -76,7 +76,7 @@ class Interpreter:
         """End the sandbox processes of the interpreter. Its next use starts new ones."""
         self._processes.close()
 
-    def evaluate(self, context: Context, expressions: Sequence[str], names: Mapping[str, Any]) -> list[Any]:
+    def evaluate(self, purpose: Purpose, expressions: Sequence[str], names: Mapping[str, Any]) -> list[Any]:
         """Evaluate deterministic expressions and return their values in the same order. Expressions that need the
         sandbox run in it together, in one call.
 
@@ -87,7 +87,7 @@ class Interpreter:
         ScriptLimitError
             The expressions together exceed a limit of time or memory.
         """
-        if context is Context.ACTIVITY:
+        if purpose is Purpose.ACTIVITY:
             raise ValueError("script steps are not expressions; use run_script")
         # All expressions are checked before the first is evaluated.
         programs = [compile_expression(expression) for expression in expressions]
@@ -95,7 +95,7 @@ class Interpreter:
             program.require(names, SAFE_NAMES)
         # One budget for all expressions, so that many of them do not multiply the limit.
         work = WorkBudget(self.limits.seconds, self._processes.clock)
-        values = [self._evaluate_outside(program, context, names, work) for program in programs]
+        values = [self._evaluate_outside(program, purpose, names, work) for program in programs]
         return self._evaluate_remaining(values, programs, names)
 
     def _evaluate_remaining(
@@ -110,26 +110,26 @@ class Interpreter:
         answers = iter(self._evaluate_programs(remaining, names)) if remaining else iter(())
         return [next(answers) if value is NOTHING else value for value in values]
 
-    def _evaluate_outside(self, program: Program, context: Context, names: Mapping[str, Any], work: WorkBudget) -> Any:
+    def _evaluate_outside(self, program: Program, purpose: Purpose, names: Mapping[str, Any], work: WorkBudget) -> Any:
         """Evaluate a program without the sandbox, if it is a reference (``state.a``) or a composed expression
         (``[state.a]``).
 
         Return `NOTHING` if the sandbox must evaluate the program.
         """
         if program.reference is not None:
-            return program.reference.resolve(names, context)
+            return program.reference.resolve(names, purpose)
         # In a condition or template, plain data is wanted, which one run of the sandbox gives for all expressions
         # together.
-        if program.structure is None or context not in (Context.VALUE, Context.EACH):
+        if program.structure is None or purpose not in (Purpose.VALUE, Purpose.EACH):
             return NOTHING
-        return program.structure.value(Scope(context, names, self._parts, work))
+        return program.structure.value(Scope(purpose, names, self._parts, work))
 
-    def _part(self, context: Context, text: str, names: Mapping[str, Any]) -> Any:
+    def _part(self, purpose: Purpose, text: str, names: Mapping[str, Any]) -> Any:
         """Evaluate a part of a composed expression, such as ``state.a`` in ``[state.a, 1]``. If the part is a
         reference, its value is looked up; otherwise the sandbox evaluates the part.
         """
         program = compile_expression(text)
-        value = NOTHING if program.reference is None else program.reference.resolve(names, context)
+        value = NOTHING if program.reference is None else program.reference.resolve(names, purpose)
         return self._evaluate_remaining([value], [program], names)[0]
 
     def _evaluate_programs(self, programs: Sequence[Program], names: Mapping[str, Any]) -> list[Any]:

@@ -51,10 +51,10 @@ class Host(Protocol):
         """Receive the text that the script has printed. Called once, after the end of the script."""
 
 
-# --- contexts, limits and names -------------------------------------------------------------------------------------
+# --- purposes, limits and names -------------------------------------------------------------------------------------
 
 
-class Context(Enum):
+class Purpose(Enum):
     """Purpose for which code is evaluated: as a script step (``ACTIVITY``), or as an expression, such as a condition or
     a template.
     """
@@ -393,7 +393,7 @@ class Reference(NamedTuple):
     name: str
     parts: tuple[Part, ...]
 
-    def resolve(self, names: Mapping[str, Any], context: Context) -> Any:
+    def resolve(self, names: Mapping[str, Any], purpose: Purpose) -> Any:
         """Look up the value of the reference in `names`, the values by variable name. Return `NOTHING` if the value
         does not exist, or only the sandbox can compute it.
         """
@@ -405,9 +405,9 @@ class Reference(NamedTuple):
                 return NOTHING
             # The first part is the name of a variable or input. Only these names have a normalized spelling.
             value = (part.spelled_as_in(value) if number == 0 else part).of(value)
-        if context is Context.VALUE and isinstance(value, Mapping) and type(value) not in _PLAIN:
+        if purpose is Purpose.VALUE and isinstance(value, Mapping) and type(value) not in _PLAIN:
             value = dict(value)  # ``$(state)`` as a whole: the state is a mapping of another type
-        return value if value is NOTHING or _STAYS[context](value) else NOTHING
+        return value if value is NOTHING or _STAYS[purpose](value) else NOTHING
 
 
 def reference_of(tree: ast.Expression | ast.Module) -> Reference | None:
@@ -478,13 +478,13 @@ def is_plain(value: Any) -> bool:
     return kind in _PLAIN
 
 
-_STAYS: Mapping[Context, Callable[[Any], bool]] = {
-    Context.CONDITION: _is_data,
-    Context.EACH: _is_data,
-    Context.TEMPLATE: is_plain,
-    Context.VALUE: _is_recordable,
+_STAYS: Mapping[Purpose, Callable[[Any], bool]] = {
+    Purpose.CONDITION: _is_data,
+    Purpose.EACH: _is_data,
+    Purpose.TEMPLATE: is_plain,
+    Purpose.VALUE: _is_recordable,
 }
-"""Tests by context: True if a value that was looked up can be used in place of the sandbox's result.
+"""Tests by purpose: True if a value that was looked up can be used in place of the sandbox's result.
 
-In the context `VALUE` the looked-up value is preferred, because frames and instances keep their type.
+For the purpose `VALUE` the looked-up value is preferred, because frames and instances keep their type.
 """

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, cast
 
 from divebook.errors import ScriptLimitError
-from divebook.scripting.prelude import NOTHING, Attribute, Context, Get, Item, last_part, ran_too_long, reference_of
+from divebook.scripting.prelude import NOTHING, Attribute, Get, Item, Purpose, last_part, ran_too_long, reference_of
 
 MAX_TURNS = 1_000_000
 """Largest number of loop turns and evaluated parts in one expression. So many need about as much memory as the sandbox
@@ -36,7 +36,7 @@ MAX_COPIES = 10_000_000
 class Evaluate(Protocol):
     """Signature of the interpreter's function that evaluates one part of a composed expression."""
 
-    def __call__(self, context: Context, text: str, names: Mapping[str, Any]) -> Any:
+    def __call__(self, purpose: Purpose, text: str, names: Mapping[str, Any]) -> Any:
         """Evaluate one part of an expression, such as ``state.n`` in ``state.n > 2 and ready``, with the given names.
         Return its value. A plain reference such as ``state.n`` is looked up; any other code runs in the sandbox.
         """
@@ -101,7 +101,7 @@ class Scope:
     and its work budget.
     """
 
-    context: Context
+    purpose: Purpose
     names: Mapping[str, Any]
     parts: PartFunctions
     work: WorkBudget
@@ -111,9 +111,9 @@ class Scope:
         """Scope like this one, for evaluating the entries of a list or mapping. In it, recorded values such as frames
         keep their type.
         """
-        # The context of the whole decides which values it may be, such as items of a loop. Its entries may be any
+        # The purpose of the whole decides which values it may be, such as items of a loop. Its entries may be any
         # recordable value.
-        return self if self.context is Context.VALUE else replace(self, context=Context.VALUE)
+        return self if self.purpose is Purpose.VALUE else replace(self, purpose=Purpose.VALUE)
 
     def with_name(self, name: str, value: Any) -> Scope:
         """Return the scope for one turn of a loop: this scope, with a value for the loop variable."""
@@ -130,13 +130,13 @@ class Scope:
         reference is looked up; any other code runs in the sandbox.
         """
         self.work.count_turn()
-        return self.parts.evaluate(self.context, text, self.names)
+        return self.parts.evaluate(self.purpose, text, self.names)
 
     def holds(self, test: str) -> bool:
         """Evaluate the test of a conditional expression in the sandbox. Return True if its value is true."""
         self.work.count_turn()
         # Only the boolean crosses back from the sandbox, not the value of the test.
-        return bool(self.parts.evaluate(Context.CONDITION, f"bool({test})", self.names))
+        return bool(self.parts.evaluate(Purpose.CONDITION, f"bool({test})", self.names))
 
 
 class ExpressionNode(Protocol):

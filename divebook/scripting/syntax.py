@@ -41,8 +41,8 @@ from divebook.scripting.prelude import (
     NOTHING,
     RESULT,
     SAFE_NAMES,
-    Context,
     Limits,
+    Purpose,
     Reference,
     prelude,
     ran_too_long,
@@ -1102,7 +1102,7 @@ def look_up(expression: str, names: Mapping[str, Any]) -> Any:
     expressions.
     """
     reference = compile_expression(expression).reference
-    return NOTHING if reference is None else reference.resolve(names, Context.VALUE)
+    return NOTHING if reference is None else reference.resolve(names, Purpose.VALUE)
 
 
 def select(programs: Iterable[Program], names: Mapping[str, Any]) -> dict[str, Any]:

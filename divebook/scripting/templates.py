@@ -18,7 +18,7 @@ from divebook.errors import (
     UndefinedVariableError,
 )
 from divebook.scripting.interpreter import Interpreter, default_interpreter
-from divebook.scripting.prelude import NOTHING, SAFE_NAMES, Context
+from divebook.scripting.prelude import NOTHING, SAFE_NAMES, Purpose
 from divebook.scripting.syntax import compile_expression, look_up
 from divebook.scripting.values import scalar_text
 from divebook.text.syntax import Slot, is_escaped_expression, is_expression, split, texts_in, without_escape
@@ -92,7 +92,7 @@ def _evaluated(slots: Sequence[str], names: Mapping[str, Any], interpreter: Inte
     for slot in slots:
         _check(slot, names)
     try:
-        values = interpreter.evaluate(Context.TEMPLATE, slots, names)
+        values = interpreter.evaluate(Purpose.TEMPLATE, slots, names)
         return list(_within_limit(map(rendered, values)))
     # The limit applies to all expressions together. None of them can be named as the cause.
     except ScriptLimitError:
@@ -126,7 +126,7 @@ def _blame(
     """
     for slot in slots:
         try:
-            rendered(interpreter.evaluate(Context.TEMPLATE, [slot], names)[0])
+            rendered(interpreter.evaluate(Purpose.TEMPLATE, [slot], names)[0])
         except ScriptError as slot_error:
             error.code = slot
             return TemplateError(f'failed to evaluate template expression "{slot}": {slot_error}')
@@ -173,7 +173,7 @@ def evaluate_conditions(
     to_evaluate = [expression for expression in expressions if expression.lower() not in LITERALS]
     if not to_evaluate:
         return [LITERALS[expression.lower()] for expression in expressions]
-    values = iter((interpreter or default_interpreter()).evaluate(Context.CONDITION, to_evaluate, names))
+    values = iter((interpreter or default_interpreter()).evaluate(Purpose.CONDITION, to_evaluate, names))
     literals = (LITERALS.get(expression.lower()) for expression in expressions)
     return [truth(next(values)) if literal is None else literal for literal in literals]
 
@@ -219,8 +219,8 @@ def evaluate_items(
         return list(items)
     try:
         # The rows of a frame are flattened as well. Only the sandbox converts a frame to rows.
-        context = Context.TEMPLATE if flatten else Context.EACH
-        [value] = (interpreter or default_interpreter()).evaluate(context, [_expression(items)], names)
+        purpose = Purpose.TEMPLATE if flatten else Purpose.EACH
+        [value] = (interpreter or default_interpreter()).evaluate(purpose, [_expression(items)], names)
         # A mapping of plain values keeps its keys. With nested values it is flattened, and keys have no meaning any
         # more.
         if isinstance(value, Mapping) and not (flatten and any(map(_is_nested, value.values()))):
@@ -336,5 +336,5 @@ def _values_of(
         # `references` holds the values, so that their ids cannot be reused while it exists.
         references.update((id(value), value) for value in values if value is not NOTHING)
     remaining = [text for text, value in zip(expressions, values, strict=True) if value is NOTHING]
-    evaluated = iter(interpreter.evaluate(Context.VALUE, remaining, names) if remaining else ())
+    evaluated = iter(interpreter.evaluate(Purpose.VALUE, remaining, names) if remaining else ())
     return [next(evaluated) if value is NOTHING else value for value in values]

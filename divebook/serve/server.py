@@ -87,7 +87,7 @@ _STATE_LASTS = 30 * 86400.0
 """Seconds for which a client may send an answer with the sealed state of a question."""
 
 Result = CallToolResult | InputRequiredResult
-Context = ServerRequestContext[Any, Any]
+RequestContext = ServerRequestContext[Any, Any]
 
 
 class WorkflowServer:
@@ -137,12 +137,12 @@ class WorkflowServer:
         """Workflows by tool name, including workflows that were registered after the server started."""
         return tool_names(self._environment.workflows.values())
 
-    async def _list_tools(self, context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
+    async def _list_tools(self, context: RequestContext, params: PaginatedRequestParams | None) -> ListToolsResult:
         del context, params
         tools = [tool_of(name, workflow) for name, workflow in self._workflows.items()]
         return ListToolsResult(tools=[*tools, status_tool()])
 
-    async def _call_tool(self, context: Context, params: CallToolRequestParams) -> Result:
+    async def _call_tool(self, context: RequestContext, params: CallToolRequestParams) -> Result:
         """Handle the tool call of a client. A `DivebookError` becomes an error result, so that the model that uses the
         client can read it.
         """
@@ -151,7 +151,7 @@ class WorkflowServer:
         except DivebookError as error:
             return shown_result(f"{type(error).__name__}: {error}", is_error=True)
 
-    async def _handle_call(self, context: Context, params: CallToolRequestParams) -> Result:
+    async def _handle_call(self, context: RequestContext, params: CallToolRequestParams) -> Result:
         """Handle a tool call: start an execution of the tool's workflow. A call with answers to questions, or a call of
         the status tool, continues an existing execution instead.
         """
@@ -192,7 +192,7 @@ class WorkflowServer:
 
     # --- waiting for the end or for a question ---------------------------------------------------------------------
 
-    async def _wait_and_report(self, context: Context, execution: Execution) -> Result:
+    async def _wait_and_report(self, context: RequestContext, execution: Execution) -> Result:
         """Wait until an execution ends, asks a question, or the waiting time of a call is over. Return the result of
         the tool call.
         """
@@ -275,7 +275,9 @@ class WorkflowServer:
             return result_of(execution)
         return InputRequiredResult(input_requests=requests, request_state=execution.id)
 
-    async def _handle_answers(self, context: Context, execution: Execution, responses: Mapping[str, Any]) -> Result:
+    async def _handle_answers(
+        self, context: RequestContext, execution: Execution, responses: Mapping[str, Any]
+    ) -> Result:
         """Record the answers to questions of an execution that a client has sent, and wait for the execution again. If
         an answer is not valid, ask the questions again.
         """
@@ -310,7 +312,7 @@ class WorkflowServer:
             return str(error) if still_open else None
         return None
 
-    async def _ask_within_call(self, context: Context, execution: Execution, question: Question) -> bool:
+    async def _ask_within_call(self, context: RequestContext, execution: Execution, question: Question) -> bool:
         """Ask the client a question of an execution while its tool call is still running. Return True if the question
         was answered, by this client or elsewhere.
         """
@@ -397,7 +399,7 @@ def _recorded_state(execution: Execution) -> ExecutionState:
 class _Progress:
     """Reporter that sends an MCP client the number of completed operations of the client's execution."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self._context = context
         self._done = 0
         self._loop = asyncio.get_running_loop()

@@ -34,7 +34,7 @@ from divebook.workflow.functions import (
 )
 
 
-class CallContext:
+class ToolContext:
     """Object through which an action accesses the execution that calls it. The action receives it as its parameter
     ``context``.
     """
@@ -279,7 +279,7 @@ async def invoke(
         # A call without a name has a number as its key. It is the one call of an action step.
         values[IDEMPOTENCY_KEY] = context.idempotency_key("step" if isinstance(key, int) else key, arguments)
     if takes.context and function.kind == "action":
-        values.setdefault(CONTEXT, CallContext(context))
+        values.setdefault(CONTEXT, ToolContext(context))
     try:
         args, kwargs = function.bound(values)
     except TypeError as error:

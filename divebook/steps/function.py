@@ -150,7 +150,7 @@ CallInWorkspace = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 """Calls a workspace action by name with parameters."""
 
 
-class WorkspaceOfContext:
+class WorkspaceHandle:
     """Workspace for use in a workflow function: files, a shell, and copying of changes. Each method call is a recorded
     operation.
 
@@ -260,18 +260,18 @@ def _is_not_started(call: Coroutine[Any, Any, Any]) -> bool:
 
 
 def _remembered_call(method: F) -> F:
-    """Wrap an async method of `WorkflowContext`: each coroutine that it returns is remembered, so that a missing
+    """Wrap an async method of `Context`: each coroutine that it returns is remembered, so that a missing
     ``await`` can be detected later.
     """
 
     @functools.wraps(method)
-    def wrapper(context: WorkflowContext, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+    def wrapper(context: Context, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
         return context._remember(f"ctx.{method.__name__}()", method(context, *args, **kwargs))  # noqa: SLF001
 
     return cast("F", wrapper)
 
 
-class WorkflowContext:
+class Context:
     """First parameter of a workflow function: access to time, randomness, people, agents and other workflows.
 
     Each call is made once and then answered from the log, so that the function has the same results whenever it runs
@@ -539,7 +539,7 @@ class WorkflowContext:
         await self.require_requested(next_key="continue-as-new")
         await self._context.go_on_as_new(stored_inputs, reason, self._begin_successor)
 
-    def agent(self, name: str) -> AgentOfContext:
+    def agent(self, name: str) -> AgentHandle:
         """Return an agent of the environment. Ask the agent with ``await ctx.agent("critic").run("Is this good?
         ...")``.
         """
@@ -547,7 +547,7 @@ class WorkflowContext:
         def ask(*arguments: Any) -> Coroutine[Any, Any, Any]:
             return self._remember("ctx.agent().run()", self._ask(*arguments))
 
-        return AgentOfContext(name, ask)
+        return AgentHandle(name, ask)
 
     async def _ask(self, name: str, prompt: str, output: Any, deps: Any, thread: str | None) -> Any:
         self.tasks.require_place("ctx.agent().run()")
@@ -558,7 +558,7 @@ class WorkflowContext:
             answer = await self._ask_agent(self._context, name, task)
         return opened(answer.value)
 
-    def workspace(self, name: str | None = None) -> WorkspaceOfContext:
+    def workspace(self, name: str | None = None) -> WorkspaceHandle:
         """Return a workspace by name, by default the workspace of the workflow.
 
         Example: ``await ctx.workspace().shell("pytest -q")``.
@@ -569,7 +569,7 @@ class WorkflowContext:
             `name` is None, and the workflow has no workspace.
         """
         workspace = named_workspace(self._context, "ctx.workspace()", name or "")
-        return WorkspaceOfContext(workspace, functools.partial(self._work, workspace))
+        return WorkspaceHandle(workspace, functools.partial(self._work, workspace))
 
     async def _work(self, workspace: str, name: str, parameters: Mapping[str, Any]) -> Any:
         self.tasks.require_place("a call in a workspace")
@@ -671,8 +671,8 @@ AskAgent = Callable[[StepContext, str, AgentTask], Awaitable[Answer]]
 
 
 @dataclass(frozen=True, slots=True)
-class AgentOfContext:
-    """Handle of an agent for use in a workflow function; `WorkflowContext.agent` returns it."""
+class AgentHandle:
+    """Handle of an agent for use in a workflow function; `Context.agent` returns it."""
 
     name: str
     _ask: Callable[[str, str, Any, Any, str | None], Coroutine[Any, Any, Any]]
@@ -716,7 +716,7 @@ class FunctionStep:
         name = context.workflow.name
         if name not in WORKFLOW_FUNCTIONS:
             raise NotFoundError("workflow function", name, WORKFLOW_FUNCTIONS, missing_function(name))
-        workflow_context = WorkflowContext(context, *self._services)
+        workflow_context = Context(context, *self._services)
         # Calls of `@step` functions find the context in this variable.
         token = CURRENT.set(workflow_context)
         try:

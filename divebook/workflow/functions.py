@@ -48,7 +48,7 @@ IDEMPOTENCY_KEY = "idempotency_key"
 repeated.
 """
 CONTEXT = "context"
-"""Name of the parameter of an action that receives a `divebook.steps.call.CallContext`."""
+"""Name of the parameter of an action that receives a `divebook.steps.call.ToolContext`."""
 
 
 @dataclass(frozen=True, slots=True)

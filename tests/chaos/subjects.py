@@ -13,7 +13,7 @@ from divebook import Agent, Each, Environment, Retry, ScriptedModel, Step, Workf
 from divebook.agents.scripted import ScriptedCall, ScriptedReply
 from divebook.runtime.clock import MICROSECONDS, SystemClock
 from divebook.steps.actions import Action
-from divebook.steps.function import WorkflowContext
+from divebook.steps.function import Context
 from divebook.store import EventStore
 from divebook.workflow.definition import InputDefinition
 from divebook.workflow.functions import step, workflow
@@ -178,7 +178,7 @@ class Counted:
             return await self.make(token, label)
 
         @workflow("scripted")
-        async def scripted(ctx: WorkflowContext, token: str) -> Any:
+        async def scripted(ctx: Context, token: str) -> Any:
             await pay(token, "begin")
             both = await ctx.gather(pay(token, "side-1"), look(token, "looked"))
             said = await ctx.ask("Sure?")

@@ -22,7 +22,7 @@ from divebook.errors import OperationError
 from divebook.questions.question import OUTCOME_UNKNOWN
 from divebook.runtime import journal
 from divebook.steps.actions import Action
-from divebook.steps.function import WorkflowContext
+from divebook.steps.function import Context
 from divebook.store import Batch, EventStore, SqliteStore
 from divebook.store.append import RELAXED, Durability, Refusal
 from divebook.store.sqlite.store import Transaction
@@ -282,7 +282,7 @@ def register_function(killer: Killer) -> None:
         killer.count("refusing")
         raise ValueError("never works")
 
-    async def function(context: WorkflowContext) -> list[Any]:
+    async def function(context: Context) -> list[Any]:
         await context.now()
         await context.random()
         added = await context.gather(*[add(number, number) for number in range(3)])

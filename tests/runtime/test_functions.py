@@ -281,7 +281,7 @@ def test_what_is_no_workflow_function_is_refused():
         ("_ctx", True),
         ("run_context", True),
         ("_", True),
-        ("c: 'WorkflowContext'", True),
+        ("c: 'Context'", True),
         ("_ctx: object", True),
         ("c", True),
         ("rows: list", False),

@@ -2,7 +2,7 @@ import pytest
 
 from divebook.errors import DivebookError, ScriptError, ScriptSyntaxError, UndefinedVariableError
 from divebook.scripting import (
-    Context,
+    Purpose,
     default_interpreter,
     evaluate_condition,
     evaluate_conditions,
@@ -201,7 +201,7 @@ def test_whatever_changes_something_is_refused_as_read_only(expression):
         lambda: evaluate_condition(f"$({expression})", CHANGEABLE),
         lambda: render_template(f"a ${{{expression}}}", CHANGEABLE),
         lambda: evaluate_items(f"$({expression})", CHANGEABLE),
-        lambda: default_interpreter().evaluate(Context.VALUE, [expression], CHANGEABLE),
+        lambda: default_interpreter().evaluate(Purpose.VALUE, [expression], CHANGEABLE),
     ):
         with pytest.raises(DivebookError, match="conditions, templates and items are read-only"):
             evaluate()
@@ -218,4 +218,4 @@ def test_whatever_changes_something_is_refused_as_read_only(expression):
     ],
 )
 def test_a_value_that_an_expression_makes_itself_can_be_changed(expression, value):
-    assert default_interpreter().evaluate(Context.CONDITION, [expression], CHANGEABLE) == [value]
+    assert default_interpreter().evaluate(Purpose.CONDITION, [expression], CHANGEABLE) == [value]

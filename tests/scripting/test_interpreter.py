@@ -14,7 +14,7 @@ from types import MappingProxyType
 import pytest
 
 from divebook.errors import ScriptError, ScriptLimitError
-from divebook.scripting import Context, Interpreter, Limits, default_interpreter
+from divebook.scripting import Interpreter, Limits, Purpose, default_interpreter
 from divebook.scripting.interpreter import _WARM_SESSIONS
 from divebook.scripting.prelude import BUILTINS
 from divebook.scripting.syntax import SandboxError, compile_expression, compile_script, select
@@ -22,7 +22,7 @@ from divebook.steps import script_step
 
 
 def value_of(expression, **names):
-    return default_interpreter().evaluate(Context.TEMPLATE, [expression], names)[0]
+    return default_interpreter().evaluate(Purpose.TEMPLATE, [expression], names)[0]
 
 
 class Mood(Enum):
@@ -36,7 +36,7 @@ class Order:
 
 def test_script_steps_are_not_expressions():
     with pytest.raises(ValueError, match="run_script"):
-        default_interpreter().evaluate(Context.ACTIVITY, ["1"], {})
+        default_interpreter().evaluate(Purpose.ACTIVITY, ["1"], {})
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_four_threads_share_one_interpreter():
             start.wait(10)
             for number in range(50):
                 names = {"state": {"n": number, "seed": seed}}
-                values = interpreter.evaluate(Context.CONDITION, ["state.n * 10 + state.seed", "state.seed"], names)
+                values = interpreter.evaluate(Purpose.CONDITION, ["state.n * 10 + state.seed", "state.seed"], names)
                 assert values == [number * 10 + seed, seed]
             return interpreter.run_script("state.seed + 1", {"state": {"seed": seed}})
 
@@ -122,11 +122,11 @@ def test_four_threads_share_one_interpreter():
 
 def test_a_session_is_not_used_again_after_a_limit():
     with Interpreter(Limits(seconds=0.1)) as interpreter:
-        interpreter.evaluate(Context.CONDITION, ["1"], {})
+        interpreter.evaluate(Purpose.CONDITION, ["1"], {})
         before = interpreter._processes.acquire(interpreter.limits, fresh=False)
         interpreter._processes.release(before, usable=True)
         with pytest.raises(ScriptLimitError, match=r"ran longer than 0.1 s"):
-            interpreter.evaluate(Context.CONDITION, ["[0 for x in range(10**6) for y in range(10**6)]"], {})
+            interpreter.evaluate(Purpose.CONDITION, ["[0 for x in range(10**6) for y in range(10**6)]"], {})
         after = interpreter._processes.acquire(interpreter.limits, fresh=False)
         interpreter._processes.release(after, usable=True)
         assert after is not before
@@ -135,22 +135,22 @@ def test_a_session_is_not_used_again_after_a_limit():
 def test_values_left_by_earlier_expressions_do_not_take_the_room_of_later_ones():
     with Interpreter(Limits(memory=32 * 1024 * 1024)) as interpreter:
         for name in ("first", "second", "third"):
-            assert interpreter.evaluate(Context.CONDITION, [f"len({name})"], {name: "x" * 12_000_000}) == [12_000_000]
+            assert interpreter.evaluate(Purpose.CONDITION, [f"len({name})"], {name: "x" * 12_000_000}) == [12_000_000]
 
 
 def test_a_closed_interpreter_starts_again_when_used():
     interpreter = Interpreter()
-    assert interpreter.evaluate(Context.EACH, ["1"], {}) == [1]
+    assert interpreter.evaluate(Purpose.EACH, ["1"], {}) == [1]
     interpreter.close()
     interpreter.close()
-    assert interpreter.evaluate(Context.EACH, ["2"], {}) == [2]
+    assert interpreter.evaluate(Purpose.EACH, ["2"], {}) == [2]
     interpreter.close()
 
 
 def _evaluate_in_child(answers):
     for interpreter in (default_interpreter(), Interpreter()):
         try:
-            answers.put(interpreter.evaluate(Context.CONDITION, ["1"], {}))
+            answers.put(interpreter.evaluate(Purpose.CONDITION, ["1"], {}))
         except ScriptError as error:
             answers.put(str(error))
     default_interpreter().close()
@@ -219,7 +219,7 @@ def test_a_session_that_has_no_time_to_begin_is_a_limit_like_any_other(monkeypat
     with Interpreter(Limits(seconds=1e-6)) as hurried:
         for _ in range(2 * _WARM_SESSIONS):  # each gives its process back, so that the next one has not to wait for it
             with pytest.raises(ScriptLimitError, match="ran longer"):
-                hurried.evaluate(Context.CONDITION, ["len([1])"], {})
+                hurried.evaluate(Purpose.CONDITION, ["len([1])"], {})
         with pytest.raises(ScriptLimitError, match="ran longer"):
             hurried.run_script("len([1])", {}, None, Limits(seconds=1e-6))
         monkeypatch.setattr(script_step, "INLINE", hurried)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from divebook.scripting import Context, default_interpreter, render_template
+from divebook.scripting import Purpose, default_interpreter, render_template
 from tests.scripting.numbers import differences
 
 AMOUNTS = [2.675, 16.755, 0.5, 1.5, 2.5, -0.5, -0.0, 1e22, 5e-324, 1.7976931348623157e308, 123456789.125]
@@ -19,7 +19,7 @@ def test_random_expressions_have_the_values_of_python():
 @pytest.mark.parametrize("digits", [*range(-5, 17), 25, 323, 324, -300, -309, -400, None])
 def test_numbers_are_rounded_as_python_does(digits):
     names = {"amounts": AMOUNTS, "digits": digits}
-    [expression] = default_interpreter().evaluate(Context.VALUE, ["[round(x, digits) for x in amounts]"], names)
+    [expression] = default_interpreter().evaluate(Purpose.VALUE, ["[round(x, digits) for x in amounts]"], names)
     script = default_interpreter().run_script("[round(x, digits) for x in amounts]", names)
     assert list(map(repr, expression)) == list(map(repr, script)) == [repr(round(x, digits)) for x in AMOUNTS]
 

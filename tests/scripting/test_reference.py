@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from divebook.errors import ScriptError, ScriptLimitError
 from divebook.events.values import normalize
 from divebook.scripting import (
-    Context,
     Interpreter,
     Limits,
+    Purpose,
     default_interpreter,
     evaluate_condition,
     evaluate_items,
@@ -50,9 +50,9 @@ EXPRESSIONS = st.builds(
 )
 
 
-def outcome(context, expression, names):
+def outcome(purpose, expression, names):
     try:
-        return repr(default_interpreter().evaluate(context, [expression], names)[0])
+        return repr(default_interpreter().evaluate(purpose, [expression], names)[0])
     except ScriptError as error:
         return f"{type(error).__name__}: {error}"
 
@@ -62,13 +62,13 @@ def outcome(context, expression, names):
     EXPRESSIONS,
     st.dictionaries(KEYS, VALUES, max_size=3),
     VALUES,
-    st.sampled_from([Context.CONDITION, Context.TEMPLATE, Context.EACH, Context.VALUE]),
+    st.sampled_from([Purpose.CONDITION, Purpose.TEMPLATE, Purpose.EACH, Purpose.VALUE]),
 )
-def test_a_reference_means_the_same_with_and_without_the_sandbox(expression, state, row, context):
+def test_a_reference_means_the_same_with_and_without_the_sandbox(expression, state, row, purpose):
     names = {"state": MappingProxyType(state), "inputs": state, "row": row, "len": row}
     asked = f"[{expression}][0]"
     assert compile_expression(asked).reference is None
-    assert outcome(context, expression, names) == outcome(context, asked, names).replace(asked, expression)
+    assert outcome(purpose, expression, names) == outcome(purpose, asked, names).replace(asked, expression)
 
 
 NAMES = {
@@ -90,8 +90,8 @@ NAMES = {
 )
 def test_some_references_mean_the_same_with_and_without_the_sandbox(expression):
     asked = f"[{expression}][0]"
-    without = outcome(Context.TEMPLATE, asked, NAMES)
-    assert outcome(Context.TEMPLATE, expression, NAMES) == without.replace(asked, expression)
+    without = outcome(Purpose.TEMPLATE, asked, NAMES)
+    assert outcome(Purpose.TEMPLATE, expression, NAMES) == without.replace(asked, expression)
 
 
 ROWS = [{"id": number, "name": f"n{number}", "tags": ["a", "b"]} for number in range(20)]
@@ -118,11 +118,11 @@ def closed():
     ],
 )
 def test_a_whole_value_never_enters_the_sandbox(closed, expression, value):
-    assert closed.evaluate(Context.VALUE, [expression], STATE) == [value]
+    assert closed.evaluate(Purpose.VALUE, [expression], STATE) == [value]
 
 
 def test_a_value_that_is_handed_on_is_not_copied(closed):
-    assert closed.evaluate(Context.VALUE, ["state.rows"], STATE)[0] is ROWS
+    assert closed.evaluate(Purpose.VALUE, ["state.rows"], STATE)[0] is ROWS
 
 
 def test_conditions_items_and_templates_that_only_refer_to_a_value_need_no_sandbox(closed):
@@ -137,7 +137,7 @@ def test_conditions_items_and_templates_that_only_refer_to_a_value_need_no_sandb
 def test_a_value_too_large_for_the_sandbox_is_named_with_what_to_do():
     names = {"state": {"rows": [{"n": number} for number in range(50_000)], "count": 1}, "inputs": {"text": "x"}}
     with Interpreter(Limits(memory=16 * 1024 * 1024)) as interpreter, pytest.raises(ScriptLimitError) as raised:
-        interpreter.evaluate(Context.CONDITION, ["[row for row in state.rows] and inputs.text and state.count"], names)
+        interpreter.evaluate(Purpose.CONDITION, ["[row for row in state.rows] and inputs.text and state.count"], names)
     assert str(raised.value) == (
         "script needs more than 16 MiB of memory; state.rows, a list of 50,000, is the largest value it looks at: "
         "give it whole to an action or a step, as $(state.rows), or make what the script needs of it there"
@@ -146,5 +146,5 @@ def test_a_value_too_large_for_the_sandbox_is_named_with_what_to_do():
 
 def test_a_script_that_itself_takes_too_much_memory_blames_no_value():
     with Interpreter(Limits(memory=16 * 1024 * 1024)) as interpreter, pytest.raises(ScriptLimitError) as raised:
-        interpreter.evaluate(Context.CONDITION, ["len(state.text * 40_000_000)"], {"state": {"text": "ab"}})
+        interpreter.evaluate(Purpose.CONDITION, ["len(state.text * 40_000_000)"], {"state": {"text": "ab"}})
     assert str(raised.value) == "script needs more than 16 MiB of memory; work on smaller parts"

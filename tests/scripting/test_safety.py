@@ -1,9 +1,9 @@
-"""What a hostile or careless expression tries, in the contexts that must always answer the same."""
+"""What a hostile or careless expression tries, in the purposes that must always answer the same."""
 
 import pytest
 
 from divebook.errors import ScriptError, ScriptLimitError, ScriptSyntaxError, TemplateError, UndefinedVariableError
-from divebook.scripting import Context, Interpreter, Limits, evaluate_condition, evaluate_items, render_template
+from divebook.scripting import Interpreter, Limits, Purpose, evaluate_condition, evaluate_items, render_template
 
 NAMES = {"inputs": {"test_input": "test_value"}, "state": {"test_state": "state_value", "xs": [1], "t": "text"}}
 SMALL = Limits(seconds=0.2, memory=32 * 1024 * 1024)
@@ -29,10 +29,10 @@ def interpreter():
         yield interpreter
 
 
-@pytest.mark.parametrize("context", [Context.CONDITION, Context.TEMPLATE, Context.EACH])
-def test_inputs_and_state_are_there(context, interpreter):
+@pytest.mark.parametrize("purpose", [Purpose.CONDITION, Purpose.TEMPLATE, Purpose.EACH])
+def test_inputs_and_state_are_there(purpose, interpreter):
     expressions = ["inputs.test_input", "state.test_state", "len('abc')", "string(5)"]
-    assert interpreter.evaluate(context, expressions, NAMES) == ["test_value", "state_value", 3, "5"]
+    assert interpreter.evaluate(purpose, expressions, NAMES) == ["test_value", "state_value", 3, "5"]
 
 
 @pytest.mark.parametrize("name", FORBIDDEN)
@@ -100,7 +100,7 @@ def test_forbidden_syntax_is_refused_before_anything_runs(expression):
 )
 def test_what_slips_past_the_check_fails_inside(expression, interpreter):
     with pytest.raises(ScriptError):
-        interpreter.evaluate(Context.CONDITION, [expression], NAMES)
+        interpreter.evaluate(Purpose.CONDITION, [expression], NAMES)
 
 
 @pytest.mark.parametrize(
@@ -122,22 +122,22 @@ def test_expressions_cannot_change_what_they_are_given(interpreter):
     names = {"state": {"xs": [1], "n": {"deep": [1]}}, "inputs": {}}
     for expression in ["state.xs.append(2)", "state.n.deep.clear()", "state.update(a=1)", "state.pop('xs')"]:
         with pytest.raises(ScriptSyntaxError, match="read-only"):
-            interpreter.evaluate(Context.CONDITION, [expression], names)
-    interpreter.evaluate(Context.CONDITION, ["list(map(lambda x: [x].append(2), state.xs))"], names)
+            interpreter.evaluate(Purpose.CONDITION, [expression], names)
+    interpreter.evaluate(Purpose.CONDITION, ["list(map(lambda x: [x].append(2), state.xs))"], names)
     assert names == {"state": {"xs": [1], "n": {"deep": [1]}}, "inputs": {}}
-    assert interpreter.evaluate(Context.CONDITION, ["state"], names) == [names["state"]]
+    assert interpreter.evaluate(Purpose.CONDITION, ["state"], names) == [names["state"]]
 
 
 def test_one_value_does_not_reach_the_next_expression(interpreter):
-    assert interpreter.evaluate(Context.TEMPLATE, ["secret"], {"secret": 1}) == [1]
+    assert interpreter.evaluate(Purpose.TEMPLATE, ["secret"], {"secret": 1}) == [1]
     with pytest.raises(UndefinedVariableError):
-        interpreter.evaluate(Context.TEMPLATE, ["secret"], {})
+        interpreter.evaluate(Purpose.TEMPLATE, ["secret"], {})
 
 
 def test_a_value_called_like_a_builtin_does_not_stay(interpreter):
     for name in ["len", "error", "json", "str", "isinstance", "type"]:
-        assert interpreter.evaluate(Context.TEMPLATE, [name], {name: 5}) == [5]
-    values = interpreter.evaluate(Context.TEMPLATE, ["len('ab')", "json.loads('1')", "str(1)"], {})
+        assert interpreter.evaluate(Purpose.TEMPLATE, [name], {name: 5}) == [5]
+    values = interpreter.evaluate(Purpose.TEMPLATE, ["len('ab')", "json.loads('1')", "str(1)"], {})
     assert values == [2, 1, "1"]
 
 
@@ -153,8 +153,8 @@ def test_a_value_called_like_a_builtin_does_not_stay(interpreter):
 )
 def test_endless_and_greedy_expressions_are_stopped(expression, interpreter):
     with pytest.raises(ScriptLimitError, match=r"ran longer than 0.2 s|needs more than 32 MiB"):
-        interpreter.evaluate(Context.CONDITION, [expression], NAMES)
-    assert interpreter.evaluate(Context.CONDITION, ["1 + 1"], NAMES) == [2]
+        interpreter.evaluate(Purpose.CONDITION, [expression], NAMES)
+    assert interpreter.evaluate(Purpose.CONDITION, ["1 + 1"], NAMES) == [2]
 
 
 def test_a_number_too_long_to_write_is_an_error_where_it_is_written():

@@ -13,7 +13,7 @@ import divebook
 from divebook.errors import ScriptError, ScriptLimitError
 from divebook.events.recorded import Recorded
 from divebook.events.values import normalize
-from divebook.scripting import Context, Interpreter, Limits, default_interpreter
+from divebook.scripting import Interpreter, Limits, Purpose, default_interpreter
 from divebook.scripting.syntax import compile_expression
 
 
@@ -34,8 +34,8 @@ STATE = {"frame": FRAME, "red": RED, "point": POINT, "n": 1, "none": None, "fram
 STATE["rows"] = [{"ok": True, "f": FRAME}, {"ok": False, "f": RED}]
 
 
-def value_of(expression, context=Context.VALUE):
-    return default_interpreter().evaluate(context, [expression], {"state": STATE, "inputs": {}})[0]
+def value_of(expression, purpose=Purpose.VALUE):
+    return default_interpreter().evaluate(purpose, [expression], {"state": STATE, "inputs": {}})[0]
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_a_key_that_is_a_member_of_an_enum_becomes_its_value():
 
 
 def test_items_of_a_list_that_is_written_out_stay_what_they_are():
-    assert value_of("[state.frame, state.red]", Context.EACH) == [FRAME, RED]
-    assert value_of("state.frame if state.n else []", Context.EACH) == [{"a": 1}, {"a": 2}]
+    assert value_of("[state.frame, state.red]", Purpose.EACH) == [FRAME, RED]
+    assert value_of("state.frame if state.n else []", Purpose.EACH) == [{"a": 1}, {"a": 2}]
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,9 @@ EXPRESSIONS = st.recursive(
 )
 
 
-def outcome(expression, context):
+def outcome(expression, purpose):
     try:
-        return repr(default_interpreter().evaluate(context, [expression], {"s": PLAIN, "i": 1})[0])
+        return repr(default_interpreter().evaluate(purpose, [expression], {"s": PLAIN, "i": 1})[0])
     except ScriptError as error:
         return type(error).__name__
 
@@ -142,7 +142,7 @@ def outcome(expression, context):
 @settings(max_examples=300, deadline=None)
 @given(EXPRESSIONS)
 def test_plain_data_that_is_put_together_is_what_the_sandbox_says(expression):
-    assert outcome(expression, Context.VALUE) == outcome(f"({expression})", Context.TEMPLATE)
+    assert outcome(expression, Purpose.VALUE) == outcome(f"({expression})", Purpose.TEMPLATE)
 
 
 def parts_of(value):
@@ -184,7 +184,7 @@ def test_loops_outside_of_the_sandbox_have_its_limit_of_time():
         for items in ("state.many", "range(10**6)"):
             text = f"[[state.frame, x, y] for x in {items} for y in {items}]"
             with pytest.raises(ScriptLimitError, match=r"script ran longer than 0\.2 s"):
-                interpreter.evaluate(Context.VALUE, [text], {"state": {"frame": FRAME, "many": list(range(100_000))}})
+                interpreter.evaluate(Purpose.VALUE, [text], {"state": {"frame": FRAME, "many": list(range(100_000))}})
 
 
 def test_the_number_of_turns_has_a_limit(monkeypatch):
@@ -217,7 +217,7 @@ class Counted(Interpreter):
 def test_a_loop_crosses_to_the_sandbox_once_however_many_turns_it_takes(expression, crossings):
     state = {**STATE, "numbers": list(range(50)), "rows": STATE["rows"] * 20}
     with Counted() as interpreter:
-        assert interpreter.evaluate(Context.VALUE, [expression], {"state": state})
+        assert interpreter.evaluate(Purpose.VALUE, [expression], {"state": state})
     assert interpreter.crossings == crossings
 
 
@@ -263,19 +263,19 @@ def test_parts_of_expressions_are_cut_out_by_bytes_and_lines(expression):
 def test_the_number_of_copied_items_has_a_limit(expression, monkeypatch):
     state = {"many": list(range(90)), "keys": {str(number): number for number in range(90)}, "frames": [FRAME, RED]}
     with Interpreter() as interpreter:
-        assert interpreter.evaluate(Context.VALUE, [expression], {"state": state})
+        assert interpreter.evaluate(Purpose.VALUE, [expression], {"state": state})
         monkeypatch.setattr("divebook.scripting.structure.MAX_COPIES", 100)
         with pytest.raises(ScriptLimitError, match="copied more than 100 items"):
-            interpreter.evaluate(Context.VALUE, [expression], {"state": state})
+            interpreter.evaluate(Purpose.VALUE, [expression], {"state": state})
         with pytest.raises(ScriptLimitError, match="copied more than 100 items"):
-            interpreter.evaluate(Context.VALUE, ["[*state.many]", "state.many[1:]", "[*state.many]"], {"state": state})
+            interpreter.evaluate(Purpose.VALUE, ["[*state.many]", "state.many[1:]", "[*state.many]"], {"state": state})
 
 
 def test_a_short_slice_of_a_long_list_is_a_small_copy(monkeypatch):
     monkeypatch.setattr("divebook.scripting.structure.MAX_COPIES", 100)
     with Interpreter() as interpreter:
         state = {"many": list(range(1000)), "n": 2}
-        assert interpreter.evaluate(Context.VALUE, ["[state.many[:state.n]]"], {"state": state}) == [[[0, 1]]]
+        assert interpreter.evaluate(Purpose.VALUE, ["[state.many[:state.n]]"], {"state": state}) == [[[0, 1]]]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from divebook.engine.operations import AGENT_TURN, TOOL_CALL
 from divebook.errors import OperationError
 from divebook.runtime.concurrency import CallCounter, Suspended
 from divebook.runtime.context import StepContext
-from divebook.steps.function import WorkflowContext
+from divebook.steps.function import Context
 from divebook.workflow.functions import step
 from divebook.workflow.step import Retry
 
@@ -75,7 +75,7 @@ def made_function(plan: FunctionPlan, invoke: Invoke) -> Callable[..., Awaitable
             return str(error)
         return "no failure"
 
-    async def function(context: WorkflowContext) -> list[Any]:
+    async def function(context: Context) -> list[Any]:
         results: list[Any] = []
         for what, numbers in plan.lines:
             if what == "call":
@@ -95,7 +95,7 @@ def made_function(plan: FunctionPlan, invoke: Invoke) -> Callable[..., Awaitable
     return function
 
 
-async def turn(context: WorkflowContext, calls: Sequence[tuple[int, CallPlan]], invoke: Invoke) -> list[Any]:
+async def turn(context: Context, calls: Sequence[tuple[int, CallPlan]], invoke: Invoke) -> list[Any]:
     """Make calls side by side within one operation, as an agent does; what one of them raised waits for the others."""
     around = context._context
     under_way = CallCounter(around.strands())

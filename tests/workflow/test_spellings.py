@@ -8,7 +8,7 @@ import pytest
 from divebook import Environment
 from divebook.config.answers import Answers
 from divebook.errors import DefinitionError, InputError, NotFoundError
-from divebook.scripting import Context, default_interpreter
+from divebook.scripting import Purpose, default_interpreter
 from divebook.steps.checks import syntax_problems
 from divebook.workflow.reader import read_definitions
 from tests.runtime.worlds import Calls
@@ -96,6 +96,6 @@ def test_an_input_given_in_both_spellings_is_refused():
 @pytest.mark.parametrize("key", SPELLINGS)
 def test_a_variable_of_a_log_that_was_written_before_is_found_in_its_spelling(expression, key):
     text = expression.replace("@", SPELLINGS[0]).replace("^", SPELLINGS[1])
-    for context in (Context.CONDITION, Context.VALUE):
-        [value] = default_interpreter().evaluate(context, [text], {"state": {key: 1}})
+    for purpose in (Purpose.CONDITION, Purpose.VALUE):
+        [value] = default_interpreter().evaluate(purpose, [text], {"state": {key: 1}})
         assert value in (1, True, [1])
