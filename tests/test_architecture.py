@@ -243,3 +243,14 @@ def test_there_are_three_contexts_of_calls():
         ("steps/call.py", "ToolContext"),
         ("agents/turn.py", "TurnContext"),
     }
+
+
+def test_the_calls_that_an_edit_affects_are_determined_in_one_place():
+    """The choice in a cell, `run_again` and a continuation all ask `Edits`."""
+    assert callers("changed_since") == {
+        "divebook.environment.variants:__init__",
+        "divebook.steps.function:changed_functions",
+    }
+    assert callers("reached") == {
+        f"divebook.environment.variants:{name}" for name in ("operations", "before_first_call")
+    }

@@ -35,11 +35,11 @@ from divebook.environment.variants import (
     STRATEGIES,
     ChangeLike,
     DefinitionLike,
+    Edits,
     StepChanges,
     TrialOptions,
     Variants,
     WhatIfOptions,
-    edited_operations,
 )
 from divebook.errors import ExecutionError, NotFoundError, Problem, SetupError, StartKeyTakenError, did_you_mean
 from divebook.events.event import to_datetime
@@ -251,7 +251,7 @@ class Environment:
         self._policy = EnvironmentApprovalPolicy(self._registry.approvals_for, durable_log)
         self.threads = ConversationStore(durable_log)
         self._reuse = ReuseInputs(
-            self._registry.reads_only, self._clock, functools.partial(edited_operations, self._registry)
+            self._registry.reads_only, self._clock, lambda name, log: Edits(self._registry, name, log).operations
         )
         # The control calls `_services` at once. The dictionary of handlers in it is filled later, by `_apply`.
         self._control = Control(

@@ -293,12 +293,23 @@ def forked_of(
     )
 
 
-def options_of(opening: catalog.ExecutionStarted, workflow: Workflow) -> StartOptions:
+def restart_of(
+    source: Execution, workflows: Mapping[str, Workflow]
+) -> tuple[Workflow, Mapping[str, Any], StartOptions]:
+    """Return the workflow, the inputs and the start options of a new execution that repeats `source` with the present
+    definition of its workflow. If `workflows` has none of that name, it is the recorded definition.
+    """
+    return workflows.get(source.workflow.name, source.workflow), source.inputs, options_of(source)
+
+
+def options_of(execution: Execution) -> StartOptions:
     """Return the start options of an existing execution, for starting another execution with the same options.
 
     The start key is left out, since it is unique. Bounds that come from the workflow are left out, so that the current
     ones of the workflow apply.
     """
+    opening = recorded_opening(execution.id, execution.store)
+    workflow = execution.workflow
     # Compared in the recorded form. Equal bounds count as those of the definition.
     bounds_of_workflow = None if workflow.bounds is None else as_bounds(workflow.bounds).to_dict() or None
     return {

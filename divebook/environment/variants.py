@@ -10,6 +10,7 @@ from divebook.engine.bounds import within
 from divebook.engine.decide import steps_ahead
 from divebook.engine.forks import Change, require_reach
 from divebook.engine.lifecycle import TERMINAL
+from divebook.engine.state import ExecutionState
 from divebook.environment.registry import Registry
 from divebook.environment.starts import (
     RETURN,
@@ -21,6 +22,7 @@ from divebook.environment.starts import (
     opening_of,
     options_of,
     require_options,
+    restart_of,
 )
 from divebook.errors import (
     ExecutionError,
@@ -68,19 +70,17 @@ from divebook.runtime.forks import (
     Epoch,
     Prefix,
     epochs_of,
-    first_reached,
     fitting,
     fitting_inputs,
     point_before,
     prefix_of,
     reached,
-    recorded_opening,
 )
 from divebook.runtime.leases import DRIVEN_LEASES, give_up
 from divebook.runtime.manager import Control, refuse_final
 from divebook.runtime.operations import FindMissPolicy
 from divebook.runtime.step import Services
-from divebook.steps.function import changed_since
+from divebook.steps.function import ChangedFunction, HasFunctions, changed_since
 from divebook.store.append import Durability
 from divebook.store.base import EventStore
 from divebook.workflow.definition import Workflow, require_definition
@@ -204,7 +204,7 @@ class Variants:
         """
         source = self._execution(execution_id)
         self._require_stopped(source)
-        options = options_of(recorded_opening(source.id, source.store), source.workflow)
+        options = options_of(source)
         failed = {path.id: path.error for path in source.state.paths.values() if path.status == FAILED and path.open}
         if not failed:
             raise SetupError(f"no failed steps found to skip in execution {source.id}; it is {source.status}")
@@ -213,13 +213,12 @@ class Variants:
         return self.fork(source.id, None, change, options)
 
     def options_for_restart(self, execution_id: str) -> tuple[Workflow, Mapping[str, Any], StartOptions]:
-        """Return the workflow, inputs and start options for a new run with the inputs and options of an earlier
-        execution and the current definition of its workflow.
+        """Return the workflow, inputs and start options with which `Environment.retry` starts an execution again from
+        its beginning. The execution must have stopped.
         """
         source = self._execution(execution_id)
         self._require_stopped(source)
-        options = options_of(recorded_opening(source.id, source.store), source.workflow)
-        return self._registry.workflows.get(source.workflow.name, source.workflow), source.inputs, options
+        return restart_of(source, self._registry.workflows)
 
     def _fitted(self, change: Change, prefix: Prefix, *, coerce_text: bool = False) -> tuple[Change, Workflow]:
         """Make the change of a fork fit the state that the source execution had where the fork begins. Return the
@@ -295,9 +294,7 @@ class Variants:
         plan: bool,
     ) -> WhatIf | RepeatedWhatIf | Plan:
         """Run an execution again with one change, with results from its log; see `Environment.what_if`."""
-        count: object = 1 if repeat is None else repeat  # callers may pass anything
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise SetupError(f"a what-if is made once or more often, not {count!r} times; leave repeat out for once")
+        count = 1 if repeat is None else _times(repeat, "a what-if is made", "repeat")
         variant = self._what_if(execution_id, change, at, options)
         if plan:
             return planned(variant, self._rehearsed(variant))
@@ -318,22 +315,14 @@ class Variants:
     def _what_if(self, execution_id: str, change: ChangeLike, at: int | None, options: WhatIfOptions) -> Variant:
         """Return a what-if that has been checked against the log of its source execution, but not started."""
         require_options(options, WhatIfOptions.__annotations__, "a what-if has no option")
-        tools = options.get("tools", RECORDED)
-        bounds = options.get("bounds")
-        if tools not in TOOLS:
-            advice = did_you_mean(tools, TOOLS) or f"there are {', '.join(TOOLS)}"
-            raise SetupError(f"a what-if cannot treat actions and tools as {tools!r} ({advice})")
+        tools = _tools(options, "a what-if")
         source = self._execution(execution_id)
         parsed = Change.of(change)
         prefix = prefix_of(self._store, source.id, at, parsed, reaching_back=True, is_live=tools == "live")
         parsed, workflow = self._fitted(parsed, prefix)
         self._registry.check(workflow, steps_ahead(workflow, prefix.state), ())
         parsed = replace(parsed, model=self._registry.model_of_run(workflow, parsed.model))
-        # The shared events have used a part of the budget already. It is added, so that the given bounds hold for the
-        # what-if alone.
-        limits: StartOptions = {}
-        if bounds is not None:
-            limits["bounds"] = bounds_beside(as_bounds(bounds), prefix.state)
+        limits = _own_bounds(options, prefix.state)
         seed = prefix.state.seed
         forked = self._forked(prefix, workflow, parsed, limits, catalog.WHAT_IF, seed=seed, tools=tools)
         return Variant(source, source.history(), workflow, parsed, forked)
@@ -396,7 +385,7 @@ class Variants:
         source = self._execution(execution_id)
         self._require_stopped(source)
         refuse_final(self._control.find(source.id))
-        options = options_of(recorded_opening(source.id, source.store), source.workflow)
+        options = options_of(source)
         if bounds is not None:
             options["bounds"] = bounds
         workflow = self._changed_definition(source, definition)
@@ -497,11 +486,8 @@ class Variants:
         """Return the events that a continuation shares with its source, up to the first call of a function that was
         edited after the call. If no such function was called, return all of these events.
         """
-        first = first_reached(events, edited_labels(self._registry, source.state.workflow_name, events))
-        if first is None:
-            return reusable
-        # Before the start of the first call of an edited function, which must run again.
-        return reusable._replace(at=min(reusable.at, point_before(events, max(1, first - 1))))
+        before = Edits(self._registry, source.state.workflow_name, events).before_first_call
+        return reusable if before is None else reusable._replace(at=min(reusable.at, before))
 
     def _resumption_key(self, source: Execution, workflow: Workflow, options: StartOptions) -> str:
         """Return the start key for continuing an execution with a changed definition, so that it is continued only
@@ -539,14 +525,9 @@ class Variants:
         A step is found by its visit and item. In a workflow function, `step` can be an agent: then the trial runs a
         workflow of one prompt step, made for that call (`call_of`), and the recorded prompt is the variable `ASKED`.
         """
-        count: object = times  # callers may pass anything
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise SetupError(f"a step is tried once or more often, not {count!r} times; leave times out for once")
+        count = _times(times, "a step is tried", "times")
         require_options(options, TrialOptions.__annotations__, "a trial has no option")
-        tools = options.get("tools", RECORDED)
-        if tools not in TOOLS:
-            advice = did_you_mean(tools, TOOLS) or f"there are {', '.join(TOOLS)}"
-            raise SetupError(f"a trial cannot treat actions and tools as {tools!r} ({advice})")
+        tools = _tools(options, "a trial")
         # Find the recorded entry into the step, or the recorded call of the agent in a workflow function.
         source = self._execution(execution_id)
         events = source.history()
@@ -570,35 +551,87 @@ class Variants:
             whole = replace(change, variables={**change.variables, ASKED: call.prompt})
         single = alone(workflow, step)
         self._registry.check(workflow, [step], ())
-        bounds = options.get("bounds")
-        limits: StartOptions = {}
-        if bounds is not None:
-            limits["bounds"] = bounds_beside(as_bounds(bounds), prefix.state)
+        limits = _own_bounds(options, prefix.state)
         seed = prefix.state.seed
         forked = self._forked(prefix, single, whole, limits, catalog.TRIAL, seed=seed, tools=tools, only=entry.only)
         # Start all tries before waiting for the first, so that they run concurrently.
-        drivers = [self._control.fork(forked) for _ in range(times)]
+        drivers = [self._control.fork(forked) for _ in range(count)]
         executions = tuple(Execution(self._control, driver).wait() for driver in drivers)
         tries = tuple(tried_in(each.history(), entry, number, each) for number, each in enumerate(executions, 1))
         recorded = tried_in(events, entry, RECORDED_NUMBER, source)
         return StepTrial(source.id, entry, recorded, tries, workflow, change, source.workflow.source, executions)
 
 
-def edited_operations(registry: Registry, workflow: str, events: Sequence[Event]) -> Collection[str]:
-    """Return the ids of the recorded operations that called a Python function whose code has been edited after the
-    call.
+def _times(count: object, sentence: str, option: str) -> int:
+    """Check how often something is run. `sentence` begins the error text, and `option` is the name of the option."""
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise SetupError(f"{sentence} once or more often, not {count!r} times; leave {option} out for once")
+    return count
+
+
+def _tools(options: WhatIfOptions | TrialOptions, kind: str) -> str:
+    """Return the option ``tools`` of a what-if or trial after a check. `kind` names it in the error text."""
+    tools = options.get("tools", RECORDED)
+    if tools not in TOOLS:
+        advice = did_you_mean(tools, TOOLS) or f"there are {', '.join(TOOLS)}"
+        raise SetupError(f"{kind} cannot treat actions and tools as {tools!r} ({advice})")
+    return tools
+
+
+def _own_bounds(options: WhatIfOptions | TrialOptions, state: ExecutionState) -> StartOptions:
+    """Return the start option ``bounds`` of a what-if or trial. `state` is that of the source where it begins."""
+    bounds = options.get("bounds")
+    # The shared events have used a part of the budget already. It is added, so that the bounds hold for the new
+    # execution alone.
+    return {} if bounds is None else {"bounds": bounds_beside(as_bounds(bounds), state)}
+
+
+class Edits:
+    """Python functions that a workflow may call and whose code has been edited since an execution ran.
+
+    An execution that was resumed with edited functions has several epochs, which are the parts of its log between two
+    starts or resumptions. The present code is compared with the code of each epoch.
+
+    Parameters
+    ----------
+    environment
+        Workflows and actions as they are now.
     """
-    return {operation for _, operation in reached(events, edited_labels(registry, workflow, events))}
 
+    def __init__(self, environment: HasFunctions, workflow: str, events: Sequence[Event]) -> None:
+        self._events = events
+        self._changes = {epoch.begins: changed_since(epoch.code, workflow, environment) for epoch in epochs_of(events)}
 
-def edited_labels(registry: Registry, workflow: str, events: Sequence[Event]) -> Callable[[Epoch], Collection[str]]:
-    """Return a function that takes an epoch of a log and returns the labels of the Python functions that were edited
-    after this epoch. An epoch is the part of a log between two starts or resumptions.
+    @property
+    def functions(self) -> tuple[ChangedFunction, ...]:
+        """The edited functions, each with its latest change."""
+        by_label = {function.label: function for functions in self._changes.values() for function in functions}
+        return tuple(by_label.values())
 
-    A function also counts as edited if a function that it uses was.
-    """
-    changed = {epoch.begins: changed_since(epoch.code, workflow, registry) for epoch in epochs_of(events)}
-    return lambda epoch: {name for function in changed[epoch.begins] for name in function.reaches}
+    @property
+    def affects_every_call(self) -> bool:
+        """True if the code of the workflow function itself has been edited since the last epoch. It decides which calls
+        are made, so that no recorded call is certain.
+        """
+        latest = list(self._changes.values())[-1]
+        return any(function.by_workflow for function in latest)
+
+    @property
+    def operations(self) -> Collection[str]:
+        """Ids of the recorded operations that called an edited function, or a function that uses one."""
+        return {operation for _, operation in reached(self._events, self._affected_labels)}
+
+    @property
+    def before_first_call(self) -> int | None:
+        """Number of the last event that a fork can share with the execution, so that all calls of edited functions run
+        again. None if the execution has no such call whose result would be reused.
+        """
+        first = next((sequence for sequence, _ in reached(self._events, self._affected_labels)), None)
+        return None if first is None else point_before(self._events, max(1, first - 1))
+
+    def _affected_labels(self, epoch: Epoch) -> Collection[str]:
+        # `reaches` names the steps and actions that use an edited function, so edits of helper functions count too.
+        return {name for function in self._changes[epoch.begins] for name in function.reaches}
 
 
 def _changed(workflow: Workflow, step: str, changes: StepChanges) -> Workflow:

@@ -30,12 +30,13 @@ from IPython.core.error import UsageError
 from divebook.engine.lifecycle import TERMINAL
 from divebook.environment.environment import Environment
 from divebook.environment.starts import CELL, StartOptions
+from divebook.environment.variants import Edits
 from divebook.errors import CodeChangedError, DivebookError, ExecutionError, StoreError
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, ExecutionStarted
 from divebook.events.codec import canonical_hash
 from divebook.notebook.shell_state import FrontEnd
-from divebook.runtime.forks import Epoch, calls_in, epochs_of, first_reached, recorded_opening
-from divebook.steps.function import ChangedFunction, changed_since
+from divebook.runtime.forks import calls_in, recorded_opening
+from divebook.steps.function import ChangedFunction
 from divebook.store import ExecutionRecord
 from divebook.text.format import plural
 from divebook.workflow.definition import Workflow
@@ -396,36 +397,21 @@ def changed_functions(environment: Environment, execution: Execution) -> Changed
     """Return which Python functions were edited since a run, and which of its calls can be reused. Return None if the
     edits affect no recorded call.
 
-    A run that was resumed with edited functions has several epochs: parts of the log, each with the versions of
-    functions that it used. The functions are compared with the versions of each epoch. Then the first event that an
-    edit can affect is searched. An edit of the workflow function itself affects everything.
     """
     events = execution.history()
-    name = execution.state.workflow_name
-    changes_by_epoch = {epoch.begins: changed_since(epoch.code, name, environment) for epoch in epochs_of(events)}
-    # A function may be used in several epochs. The latest change replaces the earlier one.
-    functions_by_label = {function.label: function for functions in changes_by_epoch.values() for function in functions}
-    functions = tuple(functions_by_label.values())
+    edits = Edits(environment, execution.state.workflow_name, events)
     completed_calls = calls_in(events)
     has_completed = execution.status == COMPLETED
-    latest = list(changes_by_epoch.values())[-1]
-    # The code of the workflow function decides which calls are made at all. After its edit, no earlier call is certain.
-    if any(function.by_workflow for function in latest):
-        return ChangedFunctions(execution.id, functions, 0, 0, completed_calls, has_completed)
-
-    def affected_names(epoch: Epoch) -> set[str]:
-        # `reaches` names the steps and actions that use an edited function, so edits of helper functions are found too.
-        return {name for function in changes_by_epoch[epoch.begins] for name in function.reaches}
-
-    first_affected = first_reached(events, affected_names)
-    if first_affected is None:
+    if edits.affects_every_call:
+        return ChangedFunctions(execution.id, edits.functions, 0, 0, completed_calls, has_completed)
+    # The fork shares everything before the start of the first affected call.
+    until = edits.before_first_call
+    if until is None:
         # Edits of functions that the run has not called, or whose calls it repeats anyway, do not matter.
         return None
-    # The fork shares everything before the start of the first affected call.
-    until = first_affected - 1
     calls = calls_in(events[:until])
     # Without a completed call in the shared part, a fork saves nothing, and a plain new run is clearer.
-    return ChangedFunctions(execution.id, functions, until if calls else 0, calls, completed_calls, has_completed)
+    return ChangedFunctions(execution.id, edits.functions, until if calls else 0, calls, completed_calls, has_completed)
 
 
 # --- a definition that was edited since a cell's run -----------------------------------------------------------------

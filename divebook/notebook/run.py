@@ -18,7 +18,7 @@ from divebook.engine.forks import Change
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.state import ExecutionState, awaited_signals
 from divebook.environment.environment import Environment
-from divebook.environment.starts import StartOptions, options_of
+from divebook.environment.starts import StartOptions, restart_of
 from divebook.environment.variants import FROM_FAILURE, NEW, DefinitionLike
 from divebook.errors import ExecutionError, ExecutionWaitingError, LeaseHeldError, NotFoundError, StoreError
 from divebook.events import Event
@@ -30,7 +30,6 @@ from divebook.projections.comparison import Comparison
 from divebook.projections.log_frames import FramedLog
 from divebook.questions import Question
 from divebook.runtime.execution import Execution, ReadExecution
-from divebook.runtime.forks import recorded_opening
 from divebook.store.history import History
 from divebook.text.passwords import looks_secret
 from divebook.text.redaction import one_line
@@ -308,11 +307,8 @@ class Run(ReadExecution):
         This handle then refers to the new execution. It gets the options of the old execution, so that the cell finds
         it when the cell runs again.
         """
-        old = self._execution
-        opening = recorded_opening(old.id, old.store)
-        # The current definition of the same name, or the recorded one if this kernel has not defined it.
-        workflow = self._environment.workflows.get(old.workflow.name, old.workflow)
-        self._execution = self._environment.start(workflow, old.inputs, **options_of(opening, old.workflow))
+        workflow, inputs, options = restart_of(self._execution, self._environment.workflows)
+        self._execution = self._environment.start(workflow, inputs, **options)
         return self
 
     def answer(self, interrupt_id: str, response: Any, by: str | None = None) -> Self:

@@ -297,13 +297,6 @@ def epochs_of(events: Iterable[Event]) -> list[Epoch]:
     return epochs
 
 
-def first_reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) -> int | None:
-    """Return the number of the event with which the first call of certain functions started. These are the calls that
-    `reached` yields for `labels`. Return None if there is none.
-    """
-    return next((sequence for sequence, _ in reached(events, labels)), None)
-
-
 def reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) -> Iterator[tuple[int, str]]:
     """Yield the recorded calls of certain functions (such as changed ones) whose results would be reused. Each is a
     pair of the number of its start event and its operation id.

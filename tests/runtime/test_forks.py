@@ -7,7 +7,7 @@ import pytest
 from divebook import Environment, Step, Workflow
 from divebook.errors import OperationError
 from divebook.events import catalog
-from divebook.runtime.forks import calls_in, first_reached
+from divebook.runtime.forks import calls_in, reached
 from divebook.store import MemoryStore
 from divebook.store.sqlite import SqliteStore
 from divebook.workflow import step, workflow
@@ -85,11 +85,15 @@ def test_calls_that_run_side_by_side_are_made_anew_together(world):
     assert (copy.status, copy.outputs, MADE) == ("completed", old.outputs, [1])
 
 
+def first_call(events, labels):
+    return next((sequence for sequence, _ in reached(events, labels)), None)
+
+
 def test_the_first_call_of_a_function_is_found(world):
     events = world.start("forked").wait(20).history()
-    assert first_reached(events, lambda _: {"step fork_note"}) == began(events)[0]
-    assert first_reached(events, lambda _: {"step fork_fail"}) == began(events)[3]
-    assert first_reached(events, lambda _: {"step other", "workflow forked"}) is None
+    assert first_call(events, lambda _: {"step fork_note"}) == began(events)[0]
+    assert first_call(events, lambda _: {"step fork_fail"}) == began(events)[3]
+    assert first_call(events, lambda _: {"step other", "workflow forked"}) is None
 
 
 def test_the_call_that_an_execution_failed_with_is_made_again_anyway(world):
@@ -98,8 +102,8 @@ def test_the_call_that_an_execution_failed_with_is_made_again_anyway(world):
     steps = [Step("a", action="note", parameters={"value": 1}), Step("b", action="fail")]
     execution = world.start(Workflow("w", steps)).wait(20)
     assert execution.status == "failed"
-    assert first_reached(execution.history(), lambda _: {"action fail"}) is None
-    assert first_reached(execution.history(), lambda _: {"action note", "action fail"}) == began(execution.history())[0]
+    assert first_call(execution.history(), lambda _: {"action fail"}) is None
+    assert first_call(execution.history(), lambda _: {"action note", "action fail"}) == began(execution.history())[0]
 
 
 def test_two_forks_with_one_key_are_one(world):
