@@ -251,6 +251,6 @@ def test_the_calls_that_an_edit_affects_are_determined_in_one_place():
         "divebook.environment.variants:__init__",
         "divebook.steps.function:changed_functions",
     }
-    assert callers("reached") == {
+    assert callers("reused_calls_of") == {
         f"divebook.environment.variants:{name}" for name in ("operations", "before_first_call")
     }

@@ -74,7 +74,7 @@ from divebook.runtime.forks import (
     fitting_inputs,
     point_before,
     prefix_of,
-    reached,
+    reused_calls_of,
 )
 from divebook.runtime.leases import DRIVEN_LEASES, give_up
 from divebook.runtime.manager import Control, refuse_final
@@ -619,14 +619,14 @@ class Edits:
     @property
     def operations(self) -> Collection[str]:
         """Ids of the recorded operations that called an edited function, or a function that uses one."""
-        return {operation for _, operation in reached(self._events, self._affected_labels)}
+        return {operation for _, operation in reused_calls_of(self._events, self._affected_labels)}
 
     @property
     def before_first_call(self) -> int | None:
         """Number of the last event that a fork can share with the execution, so that all calls of edited functions run
         again. None if the execution has no such call whose result would be reused.
         """
-        first = next((sequence for sequence, _ in reached(self._events, self._affected_labels)), None)
+        first = next((sequence for sequence, _ in reused_calls_of(self._events, self._affected_labels)), None)
         return None if first is None else point_before(self._events, max(1, first - 1))
 
     def _affected_labels(self, epoch: Epoch) -> Collection[str]:

@@ -297,7 +297,7 @@ def epochs_of(events: Iterable[Event]) -> list[Epoch]:
     return epochs
 
 
-def reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) -> Iterator[tuple[int, str]]:
+def reused_calls_of(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) -> Iterator[tuple[int, str]]:
     """Yield the recorded calls of certain functions (such as changed ones) whose results would be reused. Each is a
     pair of the number of its start event and its operation id.
 

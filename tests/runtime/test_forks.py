@@ -7,7 +7,7 @@ import pytest
 from divebook import Environment, Step, Workflow
 from divebook.errors import OperationError
 from divebook.events import catalog
-from divebook.runtime.forks import calls_in, reached
+from divebook.runtime.forks import calls_in, reused_calls_of
 from divebook.store import MemoryStore
 from divebook.store.sqlite import SqliteStore
 from divebook.workflow import step, workflow
@@ -86,7 +86,7 @@ def test_calls_that_run_side_by_side_are_made_anew_together(world):
 
 
 def first_call(events, labels):
-    return next((sequence for sequence, _ in reached(events, labels)), None)
+    return next((sequence for sequence, _ in reused_calls_of(events, labels)), None)
 
 
 def test_the_first_call_of_a_function_is_found(world):
