@@ -254,3 +254,18 @@ def test_the_calls_that_an_edit_affects_are_determined_in_one_place():
     assert callers("reused_calls_of") == {
         f"divebook.environment.variants:{name}" for name in ("operations", "before_first_call")
     }
+
+
+def test_there_is_one_list_of_listeners():
+    """A tuple that is replaced to add or remove a listener is what `Listeners` is for."""
+    own_lists = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"self\.\w*listeners\w* = (\(|\[|tuple)", path.read_text(encoding="utf-8"))
+    }
+    assert own_lists == set()
+    assert callers("Listeners") == {
+        "divebook.runtime.streaming:subscribe",
+        "divebook.store.listeners:__init__",
+        "divebook.widgets.publisher:__init__",
+    }

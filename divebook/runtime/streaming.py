@@ -7,6 +7,7 @@ that raises is removed, and a repeated call starts its text again.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from divebook.engine.operations import TEXT, StreamedCall
+from divebook.store.listeners import Listeners
 from divebook.text.redaction import logger
 
 _log = logger(__name__)
@@ -36,12 +38,14 @@ class TextDelta(NamedTuple):
 TextListener: TypeAlias = Callable[[TextDelta], object]
 
 
-class _Entry(NamedTuple):
+@dataclass(slots=True)
+class _Subscription:
     """One subscription to the texts of an execution: the listener, and the kinds of texts that it gets."""
 
     listener: TextListener
     to_parts: bool
     """True if the listener also gets thoughts, arguments of tool calls and output of commands."""
+    end: Callable[[], None] = lambda: None
 
 
 MOST_HELD = 1 << 20
@@ -73,7 +77,7 @@ class TextStreams:
     def __init__(self) -> None:
         self.always = False
         """True if models stream without listeners, so that a listener added soon after gets a text from its start."""
-        self._listeners: dict[str, tuple[_Entry, ...]] = {}
+        self._listeners: dict[str, Listeners[_Subscription]] = {}
         self._texts: dict[str, dict[str, dict[str, _Text]]] = {}
         """By execution, operation and part."""
         # Reentrant: a listener is called under the lock, and may end its own subscription or raise, which removes it.
@@ -87,15 +91,16 @@ class TextStreams:
         parts
             True for all parts, False for the text of models only.
         """
-        entry = _Entry(listener, parts)  # a new object, so that a listener added twice is removed twice
+        subscription = _Subscription(listener, parts)
         with self._lock:
-            self._listeners[execution_id] = (*self._listeners.get(execution_id, ()), entry)
+            remove = self._listeners.setdefault(execution_id, Listeners()).add(subscription)
+            subscription.end = functools.partial(self._end, execution_id, remove)
             # The listener first gets the texts that are being written. The lock keeps new pieces waiting meanwhile.
             for operation_id, texts_by_part in self._texts.get(execution_id, {}).items():
                 for part, text in texts_by_part.items():
                     so_far = TextDelta(operation_id, text.length - text.kept_length, "".join(text.pieces), part)
-                    self._tell(execution_id, entry, so_far)
-        return lambda: self._remove(execution_id, entry)
+                    self._tell(execution_id, subscription, so_far)
+        return subscription.end
 
     def is_heard(self, execution_id: str) -> bool:
         """Return whether the calls of an execution must stream their text, because the execution has listeners or
@@ -118,28 +123,29 @@ class TextStreams:
                 so_far = texts_by_part.setdefault(part, _Text())
                 delta = TextDelta(operation_id, so_far.length, text, part)
                 so_far.add(text)
-                for entry in self._listeners.get(execution_id, ()):
-                    self._tell(execution_id, entry, delta)
+                if execution_id in self._listeners:
+                    for (subscription,) in self._listeners[execution_id].entries:
+                        self._tell(execution_id, subscription, delta)
 
         try:
             return await call(write)
         finally:
             self._forget(execution_id, operation_id)
 
-    def _tell(self, execution_id: str, entry: _Entry, delta: TextDelta) -> None:
-        if not delta.text or (delta.part != TEXT and not entry.to_parts):
+    def _tell(self, execution_id: str, subscription: _Subscription, delta: TextDelta) -> None:
+        if not delta.text or (delta.part != TEXT and not subscription.to_parts):
             return
         try:
-            entry.listener(delta)
+            subscription.listener(delta)
         except Exception:  # noqa: BLE001 - the run must not depend on its listeners
             _log.exception("a listener to the text of %s failed, and gets no more of it", execution_id)
-            self._remove(execution_id, entry)
+            subscription.end()
 
-    def _remove(self, execution_id: str, entry: _Entry) -> None:
+    def _end(self, execution_id: str, remove: Callable[[], None]) -> None:
         with self._lock:
-            remaining = tuple(other for other in self._listeners.pop(execution_id, ()) if other is not entry)
-            if remaining:
-                self._listeners[execution_id] = remaining
+            remove()
+            if execution_id in self._listeners and not self._listeners[execution_id].entries:
+                del self._listeners[execution_id]
 
     def _forget(self, execution_id: str, operation_id: str) -> None:
         with self._lock:

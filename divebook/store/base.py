@@ -322,7 +322,7 @@ class EventStore(ABC):
         """Notify listeners of the events of accepted batches. Mark the executions that these batches begin as readable,
         so that `check_key` skips them.
         """
-        has_listeners = bool(self._subscribers.listeners)
+        has_listeners = bool(self._subscribers.listeners.entries)
         for batch, answer in zip(batches, answers, strict=True):
             # This process has just encrypted the log itself, so it has the key.
             if answer is None and batch.beginning is not None:
@@ -960,7 +960,7 @@ class EventStore(ABC):
         The appending thread makes the calls, in commit order, and they block other writers: pass the events on and
         return. For a deleted execution `events` is empty. Appends of other processes cause no call; see `on_news`.
         """
-        return self._subscribers.add(listener)
+        return self._subscribers.listeners.add(listener)
 
     def on_news(
         self,

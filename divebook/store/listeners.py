@@ -1,6 +1,7 @@
 """Listeners of a store. They are called for events that this process appends, and for messages and writes of other
 processes.
 
+- `Listeners` is the list of listeners of everything that can be listened to, also outside the store.
 - `Subscribers` calls listeners with the events of each commit, in the thread that appended them.
 - `NewsCounter` counts news (new messages, and writes of other processes), so that threads can wait for the next one.
 - `NewsListeners` calls listeners at each change of that count, from one thread per store.
@@ -11,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from divebook.errors import StoreClosedError, StoreError
 from divebook.events.event import Event, Record
@@ -26,6 +27,36 @@ LINGER = 1.0
 
 _log = logger(__name__)
 
+T = TypeVar("T")
+
+
+class Listeners(Generic[T]):
+    """List of listeners, in the order in which they were added. All methods may be called from any thread."""
+
+    def __init__(self) -> None:
+        self.entries: tuple[tuple[T], ...] = ()
+        """Each listener in a tuple of its own, so that one listener added twice is two entries. The outer tuple is
+        replaced and never changed, so that code can iterate over it without a lock.
+        """
+        self._lock = threading.Lock()
+
+    def add(self, listener: T) -> Callable[[], None]:
+        """Add a listener; return a function that removes it."""
+        entry = (listener,)
+        with self._lock:
+            self.entries = (*self.entries, entry)
+
+        def remove() -> None:
+            with self._lock:
+                self.entries = tuple(other for other in self.entries if other is not entry)
+
+        return remove
+
+    def clear(self) -> None:
+        """Remove all listeners."""
+        with self._lock:
+            self.entries = ()
+
 
 class Subscribers:
     """Listeners that a store calls with the events of each commit of this process.
@@ -34,31 +65,17 @@ class Subscribers:
     """
 
     def __init__(self) -> None:
-        # Each listener is in a tuple of its own, so that one listener added twice is two entries.
-        self.listeners: tuple[tuple[Listener], ...] = ()
-        # Not the store's lock: a commit to a server may hold that for a long time.
-        self._lock = threading.Lock()
+        # The list has a lock of its own: a commit to a server may hold the store's lock for a long time.
+        self.listeners: Listeners[Listener] = Listeners()
         self._queue: deque[tuple[str, Sequence[Event]]] = deque()
         self._is_notifying = False
-
-    def add(self, listener: Listener) -> Callable[[], None]:
-        """Add a listener for the events of commits; return a function that removes it."""
-        entry = (listener,)
-        with self._lock:
-            self.listeners = (*self.listeners, entry)
-
-        def unsubscribe() -> None:
-            with self._lock:
-                self.listeners = tuple(other for other in self.listeners if other is not entry)
-
-        return unsubscribe
 
     def notify(self, execution_id: str, records: Sequence[Record]) -> None:
         """Call every listener with the events of newly committed records.
 
         A listener may append events itself. All listeners get these after the present ones.
         """
-        if not self.listeners:
+        if not self.listeners.entries:
             return
         self._queue.append((execution_id, tuple(event for record in records for event in record.events())))
         # A listener has appended events. The outer call delivers them after the present ones, so that all listeners get
@@ -73,7 +90,7 @@ class Subscribers:
             self._is_notifying = False
 
     def _call_listeners(self, execution_id: str, events: Sequence[Event]) -> None:
-        for (listener,) in self.listeners:
+        for (listener,) in self.listeners.entries:
             try:
                 listener(execution_id, events)
             except Exception:  # noqa: BLE001 - the events are committed: the appender must not take this for a failure
@@ -110,7 +127,7 @@ class NewsListeners:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._listeners: tuple[tuple[NewsListener], ...] = ()
+        self._listeners: Listeners[NewsListener] = Listeners()
         self._thread: threading.Thread | None = None
 
     def add(self, listener: NewsListener, wait: Wait) -> Callable[[], None]:
@@ -120,15 +137,9 @@ class NewsListeners:
 
         `wait` is the store's `wait_for_news`.
         """
-        entry = (listener,)  # a tuple of its own, so that one listener added twice is two entries
-
-        def remove() -> None:
-            with self._lock:
-                self._listeners = tuple(other for other in self._listeners if other is not entry)
-
+        # Added before the check below: the thread ends only if it finds no listener while it holds the lock.
+        remove = self._listeners.add(listener)
         with self._lock:
-            # A tuple never changes, so that the thread can iterate over it without the lock.
-            self._listeners = (*self._listeners, entry)
             if self._thread is None or not self._thread.is_alive():  # none is alive in a forked process
                 self._thread = threading.Thread(target=self._watch, args=(wait,), name="divebook-news", daemon=True)
                 self._thread.start()
@@ -168,7 +179,7 @@ class NewsListeners:
                 self._call_listeners()
 
     def _call_listeners(self) -> None:
-        for (listener,) in self._listeners:
+        for (listener,) in self._listeners.entries:
             try:
                 listener()
             except Exception:  # noqa: BLE001 - the other listeners must be called as well
@@ -179,6 +190,7 @@ class NewsListeners:
         that the next `add` starts another thread.
         """
         with self._lock:
-            if not self._listeners:
-                self._thread = None
-            return bool(self._listeners)
+            if self._listeners.entries:
+                return True
+            self._thread = None
+            return False

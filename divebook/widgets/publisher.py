@@ -22,11 +22,12 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from divebook.errors import StoreClosedError, StoreError
 from divebook.runtime.execution import Execution
 from divebook.runtime.loop import STOP_SECONDS
+from divebook.store.listeners import Listeners
 from divebook.text.redaction import logger
 from divebook.widgets.feed import Feed
 from divebook.widgets.protocol import Header, Way
@@ -55,6 +56,14 @@ results.
 
 def _nothing() -> None:
     return
+
+
+class Listening(NamedTuple):
+    """The functions of one listener of a publisher: see `Publisher.add`."""
+
+    listener: Listener
+    beat: Beat
+    end: Ending
 
 
 class PublishedFeed(Protocol):
@@ -92,10 +101,7 @@ class Publisher(Generic[FeedT]):
     def __init__(self, feed: FeedT, clock: Callable[[], float] = time.monotonic) -> None:
         self.feed = feed
         self._clock = clock
-        # The three tuples belong together: each call of `add` appends one entry to each of them.
-        self._listeners: tuple[Listener, ...] = ()
-        self._beats: tuple[Beat, ...] = ()
-        self._ends: tuple[Ending, ...] = ()
+        self._listeners: Listeners[Listening] = Listeners()
         self._urgent: deque[Reply] = deque()
         self._patient: deque[Reply] = deque()
         # True if the last message was a patient reply, so that a frame has its turn now.
@@ -116,22 +122,17 @@ class Publisher(Generic[FeedT]):
 
         `end` is called when the publisher is stopped.
         """
-        # Tuples are replaced and never changed, so that the thread can iterate over them without the lock.
+        # Added before the check below: the thread ends only if it finds no listener while it holds the lock.
+        remove = self._listeners.add(Listening(listener, beat, end))
         with self._lock:
-            self._listeners = (*self._listeners, listener)
-            self._beats = (*self._beats, beat)
-            self._ends = (*self._ends, end)
             if self._thread is None:
                 self._start()
 
-        def remove() -> None:
-            with self._lock:
-                self._listeners = tuple(entry for entry in self._listeners if entry is not listener)
-                self._beats = tuple(entry for entry in self._beats if entry is not beat)
-                self._ends = tuple(entry for entry in self._ends if entry is not end)
+        def remove_and_wake() -> None:
+            remove()
             self._news.set()
 
-        return remove
+        return remove_and_wake
 
     def _start(self) -> None:
         # Subscribed before the first read, so that no event falls between the two.
@@ -148,12 +149,9 @@ class Publisher(Generic[FeedT]):
         with self._lock:
             # `_publish` sets `_thread` to None under the same lock.
             thread = self._thread
-            ends = self._ends
-        # Without the lock: an ending may remove its listener, which takes the lock.
-        for end in ends:
-            end()
-        with self._lock:
-            self._listeners = self._beats = self._ends = ()
+        for (listening,) in self._listeners.entries:
+            listening.end()
+        self._listeners.clear()
         self._news.set()
         # A thread that is inside a slow frame ends after it. The caller does not wait longer than this.
         if thread is not None:
@@ -212,8 +210,8 @@ class Publisher(Generic[FeedT]):
         if now >= self._beat_at:
             self._beat_at = now + HEARTBEAT
             self.feed.request_refresh()
-            for beat in self._beats:
-                beat()
+            for (listening,) in self._listeners.entries:
+                listening.beat()
         elif not self.feed.has_news:
             return 0
         delta = self.feed.frame()
@@ -222,7 +220,7 @@ class Publisher(Generic[FeedT]):
         # Each listener returns the number of its messages. They belong to different widgets, so the largest number
         # determines the rate of one widget. A frame that no listener sends counts as one, since making it takes time as
         # well.
-        return max([1, *(listener(delta) for listener in self._listeners)])
+        return max([1, *(listening.listener(delta) for (listening,) in self._listeners.entries)])
 
     def _publish(self) -> None:
         while True:
@@ -232,14 +230,14 @@ class Publisher(Generic[FeedT]):
             try:
                 wait = self.turn()
             except StoreClosedError:  # as the kernel ends
-                self._listeners = ()
+                self._listeners.clear()
             except StoreError:  # damaged: the code that writes to it reports that where it is seen
                 _log.exception("a live view ends: its events cannot be read")
-                self._listeners = ()
+                self._listeners.clear()
             # Under the lock, so that a listener that is added now either keeps this thread alive or starts another one.
             with self._lock:
                 # Without listeners, the feed needs no events from the engine.
-                if not self._listeners:
+                if not self._listeners.entries:
                     self._unsubscribe()
                     self._thread = None
                     return

@@ -167,7 +167,7 @@ class ReadsFromTheGivenSequence(MemoryStore):
 
 class TellsOneListenerOnly(MemoryStore):
     def subscribe(self, listener):
-        self._subscribers.listeners = ()
+        self._subscribers.listeners.clear()
         return super().subscribe(listener)
 
 
@@ -175,7 +175,7 @@ class LetsListenersFail(MemoryStore):
     def _write_and_notify(self, batches):
         answers = self._write(batches)
         for batch, answer in zip(batches, answers, strict=True):
-            for (listener,) in self._subscribers.listeners if answer is None else ():
+            for (listener,) in self._subscribers.listeners.entries if answer is None else ():
                 listener(batch.execution_id, tuple(event for record in batch.records for event in record.events()))
         return answers
 

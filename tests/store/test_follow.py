@@ -171,8 +171,8 @@ def test_it_unsubscribes_when_it_is_left(store):
         store.append(ONE, log(1), 0)
         async with aclosing(follow(store, ONE)) as stream:
             await take(stream, 1)
-            assert len(store._subscribers.listeners) == 1
-        assert store._subscribers.listeners == ()
+            assert len(store._subscribers.listeners.entries) == 1
+        assert store._subscribers.listeners.entries == ()
 
     asyncio.run(main())
 

@@ -151,16 +151,16 @@ def test_nothing_is_looked_up_while_nobody_looks(view):
     shown = view(world)
     publisher = inbox_publisher_of(world)
     shown._on_heartbeat()
-    assert publisher._listeners == ()
+    assert publisher._listeners.entries == ()
     shown._receive(shown, {"type": "hello", "view": "v", "since": 0}, [])
-    assert publisher._listeners == (shown._on_frame,)
+    assert [entry.listener for (entry,) in publisher._listeners.entries] == [shown._on_frame]
     shown._on_heartbeat()
-    assert publisher._listeners == (shown._on_frame,)
+    assert [entry.listener for (entry,) in publisher._listeners.entries] == [shown._on_frame]
     shown._audience._clock.now += SILENCE + 1
     shown._on_heartbeat()
-    assert publisher._listeners == ()
+    assert publisher._listeners.entries == ()
     shown._receive(shown, {"type": "alive", "view": "v", "since": 0}, [])
-    assert publisher._listeners == (shown._on_frame,)
+    assert [entry.listener for (entry,) in publisher._listeners.entries] == [shown._on_frame]
 
 
 def test_whoever_shows_it_hears_of_each_frame(view):

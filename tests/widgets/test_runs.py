@@ -279,5 +279,5 @@ def test_the_widget_lists_what_is_asked_for_while_somebody_looks(view):
     shown._audience.leave("v")
     assert shown._list(page) == 0
     shown._on_heartbeat()
-    assert shown._runs._listeners == ()
+    assert shown._runs._listeners.entries == ()
     assert sent == [page]
