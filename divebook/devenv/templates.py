@@ -33,6 +33,7 @@ from divebook.errors import (
 )
 from divebook.text.passwords import looks_secret
 from divebook.text.redaction import shared
+from divebook.workspace.local import project_name
 
 
 class Templates:
@@ -414,7 +415,7 @@ def _key_of(key_path: tuple[str, ...]) -> Callable[[Any], Hashable] | None:
     """
     if key_path == ("tags",) or (key_path[0] == "tools" and key_path[-1] in _TOOLS):
         return str
-    return {"ports": _port, "volumes": _target, "packages": _project}.get(key_path[-1])
+    return {"ports": _port, "volumes": _target, "packages": _package}.get(key_path[-1])
 
 
 def _port(text: Any) -> tuple[str, str]:
@@ -429,10 +430,9 @@ def _target(text: Any) -> str:
     return parts[2].rstrip("/") or "/"
 
 
-def _project(text: Any) -> str:
-    """Return the normalized project name of a Python requirement such as ``Foo_Bar>=1``."""
-    name = re.match(r"[A-Za-z0-9._-]+", str(text).strip())
-    return re.sub(r"[-_.]+", "-", name.group()).lower() if name else str(text)
+def _package(text: Any) -> str:
+    # Templates are merged before they are validated, so that an item may be any JSON value.
+    return project_name(str(text))
 
 
 # --- resource profiles: named sets of limits ---

@@ -273,7 +273,7 @@ class VirtualenvWorkspace(LocalWorkspace):
         `ShellExecutionError`.
         """
         # `requirements` lists dependencies too, so that everything else is to be removed.
-        extra = sorted({_project(line) for line in await self.requirements()} - set(map(_project, requirements)))
+        extra = sorted({project_name(line) for line in await self.requirements()} - set(map(project_name, requirements)))
         if requirements:
             await self._pip(["install", "--quiet", *requirements], "install")
         if extra:
@@ -317,9 +317,9 @@ class VirtualenvWorkspace(LocalWorkspace):
         return {**super().reference, "virtualenv_path": str(self.venv_path)}
 
 
-def _project(requirement: str) -> str:
+def project_name(requirement: str) -> str:
     """Return the normalized project name of a Python requirement such as ``Foo_Bar>=1``."""
-    match = re.match(r"[A-Za-z0-9._-]+", requirement)
+    match = re.match(r"[A-Za-z0-9._-]+", requirement.strip())
     return re.sub(r"[-_.]+", "-", match.group()).lower() if match else requirement
 
 
