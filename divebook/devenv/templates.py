@@ -5,7 +5,6 @@ layout of a root folder.
 from __future__ import annotations
 
 import asyncio
-import difflib
 import json
 import os
 import random
@@ -30,6 +29,7 @@ from divebook.errors import (
     SetupError,
     ShellExecutionError,
     TemplateNotFoundError,
+    nearest,
 )
 from divebook.text.passwords import looks_secret
 from divebook.text.redaction import shared
@@ -299,8 +299,8 @@ def _hint(error: Any) -> str:
     if error.validator != "additionalProperties" or not isinstance(error.schema.get("properties"), dict):
         return ""
     allowed = error.schema["properties"]
-    matches = {key: difflib.get_close_matches(key, allowed, 1) for key in error.instance if key not in allowed}
-    return "".join(f" (did you mean {match[0]!r} for {key!r}?)" for key, match in matches.items() if match)
+    matches = {key: nearest(key, allowed) for key in error.instance if key not in allowed}
+    return "".join(f" (did you mean {match!r} for {key!r}?)" for key, match in matches.items() if match)
 
 
 def read_configuration(path: Path, name: str) -> Configuration:
