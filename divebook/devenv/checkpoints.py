@@ -9,14 +9,13 @@ import errno
 import json
 import os
 import secrets
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from divebook.devenv.environments import Environments
+from divebook.devenv.environments import Environments, delete_discarded, discard
 from divebook.devenv.isolation import Isolation, State, digest_of, end_processes, size_of
 from divebook.devenv.templates import checked_name, write_json
 from divebook.errors import CheckpointNotFoundError, ContainerError, DevEnvError, LimitExceededError, NotReplacedError
@@ -37,7 +36,6 @@ _FILES = "files"
 _FILES_FILE = "files.json"
 _MANIFEST = "checkpoint.json"
 _SAVING_PREFIX = ".saving-"
-_DELETED_PREFIX = ".gone-"
 
 
 class SavedFolder(NamedTuple):
@@ -105,7 +103,7 @@ class EnvironmentCheckpoints:
         """Restore a valid state after processes were killed: delete unfinished checkpoints, and complete the
         replacement of a checkpoint.
         """
-        # A temporary folder with a manifest is complete, since the manifest is written last and `_discard` renames the
+        # A temporary folder with a manifest is complete, since the manifest is written last and `discard` renames the
         # folder first. It is a new checkpoint or a replaced one.
         complete = []
         for remainder in self._folder.glob(f"{_SAVING_PREFIX}*"):
@@ -113,15 +111,14 @@ class EnvironmentCheckpoints:
                 manifest = _manifest(remainder)
                 complete.append((manifest["created_at"], remainder, self.path(manifest["name"])))
             except (OSError, ValueError, KeyError):
-                self._discard(remainder)
+                discard(remainder)
         # Newest first: if the name is free, a kill interrupted the replacement, and the newer folder gets the name.
         for _, remainder, path in sorted(complete, reverse=True):
             if path.exists():
-                self._discard(remainder)
+                discard(remainder)
             else:
                 remainder.rename(path)
-        for deleted in self._folder.glob(f"{_DELETED_PREFIX}*"):
-            shutil.rmtree(deleted, ignore_errors=True)
+        delete_discarded(self._folder)
 
     # --- taking ----------------------------------------------------------------------------------------------------
 
@@ -180,7 +177,7 @@ class EnvironmentCheckpoints:
         temporary.rename(path)
         # Deleted last: until the new folder has the name, the old one must stay complete.
         if replaced is not None:
-            self._discard(replaced)
+            discard(replaced)
         return path / _MANIFEST
 
     def drop(self, temporary: Path) -> None:
@@ -188,7 +185,7 @@ class EnvironmentCheckpoints:
         it.
         """
         with suppress(FileNotFoundError):
-            self._discard(temporary)
+            discard(temporary)
 
     # --- putting back ----------------------------------------------------------------------------------------------
 
@@ -247,16 +244,8 @@ class EnvironmentCheckpoints:
         # `read` raises the error that lists the existing checkpoints.
         if not self.path(name).is_dir():
             self.read(name)
-        self._discard(self.path(name))
+        discard(self.path(name))
         self.tidy()
-
-    def _discard(self, path: Path) -> None:
-        """Delete the folder of a checkpoint. It is renamed first, so that a partly deleted checkpoint is never listed,
-        and is not taken for a complete one after a kill.
-        """
-        deleted = self._folder / f"{_DELETED_PREFIX}{secrets.token_hex(6)}"
-        path.rename(deleted)
-        shutil.rmtree(deleted, ignore_errors=True)
 
     def keep_newest(self, count: int, newest: str) -> None:
         """Delete the oldest checkpoints so that at most `count` are left. The backup that is made before a restore is
@@ -267,7 +256,7 @@ class EnvironmentCheckpoints:
         manifests = [manifest for manifest in self.manifests() if manifest["name"] != BACKUP]
         manifests.sort(key=lambda manifest: bool(manifest["name"] == newest))  # the rest stays sorted by time
         for manifest in manifests[: max(0, len(manifests) - count)]:
-            self._discard(self.path(manifest["name"]))
+            discard(self.path(manifest["name"]))
         self.tidy()
 
     def tidy(self) -> None:

@@ -44,11 +44,30 @@ async def locked(path: Path, subject: str, *, wait: float = WAIT) -> AsyncIterat
         lock.release()
 
 
+_DELETED_PREFIX = ".gone-"
+
+
+def discard(folder: Path) -> None:
+    """Delete the folder of an environment or of a checkpoint.
+
+    It is renamed first: its name is free at once, and a kill leaves no partly deleted folder that would be listed or
+    taken for a complete one.
+    """
+    deleted = folder.with_name(f"{_DELETED_PREFIX}{secrets.token_hex(6)}")
+    folder.rename(deleted)
+    shutil.rmtree(deleted, ignore_errors=True)
+
+
+def delete_discarded(parent: Path) -> None:
+    """Delete the folders below `parent` whose deletion by `discard` was interrupted."""
+    for deleted in parent.glob(f"{_DELETED_PREFIX}*"):
+        shutil.rmtree(deleted, ignore_errors=True)
+
+
 CREATING = "creating"
 REMOVING = "removing"
 UNFINISHED = (CREATING, REMOVING)
 """Phases of an environment that is not usable: it is being created or removed, or that was interrupted by a kill."""
-_DELETED_PREFIX = ".gone-"
 RUNNING = "running"
 STOPPED = "stopped"
 ERROR = "error"
@@ -155,8 +174,7 @@ class Environments:
 
     def tidy(self) -> None:
         """Delete the files of environments whose removal was interrupted."""
-        for folder in self.layout.environments.glob(f"{_DELETED_PREFIX}*"):
-            shutil.rmtree(folder, ignore_errors=True)
+        delete_discarded(self.layout.environments)
 
     def create_folder(self, folder: Path, configuration: Configuration, state: State) -> None:
         """Create the folder of a new environment and write its configuration and state."""
@@ -217,10 +235,7 @@ class Environments:
         if keeps_checkpoints and checkpoints.exists() and not target.exists():
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             checkpoints.rename(target)
-        # Renamed first: the name is free at once, and a partly deleted environment is never listed.
-        trash = folder.with_name(f"{_DELETED_PREFIX}{secrets.token_hex(6)}")
-        folder.rename(trash)
-        shutil.rmtree(trash, ignore_errors=True)
+        discard(folder)
         if state.get("owns_working_dir"):
             shutil.rmtree(state["working_dir"], ignore_errors=True)
 
