@@ -79,7 +79,7 @@ from divebook.errors import (
     EnvironmentDeniedError,
     LimitExceededError,
 )
-from divebook.text.format import size
+from divebook.text.format import json_time, size
 from divebook.workspace.docker.engine import PersistentEngine, engine_url
 from divebook.workspace.local import LocalWorkspace
 from divebook.workspace.shell import Command, CommandInput, OutputListener, ShellResult
@@ -91,7 +91,7 @@ _KILLED = 137
 
 
 def _now() -> str:
-    return _timestamp(datetime.now(UTC))
+    return json_time(datetime.now(UTC))
 
 
 @dataclass
@@ -878,12 +878,8 @@ def _require_enforced(isolation: Isolation) -> None:
         raise LimitExceededError(f"{', '.join(advisory)} cannot be enforced with {isolation.state['isolation_type']}")
 
 
-def _timestamp(time: datetime) -> str:
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def _later(time: str, seconds: float) -> str:
-    return _timestamp(datetime.fromisoformat(time) + timedelta(seconds=seconds))
+    return json_time(datetime.fromisoformat(time) + timedelta(seconds=seconds))
 
 
 def _disk_limit(isolation: Isolation) -> int:

@@ -14,7 +14,7 @@ from decimal import Decimal
 from difflib import SequenceMatcher
 from io import StringIO
 from marshal import dumps
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, overload
 
 from divebook.text.passwords import for_command
 
@@ -189,6 +189,10 @@ def local_clock(moment: datetime) -> str:
     return f"{moment.astimezone():%H:%M:%S.%f}"[:-3]
 
 
+@overload
+def json_time(moment: datetime) -> str: ...
+@overload
+def json_time(moment: None) -> None: ...
 def json_time(moment: datetime | None) -> str | None:
     """Format a time in UTC for JSON; return None for None.
 
