@@ -6,16 +6,12 @@ that is registered for a path can be used in its place.
 
 from __future__ import annotations
 
-import errno
 import functools
-import itertools
 import mimetypes
 import os
 import re
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol, TypeAlias
@@ -23,6 +19,7 @@ from typing import Protocol, TypeAlias
 import anyio.to_thread
 
 from divebook.documents.policy import unprotected_files, why_protected
+from divebook.documents.private_files import make_folders, replace_whole
 from divebook.errors import NotFoundError, PatternError, SetupError
 from divebook.text.patterns import (
     OPTIONAL_PAIR,
@@ -487,49 +484,3 @@ def _chunk_expression(parts: list[_Part], *, is_anchored: bool) -> str:
         # Only the last ``*`` before the end may backtrack. The others take the first place that fits.
         expression += f"[^/]*{piece}" if is_last and is_anchored else f"(?>[^/]*?{piece})"
     return expression
-
-
-# --- files that are replaced in one step: a reader sees the old or the new content, never a part of it ---
-
-
-FILE = 0o600
-FOLDER = 0o700
-MOST_FOLDERS = 100
-"""Maximum number of folders that are created for one file."""
-_LONGEST = 100
-"""Maximum number of characters of a file name that the name of its temporary file repeats."""
-
-
-def replace_whole(path: Path, text: str) -> None:
-    """Write a file that only this user can read, replacing an existing file in one step. If this fails, no temporary
-    file remains.
-    """
-    # The temporary file is in the same folder, because a file is replaced in one step only within one file system.
-    # `newline` keeps the line ends as they are.
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=f".{path.name[:_LONGEST]}.", delete=False, encoding="utf-8", newline=""
-    ) as file:
-        draft = Path(file.name)
-        try:
-            file.write(text)
-            file.flush()
-            # The mode is set before the file gets its name, so that no other user can open it in between.
-            draft.chmod(FILE)
-            draft.replace(path)
-        # Also for an interrupt by Ctrl-C. The error of the clean-up must not hide the first one.
-        except BaseException:
-            with suppress(OSError):
-                draft.unlink()
-            raise
-
-
-def make_folders(folder: Path) -> None:
-    """Create a folder and its missing parents, accessible to this user only. Existing folders are not changed."""
-    # The missing folders, the deepest first. `Path.mkdir` with `parents` would create them with the default mode.
-    missing = list(itertools.takewhile(lambda parent: not parent.is_dir(), (folder, *folder.parents)))
-    # A path of a definition may consist of thousands of folders.
-    if len(missing) > MOST_FOLDERS:
-        raise OSError(errno.ENAMETOOLONG, f"it needs {len(missing)} new folders, more than {MOST_FOLDERS}")
-    # `exist_ok`: another run may have created the folder since.
-    for parent in reversed(missing):
-        parent.mkdir(FOLDER, exist_ok=True)

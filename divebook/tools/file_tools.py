@@ -13,7 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 from divebook.documents import DocumentRepository, Policy
 from divebook.documents.policy import FILES, HIDDEN, FileArguments
-from divebook.documents.repository import MOST_FOLDERS, has_wildcards, matches
+from divebook.documents.private_files import MOST_FOLDERS
+from divebook.documents.repository import has_wildcards, matches
 from divebook.errors import PathNotAllowedError, SetupError
 from divebook.workflow.resources import IF_NOT_READ_ONLY
 from divebook.workflow.tools import FileSpellings, ToolFunction, ToolHints

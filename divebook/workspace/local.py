@@ -273,7 +273,9 @@ class VirtualenvWorkspace(LocalWorkspace):
         `ShellExecutionError`.
         """
         # `requirements` lists dependencies too, so that everything else is to be removed.
-        extra = sorted({project_name(line) for line in await self.requirements()} - set(map(project_name, requirements)))
+        extra = sorted(
+            {project_name(line) for line in await self.requirements()} - set(map(project_name, requirements))
+        )
         if requirements:
             await self._pip(["install", "--quiet", *requirements], "install")
         if extra:
