@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-import os
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 from divebook.devenv.environments import Environments, delete_discarded, discard
 from divebook.devenv.isolation import Isolation, State, digest_of, end_processes, size_of
 from divebook.devenv.templates import checked_name, write_json
+from divebook.documents.private_files import replace_whole
 from divebook.errors import CheckpointNotFoundError, ContainerError, DevEnvError, LimitExceededError, NotReplacedError
 from divebook.workspace.paths import Root
 from divebook.workspace.snapshots.take import Snapshots
@@ -304,7 +304,7 @@ class ContentStore:
         """Store the contents of files. `contents` has each content by its SHA-256. A content that is stored already is
         skipped.
 
-        Each content is written to a temporary file, which is then renamed: a stored content is always complete.
+        A stored content is always complete, since its file is created in one step.
         """
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for digest, content in contents.items():
@@ -312,13 +312,7 @@ class ContentStore:
             # Unchanged files have the same content in all checkpoints.
             if path.exists():
                 continue
-            temporary = self._folder / f".{secrets.token_hex(8)}"
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
+            replace_whole(path, content, is_durable=True)
 
     def get(self, digest: str) -> bytes:
         """Return the content that has this SHA-256. Raise `DevEnvError` if it is missing or damaged."""

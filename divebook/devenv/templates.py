@@ -19,6 +19,7 @@ from typing import Any, Self, TypeVar
 
 from divebook.documents.policy import KINDS, Policy
 from divebook.documents.policy import resolved as references_resolved
+from divebook.documents.private_files import replace_whole
 from divebook.errors import (
     ContainerError,
     DevEnvError,
@@ -786,13 +787,5 @@ class Layout:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON file that only its owner can read. The file is replaced atomically."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=2, ensure_ascii=False)
-        file.write("\n")
-        file.flush()
-        # Before the rename: a power cut then leaves either the old file or the complete new one.
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    """Write a JSON file that only its owner can read. The file is replaced in one step, also at a power cut."""
+    replace_whole(path, f"{json.dumps(value, indent=2, ensure_ascii=False)}\n", is_durable=True)
