@@ -269,3 +269,15 @@ def test_there_is_one_list_of_listeners():
         "divebook.store.listeners:__init__",
         "divebook.widgets.publisher:__init__",
     }
+
+
+def test_files_are_replaced_in_one_way():
+    """Each caller of these functions that is not listed here would need its own draft, mode and clean-up."""
+    drafts = {name for name in callers("mkstemp") if not name.startswith("divebook.workspace.shell:")}
+    assert drafts == {"divebook.documents.private_files:_draft"}
+    assert callers("NamedTemporaryFile") == set()
+    assert callers("hardlink_to") == {"divebook.documents.private_files:create_whole"}
+    # SQLite's own files, and writes relative to an open folder that other programs change at the same time.
+    elsewhere = ("divebook.store.sqlite.store:", "divebook.workspace.snapshots.restore:")
+    syncs = {name for name in callers("fsync") if not name.startswith(elsewhere)}
+    assert syncs == {"divebook.documents.private_files:_complete", "divebook.store.transfer:flush"}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import anyio.to_thread
 
 from divebook.agents.models import RECORDED
+from divebook.documents.private_files import replacement
 from divebook.errors import DivebookError, SetupError, StepError
 from divebook.events.codec import canonical_hash
 from divebook.events.recorded import opened
@@ -124,18 +124,12 @@ class ResponseCache:
         response expires.
         """
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=folder)  # creates the file with mode 0600
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
+        with replacement(folder / f"{digest}{ENDING}") as file:
+            file.write(content)
+            # A later write would set the time again.
+            file.flush()
             # `prune` sorts by this time, so it need not open and decrypt the files.
-            os.utime(name, (until, until))
-            # Renamed last: a reader in another process sees the whole old file or the whole new one.
-            Path(name).replace(folder / f"{digest}{ENDING}")
-        except BaseException:
-            with suppress(OSError):
-                Path(name).unlink()
-            raise
+            os.utime(file.fileno(), (until, until))
 
     def prune(self) -> int:
         """Delete the files of expired responses. If the rest is larger than the size limit of the cache, also delete

@@ -13,7 +13,6 @@ import asyncio
 import errno
 import hmac
 import json
-import os
 import re
 import secrets
 import shlex
@@ -44,6 +43,7 @@ from mcp.types import (
 )
 
 from divebook._version import __version__
+from divebook.documents.private_files import create_whole
 from divebook.environment.environment import Environment
 from divebook.errors import DivebookError, InterruptError, LeaseHeldError, SetupError, StoreError
 from divebook.events.catalog import COMPLETED, PENDING, WAITING, OperationCompleted
@@ -57,7 +57,6 @@ from divebook.questions.question import address_of as wording_address_of
 from divebook.runtime.driver import folded
 from divebook.runtime.execution import Execution
 from divebook.runtime.manager import has_news
-from divebook.store.encoding import FILE
 from divebook.store.follow import follow
 from divebook.store.memory import MemoryStore
 from divebook.text.redaction import clean_libraries, shared
@@ -471,18 +470,7 @@ def _create_key(path: Path) -> bytes:
     """Create the file with the server's key, and return the key. If two servers create it at the same time, both use
     the key that was written first.
     """
-    # Written under another name and linked: other servers see the whole file or none, and a link never replaces a
-    # file.
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(secrets.token_bytes(_LENGTH))
-    try:
-        path.hardlink_to(draft)
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink()
+    create_whole(path, secrets.token_bytes(_LENGTH))
     return _read_key(path)
 
 

@@ -15,7 +15,6 @@ data cannot be mistaken for such references: a dict with the key ``$type`` is it
 from __future__ import annotations
 
 import functools
-import os
 import re
 import zlib
 from collections import Counter
@@ -717,18 +716,3 @@ def unencodable_error(error: UnicodeEncodeError) -> StoreError:
         f"{error.object!a} cannot be looked up: it has half a character ({error.object[error.start]!a}), which no text "
         "in a store has. Check where it comes from"
     )
-
-
-# --- permissions of files ---
-
-
-FILE = 0o600
-"""Mode of files of stores and exports: only the owner may read and write them."""
-FOLDER = 0o700
-
-
-def opener(path: str, flags: int) -> int:
-    """Open a file; a new file gets the permissions `FILE`. Pass this function to Python's `open` as the argument
-    `opener`.
-    """
-    return os.open(path, flags, FILE)

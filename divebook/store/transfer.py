@@ -20,6 +20,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from divebook.documents.private_files import replacement
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import Message
 from divebook.engine.lifecycle import FINAL, STATUS_AFTER, TERMINAL, WAY_ON
@@ -56,7 +57,6 @@ from divebook.events.values import StoredFile
 from divebook.store.append import Batch, ExecutionRecord, records_of
 from divebook.store.base import EventStore
 from divebook.store.embedded import GetFile, LineWriter, LogFile, may_embed_log, read_embedded, read_sound_lines
-from divebook.store.encoding import opener
 from divebook.store.leases import Lease, Owner
 from divebook.store.maintenance import file_content
 from divebook.text.format import plural
@@ -173,26 +173,14 @@ def new_file(file: str | Path, *, overwrite: bool = False) -> Iterator[BinaryIO]
         The file exists, or cannot be written.
     """
     check_path(file)
-    if not overwrite and Path(file).exists():
+    path = Path(file)
+    if not overwrite and path.exists():
         raise StoreError(f"{file} exists already; name another file, or overwrite it (--force, or overwrite=True)")
-    with _replace_when_done(Path(file)) as stream:
-        yield stream
-
-
-@contextmanager
-def _replace_when_done(path: Path) -> Iterator[BinaryIO]:
-    # The name has the process id, so that two exports to one file do not write into each other. In the same folder, a
-    # rename is atomic.
-    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        with open(partial, "wb", opener=opener) as stream:
+        with replacement(path, is_durable=True) as stream:
             yield stream
-            flush(stream)
-        partial.replace(path)
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror}; name another file") from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def flush(stream: BinaryIO) -> None:

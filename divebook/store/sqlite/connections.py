@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
+from divebook.documents.private_files import FILE, FOLDER
 from divebook.errors import CorruptStoreError, ExecutionNotFoundError, ReadOnlyStoreError, StoreBusyError, StoreError
 from divebook.store.append import Durability
 from divebook.store.embedded import close_when_dropped
-from divebook.store.encoding import FILE, FOLDER, unencodable_error
+from divebook.store.encoding import unencodable_error
 
 BUSY_SECONDS = 5.0
 _SYNCHRONOUS: dict[Durability, str] = {"full": "FULL", "relaxed": "NORMAL"}

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import tempfile
 import webbrowser
 from functools import partial
 from pathlib import Path
@@ -24,6 +22,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 from pydantic import AnyUrl
 
 from divebook.documents.policy import Policy, resolved
+from divebook.documents.private_files import replace_whole
 from divebook.errors import SetupError, StoreError
 from divebook.store.codec import Sealing
 from divebook.text.redaction import logger, shared
@@ -237,10 +236,7 @@ class FileTokens(Tokens):
 
     def _write(self, values: dict[str, Any]) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")  # 0600
-        with os.fdopen(handle, "wb") as file:
-            file.write(self._sealing.seal(json.dumps(values).encode()))
-        Path(draft).replace(self._path)
+        replace_whole(self._path, self._sealing.seal(json.dumps(values).encode()))
 
 
 def provider_of(definition: MCPServerDefinition, policy: Policy, sealing: Sealing) -> OAuthClientProvider | None:
