@@ -4,7 +4,6 @@ between processes.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import secrets
 import shutil
@@ -14,12 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from divebook.devenv.docker import DockerIsolation
 from divebook.devenv.isolation import Isolation, NativeIsolation, State, VirtualenvIsolation
 from divebook.devenv.templates import Configuration, Layout, Retrying, RootSettings, write_json
 from divebook.errors import DevEnvError, DivebookError, EnvironmentDeniedError, EnvironmentNotFoundError
+from divebook.workspace.locks import open_locked, release
 
 WAIT = 30.0
 """Seconds to wait for a lock, unless the caller sets another time."""
@@ -28,20 +26,22 @@ WAIT = 30.0
 @asynccontextmanager
 async def locked(path: Path, subject: str, *, wait: float = WAIT) -> AsyncIterator[None]:
     """Hold the lock file `path` during the ``with`` block. Raise `DevEnvError` if another process holds it for more
-    than `wait` seconds. The error calls the locked object `subject`.
+    than `wait` seconds, or if it cannot be locked. The error calls the locked object `subject`.
 
     The kernel releases the lock of a process that is killed.
     """
-    # Acquired in another thread, so that waiting does not block the event loop, and released in this one.
-    lock = FileLock(path, timeout=wait, thread_local=False)
+    # An environment that an earlier version locks with the library filelock is busy here, and the other way round: on
+    # Linux and macOS, the library calls `flock` on the same file.
     try:
-        await asyncio.to_thread(lock.acquire)
-    except Timeout:
-        raise DevEnvError(f"{subject} is busy: another process works on it; wait longer with --wait SECONDS") from None
+        descriptor = await open_locked(path, wait)
+    except OSError as error:
+        raise DevEnvError(f"{path} cannot be locked: {error.strerror}; use another root") from error
+    if descriptor is None:
+        raise DevEnvError(f"{subject} is busy: another process works on it; wait longer with --wait SECONDS")
     try:
         yield
     finally:
-        lock.release()
+        release(descriptor)
 
 
 _DELETED_PREFIX = ".gone-"
