@@ -25,7 +25,6 @@ DOORS = {
     "cloudpickle": ("divebook.runtime.compute.process_calls",),
     "distributed": ("divebook.runtime.compute.dask", "divebook.runtime.compute.dask"),
     "docker": ("divebook.workspace",),
-    "filelock": ("divebook.devenv.environments",),
     "httpx2": ("divebook.tools",),
     "immutables": ("divebook.engine", "divebook.runtime", "divebook.replay"),
     "ipywidgets": ("divebook.widgets",),
@@ -281,3 +280,9 @@ def test_files_are_replaced_in_one_way():
     elsewhere = ("divebook.store.sqlite.store:", "divebook.workspace.snapshots.restore:")
     syncs = {name for name in callers("fsync") if not name.startswith(elsewhere)}
     assert syncs == {"divebook.documents.private_files:_complete", "divebook.store.transfer:flush"}
+
+
+def test_files_are_locked_in_one_way():
+    """A second way would need the same time limit, and the same rules for forked processes and deleted lock files."""
+    assert callers("flock") == {f"divebook.workspace.locks:{name}" for name in ("_try_lock", "release")}
+    assert callers("lockf") == set()

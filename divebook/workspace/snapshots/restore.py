@@ -9,14 +9,12 @@ also after a kill.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import re
 import secrets
 import shutil
 import stat
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -25,6 +23,7 @@ from typing import NamedTuple, TypeAlias
 from divebook.documents.policy import canonical_name, is_repository, marks_in, marks_named, why_protected_name
 from divebook.errors import PathNotAllowedError, SnapshotError
 from divebook.text.format import plural
+from divebook.workspace.locks import lock
 from divebook.workspace.paths import PATH_ONLY, Root
 from divebook.workspace.snapshots.tree import FILE, FOLDER, LINK, TreeEntries, TreeEntry, shown_path
 
@@ -167,21 +166,14 @@ def folder_writer(root: Root) -> Iterator[FolderWriter]:
 
 
 def _lock(folder: int, path: str) -> None:
-    limit = time.monotonic() + LOCK_PATIENCE
-    while True:
-        try:
-            # A blocking ``flock`` has no time limit.
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= limit:
-                raise SnapshotError(f"another process writes into {path}: try again when it has ended") from None
-            time.sleep(0.05)
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:  # some network file systems cannot lock a folder: one writer is assumed
-                raise
-            return
-        else:
-            return
+    try:
+        is_locked = lock(folder, LOCK_PATIENCE)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:  # some network file systems cannot lock a folder: one writer is assumed
+            raise
+        return
+    if not is_locked:
+        raise SnapshotError(f"another process writes into {path}: try again when it has ended")
 
 
 READ_FOLDER = os.R_OK | os.X_OK
