@@ -286,3 +286,12 @@ def test_files_are_locked_in_one_way():
     """A second way would need the same time limit, and the same rules for forked processes and deleted lock files."""
     assert callers("flock") == {f"divebook.workspace.locks:{name}" for name in ("_try_lock", "release")}
     assert callers("lockf") == set()
+
+
+def test_names_of_hosts_are_resolved_and_checked_in_one_place():
+    """Who resolves a name itself could connect to an address that the policy has not checked."""
+    assert callers("getaddrinfo") == {"divebook.documents.addresses:ip_addresses"}
+    assert callers("ip_addresses") == {"divebook.documents.policy:addresses_of"}
+    pages = {"divebook.documents.fetch:_connect"}
+    servers = {"divebook.tools.mcp.connection:opener"}
+    assert callers("addresses_of") == pages | servers

@@ -25,7 +25,7 @@ from urllib.request import (
     build_opener,
 )
 
-from divebook.documents.policy import Policy
+from divebook.documents.policy import Policy, addresses_of
 from divebook.errors import SetupError
 
 MAX_BYTES = 500 * 1024
@@ -231,19 +231,14 @@ def _connect(
     source_address: tuple[str, int] | None = None,
 ) -> socket.socket:
     """Connect to a host after a check of all its IP addresses. The name is resolved once, and the first address that
-    answers is used.
+    answers is used (test_a_name_that_leads_to_this_machine_is_not_connected_to).
     """
     host, port = address
-    # Only checked addresses are connected to: a second look-up could return others
-    # (test_a_name_that_leads_to_this_machine_is_not_connected_to).
-    infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    for _, _, _, _, address_info in infos:
-        policy.address(str(address_info[0]), host)
     # The error of the last address is raised if none answers.
     last_error: OSError | None = None
-    for _, _, _, _, address_info in infos:
+    for ip_address in addresses_of(policy, host):
         try:
-            return socket.create_connection((str(address_info[0]), port), timeout, source_address)
+            return socket.create_connection((ip_address, port), timeout, source_address)
         except OSError as error:
             last_error = error
     raise last_error or OSError(f"no address was found for {host}")

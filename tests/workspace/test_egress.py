@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from divebook.documents.policy import is_public
+from divebook.documents.addresses import is_public
 from divebook.errors import WorkspaceError
 from divebook.workspace.egress import relay
 from divebook.workspace.egress.proxy import Egress, EgressAnswer
@@ -33,7 +33,7 @@ class World:
         self.connections = 0
         self.port = 0
 
-    async def resolve(self, host: str, _port: int) -> list[str]:
+    async def resolve(self, host: str) -> list[str]:
         self.looked_up.append(host)
         return self.names.get(host.lower().rstrip("."), [])
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import json
-import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -46,7 +45,7 @@ from mcp.types.methods import validate_server_result
 from pydantic import ValidationError
 
 from divebook._version import __version__
-from divebook.documents.policy import ADDRESSES, Policy, expanded, resolved
+from divebook.documents.policy import ADDRESSES, Policy, addresses_of, expanded, resolved
 from divebook.errors import SetupError
 from divebook.text.redaction import logger, shared
 from divebook.tools.mcp import guard
@@ -311,20 +310,6 @@ class TransportStatus:
 
 OpenTransport = Callable[[TransportStatus], AbstractAsyncContextManager[Any]]
 """Function that opens a transport and yields its input and output stream."""
-
-
-def addresses_of(policy: Policy, host: str) -> list[str]:
-    """Return the IP addresses of a host name. Raise `SetupError` if the access policy forbids the name or one of the
-    addresses.
-    """
-    policy.host(host)
-    addresses = [
-        str(socket_address[0]) for *_, socket_address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    ]
-    # One forbidden address is enough to refuse the name, because each address may be connected to.
-    for address in addresses:
-        policy.address(address, host)
-    return list(dict.fromkeys(addresses))
 
 
 def checked_transport(policy: Policy) -> httpx2.AsyncBaseTransport | None:

@@ -10,11 +10,10 @@ import hmac
 import ipaddress
 import os
 import secrets
-import socket
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
-from divebook.documents.policy import is_public
+from divebook.documents.addresses import ip_addresses, is_public
 from divebook.errors import WorkspaceError
 
 
@@ -29,17 +28,16 @@ class EgressAnswer:
     refused: str | None = None
 
 
-Resolve = Callable[[str, int], Awaitable[list[str]]]
+Resolve = Callable[[str], Awaitable[list[str]]]
 _HEAD = 8192
 """Maximum size in bytes of the head of a request."""
 _PATIENCE = 15.0
 """Seconds within which the proxy must reply to a request."""
 
 
-async def resolve(host: str, port: int) -> list[str]:
+async def resolve(host: str) -> list[str]:
     """Resolve a host name to its IP addresses, with the resolver of this machine."""
-    infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(info[4][0]) for info in infos))
+    return await asyncio.to_thread(ip_addresses, host)
 
 
 class Egress:
@@ -162,7 +160,7 @@ class Egress:
                 if refused:
                     return 403, EgressAnswer(host, port, refused), None
                 # A public name may lead to a private address, which would open the network of this machine.
-                addresses = await self._resolve(host, port)
+                addresses = await self._resolve(host)
                 if not addresses or not all(self._public(address) for address in addresses):
                     return 403, EgressAnswer(host, port, "resolves to an address that is not public"), None
                 # To the checked address: a second look-up could return another one (test_a_name_is_looked_up_once).
