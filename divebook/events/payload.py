@@ -12,6 +12,12 @@ fields ``x`` and ``y=0`` it is::
         self.__class__ = cls
 
 `tests/events/test_frozen.py` checks that the objects behave like those of ordinary frozen dataclasses.
+
+Measured with ``python -m benchmarks --quick --against`` a checkout in which `fast_init` changes nothing: processor time
+rises by 3 to 7 % for a step, by 13 to 19 % for a call of a function, and by 5 to 16 % for an item of a loop. An object
+with five fields takes 1.4 us as an ordinary frozen dataclass, 0.6 us here, and 0.1 to 0.2 us as a frozen struct of the
+library msgspec. But a struct is not a dataclass: `dataclasses.fields`, `dataclasses.replace`, the metadata of fields
+(`HOLDS`) and `FrozenInstanceError` are used here and by code of users.
 """
 
 from __future__ import annotations
