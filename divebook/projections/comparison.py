@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -41,8 +40,8 @@ from divebook.text.format import (
     pieces,
     plural,
     seconds,
-    visible,
 )
+from divebook.text.markup import element, row_element, safe, styled, table_element
 from divebook.text.redaction import cut, one_line, shared
 
 if TYPE_CHECKING:
@@ -175,18 +174,8 @@ def piece_of(sign: Sign, text: str) -> str:
     """
     if sign == SAME:
         return safe(text)
-    element, style = _MARKS[sign]
-    return f'<{element} style="{style}">{safe(text)}</{element}>'
-
-
-def styled(style: str, text: str) -> str:
-    """Return HTML in a ``span`` element with an inline style."""
-    return f'<span style="{style}">{text}</span>'
-
-
-def safe(text: str) -> str:
-    """Return text with HTML characters and control characters escaped."""
-    return html.escape(visible(text))
+    name, style = _MARKS[sign]
+    return element(name, safe(text), style=style)
 
 
 # --- the HTML page of two runs ---------------------------------------------------------------------------------------
@@ -252,18 +241,16 @@ def _first(pair: Pair) -> str:
     events = [f"event {first.event:,} of A"] if first.event else []
     events += [f"event {first.other_event:,} of B"] if first.other_event else []
     title = f"First difference: {safe(one_line(row.place, 200))}"
-    lanes = (
-        f"<tr>{''.join(_lane(letter, text) for letter, text in zip('AB', _texts(row, whole=True), strict=True))}</tr>"
-    )
+    lanes = row_element(_lane(letter, text) for letter, text in zip("AB", _texts(row, whole=True), strict=True))
+    table = table_element([], [lanes], style="width:100%;table-layout:fixed;margin:4px 0 0 0")
     return (
         f'<div style="border:{RULE};border-left:4px solid {LIGHT["edge"]};padding:6px 10px;margin:8px 0">'
-        f"<div><strong>{title}</strong> {styled(FAINT, ', '.join(events))}</div>"
-        f'<table style="width:100%;table-layout:fixed;margin:4px 0 0 0"><tbody>{lanes}</tbody></table></div>'
+        f"<div><strong>{title}</strong> {styled(FAINT, ', '.join(events))}</div>{table}</div>"
     )
 
 
 def _lane(letter: str, text: str) -> str:
-    return f'<td style="{CELL};width:50%"><div style="{TEXT}">{styled(BADGE, letter)}{text}</div></td>'
+    return element("td", element("div", styled(BADGE, letter) + text, style=TEXT), style=f"{CELL};width:50%")
 
 
 def _table(pair: Pair) -> str:
@@ -273,7 +260,7 @@ def _table(pair: Pair) -> str:
     The line below the table counts the differences that the table omits.
     """
     titles = ("Difference", "28%"), ("A", "27%"), ("B", "27%"), (f"B {MINUS} A", "18%")
-    head = "".join(f'<th style="{CELL};width:{width}">{title}</th>' for title, width in titles)
+    head = [element("th", title, style=f"{CELL};width:{width}") for title, width in titles]
     telling = {id(row) for row in pair.telling}
     lines = []
     remaining = len(telling)
@@ -281,8 +268,9 @@ def _table(pair: Pair) -> str:
     # Rows that differ only because something inside them differs are left out.
     for kind, count, row in _folded(row for row in pair.rows if row.difference == "same" or id(row) in telling):
         if row is None:
-            line = f'<td colspan="4" style="{CELL};opacity:.75">{SIGNS[kind]} {_count(count)} the same</td>'
-            lines.append(f'<tr class="divebook-same">{line}</tr>')
+            text = f"{SIGNS[kind]} {_count(count)} the same"
+            cell = element("td", text, colspan="4", style=f"{CELL};opacity:.75")
+            lines.append(row_element([cell], class_="divebook-same"))
         # `lines` contains the folded lines too, about one for each difference.
         elif len(lines) < 2 * MOST:
             lines.append(_line(row))
@@ -293,11 +281,7 @@ def _table(pair: Pair) -> str:
     notes = [f"… and {plural(remaining, 'more difference')}"] if remaining else []
     notes += [f"not shown: {plural(within, 'difference')} inside of these or around them"] if within else []
     more = f"<p>{'; '.join(notes)}; .frame() has all.</p>" if notes else ""
-    body = "".join(lines[: 2 * MOST])
-    return (
-        '<table style="width:100%;table-layout:fixed;border-collapse:collapse">'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
-    )
+    return table_element(head, lines[: 2 * MOST], style="width:100%;table-layout:fixed;border-collapse:collapse") + more
 
 
 def _folded(rows: Iterable[Row]) -> Iterator[tuple[Difference, int, Row | None]]:
@@ -340,11 +324,9 @@ def _line(row: Row) -> str:
     sign = f"<strong>{SIGNS[row.difference]} {row.difference}</strong>"
     place = f'<div style="overflow-wrap:anywhere">{safe(one_line(row.place, 160))}</div>'
     a, b = _texts(row, whole=False)
-    lanes = "".join(f'<td style="{CELL}"><div style="{TEXT}">{text}</div></td>' for text in (a, b))
-    return (
-        f'<tr class="divebook-difference divebook-{row.difference}" style="border-top:{RULE}">'
-        f'<td style="{CELL}">{sign}{place}</td>{lanes}<td style="{CELL}">{_beside(row)}</td></tr>'
-    )
+    lanes = (element("div", text, style=TEXT) for text in (a, b))
+    cells = (element("td", content, style=CELL) for content in (sign + place, *lanes, _beside(row)))
+    return row_element(cells, class_=f"divebook-difference divebook-{row.difference}", style=f"border-top:{RULE}")
 
 
 def _beside(row: Row) -> str:

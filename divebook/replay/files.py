@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 from divebook.errors import FileOperationError, NotFoundError, SetupError
 from divebook.events import catalog
 from divebook.events.event import Event
-from divebook.projections.comparison import FAINT, RULE, piece_of, safe, styled
+from divebook.projections.comparison import FAINT, RULE, piece_of
 from divebook.store.base import EventStore
 from divebook.store.maintenance import file_content
 from divebook.text.format import ADDED, AS_TEXT, REMOVED, lines_in, plural, visible
+from divebook.text.markup import safe, styled
 from divebook.text.redaction import shared
 from divebook.workspace.paths import Root
 from divebook.workspace.snapshots.applying import Applied, apply_changes, restore_tree, select_changes

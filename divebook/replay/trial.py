@@ -24,12 +24,13 @@ from divebook.events.codec import readable
 from divebook.events.event import Event
 from divebook.events.recorded import opened
 from divebook.projections.compare import as_text as aligned_as_text
-from divebook.projections.comparison import BADGE, FAINT, RULE, TEXT, piece_of, safe, styled
+from divebook.projections.comparison import BADGE, FAINT, RULE, TEXT, piece_of
 from divebook.projections.model_requests import messages_of, requests_in
 from divebook.projections.spans import Span
 from divebook.projections.summary import ReadLog
 from divebook.runtime.execution import Execution
 from divebook.text.format import AS_TEXT, REMOVED, marked, pieces, plural, price, seconds
+from divebook.text.markup import safe, styled
 from divebook.text.redaction import cut, one_line, shared
 from divebook.workflow.definition import Workflow
 from divebook.workflow.functions import FUNCTION

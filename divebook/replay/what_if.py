@@ -22,7 +22,7 @@ from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.interrupts import interruptible_result
 from divebook.projections.compare import BLOCKED, IS_COMPUTED, LIVE, Divergence, as_text, way_of
-from divebook.projections.comparison import BADGE, CELL, FAINT, RULE, Comparison, safe, styled
+from divebook.projections.comparison import BADGE, CELL, FAINT, RULE, Comparison
 from divebook.questions.bounds import Bounds
 from divebook.replay.recorded_answers import REQUESTS, RecordedAnswers, RecordedEnds, ReuseInputs, answering
 from divebook.runtime.commit import StoreCalls
@@ -32,6 +32,7 @@ from divebook.runtime.operations import FindMissPolicy, MissPolicy, OperationReq
 from divebook.store import EventStore
 from divebook.store.memory import MemoryStore
 from divebook.text.format import AS_TEXT, plural, price
+from divebook.text.markup import safe, styled
 from divebook.text.redaction import one_line, shared
 from divebook.workflow.definition import Workflow
 
