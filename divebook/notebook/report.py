@@ -9,7 +9,6 @@ Text of models, scripts and users is escaped, cut, and cleaned of control charac
 
 from __future__ import annotations
 
-import html
 import re
 import textwrap
 from collections import Counter
@@ -57,6 +56,7 @@ from divebook.text.format import (
     price,
     seconds,
 )
+from divebook.text.markup import details_element, element, row_element, safe, table_element
 from divebook.text.redaction import Redactor, cut, one_line, shared
 from divebook.workflow.definition import InputDefinition, Workflow, is_pipeline, visible_steps
 
@@ -554,11 +554,9 @@ def _turns(report: Report) -> str:
 
 def _table(rows: Sequence[Sequence[str]], columns: Sequence[str] = COLUMNS, caption: str = "") -> str:
     names, *body = _without_empty_columns(columns, rows)
-    head = "".join(f'<th scope="col" style="{_NARROW}">{name}</th>' for name in names)
-    return (
-        '<table style="border-collapse:collapse;margin:0;width:100%;table-layout:auto;color:inherit">'
-        f"{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(map(_table_row, body))}</tbody></table>"
-    )
+    head = [element("th", name, scope="col", style=_NARROW) for name in names]
+    style = "border-collapse:collapse;margin:0;width:100%;table-layout:auto;color:inherit"
+    return table_element(head, map(_table_row, body), caption, style=style)
 
 
 def _files(report: Report) -> str:
@@ -576,19 +574,16 @@ def _caption(report: Report) -> str:
     sign = SIGNS.get(report.status, "")
     return (
         '<caption style="caption-side:top;text-align:left;padding:2px 0 6px 0;color:inherit">'
-        f"<strong>{_safe(report.name)}</strong> &nbsp;<strong>{sign} {_safe(report.status)}</strong><br>"
-        f"{' · '.join(map(_safe, report.facts))} · <code>{_safe(report.id)}</code></caption>"
+        f"<strong>{safe(report.name)}</strong> &nbsp;<strong>{sign} {safe(report.status)}</strong><br>"
+        f"{' · '.join(map(safe, report.facts))} · <code>{safe(report.id)}</code></caption>"
     )
 
 
 def _table_row(cells: Sequence[str]) -> str:
-    between = "".join(f'<td style="{_NARROW}">{_safe(cell)}</td>' for cell in cells[1:-1])
-    step = _breakable(cells[0], MAX_NAME)
-    outcome = _breakable(cells[-1])
-    return (
-        f'<tr><th scope="row" style="{_CELL};font-weight:normal">{step}</th>{between}'
-        f'<td dir="auto" style="{_CELL}">{outcome}</td></tr>'
-    )
+    step = element("th", _breakable(cells[0], MAX_NAME), scope="row", style=f"{_CELL};font-weight:normal")
+    between = (element("td", safe(cell), style=_NARROW) for cell in cells[1:-1])
+    outcome = element("td", _breakable(cells[-1]), dir="auto", style=_CELL)
+    return row_element([step, *between, outcome])
 
 
 def _breakable(text: str, longest: int = MAX_WORD) -> str:
@@ -598,7 +593,7 @@ def _breakable(text: str, longest: int = MAX_WORD) -> str:
     # A piece of exactly `longest` characters is followed by more of its word, so a break is allowed behind it.
     # "abcdef", longest=3: "abc" with a break, "de", "f". Only a piece of full length gets a break.
     pieces = re.findall(rf"\S{{1,{longest}}}(?=\S)|.", text, re.DOTALL)
-    return "".join(f"{_safe(piece)}<wbr>" if len(piece) == longest else _safe(piece) for piece in pieces)
+    return "".join(f"{safe(piece)}<wbr>" if len(piece) == longest else safe(piece) for piece in pieces)
 
 
 def _picture(report: Report) -> str:
@@ -608,7 +603,7 @@ def _picture(report: Report) -> str:
     alt = f"Timeline of {report.name}: {steps}, {report.status}; the table says the same in words"
     # An image with a data URI passes sanitizers that remove ``<svg>``.
     uri = svg_data_uri(svg(layout(report.spans), alt))
-    return f'<img alt="{_safe(alt)}" src="{uri}" style="display:block;max-width:100%;height:auto;margin:10px 0">'
+    return f'<img alt="{safe(alt)}" src="{uri}" style="display:block;max-width:100%;height:auto;margin:10px 0">'
 
 
 def _details(report: Report) -> str:
@@ -617,7 +612,7 @@ def _details(report: Report) -> str:
     # Long values are folded, so that the questions below stay visible.
     is_short = sum(len(text) for _, text in report.values) < MAX_OPEN_VALUES
     body = "".join(
-        f'<div><code>{_safe(name)}</code></div><pre dir="auto" style="{_PRE}">{_safe(cut(text, MAX_VALUE))}</pre>'
+        f'<div><code>{safe(name)}</code></div><pre dir="auto" style="{_PRE}">{safe(cut(text, MAX_VALUE))}</pre>'
         for name, text in report.values
     )
     return _folded(report.values_title, body, is_open=is_short)
@@ -628,7 +623,7 @@ def _questions(report: Report) -> str:
     signals.
     """
     paragraphs = [
-        f'<p style="margin:6px 0"><strong>Asked:</strong> {_safe(question)}<br>Answered: {_safe(answer)}</p>'
+        f'<p style="margin:6px 0"><strong>Asked:</strong> {safe(question)}<br>Answered: {safe(answer)}</p>'
         for question, answer in report.answers
     ]
     # Open questions and signals come last, next to the end of the output.
@@ -638,24 +633,23 @@ def _questions(report: Report) -> str:
 
 
 def _with_commands(lead: str, text: str, label: str, commands: Sequence[str]) -> str:
-    codes = " or ".join(f"<code>{_safe(command)}</code>" for command in commands)
-    return f'<p style="margin:6px 0"><strong>{lead}</strong> {_safe(text)}<br>{label}: {codes}</p>'
+    codes = " or ".join(f"<code>{safe(command)}</code>" for command in commands)
+    return f'<p style="margin:6px 0"><strong>{lead}</strong> {safe(text)}<br>{label}: {codes}</p>'
 
 
 def _error(report: Report) -> str:
-    return _folded("Error", f'<pre style="{_PRE}">{_safe(report.error)}</pre>', is_open=True) if report.error else ""
+    return _folded("Error", f'<pre style="{_PRE}">{safe(report.error)}</pre>', is_open=True) if report.error else ""
 
 
 def _folded(title: str, body: str, *, is_open: bool) -> str:
-    state = " open" if is_open else ""
-    summary = f'<summary style="cursor:pointer;display:list-item"><strong>{_safe(title)}</strong></summary>'
-    return f'<details{state} style="margin:4px 0">{summary}<div style="padding:4px 0 0 16px">{body}</div></details>'
+    content = element("div", body, style="padding:4px 0 0 16px")
+    return details_element(element("strong", safe(title)), content, is_open=is_open, style="margin:4px 0")
 
 
 def _hint(report: Report) -> str:
     if not report.next:
         return ""
-    return f'<p style="margin:6px 0">{_purpose(report).capitalize()}: <code>{_safe(report.next)}</code></p>'
+    return f'<p style="margin:6px 0">{_purpose(report).capitalize()}: <code>{safe(report.next)}</code></p>'
 
 
 # --- card of a failure -----------------------------------------------------------------------------------------------
@@ -699,25 +693,25 @@ def failure_card(failures: ReportedFailures, hint: str, redactor: Redactor) -> s
     # The run continued, so a line is enough.
     if failures.last is None:
         return (
-            f'<p style="margin:6px 0">✕ {_safe(redactor.text(failures.other_failures))}</p>'
+            f'<p style="margin:6px 0">✕ {safe(redactor.text(failures.other_failures))}</p>'
             if failures.other_failures
             else ""
         )
     failure = failures.last
     arguments = "\n".join(f"{name} = {text}" for name, text in (failure.arguments or {}).items())
     rows = [
-        ("Means", f" {_safe(redactor.text(failure.means))}"),
-        ("Where", f" {_safe(redactor.text(failure.where))}"),
+        ("Means", f" {safe(redactor.text(failure.means))}"),
+        ("Where", f" {safe(redactor.text(failure.where))}"),
         ("Arguments", _pre(redactor.text(arguments)) if arguments else ""),
         (failure.place or "Source", _source_lines(failure, redactor) if failure.source else ""),
-        ("Also", f" {_safe(redactor.text(failures.other_failures))}"),
-        ("Kept", f" {_safe(failures.kept_results)}"),
+        ("Also", f" {safe(redactor.text(failures.other_failures))}"),
+        ("Kept", f" {safe(failures.kept_results)}"),
     ]
     # Not a table: front ends set a background for the rows of tables.
     body = "".join(
-        f'<div style="{_ROW}"><strong>{_safe(label)}</strong>{text}</div>' for label, text in rows if text.strip()
+        f'<div style="{_ROW}"><strong>{safe(label)}</strong>{text}</div>' for label, text in rows if text.strip()
     )
-    title = f'<div style="font-weight:bold">✕ {_safe(redactor.text(failure.headline))}</div>'
+    title = f'<div style="font-weight:bold">✕ {safe(redactor.text(failure.headline))}</div>'
     return f'<div style="{_CARD}">{title}{body}{_traceback(redactor.text(failure.traceback))}{hint}</div>'
 
 
@@ -726,21 +720,16 @@ def _source_lines(failure: Failure, redactor: Redactor) -> str:
     lines = []
     # `failure.lines` has one numbered line for each source line.
     for text, (number, _) in zip(redactor.text(failure.lines).splitlines(), failure.source, strict=True):
-        lines.append(f"<strong>{_safe(text)}</strong>" if number == failure.line else _safe(text))
+        lines.append(f"<strong>{safe(text)}</strong>" if number == failure.line else safe(text))
     return f'<pre style="{PRE}">{chr(10).join(lines)}</pre>'
 
 
 def _traceback(text: str) -> str:
-    summary_ = '<summary style="cursor:pointer;display:list-item">Traceback</summary>'
-    return f'<details style="margin:4px 0">{summary_}{_pre(text)}</details>' if text else ""
+    return details_element("Traceback", _pre(text), is_open=False, style="margin:4px 0") if text else ""
 
 
 def _pre(text: str) -> str:
-    return f'<pre style="{PRE}">{_safe(text)}</pre>'
-
-
-def _safe(text: str) -> str:
-    return html.escape(text)
+    return f'<pre style="{PRE}">{safe(text)}</pre>'
 
 
 # --- rows of steps ---------------------------------------------------------------------------------------------------
