@@ -1026,18 +1026,21 @@ class EventStore(ABC):
         return f"<{type(self).__name__} {self.location}>"
 
     def _check_open(self) -> None:
+        # The condition of `_was_forked` is repeated, because every call of a store runs this check, and a call of a
+        # property would make it twice as slow.
+        if self._closed or (self.shared and self._process != THIS_PROCESS.number):
+            raise self._unusable_error()
+
+    def _unusable_error(self) -> StoreError:
+        """Return the error for a store that was closed, or was opened by the process from which this one was forked."""
         if self._closed:
-            raise StoreClosedError(
+            return StoreClosedError(
                 f"the store {self.location} is closed; open it again with open_store({self.location!r})"
             )
-        self._check_process()
-
-    def _check_process(self) -> None:
-        if self._was_forked:
-            raise ForkedStoreError(
-                f"{self.location} was opened by process {self._process}, from which this one was forked, and a "
-                "connection does not survive that; open it again here, with open_store or a new Environment"
-            )
+        return ForkedStoreError(
+            f"{self.location} was opened by process {self._process}, from which this one was forked, and a "
+            "connection does not survive that; open it again here, with open_store or a new Environment"
+        )
 
     @property
     def _was_forked(self) -> bool:

@@ -276,8 +276,8 @@ class StoresLargeValuesPerExecution(MemoryStore):
 
 class DropsLargeValuesInUse(MemoryStore):
     def _drop_blobs(self):
-        dropped = len(self._contents)
-        self._contents.clear()
+        dropped = len(self._blob_contents)
+        self._blob_contents.clear()
         return dropped
 
 

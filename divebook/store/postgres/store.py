@@ -479,9 +479,6 @@ class PostgresStore(EventStore):
             raise CorruptStoreError(f"event {min(missing)} of execution {execution_id} is missing")
         return facts
 
-    def _last_sequence(self, execution_id: str) -> int:
-        return self._record(execution_id).last_sequence
-
     def _required(self, execution_id: str, value: T | None) -> T:
         if value is None:
             raise self._unknown(execution_id)

@@ -1,7 +1,7 @@
 """Event store in an SQLite file, with one connection that writes and one reading connection per thread.
 
 The store's methods open a transaction or a snapshot. Their statements are in `divebook.store.sqlite.tables` (rows
-beside the logs), `log_reader`, `log_writer` and `blobs`. After the store, this file has write transactions and their
+beside the logs), `log_reader` and `log_writer`. After the store, this file has write transactions and their
 syncs to the disk, the undecoded reads of `divebook check`, and backups.
 """
 
@@ -210,7 +210,9 @@ class SqliteStore(EventStore):
 
     def sync(self) -> None:
         """Wait until the disk has stored all earlier appends."""
-        self._check_process()
+        # A closed store has nothing to sync, and raises no error (`DiskSync.sync`).
+        if self._was_forked:
+            raise self._unusable_error()
         self._disk.sync()
 
     def _durability_of(self, batches: Sequence[PreparedBatch]) -> Durability:
