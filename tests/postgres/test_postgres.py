@@ -23,8 +23,9 @@ from divebook.errors import (
 )
 from divebook.events.catalog import StepCompleted
 from divebook.store import Owner
+from divebook.store.leases import Moment
 from divebook.store.maintenance import check
-from divebook.store.postgres import PostgresStore, schema
+from divebook.store.postgres import PostgresStore, schema, tables
 from divebook.store.postgres.connections import DatabaseAddress, escaped, unescaped
 from divebook.store.postgres.logs import arguments_of_post
 from tests.postgres.proxy import AFTER, BEFORE, LATE, proxy
@@ -415,6 +416,30 @@ def waits_for_a_lock(store):
     return becomes(
         lambda: bool(store._connections.read("SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
     )
+
+
+OTHER_OWNER = Owner("there", 1, 1, "kernel")
+
+
+CALLS_WITH_A_LEASE = {
+    "release": lambda store, lease: store.release(lease),
+    "renew": lambda store, lease: store.renew([lease]),
+}
+
+
+@pytest.mark.parametrize("call", CALLS_WITH_A_LEASE.values(), ids=CALLS_WITH_A_LEASE.keys())
+def test_what_waits_for_a_take_over_does_not_act_on_the_new_lease(store, address, call):
+    """The server then sees the new row of the lease beside the old row of the execution, in which the token fits."""
+    store.append(ONE, log(1), 0)
+    lease = store.acquire(ONE, Owner.current())
+    with PostgresStore(address) as other, ThreadPoolExecutor(1) as threads:
+        with other._connections.transaction() as execute:
+            tables.lock_execution(execute, ONE)
+            taken = tables.write_next_lease(execute, ONE, OTHER_OWNER, Moment(lease.expires_at + 1, None))
+            waiting = threads.submit(call, store, lease)
+            assert waits_for_a_lock(other)
+        assert waiting.result(20) in (None, [False])
+        assert other.lease_of(ONE) == taken
 
 
 def test_a_move_waits_for_a_message_that_is_being_posted_and_is_refused(store, address):

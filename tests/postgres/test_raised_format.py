@@ -5,7 +5,8 @@ import pytest
 from divebook import Environment, Step, Workflow
 from divebook.errors import NewerStoreError
 from divebook.store import Message
-from divebook.store.leases import Owner
+from divebook.store.base import StoredSummary
+from divebook.store.leases import Owner, WorkerRecord
 from divebook.store.postgres.schema import MIGRATIONS
 from tests.runtime.worlds import Calls, Gate
 
@@ -18,20 +19,39 @@ def raise_format(store, by=1):
         other.execute(connections.statement("UPDATE divebook.format SET number = %s"), (len(MIGRATIONS) + by,))
 
 
-@pytest.mark.parametrize("name", ["start", "post", "lease", "delete"])
+WORKER = WorkerRecord("worker_1", Owner.current(), ("q",), 1, {})
+WRITES = {
+    "start": lambda world, _: world.start("w").wait(20),
+    "post": lambda world, lease: world.store.post(Message(lease.execution_id, "signal", "k", {}, "ann", 1)),
+    "acquire": lambda world, lease: world.store.acquire(lease.execution_id, Owner.current(), instead_of=lease),
+    "renew": lambda world, lease: world.store.renew([lease]),
+    "release": lambda world, lease: world.store.release(lease),
+    "delete": lambda world, lease: world.store.delete(lease.execution_id),
+    "withhold": lambda world, lease: world.store.withhold(lease.execution_id),
+    "a new schedule": lambda world, _: world.store.seen_to("new", 1),
+    "a schedule": lambda world, _: world.store.see_to("daily", 2),
+    "announce": lambda world, _: world.store.announce(WORKER),
+    "retire": lambda world, _: world.store.retire(WORKER.id),
+    "a checkpoint": lambda world, lease: world.store.put_checkpoint(lease.execution_id, 1, b"x"),
+    "fewer checkpoints": lambda world, lease: world.store.drop_checkpoints([lease.execution_id]),
+    "summaries": lambda world, lease: world.store.put_summaries({lease.execution_id: StoredSummary(1, b"x")}),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
 def test_whatever_writes_is_refused_and_what_is_there_can_be_read(name, store):
     world = Environment(store=store, workflows=[ONE_STEP])
     done = world.start("w").wait(20)
-    writes = {
-        "start": lambda: world.start("w").wait(20),
-        "post": lambda: store.post(Message(done.id, "signal", "k", {}, "ann", 1)),
-        "lease": lambda: store.acquire(done.id, Owner.current()),
-        "delete": lambda: store.delete(done.id),
-    }
+    store.put_checkpoint(done.id, 2, b"x")
+    store.seen_to("daily", 1)
+    store.announce(WORKER)
+    lease = store.acquire(done.id, Owner.current())
     raise_format(store)
     with pytest.raises(NewerStoreError, match=r"has raised .* to format .* while it was open here"):
-        writes[name]()
+        WRITES[name](world, lease)
     assert (len(store.records()), len(store.read(done.id))) == (1, done.state.last_sequence)
+    assert (store.lease_of(done.id), store.checkpoints(), store.summaries([done.id])) == (lease, [done.id], {})
+    assert ([worker.id for worker in store.workers()], store.seen_to("daily", 5)) == ([WORKER.id], 1)
     raise_format(store, by=0)
     assert world.start("w").wait(20).status == "completed"
 

@@ -22,7 +22,6 @@ from urllib.parse import unquote
 from divebook.errors import (
     ConnectionLostError,
     CorruptStoreError,
-    NewerStoreError,
     ReadOnlyStoreError,
     SetupError,
     StoreBusyError,
@@ -257,10 +256,21 @@ class Connections:
         return self.unanswered is None and self._writer is not None and _is_idle(self._writer)
 
     def write(self, statement: str, values: Values = ()) -> Rows:
-        """Execute one writing statement in a transaction of its own; return its rows."""
-        with self._writing() as link:
-            rows = self._execute(link, statement, values)
+        """Execute one writing statement in a transaction of its own; return its rows.
+
+        Raises
+        ------
+        NewerStoreError
+            The statement has the condition `schema.KNOWN_FORMAT` or the end `schema.IN_KNOWN_FORMAT`, and a newer
+            divebook has raised the format since the store was opened.
+        """
+        with self._writing() as link, translated(self.address.location):
+            cursor = self._send(link, statement, values)
+            rows = cursor.fetchall() if cursor.description else []
         self.may_write = True
+        # The condition is part of the statement, so that the check needs no further round trip in the usual case.
+        if not cursor.rowcount:
+            self.check_format(self.read)
         return rows
 
     @contextmanager
@@ -273,20 +283,23 @@ class Connections:
             The transaction `writes`, and a newer divebook has raised the format since the store was opened.
         """
         with self._writing() as link, translated(self.address.location), link.transaction():
+
+            def execute(statement: str, values: Values = ()) -> Rows:
+                return self._execute(link, statement, values)
+
             # Checked within the transaction: a newer divebook cannot raise the format between the check and the write.
             if writes:
-                ((version,),) = self._execute(link, PRESENT_FORMAT, ())
-                if version > len(MIGRATIONS):
-                    raise raised_format(self.address.location, version)
-            yield lambda statement, values=(): self._execute(link, statement, values)
+                self.check_format(execute)
+            yield execute
         self.may_write = True
 
-    def refused_format(self) -> NewerStoreError:
-        """Return the error for a writing statement that had no effect, because a newer divebook has migrated the
-        store's tables while this process had the store open.
+    def check_format(self, execute: SendStatement) -> None:
+        """Raise NewerStoreError if a newer divebook has migrated the store's tables while this process had the store
+        open.
         """
-        ((version,),) = self.read(PRESENT_FORMAT)
-        return raised_format(self.address.location, version)
+        ((version,),) = execute(PRESENT_FORMAT)
+        if version > len(MIGRATIONS):
+            raise raised_format(self.address.location, version)
 
     @contextmanager
     def _writing(self) -> Iterator[Link]:
@@ -322,8 +335,11 @@ class Connections:
 
     def _execute(self, link: Link, statement: str, values: Values) -> Rows:
         with translated(self.address.location):
-            cursor = link.execute(self.statement(statement).encode(), values or None, binary=True)
+            cursor = self._send(link, statement, values)
             return cursor.fetchall() if cursor.description else []
+
+    def _send(self, link: Link, statement: str, values: Values) -> psycopg.Cursor[tuple[Any, ...]]:
+        return link.execute(self.statement(statement).encode(), values or None, binary=True)
 
     def close(self) -> None:
         """Close all connections."""
@@ -376,7 +392,7 @@ class SentStatement:
             if answer.status != pq.ExecStatus.TUPLES_OK:
                 raise errors.error_from_result(answer)
         if not answer.ntuples:
-            raise self._connections.refused_format()
+            self._connections.check_format(self._connections.read)
         self._connections.may_write = True
         return numbers_in(answer.get_value(0, 0))
 

@@ -138,6 +138,9 @@ WHERE executions.id = ANY(%s)
 """  # noqa: S608 - our own text
 _NEWEST_MESSAGE = "SELECT coalesce(max(number), 0) FROM divebook.messages WHERE key = %s"
 _HOLDER = "SELECT id FROM divebook.executions WHERE start_key = %s"
+_ADD_TYPES = (
+    f"INSERT INTO divebook.event_types (name) SELECT unnest(%s::text[]) {IN_KNOWN_FORMAT} ON CONFLICT DO NOTHING"
+)
 
 
 # --- writing ---
@@ -462,8 +465,6 @@ class LogWriter:
                 answer = self._connections.write(_COMMIT_AND_POST, (*values, *_arrays(_POST, messages)))
             else:
                 answer = self._connections.write(_COMMIT, values)
-            if not answer:
-                raise self._connections.refused_format()
             keys = answer[0][0]
         return self._update_cache(batches, drafts, keys)
 
@@ -858,8 +859,7 @@ class TypeNumbers:
         return all(name in self._numbers for name in names)
 
     def _add(self, names: Collection[str]) -> None:
-        insert = "INSERT INTO divebook.event_types (name) SELECT unnest(%s::text[]) ON CONFLICT DO NOTHING"
-        self._connections.write(insert, (sorted(names),))
+        self._connections.write(_ADD_TYPES, (sorted(names),))
         self.load()
 
     def name(self, number: int) -> str:

@@ -512,6 +512,8 @@ PRESENT_FORMAT = "SELECT number FROM divebook.format"
 IN_KNOWN_FORMAT = f"FROM divebook.format WHERE number <= {len(MIGRATIONS)}"
 """End of a writing statement, which then has no effect and returns no row once a newer divebook has migrated the
 tables."""
+KNOWN_FORMAT = f"EXISTS (SELECT {IN_KNOWN_FORMAT})"
+"""Condition of a writing statement, with the same purpose as `IN_KNOWN_FORMAT`."""
 
 
 def raised_format(location: str, version: int) -> NewerStoreError:

@@ -287,11 +287,7 @@ class PostgresStore(EventStore):
         return [unescaped(name) for (name,) in self._connections.read(select)]
 
     def _drop_checkpoints(self, execution_ids: Sequence[str]) -> int:
-        drop = """
-        DELETE FROM divebook.checkpoints USING divebook.executions
-        WHERE checkpoints.key = executions.key AND id = ANY(%s) RETURNING 1
-        """
-        return len(self._connections.write(drop, ([escaped(name) for name in execution_ids],)))
+        return tables.drop_checkpoints(self._connections.write, execution_ids)
 
     # --- messages ----------------------------------------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ from divebook.store.postgres.logs import (
     load_line,
     place_of_message,
 )
-from divebook.store.postgres.schema import BLOB_USES_LOCK, IN_KNOWN_FORMAT, PATIENCE, TABLES
+from divebook.store.postgres.schema import BLOB_USES_LOCK, IN_KNOWN_FORMAT, KNOWN_FORMAT, PATIENCE, TABLES
 from divebook.text.redaction import logger
 
 # --- leases ---
@@ -76,15 +76,24 @@ WITH advanced AS (
 )
 SELECT token, EXISTS (SELECT FROM divebook.leases WHERE leases.key = advanced.key) FROM advanced
 """
-_RENEW = """
+# A statement that waits for a take-over to commit is evaluated again with the new row of the lease, but with the old
+# rows of the other tables, in which the token still matches. The owner is in the row of the lease, so it is compared as
+# well (test_what_waits_for_a_take_over_does_not_act_on_the_new_lease).
+_RENEW = f"""
 UPDATE divebook.leases SET expires_at = %s
-FROM divebook.executions JOIN unnest(%s::text[], %s::bigint[]) AS held(id, token) USING (id, token)
-WHERE leases.key = executions.key RETURNING id
-"""
-_RELEASE = """
+FROM divebook.executions JOIN unnest(
+  %s::text[], %s::bigint[], %s::text[], %s::bigint[], %s::bigint[], %s::text[], %s::text[]
+) AS held(id, token, host, pid, started, name, boot) USING (id, token)
+WHERE leases.key = executions.key AND {KNOWN_FORMAT}
+  AND (leases.host, leases.pid, leases.started, leases.name, leases.boot)
+    = (held.host, held.pid, held.started, held.name, held.boot)
+RETURNING id
+"""  # noqa: S608 - our own text
+_RELEASE = f"""
 DELETE FROM divebook.leases USING divebook.executions
-WHERE leases.key = executions.key AND id = %s AND token = %s
-"""
+WHERE leases.key = executions.key AND id = %s AND token = %s AND {KNOWN_FORMAT}
+  AND (host, pid, started, name, boot) = (%s, %s, %s, %s, %s)
+"""  # noqa: S608 - our own text
 NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 
@@ -120,8 +129,7 @@ def lock_execution(execute: SendStatement, execution_id: str) -> None:
 
 def write_next_lease(execute: SendStatement, execution_id: str, owner: Owner, until: Moment) -> Lease:
     """Increase the lease token of an execution by one, and write a lease with it in place of an earlier lease."""
-    columns = (escaped(owner.host), owner.pid, owner.started, escaped(owner.name), escaped(owner.boot), until.wall)
-    ((token, was_left),) = execute(_NEXT, (escaped(execution_id), *columns))
+    ((token, was_left),) = execute(_NEXT, (escaped(execution_id), *_columns_of(owner), until.wall))
     return Lease(execution_id, token, owner, until.wall, was_left=was_left)
 
 
@@ -129,14 +137,20 @@ def renew_leases(execute: SendStatement, leases: Sequence[Lease], until: Moment)
     """Set a new expiry for leases. Return for each lease True, or False if it was released or replaced by a newer
     lease.
     """
-    columns = ([escaped(lease.execution_id) for lease in leases], [lease.token for lease in leases])
+    rows = [(escaped(lease.execution_id), lease.token, *_columns_of(lease.owner)) for lease in leases]
+    columns = [list(column) for column in zip(*rows, strict=True)]
     renewed = {unescaped(name) for (name,) in execute(_RENEW, (until.wall, *columns))}
     return [lease.execution_id in renewed for lease in leases]
 
 
 def release_lease(execute: SendStatement, lease: Lease) -> None:
     """Delete a lease. If the execution has a newer lease, do nothing."""
-    execute(_RELEASE, (escaped(lease.execution_id), lease.token))
+    execute(_RELEASE, (escaped(lease.execution_id), lease.token, *_columns_of(lease.owner)))
+
+
+def _columns_of(owner: Owner) -> tuple[str, int, int, str, str]:
+    """Return the columns of a lease that identify its owner."""
+    return escaped(owner.host), owner.pid, owner.started, escaped(owner.name), escaped(owner.boot)
 
 
 # --- messages ---
@@ -187,10 +201,7 @@ def post_message(connections: Connections, message: Message, payload: bytes) -> 
 
     Return None if the execution does not exist, and 0 if it has ended and can never continue.
     """
-    answer = connections.write(_POST, arguments_of_post(message, payload))
-    if not answer:
-        raise connections.refused_format()
-    ((number,),) = answer
+    ((number,),) = connections.write(_POST, arguments_of_post(message, payload))
     return None if number is None else int(number)
 
 
@@ -307,22 +318,22 @@ ORDER BY queue COLLATE "C", priority DESC, queued.key
 """
 _WHICH = "NOT withheld", "withheld"  # by the argument `withheld`
 _SEEN = "SELECT seen FROM divebook.schedules WHERE id = %s"
-_SEE_FIRST = "INSERT INTO divebook.schedules VALUES (%s, %s) ON CONFLICT DO NOTHING"
-_SEE = """
-INSERT INTO divebook.schedules VALUES (%s, %s)
+_SEE_FIRST = f"INSERT INTO divebook.schedules SELECT %s, %s {IN_KNOWN_FORMAT} ON CONFLICT DO NOTHING"
+_SEE = f"""
+INSERT INTO divebook.schedules SELECT %s, %s {IN_KNOWN_FORMAT}
 ON CONFLICT (id) DO UPDATE SET seen = greatest(schedules.seen, excluded.seen)
 """
-_WITHHOLD = """
+_WITHHOLD = f"""
 UPDATE divebook.queued SET withheld = true FROM divebook.executions
-WHERE queued.key = executions.key AND id = %s
-"""
+WHERE queued.key = executions.key AND id = %s AND {KNOWN_FORMAT}
+"""  # noqa: S608 - our own text
 # Two parts of one statement must not change the same row, hence the condition on the id.
-_ANNOUNCE = """
-WITH forgotten AS (DELETE FROM divebook.workers WHERE expires_at < %s AND id <> %s)
-INSERT INTO divebook.workers VALUES (%s, %s, %s)
+_ANNOUNCE = f"""
+WITH forgotten AS (DELETE FROM divebook.workers WHERE expires_at < %s AND id <> %s AND {KNOWN_FORMAT})
+INSERT INTO divebook.workers SELECT %s, %s, %s {IN_KNOWN_FORMAT}
 ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, data = excluded.data
-"""
-_RETIRE = "DELETE FROM divebook.workers WHERE id = %s"
+"""  # noqa: S608 - our own text
+_RETIRE = f"DELETE FROM divebook.workers WHERE id = %s AND {KNOWN_FORMAT}"  # noqa: S608 - our own text
 
 
 def claim_executions(execute: SendStatement, claim: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
@@ -442,13 +453,13 @@ SELECT executions.id, questions.id FROM divebook.questions JOIN divebook.executi
 WHERE ended_at IS NULL AND (%s::text IS NULL OR questions.id = %s::text)
 ORDER BY created_at DESC, executions.key DESC, questions.id COLLATE "C"
 """
-_PUT = """
+_PUT = f"""
 INSERT INTO divebook.summaries AS kept (key, sequence, checksum, data)
 SELECT executions.key, given.sequence, given.checksum, given.data
 FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %b::bytea[]) AS given(id, sequence, checksum, data)
-JOIN divebook.executions USING (id)
+JOIN divebook.executions USING (id) WHERE {KNOWN_FORMAT}
 ON CONFLICT (key) DO UPDATE SET sequence = excluded.sequence, checksum = excluded.checksum, data = excluded.data
-"""
+"""  # noqa: S608 - our own text
 _SUMMARIES = """
 SELECT id, sequence, summaries.checksum, data FROM divebook.summaries JOIN divebook.executions USING (key)
 """
@@ -563,6 +574,10 @@ INSERT INTO divebook.checkpoints AS kept (key, sequence, checksum, data) VALUES 
 ON CONFLICT (key) DO UPDATE SET sequence = excluded.sequence, checksum = excluded.checksum, data = excluded.data
 WHERE excluded.sequence >= kept.sequence
 """
+_DROP_CHECKPOINTS = f"""
+DELETE FROM divebook.checkpoints USING divebook.executions
+WHERE checkpoints.key = executions.key AND id = ANY(%s) AND {KNOWN_FORMAT} RETURNING 1
+"""  # noqa: S608 - our own text
 _CHECKPOINT = """
 SELECT kept.sequence, kept.checksum, kept.data, (
   SELECT checksum FROM divebook.read_log(%s, kept.sequence - 1, kept.sequence) WHERE sequence > 0
@@ -709,6 +724,11 @@ def load_checkpoint(execute: SendStatement, execution_id: str) -> tuple[int, byt
         if _checkpoint_checksum(execution_id, sequence, chain, data) == checksum:
             return sequence, data
     return None
+
+
+def drop_checkpoints(write: SendStatement, execution_ids: Sequence[str]) -> int:
+    """Delete the checkpoints of executions; return the number of deleted checkpoints."""
+    return len(write(_DROP_CHECKPOINTS, ([escaped(name) for name in execution_ids],)))
 
 
 def _checkpoint_checksum(execution_id: str, sequence: int, chain: int | None, data: bytes) -> int:
