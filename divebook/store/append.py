@@ -862,6 +862,8 @@ class RecordFilter:
     key: str | None = None
     with_books: bool = False
     """True to include books: executions that store conversations (`divebook.steps.conversations`)."""
+    unended: bool = False
+    """True to leave out executions that have ended."""
 
     def __contains__(self, status_and_beginning: tuple[str, Beginning]) -> bool:
         """Return True if the filter matches an execution, given as a pair of its status and the data of its opening
@@ -869,6 +871,8 @@ class RecordFilter:
         """
         status, beginning = status_and_beginning
         if beginning.origin == BOOK and not self.with_books:
+            return False
+        if self.unended and status in TERMINAL:
             return False
         return (
             _matches(self.key, beginning.key)

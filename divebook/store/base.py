@@ -37,7 +37,7 @@ from divebook.errors import (
 )
 from divebook.events.catalog import BOOK, ENQUEUED, NOT_RESUMED_AUTOMATICALLY, ORIGINS, Payload
 from divebook.events.codec import decode, encode, storable
-from divebook.events.event import Event, Record, to_microseconds
+from divebook.events.event import Event, Record
 from divebook.store.append import (
     FULL,
     Appending,
@@ -231,10 +231,8 @@ class EventStore(ABC):
     def delete(self, execution_id: str) -> None:
         """Delete one execution and its log for good, whatever its status."""
         self._check_open()
-        with self._lock:
-            self._delete(execution_id)
-            # No events mean a deletion (`subscribe`).
-            self._subscribers.notify(execution_id, ())
+        if not self._discard_and_notify({execution_id: None}, None):
+            raise self._unknown(execution_id)
 
     def cleanup(self, before: datetime, now: int | None = None) -> int:
         """Delete the executions, of whatever status, that ended before a moment and that no process resumes; return the
@@ -249,12 +247,21 @@ class EventStore(ABC):
         self._check_open()
         if before.tzinfo is None:
             raise ValueError(f"before needs a time zone, got {before.isoformat()}; use datetime.now(UTC) - age")
-        moment = self._moment(now)
+        # `_discard` compares the last sequences, and so spares an execution that is resumed after it was listed.
+        last_sequences: dict[str, int | None] = {
+            record.execution_id: record.last_sequence
+            for record in self._records(RecordFilter(with_books=True), 0, 0)
+            if record.ended_at is not None and record.ended_at < before
+        }
+        return len(self._discard_and_notify(last_sequences, self._moment(now)))
+
+    def _discard_and_notify(self, last_sequences: Mapping[str, int | None], moment: Moment | None) -> list[str]:
         with self._lock:
-            deleted = self._cleanup(to_microseconds(before), moment)
-            for execution_id in deleted:
+            discarded = self._discard(last_sequences, moment)
+            for execution_id in discarded:
+                # No events mean a deletion (`subscribe`).
                 self._subscribers.notify(execution_id, ())
-        return len(deleted)
+        return discarded
 
     def _prepare_batch(self, batch: Batch) -> PreparedBatch | Refusal | None:
         """Check and encode a batch, and return the result. Return the error if the batch is refused, or None if the log
@@ -472,7 +479,7 @@ class EventStore(ABC):
         Books (executions that only store conversations) are left out.
         """
         self._check_open()
-        return [self._decrypted(record) for record in self._unended() if record.origin != BOOK]
+        return [self._decrypted(record) for record in self._records(RecordFilter(unended=True), 0, 0)]
 
     def orphans(self, now: int | None = None) -> list[ExecutionRecord]:
         """Return the summary rows of the executions that could continue but that no process drives, newest first.
@@ -519,14 +526,14 @@ class EventStore(ABC):
         """
         self._check_open()
         prefix = id_of(prefix)
-        candidates = self._candidates(prefix) or self._candidates(f"exec_{prefix}")
+        candidates = self._ids(prefix) or self._ids(f"exec_{prefix}")
         # An id may be the beginning of a longer one; the exact match wins (test_a_whole_id_wins_over_longer_ones).
         if prefix in candidates or len(candidates) == 1:
             return prefix if prefix in candidates else candidates[0]
         # An empty prefix begins every id, so the error lists the latest ones, as for an unknown prefix.
         if not candidates or not prefix:
             raise self._unknown(prefix)
-        # `_candidates` returns one more id than the error lists, to reveal that there are further ones.
+        # `_ids` returns one more id than the error lists, to reveal that there are further ones.
         more = ", ..." if len(candidates) > MAX_CANDIDATES else ""
         raise StoreError(
             f"execution id {prefix!r} is ambiguous: {', '.join(candidates[:MAX_CANDIDATES])}{more}. Type more of it"
@@ -606,7 +613,8 @@ class EventStore(ABC):
         an unknown id.
         """
         self._check_open()
-        return self._lease_of(execution_id)
+        leases = self._leases(execution_id)
+        return leases[0] if leases else None
 
     def live_lease_of(self, execution_id: str, now: int | None = None) -> Lease | None:
         """Return the lease of an execution if it is live, otherwise None. Raise ExecutionNotFoundError for an unknown
@@ -803,7 +811,13 @@ class EventStore(ABC):
         yet.
         """
         self._check_open()
-        return self._untaken()
+        unended = self._records(RecordFilter(with_books=True, unended=True), 0, 0)
+        addressees = set[str]()
+        for record in unended:
+            with suppress(ExecutionNotFoundError):  # it was deleted meanwhile
+                if self._has_untaken(record.execution_id):
+                    addressees.add(record.execution_id)
+        return addressees
 
     def has_untaken(self, execution_id: str) -> bool:
         """Return True if an execution has not ended and has received messages that are not in its log yet. Raise
@@ -945,11 +959,7 @@ class EventStore(ABC):
         last_sequences: dict[str, int | None] = (
             {**execution_ids} if isinstance(execution_ids, Mapping) else dict.fromkeys(execution_ids)
         )
-        with self._lock:
-            discarded = self._discard(last_sequences, self._moment(now))
-            for execution_id in discarded:
-                self._subscribers.notify(execution_id, ())
-        return discarded
+        return self._discard_and_notify(last_sequences, self._moment(now))
 
     # --- notifications ------------------------------------------------------------------------------------------------
 
@@ -1058,22 +1068,19 @@ class EventStore(ABC):
         """
 
     @abstractmethod
-    def _delete(self, execution_id: str) -> None: ...
-
-    @abstractmethod
-    def _cleanup(self, before: int, moment: Moment) -> list[str]:
-        """Delete the executions that ended before `before`, in microseconds since 1970, and that have no live lease at
-        `moment`; return their ids.
-        """
-
-    @abstractmethod
     def _read_records(self, execution_id: str, after: int, last: int) -> list[Record]:
         """Return the records (groups of events) of a log that contain the events above `after` up to `last`. The result
         may begin with the record before these.
         """
 
-    @abstractmethod
-    def _facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]: ...
+    def _facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:
+        facts: dict[int, Payload] = {}
+        for sequence in sequences:
+            events = self._read(execution_id, sequence - 1, 1)
+            if not events:
+                raise missing_event_error(execution_id, sequence)
+            facts[sequence] = events[0].data
+        return facts
 
     def _page(self, execution_id: str, after: int, limit: int) -> EventPage:
         # The import is late, since the module loads numpy and pyarrow.
@@ -1091,9 +1098,6 @@ class EventStore(ABC):
     def _records(self, record_filter: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]: ...
 
     @abstractmethod
-    def _unended(self) -> list[ExecutionRecord]: ...
-
-    @abstractmethod
     def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
         """Return the executions that can continue and have no live lease. The caller (`orphans`) filters them by origin
         and status.
@@ -1104,12 +1108,6 @@ class EventStore(ABC):
 
     @abstractmethod
     def _asking(self, question_id: str | None) -> list[tuple[str, str]]: ...
-
-    @abstractmethod
-    def _candidates(self, prefix: str) -> list[str]:
-        """Return the ids of executions that begin with `prefix`, sorted, for `resolve`; at most ``MAX_CANDIDATES + 1``
-        ids.
-        """
 
     # --- implemented by each store: leases and queues -----------------------------------------------------------------
 
@@ -1134,10 +1132,10 @@ class EventStore(ABC):
     def _release(self, lease: Lease) -> None: ...
 
     @abstractmethod
-    def _leases(self) -> list[Lease]: ...
-
-    @abstractmethod
-    def _lease_of(self, execution_id: str) -> Lease | None: ...
+    def _leases(self, execution_id: str | None = None) -> list[Lease]:
+        """Return the leases of all executions, or that of one execution. Raise ExecutionNotFoundError for an unknown
+        id.
+        """
 
     @abstractmethod
     def _claim(self, claim: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]: ...
@@ -1197,9 +1195,6 @@ class EventStore(ABC):
     def _last_message(self) -> int: ...
 
     @abstractmethod
-    def _untaken(self) -> set[str]: ...
-
-    @abstractmethod
     def _has_untaken(self, execution_id: str) -> bool: ...
 
     @abstractmethod
@@ -1235,19 +1230,27 @@ class EventStore(ABC):
     def _drop_blobs(self) -> int: ...
 
     @abstractmethod
-    def _ids(self) -> list[str]: ...
+    def _ids(self, prefix: str | None = None) -> list[str]:
+        """Return the ids of all executions, newest first. With a prefix, return the ids that begin with it, sorted; at
+        most ``MAX_CANDIDATES + 1`` ids.
+        """
 
     @abstractmethod
     def _stored_log(self, execution_id: str) -> StoredLog: ...
 
-    @abstractmethod
-    def _faults(self) -> list[str]: ...
+    def _faults(self) -> list[str]:
+        return []
 
     @abstractmethod
-    def _discard(self, last_sequences: Mapping[str, int | None], moment: Moment) -> list[str]: ...
+    def _discard(self, last_sequences: Mapping[str, int | None], moment: Moment | None) -> list[str]:
+        """Delete executions in one transaction; return the ids of those that were deleted.
 
-    @abstractmethod
-    def _close(self) -> None: ...
+        With a moment, delete only those that have ended with the given event (None: with any event), and that have no
+        live lease at the moment. The check is part of the transaction. Without a moment, delete all that exist.
+        """
+
+    def _close(self) -> None:  # noqa: B027 - a store may have nothing to close
+        """Close connections and files. `EventStore.close` calls this once."""
 
 
 # --- stored forms ---
@@ -1465,11 +1468,6 @@ def check_brought_numbers(messages: Iterable[tuple[Message, bytes]], last: int) 
                 f"message {message.number} cannot be brought here: numbers up to {last} are given already. "
                 "Choose an empty store"
             )
-
-
-def first_sorted(ids: Iterable[str]) -> list[str]:
-    """Sort execution ids and return the first ``MAX_CANDIDATES + 1`` of them, for `EventStore._candidates`."""
-    return sorted(ids)[: MAX_CANDIDATES + 1]
 
 
 def _check_not_negative(name: str, value: int) -> None:

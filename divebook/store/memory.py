@@ -17,7 +17,7 @@ from typing import TypeAlias
 from divebook.engine.inbox import Message
 from divebook.engine.lifecycle import TERMINAL, check_may_receive
 from divebook.errors import ConcurrentAppendError, DecryptionError, InvalidEventError, StartKeyTakenError, StoreError
-from divebook.events.catalog import CHILD, ENQUEUED, FORK, RUNNING, WAITING, ExecutionEnqueued, Payload
+from divebook.events.catalog import CHILD, ENQUEUED, FORK, RUNNING, WAITING, ExecutionEnqueued
 from divebook.events.codec import decode
 from divebook.events.event import Record, to_datetime
 from divebook.store.append import (
@@ -34,6 +34,7 @@ from divebook.store.append import (
     fork_point_error,
 )
 from divebook.store.base import (
+    MAX_CANDIDATES,
     EventStore,
     StoredBlob,
     StoredLog,
@@ -41,7 +42,6 @@ from divebook.store.base import (
     StoredSummary,
     check_brought_numbers,
     check_reached,
-    first_sorted,
 )
 from divebook.store.encoding import reached, width_of
 from divebook.store.leases import Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
@@ -187,9 +187,6 @@ class MemoryStore(EventStore):
             stored = log.stored(after, min(last, log.last_sequence))
         return [record.decoded(execution_id, self.sealing, self._content) for record in stored]
 
-    def _facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:
-        return {sequence: self._read(execution_id, sequence - 1, 1)[0].data for sequence in sequences}
-
     def _content(self, digest: bytes) -> bytes | None:
         return self.sealing.open_content(digest, self._blob_contents.get(digest))
 
@@ -199,7 +196,8 @@ class MemoryStore(EventStore):
 
     def _records(self, record_filter: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
         with self._lock:
-            matching = [name for name, log in self._logs.items() if (log.status, log.beginning) in record_filter]
+            logs = self._unended_logs if record_filter.unended else self._logs
+            matching = [name for name, log in logs.items() if (log.status, log.beginning) in record_filter]
             page = self._newest(matching)[offset : offset + limit if limit else None]
             return [self._logs[name].line(name) for name in page]
 
@@ -207,19 +205,15 @@ class MemoryStore(EventStore):
         """Return the given execution ids, sorted by the creation of the executions, newest first."""
         return sorted(names, key=lambda name: (self._logs[name].created_at, self._logs[name].number), reverse=True)
 
-    def _unended(self) -> list[ExecutionRecord]:
-        with self._lock:
-            return [self._unended_logs[name].line(name) for name in self._newest(list(self._unended_logs))]
-
     def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
         # One lock covers all reads, so that leases, messages and rows are of the same moment.
         with self._lock:
             leases = self._leases()
-            untaken = self._untaken()
             now = to_datetime(moment.wall)
             driven_ids = {lease.execution_id for lease in leases if lease.keeps_out(moment)}
-            actionable = untaken | {lease.execution_id for lease in leases}
-            idle = [record for record in self._unended() if record.execution_id not in driven_ids]
+            actionable = self._addressees() | {lease.execution_id for lease in leases}
+            unended = self._records(RecordFilter(with_books=True, unended=True), 0, 0)
+            idle = [record for record in unended if record.execution_id not in driven_ids]
         return [
             record
             for record in idle
@@ -250,20 +244,6 @@ class MemoryStore(EventStore):
                 for question in self._unended_logs[name].open_questions()
                 if question_id in (None, question)
             ]
-
-    def _candidates(self, prefix: str) -> list[str]:
-        with self._lock:
-            return first_sorted(execution_id for execution_id in self._logs if execution_id.startswith(prefix))
-
-    def _delete(self, execution_id: str) -> None:
-        self._find(execution_id)
-        self._drop(execution_id)
-
-    def _cleanup(self, before: int, moment: Moment) -> list[str]:
-        ended = [name for name, log in self._logs.items() if log.ended_before(before) and log.is_over(None, moment)]
-        for execution_id in ended:
-            self._drop(execution_id)
-        return ended
 
     def _drop(self, execution_id: str) -> None:
         start_key = self._logs.pop(execution_id).beginning.key
@@ -305,12 +285,10 @@ class MemoryStore(EventStore):
         if log is not None and log.token == lease.token:
             log.lease = None
 
-    def _leases(self) -> list[Lease]:
+    def _leases(self, execution_id: str | None = None) -> list[Lease]:
         with self._lock:
-            return [log.lease for log in self._logs.values() if log.lease is not None]
-
-    def _lease_of(self, execution_id: str) -> Lease | None:
-        return self._find(execution_id).lease
+            logs = self._logs.values() if execution_id is None else [self._find(execution_id)]
+            return [log.lease for log in logs if log.lease is not None]
 
     def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
         log = self._find(execution_id)
@@ -462,9 +440,9 @@ class MemoryStore(EventStore):
     def _last_message(self) -> int:
         return self._last_number
 
-    def _untaken(self) -> set[str]:
-        with self._lock:
-            return {name for name in self._unended_logs if self._has_untaken(name)}
+    def _addressees(self) -> set[str]:
+        """Return the ids of the unended executions that have received messages which are not in their logs yet."""
+        return {name for name in self._unended_logs if self._has_untaken(name)}
 
     def _has_untaken(self, execution_id: str) -> bool:
         with self._lock:
@@ -483,9 +461,11 @@ class MemoryStore(EventStore):
 
     # --- maintenance -------------------------------------------------------------------------------------------------
 
-    def _ids(self) -> list[str]:
+    def _ids(self, prefix: str | None = None) -> list[str]:
         with self._lock:
-            return self._newest(list(self._logs))
+            if prefix is None:
+                return self._newest(list(self._logs))
+            return sorted(name for name in self._logs if name.startswith(prefix))[: MAX_CANDIDATES + 1]
 
     def _stored_log(self, execution_id: str) -> StoredLog:
         with self._lock:
@@ -509,14 +489,11 @@ class MemoryStore(EventStore):
     def _blob(self, digest: bytes) -> bytes | None:
         return self._blob_contents.get(digest)
 
-    def _faults(self) -> list[str]:
-        return []
-
-    def _discard(self, last_sequences: Mapping[str, int | None], moment: Moment) -> list[str]:
+    def _discard(self, last_sequences: Mapping[str, int | None], moment: Moment | None) -> list[str]:
         discarded = [
             name
             for name, last in last_sequences.items()
-            if name in self._logs and self._logs[name].is_over(last, moment)
+            if name in self._logs and (moment is None or self._logs[name].is_over(last, moment))
         ]
         for execution_id in discarded:
             self._drop(execution_id)
@@ -633,11 +610,6 @@ class MemoryLog:
         """
         is_same = last_sequence in (None, self.last_sequence)
         return is_same and self.status in TERMINAL and not (self.lease and self.lease.keeps_out(moment))
-
-    def ended_before(self, moment: int) -> bool:
-        """Return True if the execution ended before `moment`, in microseconds since 1970."""
-        columns = self.status_columns
-        return columns.status in TERMINAL and columns.ended_at is not None and columns.ended_at < moment
 
     def line(self, execution_id: str) -> ExecutionRecord:
         """Return the summary row of the execution, as lists of executions show it."""

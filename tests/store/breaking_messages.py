@@ -126,11 +126,11 @@ class RecoversWhatOnlyWaits(MemoryStore):
 class ForgetsWhoWasAnswered(MemoryStore):
     def _last_addressee(self, kind, key):
         found = super()._last_addressee(kind, key)
-        return found if found in self._untaken() else None
+        return found if found in self.untaken() else None
 
 
 class ForgetsMessagesWhenRecovering(MemoryStore):
-    def _untaken(self):
+    def _addressees(self):
         return set()
 
 

@@ -11,7 +11,13 @@ from decimal import Decimal
 
 import pytest
 
-from divebook.errors import ConcurrentAppendError, ExecutionNotFoundError, InvalidEventError, StoreError
+from divebook.errors import (
+    ConcurrentAppendError,
+    CorruptStoreError,
+    ExecutionNotFoundError,
+    InvalidEventError,
+    StoreError,
+)
 from divebook.events.catalog import (
     ExecutionCompleted,
     Mutation,
@@ -158,6 +164,14 @@ class StorePromises(
         assert store.read_sound(ONE) == (log(450), None)
         with pytest.raises(ExecutionNotFoundError):
             store.read_sound("exec_nobody")
+
+    def test_facts_are_the_payloads_of_single_events(self, store):
+        store.append(ONE, log(5), 0)
+        assert store.facts(ONE, [4, 2]) == {number: log(5)[number - 1].data for number in (2, 4)}
+        with pytest.raises(CorruptStoreError, match=f"event 9 of execution {ONE} is missing"):
+            store.facts(ONE, [2, 9])
+        with pytest.raises(ExecutionNotFoundError):
+            store.facts("exec_nobody", [1])
 
     def test_ten_thousand_events_fit_in_one_batch(self, store):
         store.append(ONE, log(10_000), 0)

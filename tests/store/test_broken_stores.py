@@ -7,6 +7,7 @@ import pytest
 
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ConcurrentAppendError, InvalidEventError
+from divebook.events.event import to_microseconds
 from divebook.store import MemoryStore
 from divebook.store.append import KnownIds
 from tests.store import breaking_messages
@@ -143,16 +144,14 @@ class KeepsTheErrorOfAResumedExecution(MemoryStore):
 
 
 class CleansUpWhatStillRuns(MemoryStore):
-    def _cleanup(self, before, moment):
-        gone = [name for name, log in self._logs.items() if log.created_at < before]
-        for name in gone:
-            del self._logs[name]
-        return gone
+    def cleanup(self, before, now=None):
+        gone = [name for name, log in self._logs.items() if log.created_at < to_microseconds(before)]
+        return len(self._discard_and_notify(dict.fromkeys(gone), None))
 
 
 class CleansUpWhatIsAboutToBeResumed(MemoryStore):
-    def _cleanup(self, before, moment):
-        return super()._cleanup(before, replace(moment, wall=2**60, uptime=None))
+    def _discard(self, last_sequences, moment):
+        return super()._discard(last_sequences, moment and replace(moment, wall=2**60, uptime=None))
 
 
 class ListsOldestFirst(MemoryStore):

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import itemgetter
 from typing import TypeVar
 
 from divebook.engine.inbox import Message
@@ -22,7 +23,6 @@ from divebook.engine.lifecycle import check_may_receive
 from divebook.errors import (
     ConcurrentAppendError,
     ConnectionLostError,
-    CorruptStoreError,
     ReadOnlyStoreError,
     StoreError,
 )
@@ -40,7 +40,15 @@ from divebook.store.append import (
     Refusal,
     load_sound_records,
 )
-from divebook.store.base import EventStore, StoredBlob, StoredLog, StoredSummary, check_brought_numbers, check_reached
+from divebook.store.base import (
+    EventStore,
+    StoredBlob,
+    StoredLog,
+    StoredSummary,
+    check_brought_numbers,
+    check_reached,
+    missing_event_error,
+)
 from divebook.store.embedded import close_when_dropped, weak_method
 from divebook.store.leases import Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
 from divebook.store.listeners import NewsCounter, NewsListener
@@ -49,7 +57,6 @@ from divebook.store.postgres.connections import (
     Connections,
     DatabaseAddress,
     Link,
-    SendStatement,
     escaped,
     ready,
     translated,
@@ -209,29 +216,6 @@ class PostgresStore(EventStore):
     def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
         return self._logs.write(batches, self.durability)
 
-    def _delete(self, execution_id: str) -> None:
-        with self._connections.transaction() as execute:
-            changed_ids = tables.delete_execution(execute, execution_id, self.sealing)
-        if not changed_ids:
-            raise self._unknown(execution_id)
-        self._logs.forget(changed_ids)
-
-    def _cleanup(self, before: int, moment: Moment) -> list[str]:
-        with self._connections.transaction() as execute:
-            ended = tables.ended_before(execute, before, moment)
-            changed_ids = self._delete_all(execute, ended)
-        self._logs.forget(changed_ids)
-        return ended
-
-    def _delete_all(self, execute: SendStatement, execution_ids: Sequence[str]) -> list[str]:
-        """Delete executions. Return their ids and the ids of the forks that have taken over events that they shared
-        with a deleted execution.
-        """
-        changed_ids: list[str] = []
-        for execution_id in execution_ids:
-            changed_ids += tables.delete_execution(execute, execution_id, self.sealing)
-        return changed_ids
-
     # --- leases and checkpoints --------------------------------------------------------------------------------------
 
     def _acquire(
@@ -262,11 +246,11 @@ class PostgresStore(EventStore):
     def _release(self, lease: Lease) -> None:
         tables.release_lease(self._connections.write, lease)
 
-    def _leases(self) -> list[Lease]:
-        return tables.load_leases(self._connections.read)
-
-    def _lease_of(self, execution_id: str) -> Lease | None:
-        return self._required(execution_id, tables.load_lease(self._connections.read, execution_id))[0]
+    def _leases(self, execution_id: str | None = None) -> list[Lease]:
+        if execution_id is None:
+            return tables.load_leases(self._connections.read)
+        (lease,) = self._required(execution_id, tables.load_lease(self._connections.read, execution_id))
+        return [] if lease is None else [lease]
 
     def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
         with self._connections.transaction() as execute:
@@ -340,9 +324,6 @@ class PostgresStore(EventStore):
     def _last_message(self) -> int:
         return tables.last_message_number(self._connections.read)
 
-    def _untaken(self) -> set[str]:
-        return tables.untaken(self._connections.read)
-
     def _has_untaken(self, execution_id: str) -> bool:
         return self._required(execution_id, tables.has_untaken(self._connections.read, execution_id))
 
@@ -389,9 +370,6 @@ class PostgresStore(EventStore):
             self._connections.read(*tables.list_statement(record_filter, limit, offset)), load_record, self._warned
         )
 
-    def _unended(self) -> list[ExecutionRecord]:
-        return load_sound_records(self._connections.read(tables.UNENDED), load_record, self._warned)
-
     def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
         rows = self._connections.read(tables.ORPHANS, (moment.wall,))
         leases = [tables.lease_from_columns(row[0], row[WIDTH:]) for row in rows]
@@ -406,9 +384,6 @@ class PostgresStore(EventStore):
     def _asking(self, question_id: str | None) -> list[tuple[str, str]]:
         return tables.load_open_questions(self._connections.read, question_id)
 
-    def _candidates(self, prefix: str) -> list[str]:
-        return tables.candidates(self._connections.read, prefix)
-
     def _put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None:
         tables.write_summaries(self._connections.write, summaries)
 
@@ -417,8 +392,8 @@ class PostgresStore(EventStore):
 
     # --- maintenance -------------------------------------------------------------------------------------------------
 
-    def _ids(self) -> list[str]:
-        return [unescaped(name) for (name,) in self._connections.read(tables.IDS)]
+    def _ids(self, prefix: str | None = None) -> list[str]:
+        return tables.load_ids(self._connections.read, prefix)
 
     def _stored_log(self, execution_id: str) -> StoredLog:
         with self._lock, self._connections.transaction(writes=False) as execute:
@@ -436,10 +411,18 @@ class PostgresStore(EventStore):
     def _faults(self) -> list[str]:
         return tables.find_faults(self._connections.read)
 
-    def _discard(self, last_sequences: Mapping[str, int | None], moment: Moment) -> list[str]:
+    def _discard(self, last_sequences: Mapping[str, int | None], moment: Moment | None) -> list[str]:
+        discarded: list[str] = []
+        changed_ids: list[str] = []
         with self._connections.transaction() as execute:
-            discarded = [name for name, last in last_sequences.items() if tables.is_over(execute, name, last, moment)]
-            changed_ids = self._delete_all(execute, discarded)
+            # All processes lock rows in the order of the ids, so that no two of them wait for each other.
+            for execution_id, last in sorted(last_sequences.items(), key=itemgetter(0)):
+                if moment is not None and not tables.is_over(execute, execution_id, last, moment):
+                    continue
+                deleted_and_heirs = tables.delete_execution(execute, execution_id, self.sealing)
+                discarded += deleted_and_heirs[:1]
+                changed_ids += deleted_and_heirs
+        # The cached row of an heir has another size than the one in the database.
         self._logs.forget(changed_ids)
         return discarded
 
@@ -472,7 +455,7 @@ class PostgresStore(EventStore):
                         facts[number] = fact
         missing = sequence_set - facts.keys()
         if missing:
-            raise CorruptStoreError(f"event {min(missing)} of execution {execution_id} is missing")
+            raise missing_event_error(execution_id, min(missing))
         return facts
 
     def _required(self, execution_id: str, value: T | None) -> T:

@@ -181,10 +181,6 @@ _LOCK_LAST = f"""
 {WITH_PATIENCE}
 SELECT number FROM divebook.last_message, patience FOR UPDATE OF last_message
 """  # noqa: S608 - our own text
-_UNTAKEN = """
-SELECT id FROM divebook.executions WHERE ended_at IS NULL
-AND EXISTS (SELECT FROM divebook.messages WHERE messages.key = executions.key AND number > taken)
-"""
 _HAS_UNTAKEN = """
 SELECT ended_at IS NULL
   AND EXISTS (SELECT FROM divebook.messages WHERE messages.key = executions.key AND number > taken)
@@ -254,11 +250,6 @@ def lock_last_message_number(execute: SendStatement) -> int:
     """
     ((number,),) = execute(_LOCK_LAST)
     return int(number)
-
-
-def untaken(execute: SendStatement) -> set[str]:
-    """Return the ids of the executions that have not ended and have messages which are not in their logs yet."""
-    return {unescaped(execution_id) for (execution_id,) in execute(_UNTAKEN)}
 
 
 def has_untaken(execute: SendStatement, execution_id: str) -> bool | None:
@@ -427,8 +418,7 @@ _CONDITIONS = {
     "origin": "origin = %(origin)s",
     "tag": "tags ? %(tag)s",
 }
-IDS = f"SELECT id FROM divebook.executions {_NEWEST}"  # noqa: S608 - our own text
-UNENDED = f"{RECORD} WHERE ended_at IS NULL {_NEWEST}"
+_IDS = f"SELECT id FROM divebook.executions {_NEWEST}"  # noqa: S608 - our own text
 # With the lease of each, live or not: SQL cannot decide whether the owner has died.
 ORPHANS = f"""
 SELECT {ROWS_COLUMNS}, {COLUMNS} FROM divebook.executions LEFT JOIN divebook.leases USING (key)
@@ -471,6 +461,8 @@ def list_statement(record_filter: RecordFilter, limit: int, offset: int) -> tupl
     """
     filters = {name: value for name, value in asdict(record_filter).items() if value is not None}
     conditions = [] if filters.pop("with_books") else [f"origin <> '{BOOK}'"]
+    if filters.pop("unended"):
+        conditions.append("ended_at IS NULL")
     conditions += [_CONDITIONS[name] for name in filters]
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     values = {name: escaped(value) for name, value in filters.items()}
@@ -481,9 +473,12 @@ def list_statement(record_filter: RecordFilter, limit: int, offset: int) -> tupl
     }
 
 
-def candidates(execute: SendStatement, prefix: str) -> list[str]:
-    """Return the ids of executions that begin with `prefix`, sorted, at most ``MAX_CANDIDATES + 1`` ids."""
-    return [unescaped(name) for (name,) in execute(_CANDIDATES, (escaped(prefix), MAX_CANDIDATES + 1))]
+def load_ids(execute: SendStatement, prefix: str | None) -> list[str]:
+    """Return the ids of all executions, newest first. With a prefix, return the ids that begin with it, sorted; at most
+    ``MAX_CANDIDATES + 1`` ids.
+    """
+    rows = execute(_IDS) if prefix is None else execute(_CANDIDATES, (escaped(prefix), MAX_CANDIDATES + 1))
+    return [unescaped(name) for (name,) in rows]
 
 
 def descendants(read: SendStatement, execution_id: str) -> int:
@@ -537,12 +532,6 @@ def _summaries_in(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[str, Stored
 _FIND = f"""
 {WITH_PATIENCE}
 SELECT key, source_key, forked_at FROM divebook.executions, patience WHERE id = %s FOR UPDATE OF executions
-"""  # noqa: S608 - our own text
-# A resumption clears `ended_at`. The server compares each row again once it has the lock, so that the result lacks
-# executions that were resumed in the meantime (test_what_is_resumed_while_a_cleanup_waits_is_not_deleted).
-_ENDED = f"""
-{WITH_PATIENCE}
-SELECT id FROM divebook.executions, patience WHERE ended_at < %s ORDER BY key FOR UPDATE OF executions
 """  # noqa: S608 - our own text
 _HEIRS = """
 SELECT key, id, forked_at FROM divebook.executions WHERE source_key = %s ORDER BY forked_at DESC, key FOR UPDATE
@@ -660,16 +649,6 @@ def _digests_reached(execute: SendStatement, first: int, last: int, sealing: Sea
 def _content(execute: SendStatement, digest: bytes) -> bytes | None:
     rows = execute(_BLOB, (digest,))
     return unpack_blob(Packed(*rows[0])) if rows else None
-
-
-def ended_before(execute: SendStatement, before: int, moment: Moment) -> list[str]:
-    """Return the ids of the executions that ended before `before`, in microseconds since 1970, and that no process is
-    resuming. Lock their rows, so that no process resumes them before the end of the transaction.
-    """
-    ended = [unescaped(name) for (name,) in execute(_ENDED, (before,))]
-    # A process may have taken a lease while the statement above waited for a lock. Only a later statement sees it.
-    driven = {lease.execution_id for lease in load_leases(execute) if lease.keeps_out(moment)}
-    return [name for name in ended if name not in driven]
 
 
 def is_over(execute: SendStatement, execution_id: str, last_sequence: int | None, moment: Moment) -> bool:

@@ -295,7 +295,7 @@ def load_facts(
                 facts[sequence] = fact
     missing = sequence_set - facts.keys()
     if missing:
-        raise CorruptStoreError(f"event {min(missing)} of execution {log.execution_id} is missing")
+        raise missing_event_error(log.execution_id, min(missing))
     return facts
 
 

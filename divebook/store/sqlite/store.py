@@ -246,30 +246,6 @@ class SqliteStore(EventStore):
             self._watch.on_post(self._last_message())
         return answers
 
-    def _delete(self, execution_id: str) -> None:
-        with self._transaction() as cursor:
-            changed_ids = tables.delete_execution(cursor, execution_id, self.sealing)
-        if not changed_ids:
-            raise self._unknown(execution_id)
-        # The cached row of an heir has another size than the one in the file.
-        self._logs.forget(changed_ids)
-
-    def _cleanup(self, before: int, moment: Moment) -> list[str]:
-        with self._transaction() as cursor:
-            ended = tables.ended_before(cursor, before, moment)
-            changed_ids = self._delete_all(cursor, ended)
-        self._logs.forget(changed_ids)
-        return ended
-
-    def _delete_all(self, cursor: sqlite3.Cursor, execution_ids: Sequence[str]) -> list[str]:
-        """Delete executions. Return their ids and the ids of the forks that have taken over events that they shared
-        with a deleted execution.
-        """
-        changed_ids: list[str] = []
-        for execution_id in execution_ids:
-            changed_ids += tables.delete_execution(cursor, execution_id, self.sealing)
-        return changed_ids
-
     # --- leases and checkpoints --------------------------------------------------------------------------------------
     # Relaxed durability: checkpoints may be lost at any time, and a power failure that takes a lease ends its owner as
     # well. Events that were written under a lease follow it in the same file, so they are never there without it.
@@ -294,13 +270,12 @@ class SqliteStore(EventStore):
         with self._transaction(RELAXED) as cursor:
             tables.release_lease(cursor, lease)
 
-    def _leases(self) -> list[Lease]:
+    def _leases(self, execution_id: str | None = None) -> list[Lease]:
         with translated(self.location), self._readers.snapshot() as connection:
-            return tables.load_leases(connection)
-
-    def _lease_of(self, execution_id: str) -> Lease | None:
-        with translated(self.location), self._readers.snapshot() as connection:
-            return tables.load_lease(connection, self._find(connection, execution_id).key)
+            if execution_id is None:
+                return tables.load_leases(connection)
+            lease = tables.load_lease(connection, self._find(connection, execution_id).key)
+            return [] if lease is None else [lease]
 
     def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
         with self._transaction(RELAXED) as cursor:
@@ -415,10 +390,6 @@ class SqliteStore(EventStore):
         with translated(self.location), self._readers.snapshot() as connection:
             return tables.last_message_number(connection)
 
-    def _untaken(self) -> set[str]:
-        with translated(self.location), self._readers.snapshot() as connection:
-            return tables.untaken(connection)
-
     def _has_untaken(self, execution_id: str) -> bool:
         with translated(self.location), self._readers.snapshot() as connection:
             return tables.has_untaken(connection, self._find(connection, execution_id).key)
@@ -430,10 +401,9 @@ class SqliteStore(EventStore):
     # --- lists --------------------------------------------------------------------------------------------------------
 
     def _records(self, record_filter: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
-        return self._load_records(*tables.list_statement(record_filter, limit, offset))
-
-    def _unended(self) -> list[ExecutionRecord]:
-        return self._load_records(tables.UNENDED, {})
+        with translated(self.location), self._readers.snapshot() as connection:
+            rows = connection.execute(*tables.list_statement(record_filter, limit, offset)).fetchall()
+            return load_sound_records(rows, lambda row: load_record(connection, self._types, row), self._warned)
 
     def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
         with translated(self.location), self._readers.snapshot() as connection:
@@ -454,16 +424,6 @@ class SqliteStore(EventStore):
         with translated(self.location), self._readers.snapshot() as connection:
             return tables.load_open_questions(connection, question_id)
 
-    def _candidates(self, prefix: str) -> list[str]:
-        with translated(self.location), self._readers.snapshot() as connection:
-            rows = connection.execute(tables.CANDIDATES, (prefix, prefix, MAX_CANDIDATES + 1)).fetchall()
-        return [execution_id for (execution_id,) in rows]
-
-    def _load_records(self, statement: str, parameters: Mapping[str, Any]) -> list[ExecutionRecord]:
-        with translated(self.location), self._readers.snapshot() as connection:
-            rows = connection.execute(statement, parameters).fetchall()
-            return load_sound_records(rows, lambda row: load_record(connection, self._types, row), self._warned)
-
     # --- summaries ----------------------------------------------------------------------------------------------------
 
     def _put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None:
@@ -476,9 +436,13 @@ class SqliteStore(EventStore):
 
     # --- maintenance -------------------------------------------------------------------------------------------------
 
-    def _ids(self) -> list[str]:
+    def _ids(self, prefix: str | None = None) -> list[str]:
         with translated(self.location), self._readers.snapshot() as connection:
-            return [execution_id for (execution_id,) in connection.execute(tables.IDS).fetchall()]
+            if prefix is None:
+                rows = connection.execute(tables.IDS).fetchall()
+            else:
+                rows = connection.execute(tables.CANDIDATES, (prefix, prefix, MAX_CANDIDATES + 1)).fetchall()
+        return [execution_id for (execution_id,) in rows]
 
     def _stored_log(self, execution_id: str) -> StoredLog:
         with translated(self.location), self._readers.snapshot() as connection:
@@ -496,10 +460,17 @@ class SqliteStore(EventStore):
         with translated(self.location), self._readers.snapshot() as connection:
             return find_faults(connection)
 
-    def _discard(self, last_sequences: Mapping[str, int | None], moment: Moment) -> list[str]:
+    def _discard(self, last_sequences: Mapping[str, int | None], moment: Moment | None) -> list[str]:
+        discarded: list[str] = []
+        changed_ids: list[str] = []
         with self._transaction() as cursor:
-            discarded = [name for name, last in last_sequences.items() if tables.is_over(cursor, name, last, moment)]
-            changed_ids = self._delete_all(cursor, discarded)
+            for execution_id, last in last_sequences.items():
+                if moment is not None and not tables.is_over(cursor, execution_id, last, moment):
+                    continue
+                deleted_and_heirs = tables.delete_execution(cursor, execution_id, self.sealing)
+                discarded += deleted_and_heirs[:1]
+                changed_ids += deleted_and_heirs
+        # The cached row of an heir has another size than the one in the file.
         self._logs.forget(changed_ids)
         return discarded
 

@@ -144,7 +144,6 @@ RETURNING number
 """
 # Includes the numbers of deleted messages, so that a reader which has seen those does not miss later ones.
 _LAST = "SELECT ifnull(max(seq), 0) FROM sqlite_sequence WHERE name = 'messages'"
-_UNTAKEN = "SELECT DISTINCT id FROM messages CROSS JOIN executions USING (key) WHERE untaken"
 _HAS_UNTAKEN = "SELECT 1 FROM messages WHERE key = ? AND untaken"
 _TAKE = "UPDATE messages SET untaken = 0 WHERE key = ? AND untaken AND number <= ?"
 _TURN = "UPDATE messages SET untaken = ? AND number > ? WHERE key = ?"
@@ -254,11 +253,6 @@ def last_message_number(connection: sqlite3.Connection | sqlite3.Cursor) -> int:
     """Return the highest number that a message in this store ever had, even if that message was deleted."""
     number: int = connection.execute(_LAST).fetchone()[0]
     return number
-
-
-def untaken(connection: sqlite3.Connection) -> set[str]:
-    """Return the ids of the executions that have not ended and have messages which are not in their logs yet."""
-    return {execution_id for (execution_id,) in connection.execute(_UNTAKEN).fetchall()}
 
 
 def has_untaken(connection: sqlite3.Connection, key: int) -> bool:
@@ -530,7 +524,6 @@ SELECT count(*) FROM below
 """  # noqa: S608 - our own text
 _UNENDED = ", ".join(f"'{status}'" for status in sorted(set(STATUSES) - TERMINAL))
 _ACTIVE = ", ".join(f"'{status}'" for status in sorted(set(STATUSES) - TERMINAL - {WAITING}))
-UNENDED = f"{RECORD} WHERE status IN ({_UNENDED}) {_NEWEST}"
 # With the lease of each, live or not: SQL cannot decide whether the owner has died.
 ORPHANS = f"""
 WITH pressed (key) AS (
@@ -553,11 +546,12 @@ def list_statement(record_filter: RecordFilter, limit: int, offset: int) -> tupl
     """
     parameters = {name: value for name, value in asdict(record_filter).items() if value is not None}
     without_books = [] if parameters.pop("with_books") else [f"+origin IS NOT '{BOOK}'"]
+    unended = [f"status IN ({_UNENDED})"] if parameters.pop("unended") else []
     names = [name for name in _COLUMNS_OF if name in parameters]
     has_tag = "tag" in parameters
     # Columns whose index SQLite may use. With a tag, the rows come from the table of tags; workflow and status share an
     # index.
-    if has_tag:
+    if has_tag or unended:
         leading = []
     elif names[:2] == ["workflow", "status"]:
         leading = names[:2]
@@ -567,7 +561,7 @@ def list_statement(record_filter: RecordFilter, limit: int, offset: int) -> tupl
     conditions = [f"{'' if name in leading else '+'}{_COLUMNS_OF[name]} = :{name}" for name in names]
     source = _TAGGED if has_tag else RECORD
     created = "began" if has_tag else "created_at"
-    where = " AND ".join([*(["tag = :tag"] if has_tag else []), *conditions, *without_books])
+    where = " AND ".join([*(["tag = :tag"] if has_tag else []), *unended, *conditions, *without_books])
     order = f"ORDER BY {created} DESC, key DESC LIMIT :limit OFFSET :offset"
     return f"{source} {where and 'WHERE'} {where} {order}", {**parameters, "limit": limit or -1, "offset": offset}
 
@@ -701,12 +695,6 @@ def drop_checkpoints(cursor: sqlite3.Cursor, execution_ids: Sequence[str]) -> in
 TABLES = ("leases", "blob_uses", "checkpoints", "summaries", "messages", "questions", "tags", "queued")
 """Tables with rows that belong to an execution, except the table of events."""
 
-# A resumption clears `ended_at`. A process that is about to resume has the lease already.
-_ENDED = """
-SELECT id, token, host, pid, started, name, boot, expires_at, expires_uptime
-FROM executions LEFT JOIN leases USING (key) WHERE ended_at < ?
-"""
-
 _HEIRS = "SELECT key, forked_at FROM executions WHERE source_key = ? ORDER BY forked_at DESC, key"
 _MOVE = "UPDATE events SET place = place + ? WHERE place BETWEEN ? AND ?"
 _LONG = "SELECT ifnull(sum(length(CAST(data AS BLOB))), 0) FROM events WHERE place BETWEEN ? AND ?"
@@ -774,14 +762,6 @@ def _digests_reached(cursor: sqlite3.Cursor, heir: int, upto: int, sealing: Seal
         return frozenset(digest for (data,) in rows for digest in reached(sealing.open_packed(data), fetch))
     except (CorruptStoreError, DecryptionError):
         return None
-
-
-def ended_before(cursor: sqlite3.Cursor, before: int, moment: Moment) -> list[str]:
-    """Return the ids of the executions that ended before `before`, in microseconds since 1970, and that no process is
-    resuming.
-    """
-    rows = cursor.execute(_ENDED, (before,)).fetchall()
-    return [execution_id for execution_id, *columns in rows if has_no_live_lease(execution_id, tuple(columns), moment)]
 
 
 def is_over(cursor: sqlite3.Cursor, execution_id: str, last_sequence: int | None, moment: Moment) -> bool:
