@@ -43,6 +43,15 @@ BATCHES = "divebook.agents.batches"
 LOOP = "divebook.agents.agent_loop"
 _LOADED: dict[str, ModuleType] = {}
 """Modules that are loaded when they are first needed."""
+# Reasons for a recorded turn; see `turn_reasons`.
+TOOLS = "tools"
+CAPABILITIES = "capabilities"
+SUBORDINATES = "subordinates"
+BOUNDS = "bounds of its own"
+CACHE = "a cache"
+OUTPUT = "an output"
+RECORDED_MODEL = "the responses of a recorded run"
+CONVERSATION = "a conversation"
 MODEL_RETRY = Retry(
     seconds=0.5,
     max_seconds=8.0,
@@ -295,20 +304,7 @@ class Agent:
         """True if the agent's answer is a turn, which may consist of several recorded model requests and tool calls,
         for example because the agent has tools. False if it is always a single request.
         """
-        definition = self.definition
-        reasons = (
-            self.tools,
-            self.capabilities,
-            definition.tools,
-            definition.servers,
-            definition.subordinates,
-            definition.bounds,
-            definition.cache,
-            definition.workspace,
-        )
-        # The responses of a recorded run are looked up by the turn (`Cassette`). A single request has no such source.
-        is_recorded = self.model_name.startswith(RECORDED)
-        return is_recorded or self.library is not None or self.output is not None or any(reasons)
+        return bool(turn_reasons(self))
 
     def with_model(self, name: str | None) -> Agent:
         """Return a copy of the agent with another model: ``provider:model``, ``recorded:RUN`` or ``scripted``. None
@@ -447,6 +443,36 @@ def agent_of(value: Any) -> Agent:
     if not (hasattr(value, "output_type") and hasattr(value, "run")):
         raise SetupError(f"an agent is a divebook.Agent or a pydantic_ai.Agent, not {value!r:.100}")
     return Agent.of(value)
+
+
+def turn_reasons(
+    agent: Agent, *, output: Any = None, thread: str | None = None, subordinates: Sequence[Agent] = ()
+) -> list[str]:
+    """Return the reasons why an agent answers in a recorded turn and not with a single model request, as words for
+    people. Return an empty list if it answers with a single request.
+
+    Parameters
+    ----------
+    output
+        Type of the answer that the task requires, if any.
+    thread
+        Name of the conversation that the task continues, if any.
+    subordinates
+        Agents to which the agent may delegate tasks in its environment.
+    """
+    definition = agent.definition
+    reasons = {
+        TOOLS: agent.tools or definition.tools or definition.servers or definition.workspace,
+        CAPABILITIES: agent.capabilities or agent.library is not None,
+        SUBORDINATES: definition.subordinates or subordinates,
+        BOUNDS: definition.bounds,
+        CACHE: definition.cache,
+        OUTPUT: agent.output is not None or output is not None,
+        # The responses of a recorded run are looked up by the turn (`Cassette`). A single request has no such source.
+        RECORDED_MODEL: agent.model_name.startswith(RECORDED),
+        CONVERSATION: thread is not None,
+    }
+    return [reason for reason, is_present in reasons.items() if is_present]
 
 
 async def loaded(name: str) -> Any:

@@ -23,7 +23,7 @@ import anyio
 import anyio.to_thread
 
 from divebook.agents import Agent, ScriptedModel
-from divebook.agents.agent import loaded
+from divebook.agents.agent import OUTPUT, loaded, turn_reasons
 from divebook.agents.cache import Cached, Cassette, lasting
 from divebook.agents.models import RECORDED
 from divebook.agents.running_turn import CALL, count_spent, present
@@ -318,7 +318,7 @@ async def ask_agent(
     agent = agent_for_run(context, agent, services)
     # A recorded turn is resumed as a turn, even if the agent has lost its tools since.
     has_turn = context.record_of(f"{task.prefix}{TURN}") is not None
-    if has_turn or uses_tools(agent, services) or task.output is not None or task.thread is not None:
+    if has_turn or turn_reasons_in(services, agent, task.output, task.thread):
         return await run_turn(context, agent, task, services, blocks or _none)
     # A step with a Retry repeats the whole step. Retrying each request as well would multiply the requests.
     operation = context.operation if context.step.retry is not None else _with_retries(context, agent.retry)
@@ -416,11 +416,10 @@ Blocks: TypeAlias = Callable[[Agent, str], Awaitable[Sequence[Mapping[str, Any]]
 """Returns the content blocks of an agent's own `Context`. Their operations have a prefix before their keys."""
 
 
-def uses_tools(agent: Agent, services: AgentServices) -> bool:
-    """Return True if an agent may call tools or delegate tasks. Such an agent answers in a recorded turn, which
-    consists of several operations, and not with a single request.
-    """
-    return agent.has_hands or bool(services.subordinates_for(agent.definition))
+def turn_reasons_in(services: AgentServices, agent: Agent, output: Any = None, thread: str | None = None) -> list[str]:
+    """Return the reasons why an agent answers in a recorded turn in its environment; see `turn_reasons`."""
+    subordinates = services.subordinates_for(agent.definition)
+    return turn_reasons(agent, output=output, thread=thread, subordinates=subordinates)
 
 
 @dataclass
@@ -594,9 +593,7 @@ class PromptStep:
             agent = self._find_agent(step.agent)
         except NotFoundError:
             return None  # the step itself reports the unknown agent when it runs
-        is_turn = agent is not None and (
-            uses_tools(agent, self._services) or (step.output, step.thread) != (None, None)
-        )
+        is_turn = agent is not None and turn_reasons_in(self._services, agent, step.output, step.thread)
         return agent if is_turn else None
 
     async def ask(self, context: StepContext, name: str, task: AgentTask) -> Answer:
@@ -676,19 +673,11 @@ async def run_batches(context: StepContext, agent: Agent, frame: Any, services: 
 
 
 def _require_one_request(agent: Agent, services: AgentServices) -> None:
-    # Each of these needs further requests, or a decision before a request is sent.
-    definition = agent.definition
-    features = {
-        "tools": bool(agent.tools or definition.tools or definition.servers or definition.workspace),
-        "capabilities": bool(agent.capabilities) or agent.library is not None,
-        "subordinates": bool(services.subordinates_for(definition)),
-        "bounds of its own": bool(definition.bounds),
-        "a cache": bool(definition.cache),
-    }
-    feature = next((name for name, is_present in features.items() if is_present), None)
-    if feature is not None:
+    # A batch can request structured output. All other reasons need further requests, or a decision before a request.
+    reason = next((reason for reason in turn_reasons_in(services, agent) if reason != OUTPUT), None)
+    if reason is not None:
         raise StepError(
-            f"agent {agent.name} has {feature}, and a batch is for agents that answer with one request and nothing "
+            f"agent {agent.name} has {reason}, and a batch is for agents that answer with one request and nothing "
             "else: leave out batch=True (in YAML write Items in place of Rows), or name another agent"
         )
 

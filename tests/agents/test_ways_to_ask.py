@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic_ai.capabilities import ReinjectSystemPrompt
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 from divebook import Agent, Environment, Pipeline, Retry, Step, Workflow, create_envelope, tool
+from divebook.agents import agent
 from divebook.events import Event, catalog
 from divebook.events.codec import encode, event_to_dict
 from divebook.runtime.execution import Execution
@@ -139,10 +141,15 @@ def _ponder(_arguments: Any, answers: Any) -> CallOutcome | str:
 def _environment(store: MemoryStore, retry: Retry, *, failing: bool, clock: StoppedClock) -> Environment:
     models = Models(failing)
 
-    def agent(name: str, tool_name: str = "", **options: Any) -> Agent:
+    def agent_with(name: str, tool_name: str = "", **options: Any) -> Agent:
         return Agent(AgentDefinition(name, retry=retry), model=models.model(tool_name), **options)
 
-    agents = [agent("a"), agent("b", "look", tools=[look]), agent("s", "ponder", servers=["good"]), agent("thinker")]
+    agents = [
+        agent_with("a"),
+        agent_with("b", "look", tools=[look]),
+        agent_with("s", "ponder", servers=["good"]),
+        agent_with("thinker"),
+    ]
     environment = Environment(
         store=store,
         agents=agents,
@@ -223,6 +230,39 @@ CASES = [(way, retries, event) for way in WAYS for retries in RETRIES for event 
 def test_each_way_to_ask_records_what_it_always_did(way, retries, event):
     lines = SNAPSHOT.read_text(encoding="utf-8").splitlines()
     assert line_of(way, retries, event) == lines[CASES.index((way, retries, event))]
+
+
+SAYING = FunctionModel(lambda _messages, _info: ModelResponse(parts=[TextPart("ann")]))
+REASONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "": ({}, {}),
+    agent.TOOLS: ({"tools": [look]}, {}),
+    agent.CAPABILITIES: ({"capabilities": [ReinjectSystemPrompt()]}, {}),
+    agent.SUBORDINATES: ({"subordinates": ["thinker"]}, {}),
+    agent.BOUNDS: ({"bounds": {"max_llm_calls": 5}}, {}),
+    agent.CACHE: ({"cache": "7d"}, {}),
+    agent.OUTPUT: ({"output": str}, {}),
+    agent.CONVERSATION: ({}, {"thread": "t"}),
+}
+"""Options of the agent and of the step for each reason why an answer is a turn."""
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_all_ways_agree_when_an_answer_is_a_turn(reason):
+    """There were six rules, of which one did not know each reason."""
+    of_agent, of_step = REASONS[reason]
+    asked = Agent("a", model=SAYING, **of_agent)
+    environment = Environment(store=MemoryStore(), agents=[asked, Agent("thinker", model=SAYING)])
+    step = Step("ask", prompt="Who?", agent="a", **of_step)
+    operations = list(_operations(environment.start(Workflow("ask", [step])).wait(20)))
+    is_turn = ">agent_turn:turn" in operations
+    assert is_turn == bool(reason)
+    prompts = environment._registry.handlers["prompt"]
+    assert (prompts.agent_of_step(step) is asked) == is_turn
+    if "thread" not in of_step:
+        assert asked.has_hands == is_turn
+        batch = Step("ask", prompt="Who?", agent="a", each=Each(rows="$([{'n': 1}])"))
+        error = environment.start(Workflow("batch", [batch])).wait(20).error or ""
+        assert (f"has {reason}, and a batch is for" in error) == (reason not in ("", agent.OUTPUT))
 
 
 if __name__ == "__main__":
