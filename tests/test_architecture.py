@@ -239,7 +239,7 @@ def test_there_are_three_contexts_of_calls():
     assert defined == {
         ("steps/function.py", "Context"),
         ("runtime/context.py", "StepContext"),
-        ("steps/call.py", "ToolContext"),
+        ("runtime/calls.py", "ToolContext"),
         ("agents/turn.py", "TurnContext"),
     }
 

@@ -51,12 +51,12 @@ from divebook.pipeline.envelope import (
 )
 from divebook.pipeline.envelope.interrupts import as_question, parts_of
 from divebook.pipeline.progress import failure_of, question_id, slots_from, stage_error
+from divebook.runtime.calls import call, invoke
 from divebook.runtime.context import MakeOperation, StepContext, attempts_key, with_wrapper
 from divebook.runtime.errors import clean_text, links_of
 from divebook.runtime.recorder import Call
 from divebook.runtime.step import Outcome
 from divebook.steps.actions import Action
-from divebook.steps.call import call, invoke
 from divebook.steps.checks import agents_with_subordinates
 from divebook.steps.prompt import ask_agent
 from divebook.steps.script_step import render_texts

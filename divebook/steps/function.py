@@ -26,6 +26,7 @@ from divebook.errors import (
 from divebook.events import catalog
 from divebook.events.codec import checked
 from divebook.events.recorded import opened
+from divebook.runtime.calls import call, named_workspace
 from divebook.runtime.children import BeginSuccessor, DriveChild
 from divebook.runtime.concurrency import CallCounter, ConcurrentCalls, Group, Suspended
 from divebook.runtime.context import STRAND, StepContext
@@ -34,7 +35,6 @@ from divebook.runtime.step import THROUGH, Outcome
 from divebook.runtime.waiting import seconds_of, workflow_code
 from divebook.scripting import value_text
 from divebook.steps.actions import Action
-from divebook.steps.call import call, named_workspace
 from divebook.steps.workspace_actions import WORKSPACE_ACTIONS
 from divebook.workflow.code import parts_of, reaching
 from divebook.workflow.definition import Workflow

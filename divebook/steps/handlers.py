@@ -10,13 +10,13 @@ from divebook.agents import Agent
 from divebook.errors import ApprovalDeniedError, StepError
 from divebook.questions.answer import value_of
 from divebook.questions.question import CONFIRMATION
+from divebook.runtime.calls import call
 from divebook.runtime.children import BeginSuccessor, DriveChild
 from divebook.runtime.context import StepContext
 from divebook.runtime.errors import clean_failure, clean_text
 from divebook.runtime.step import Handler, Outcome
 from divebook.scripting import value_text
 from divebook.steps.actions import Action
-from divebook.steps.call import call
 from divebook.steps.function import FunctionStep
 from divebook.steps.prompt import ContentBuilder, PromptStep
 from divebook.steps.row_calls import run_rows

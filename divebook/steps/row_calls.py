@@ -28,12 +28,12 @@ from divebook.errors import OutcomeUnknownError, StepError
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.recorded import opened
+from divebook.runtime.calls import compute_for
 from divebook.runtime.clock import described, told_of
 from divebook.runtime.compute.threads import THREADS, Compute, Task, in_thread
 from divebook.runtime.context import StepContext
 from divebook.runtime.errors import clean_text, fault_of
 from divebook.runtime.step import Outcome
-from divebook.steps.call import compute_for
 from divebook.workflow.functions import CURRENT, UserFunction
 from divebook.workflow.step import Retry
 

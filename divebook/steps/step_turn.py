@@ -29,11 +29,10 @@ from divebook.events.event import to_datetime
 from divebook.events.recorded import opened
 from divebook.projections.model_requests import RequestView
 from divebook.questions import Question
+from divebook.runtime.calls import approve, call_in_slot, compute_for, invoke, workspace_of
 from divebook.runtime.compute.threads import Compute, LimitedSlot, Slots
 from divebook.runtime.concurrency import CallCounter, Suspended
 from divebook.runtime.context import StepContext
-from divebook.steps.approval import approve
-from divebook.steps.call import call_in_slot, compute_for, invoke, workspace_of
 from divebook.steps.conversations import ConversationStore
 from divebook.workflow.resources import AgentDefinition
 from divebook.workflow.servers import ToolServer

@@ -48,13 +48,13 @@ IDEMPOTENCY_KEY = "idempotency_key"
 repeated.
 """
 CONTEXT = "context"
-"""Name of the parameter of an action that receives a `divebook.steps.call.ToolContext`."""
+"""Name of the parameter of an action that receives a `divebook.runtime.calls.ToolContext`."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:
     """A Python function of a user (step, action or tool) with the options for its calls. Calls are made by
-    `divebook.steps.call`.
+    `divebook.runtime.calls`.
     """
 
     name: str

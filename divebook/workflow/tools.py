@@ -1,7 +1,7 @@
 """Tools: Python functions that agents may call, with the properties of each tool that callers need.
 
 ``@tool`` registers a function as a tool and returns it unchanged. `ToolFunction` is data about the function: agents
-derive the tool's description for the model from it, the approval policy reads its hints, and `divebook.steps.call`
+derive the tool's description for the model from it, the approval policy reads its hints, and `divebook.runtime.calls`
 calls the function.
 """
 

@@ -16,7 +16,7 @@ def blocked(monkeypatch):
     def block():
         monkeypatch.setattr(socket.socket, "connect", reached)
         monkeypatch.setattr(subprocess.Popen, "__init__", reached)
-        monkeypatch.setattr("divebook.steps.call.invoke", reached)
+        monkeypatch.setattr("divebook.runtime.calls.invoke", reached)
         monkeypatch.setattr("divebook.agents.scripted.ScriptedModel.reply", reached)
         monkeypatch.setattr("divebook.agents.scripted.ScriptedModel.answer", reached)
 

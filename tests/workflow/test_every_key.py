@@ -98,7 +98,7 @@ READ_BY = {
     ("approval rule", "Expires"): ("engine/approvals.py", "expires_us"),
     ("definition", "MCPServers"): ("environment/registry.py", "mcp_servers"),
     ("definition", "Workspaces"): ("environment/registry.py", "workspaces"),
-    **{(what, "Workspace"): ("steps/call.py", "workspace") for what in ("step", "workflow")},
+    **{(what, "Workspace"): ("runtime/calls.py", "workspace") for what in ("step", "workflow")},
     ("agent", "Workspace"): ("environment/registry.py", "workspace"),
     **{("workspace", name): ("workflow/resources.py", name.lower()) for name in ("Name", "Kind")},
     **{("workspace", name): ("environment/registry.py", name.lower()) for name in ("Folder", "Shell")},
