@@ -295,3 +295,16 @@ def test_names_of_hosts_are_resolved_and_checked_in_one_place():
     pages = {"divebook.documents.fetch:_connect"}
     servers = {"divebook.tools.mcp.connection:opener"}
     assert callers("addresses_of") == pages | servers
+
+
+def test_one_function_records_model_requests():
+    """Single requests and those of turns once had two makers. An imported log is written, not made."""
+    makers = {
+        f"{path.relative_to(PACKAGE)}: {function.name}"
+        for path in PACKAGE.rglob("*.py")
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call) and any(getattr(value, "id", "") == "AGENT_RESPONSE" for value in call.args)
+    }
+    assert makers == {"agents/requests.py: record_request", "agents/imports.py: _write_request"}

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from divebook.agents.turn import AgentTask, TurnContext
 
 
-BATCHES = "divebook.agents.batches"
+REQUESTS = "divebook.agents.requests"
 LOOP = "divebook.agents.agent_loop"
 _LOADED: dict[str, ModuleType] = {}
 """Modules that are loaded when they are first needed."""
@@ -391,9 +391,9 @@ class Agent:
         date
             Current date for a date-aware agent.
         """
-        batches = await loaded(BATCHES)
-        message = batches.Request(prompt, content, context, self.instructions(date))
-        answer: str = await batches.respond(self, message, operation)
+        requests = await loaded(REQUESTS)
+        message = requests.Request(prompt, content, context, self.instructions(date))
+        answer: str = await requests.respond(self, message, operation)
         return answer
 
     async def turn(
@@ -410,7 +410,7 @@ class Agent:
         `limited` applies the environment's limits to a tool.
         """
         loop = await loaded(LOOP)
-        batches = await loaded(BATCHES)
+        requests = await loaded(REQUESTS)
         # A tool without a workspace of its own works in the workspace of the agent.
         local_tools = [tool.inside(self.definition.workspace) for tool in (*tools, *self.tools)]
         server_tools, notes = await discover_tools(
@@ -419,7 +419,7 @@ class Agent:
         # An agent of `Agent.of` has its own instructions, which pydantic-ai adds to each request.
         instructions = self.instructions(context.started_at) if self.library is None else ""
         instructions = "\n\n".join(filter(None, (instructions, notes)))
-        message = batches.Request(task.prompt, task.content, task.context, instructions)
+        message = requests.Request(task.prompt, task.content, task.context, instructions)
         # The type that a step declares takes precedence over that of the agent.
         output = answer_type(self.output if task.output is None else task.output)
         allow_answers(output)

@@ -26,10 +26,10 @@ from pydantic_ai.settings import ModelSettings, ToolChoice
 from pydantic_ai.tools import RunContext, Tool
 from pydantic_ai.usage import UsageLimits
 
-from divebook.agents.batches import Request, resolved
 from divebook.agents.budget import TurnBudget
 from divebook.agents.durability import ENGINE, DivebookDurability, require_closed
 from divebook.agents.request_record import RequestRecord, messages_of, settings_of, whole
+from divebook.agents.requests import Request, resolved
 from divebook.agents.running_turn import CALL, TURN, AgentTurn
 from divebook.agents.signatures import library_tool, output_type, text_of_output
 from divebook.agents.turn import SPENT, AgentTask, TurnContext

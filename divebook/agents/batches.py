@@ -1,5 +1,4 @@
-"""Model requests without pydantic-ai's agent loop: single recorded requests, batches of requests, and request limits
-for fallback models.
+"""Batches of model requests, sent through the batch API of a model provider.
 
 A batch costs half as much as single requests and takes up to a day. Its handle is plain data, so any process can query
 the batch. OpenAI lists its batches with their input files, so a batch whose submission was interrupted can be found
@@ -8,17 +7,14 @@ there again.
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pydantic_ai
 from pydantic import TypeAdapter
-from pydantic_ai.direct import model_request
 from pydantic_ai.exceptions import (
     ModelAPIError,
     ModelHTTPError,
@@ -26,39 +22,25 @@ from pydantic_ai.exceptions import (
     UnexpectedModelBehavior,
     UserError,
 )
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, UserContent, UserPromptPart
-from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.batch import Batch, BatchRequest, BatchResult, EncodedBatchRequest
-from pydantic_ai.models.fallback import FallbackModel
-from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
-from pydantic_ai.tools import RunContext
 
-from divebook.agents.budget import note_reply, paid_replies, stream_response
-from divebook.agents.clients import CLIENTS, REQUEST_LIMITERS, RequestLimiters
-from divebook.agents.models import RECORDED, estimate, tokens_of, tokens_of_definitions
+from divebook.agents.models import estimate, tokens_of, tokens_of_definitions
 from divebook.agents.request_record import (
-    in_time,
-    keepable_errors,
     make_keepable,
     plain_json,
     plain_response,
-    readable_replies,
-    require_whole,
-    response_of,
     settings_of,
     usage_of,
-    user_block,
-    with_values,
 )
-from divebook.agents.scripted import ScriptedModel
-from divebook.agents.scripted_model import ScriptedFunction
+from divebook.agents.requests import Request, resolved
 from divebook.agents.signatures import output_type
-from divebook.engine.operations import AGENT_RESPONSE, Reserved, RunOperation, Write
+from divebook.engine.operations import Reserved
 from divebook.engine.retries import names_of
 from divebook.errors import OutcomeUnknownError, StepError
-from divebook.projections.model_requests import request_messages
 from divebook.text.redaction import shared
 
 if TYPE_CHECKING:
@@ -415,226 +397,6 @@ class AgentBatches:
 
     def _messages(self, prompt: str) -> list[ModelMessage]:
         return Request(prompt, (), (), self._instructions).messages()
-
-
-# --- fallbacks -------------------------------------------------------------------------------------------------------
-#
-# Fallback models whose parts report their outcomes to their own request limiters.
-#
-# A `FallbackModel` asks its models in order and reports only the final outcome. Its request waits at the limiter of the
-# first model (`divebook.agents.clients`), and each model reports its own outcome to its own limiter
-# (`test_each_model_behind_another_one_is_limited_by_what_its_own_provider_says`).
-
-
-def reporting_model(model: Model, limiters: RequestLimiters = REQUEST_LIMITERS) -> Model:
-    """Wrap each model that a fallback model tries, so that each one reports success or failure to its own request
-    limiter. A model that is not a fallback model is returned unchanged.
-    """
-    return _reporting(model, limiters, is_first=True) if isinstance(model, FallbackModel) else model
-
-
-def _reporting(model: Model, limiters: RequestLimiters, *, is_first: bool) -> Model:
-    if not isinstance(model, FallbackModel):
-        return ReportingModel(model, limiters, is_counted=is_first)
-    model_copy = copy.copy(model)  # the user's model stays unchanged
-    # The caller holds a permit for the first model of the first fallback, and for no other.
-    model_copy.models = [
-        _reporting(part, limiters, is_first=is_first and not index) for index, part in enumerate(model.models)
-    ]
-    return model_copy
-
-
-class ReportingModel(WrapperModel):
-    """Wrapper of one of the models that a fallback model tries. It reports the success or failure of each request to
-    the request limiter of the wrapped model.
-
-    Parameters
-    ----------
-    is_counted
-        True if the caller already holds a slot of this limiter. Other parts take a slot without waiting: waiting at two
-        limiters in different orders could deadlock.
-    """
-
-    def __init__(self, wrapped: Model, limiters: RequestLimiters, *, is_counted: bool) -> None:
-        super().__init__(wrapped)
-        self._limiters = limiters
-        self._is_counted = is_counted
-
-    async def request(
-        self,
-        messages: list[ModelMessage],
-        model_settings: ModelSettings | None,
-        model_request_parameters: ModelRequestParameters,
-    ) -> ModelResponse:
-        """Make a model request and return the response. Success or failure is reported to the request limiter of the
-        model.
-        """
-        with self._limiters.observed(self.wrapped, is_counted=self._is_counted):
-            return await super().request(messages, model_settings, model_request_parameters)
-
-    @asynccontextmanager
-    async def request_stream(
-        self,
-        messages: list[ModelMessage],
-        model_settings: ModelSettings | None,
-        model_request_parameters: ModelRequestParameters,
-        run_context: RunContext[Any] | None = None,
-    ) -> AsyncGenerator[StreamedResponse]:
-        """Make a streamed model request and yield its stream. Success or failure is reported to the request limiter of
-        the model.
-        """
-        with self._limiters.observed(self.wrapped, is_counted=self._is_counted):
-            stream_context = super().request_stream(messages, model_settings, model_request_parameters, run_context)
-            async with stream_context as stream:
-                yield stream
-
-
-# --- single request --------------------------------------------------------------------------------------------------
-#
-# Single recorded model requests of agents without tools.
-#
-# `RecordedModel` stands between pydantic-ai and the real model, and answers recorded requests from the log. An agent
-# without tools needs one request and no loop. The loop would take more time than everything else here together
-# (``python -m benchmarks.labelling``).
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """Input of one model request: a prompt with its content blocks, the content blocks of the agent's ``Context``, and
-    the instructions; see `Agent.respond`.
-    """
-
-    prompt: str
-    content: Sequence[Mapping[str, Any]]
-    context: Sequence[Mapping[str, Any]]
-    instructions: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields of the model request by name, without empty fields."""
-        return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
-
-    def messages(self) -> list[ModelMessage]:
-        """Return the request as messages of pydantic-ai. `divebook.projections.model_requests` rebuilds equal messages
-        from the log.
-        """
-        # The instructions are not a message: pydantic-ai sends them with the last one.
-        messages = [message for message in request_messages(self.to_dict()) if message.role != "system"]
-        bodies: list[str | list[UserContent]] = [
-            [user_block(block) for block in message.content] for message in messages
-        ]
-        # A prompt without content blocks is sent as plain text, not as a list with a single block.
-        if not self.content:
-            bodies[-1] = self.prompt
-        *context, prompt_message = [ModelRequest(parts=[UserPromptPart(body)]) for body in bodies]
-        return [*context, replace(prompt_message, instructions=self.instructions or None)]
-
-
-async def respond(agent: Agent, message: Request, operation: RunOperation) -> str:
-    """Make a single recorded model request; return the text of the response. See `Agent.respond`.
-
-    Raises
-    ------
-    StepError
-        The model answered without any text.
-    """
-    # `to_dict` leaves out empty fields, but the log always has the prompt.
-    parameters = {"agent": agent.name, "prompt": "", "model": agent.model_name, **message.to_dict()}
-    recorded = RecordedModel(await resolved(agent), operation, parameters, agent)
-    definition = agent.definition
-    answer = await model_request(recorded, message.messages(), model_settings=settings_of(definition), instrument=False)
-    if not answer.text and answer.tool_calls:
-        tool_name = answer.tool_calls[0].tool_name
-        raise StepError(
-            f'the model of agent {agent.name} called unknown tool "{tool_name}": the agent has no tools; give it that '
-            "tool, or another Model"
-        )
-    if not answer.text:
-        raise StepError(
-            f"the model of agent {agent.name} answered without text (it ended with {answer.finish_reason}); "
-            "try again, or give it more MaxTokens"
-        )
-    return answer.text
-
-
-async def resolved(agent: Agent) -> Model:
-    """Return the pydantic-ai model that an agent uses, created with the agent's key."""
-    model = agent.model
-    if isinstance(model, ScriptedModel):
-        return ScriptedFunction(model)
-    if not isinstance(model, str):
-        return reporting_model(model)
-    if model.startswith(RECORDED):
-        return _recorded_run_model()
-    return await CLIENTS.model(model, agent.definition.api_key, agent.policy)
-
-
-class RecordedModel(WrapperModel):
-    """Model wrapper that makes each request as a recorded operation. If the log has the response to a request, the
-    request is not sent again.
-
-    Parameters
-    ----------
-    agent
-        Agent with the time limit of a request, streamed or not, and the policy for references in headers.
-    """
-
-    def __init__(self, wrapped: Model, operation: RunOperation, parameters: Mapping[str, Any], agent: Agent) -> None:
-        super().__init__(wrapped)
-        self._operation = operation
-        self._parameters = dict(parameters)
-        self._seconds = agent.definition.response_timeout
-        self._policy = agent.policy
-
-    async def request(
-        self,
-        messages: list[ModelMessage],
-        model_settings: ModelSettings | None,
-        model_request_parameters: ModelRequestParameters,
-    ) -> ModelResponse:
-        """Return the recorded response to a model request; if the log has none, send the request to the model."""
-
-        async def call() -> dict[str, Any]:
-            # References are resolved only for the real request: their values are secrets and must not be recorded.
-            settings = with_values(model_settings, self._policy)
-            return await perform(self.wrapped.request(messages, settings, model_request_parameters))
-
-        async def streamed(write: Write) -> dict[str, Any]:
-            settings = with_values(model_settings, self._policy)
-            return await perform(stream_response(self.wrapped, messages, settings, model_request_parameters, write))
-
-        async def perform(request: Awaitable[ModelResponse]) -> dict[str, Any]:
-            # The inner context managers act first: a reply of unexpected form becomes a clear error, the error loses
-            # its headers and secrets, and finally gets the consumption of the failed request.
-            with paid_replies(self.wrapped), keepable_errors(), readable_replies(self.wrapped.model_name):
-                response = await in_time(request, self._seconds)
-                # Noted before the check, so that a reply that is refused as incomplete counts as well.
-                note_reply(response)
-                require_whole(response, self._parameters["agent"])
-                return plain_response(response, self.wrapped)
-
-        input_tokens = sum(map(tokens_of, messages)) + tokens_of_definitions(model_request_parameters)
-        recorded = await self._operation(
-            AGENT_RESPONSE,
-            self._parameters,
-            call,
-            usage=usage_of,
-            repeatable=True,
-            reserved=estimate(self.wrapped, input_tokens, model_settings),
-            streamed=streamed,
-            slot=REQUEST_LIMITERS.slot(self.wrapped),
-        )
-        return response_of(recorded)
-
-
-def _recorded_run_model() -> Model:
-    """Return a placeholder for the model ``recorded:RUN``. The responses come from the run RUN, so the placeholder
-    itself raises an error if a request is sent to it.
-    """
-
-    async def answer(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
-        raise StepError("a run that is played again was asked for an answer that it does not have")
-
-    return FunctionModel(answer, model_name=RECORDED)
 
 
 # --- answers of providers about batches -----------------------------------------------------------------------------

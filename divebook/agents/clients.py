@@ -369,7 +369,7 @@ class RequestLimiters:
         None for a model without a provider, such as a scripted model: its requests are not limited.
 
         A fallback model is limited by its first model, which every request asks first. Each of its models reports its
-        own outcomes (`divebook.agents.batches`).
+        own outcomes (`divebook.agents.requests`).
         """
         from pydantic_ai.models.fallback import FallbackModel  # lazy: not needed to read a log
 

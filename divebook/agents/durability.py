@@ -71,26 +71,20 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunCont
 from pydantic_ai.toolsets import AbstractToolset, ExternalToolset, ToolsetTool, WrapperToolset
 from pydantic_ai.toolsets.function import FunctionToolsetTool
 
-from divebook.agents.budget import note_reply, paid_replies, stream_response
-from divebook.agents.clients import CLIENTS, REQUEST_LIMITERS
-from divebook.agents.models import estimate, tokens_of_definitions
+from divebook.agents.clients import CLIENTS
+from divebook.agents.models import tokens_of_definitions
 from divebook.agents.request_record import (
     Described,
     RequestRecord,
     RequestToSend,
     concise,
     errors_as_raised,
-    in_time,
-    keepable_errors,
     plain_json,
-    plain_response,
-    readable_replies,
-    require_whole,
     response_of,
-    usage_of,
     with_cleaned_text,
     with_values,
 )
+from divebook.agents.requests import complete_response, record_request, stream_response
 from divebook.agents.running_turn import CALL, INSIDE, TURN, WRITE, AgentTurn, CallPlace, count_spent, present, watched
 from divebook.agents.server_tools import InputRequired, answer_questions
 from divebook.agents.signatures import ToolNames, is_readable, plain_result, shortened
@@ -372,17 +366,9 @@ class BoundRequest(_BoundOperation):
         async def call() -> dict[str, Any]:
             nonlocal executed
             executed = True
-            # The inner context managers act first: a reply of unexpected form becomes a clear error, the error loses
-            # its headers and secrets, and finally gets the consumption of the failed request.
-            with paid_replies(model), keepable_errors(), readable_replies(model_name):
-                response = await in_time(self._answer(_with_values(params, turn.policy), request.key), turn.seconds)
-                # Noted before the check, so that a reply that is refused as incomplete counts as well.
-                note_reply(response)
-                require_whole(response, turn.record.agent)
-                plain = plain_response(response, model)
-                return concise(
-                    with_cleaned_text(plain, partial(turn.without_credentials, what="an answer of its model"))
-                )
+            response = self._answer(_with_values(params, turn.policy), request.key)
+            plain = await complete_response(response, model, turn.record.agent, turn.seconds, name=model_name)
+            return concise(with_cleaned_text(plain, partial(turn.without_credentials, what="an answer of its model")))
 
         sent = RequestToSend(request.number, model_name, model, params)
         payload = await _from_other_source(turn, request, sent)
@@ -424,8 +410,8 @@ _Call: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
 async def _request_model(
     turn: AgentTurn, request: Described, params: ModelRequestParams, call: _Call
 ) -> dict[str, Any]:
-    """Send a model request as an operation, when the turn's budget has room for it. Return the response in the form in
-    which the log has it.
+    """Send a model request as an operation, when the turn's budget has room for it. Return the response in recorded
+    form.
     """
 
     async def streamed(write: Write) -> dict[str, Any]:
@@ -435,30 +421,17 @@ async def _request_model(
         finally:
             WRITE.reset(token)
 
-    model = _model_of(turn, params)
-    reserved = estimate(model, request.tokens + turn.definitions, params.model_settings)
-    # The budget comes first, and `operation` takes the slot of the limiter: a request that waits for a person holds no
-    # slot (tests/agents/test_clients.py::test_a_request_that_waits_for_a_person_keeps_no_other_one_waiting).
     with turn.context.calling(), errors_as_raised():
-        recorded = await turn.context.operation(
-            AGENT_RESPONSE,
+        recorded = await record_request(
+            partial(turn.request, key=request.key, retry=turn.retry, setting=request.setting),
             request.parameters,
+            _model_of(turn, params),
             call,
-            key=request.key,
-            setting=request.setting,
-            usage=usage_of,
-            repeatable=True,
-            reserved=reserved,
             streamed=streamed,
-            retry=turn.retry,
-            admitted=turn.admission(request.key, reserved),
-            slot=REQUEST_LIMITERS.slot(model),
+            tokens=request.tokens + turn.definitions,
+            settings=params.model_settings,
         )
-    # No await lies between the release of the reservation and `spend`, so a waiting request sees the consumption.
     payload: dict[str, Any] = opened(recorded)
-    # Also for a response from the log, so that a resumed turn has the same budget left.
-    if turn.budget is not None:
-        turn.budget.spend(usage_of(payload))
     return payload
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, is_dataclass
@@ -176,6 +176,40 @@ class AgentTurn:
         if share_key not in self._shares:
             self._shares[share_key] = share_of(self.budget.remaining, count).to_dict()
         return self._shares[share_key]
+
+    async def request(
+        self,
+        operation_type: str,
+        parameters: Mapping[str, Any],
+        call: Callable[[], Awaitable[Any]],
+        *,
+        key: str,
+        retry: Retry,
+        reserved: Reserved,
+        usage: Callable[[Any], Mapping[str, int]],
+        **options: Any,
+    ) -> Any:
+        """Make a model request as a recorded operation, within the budget of the turn. Return the response in recorded
+        form. The other options are those of `TurnContext.operation`.
+        """
+        # The budget comes first, and the operation takes the slot of the limiter: a request that waits for a person
+        # holds no slot (test_a_request_that_waits_for_a_person_keeps_no_other_one_waiting).
+        recorded = await self.context.operation(
+            operation_type,
+            parameters,
+            call,
+            key=key,
+            retry=retry,
+            admitted=self.admission(key, reserved),
+            reserved=reserved,
+            usage=usage,
+            **options,
+        )
+        # No await lies between the release of the reservation and `spend`, so a waiting request sees the consumption.
+        # A response from the log counts too, so that a resumed turn has the same budget left.
+        if self.budget is not None:
+            self.budget.spend(usage(recorded))
+        return recorded
 
     def admission(self, key: str, reserved: Reserved) -> Admission | None:
         """Return the function that admits each attempt at a model request by the budget of the turn. Return None if the

@@ -32,7 +32,7 @@ from divebook.workflow.servers import Answers, CallOutcome, Discovered, Elicit, 
 from divebook.workflow.tools import ToolFunction, ToolHints
 
 if TYPE_CHECKING:
-    from divebook.agents.turn import Sampler, TurnContext
+    from divebook.agents.turn import TurnContext
     from divebook.questions import Question
     from divebook.workflow.resources import AgentDefinition
 from divebook.agents.running_turn import CALL, AgentTurn, CallPlace, consumed_by, failed_attempt
@@ -200,8 +200,16 @@ async def sample(
     texts += [f"{message['role']}: {message['text']}" for message in earlier_messages]
     content = [{"type": "text", "text": "\n\n".join(texts)}] if texts else []
     key = turn.key(f"sample-{call}-{short_hash(request)}")
+
+    async def operation(*arguments: Any, **options: Any) -> Any:
+        # The tool call counts as running in place of its requests: if a person is asked about a bound, nothing runs.
+        recorded = await turn.request(*arguments, key=key, retry=agent.retry, **options)
+        if consumed is not None:
+            consumed.update(consumed_by(recorded))
+        return recorded
+
     try:
-        text = await agent.respond(last_message["text"], _recorded_request(turn, agent, key, consumed), context=content)
+        text = await agent.respond(last_message["text"], operation, context=content)
     # The server gets the error as an answer, and decides itself whether its tool fails.
     except OperationError as error:
         return {"error": str(error)}
@@ -219,29 +227,6 @@ def _failed_attempts(context: TurnContext, key: str) -> Counter[str]:
         total.update(failed_attempt(consumed))
         attempt += 1
     return total
-
-
-def _recorded_request(turn: AgentTurn, agent: Sampler, key: str, consumed: Counter[str] | None) -> Any:
-    """Return a function that makes a model request of `agent`, within the budget of the turn. The request is recorded
-    as an operation with the given key. What it consumes is added to `consumed`.
-    """
-
-    async def operation(
-        kind: str, parameters: Mapping[str, Any], call: Callable[[], Awaitable[Any]], **options: Any
-    ) -> Any:
-        # As for the turn's own requests: wait for the budget, reserve, then spend the actual consumption.
-        # The tool call counts as running in place of its requests: if a person is asked about a bound, nothing runs.
-        admitted = turn.admission(key, options["reserved"])
-        recorded = await turn.context.operation(
-            kind, parameters, call, key=key, retry=agent.retry, admitted=admitted, **options
-        )
-        if turn.budget is not None:
-            turn.budget.spend(options["usage"](recorded))
-        if consumed is not None:
-            consumed.update(consumed_by(recorded))
-        return recorded
-
-    return operation
 
 
 INPUT_REQUIRED = "input_required"

@@ -13,8 +13,8 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Retry, Step, Workflow
-from divebook.agents.batches import reporting_model
 from divebook.agents.clients import FIRST, REQUEST_LIMITERS, RequestLimiters
+from divebook.agents.requests import reporting_model
 from divebook.engine.operations import Reserved
 from divebook.workflow.resources import AgentDefinition
 from tests.agents.payable import MOST, OK, REFUSED, Payable
