@@ -8,6 +8,7 @@ import asyncio
 import functools
 import gzip
 import io
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,6 +25,7 @@ from divebook.events import Event
 from divebook.events.catalog import ExecutionPictured
 from divebook.events.codec import decode_line, encode, event_to_dict
 from divebook.events.event import type_id
+from divebook.pipeline import Pipeline
 from divebook.runtime.execution import Execution
 from divebook.store import MemoryStore, Owner
 from divebook.store.embedded import LineWriter, LogFile
@@ -32,6 +34,7 @@ from divebook.workflow.definition import Workflow
 from divebook.workflow.reader import read_definitions
 from divebook.workspace import LocalWorkspace
 from divebook.workspace.egress.proxy import EgressAnswer
+from tests.replay import history_pipelines
 from tests.replay.history_world import world
 from tests.runtime.test_resuming import FixedChance, StoppedClock
 
@@ -41,6 +44,7 @@ IN_FOLDER = re.compile(r'("folder":")[^"]+/')
 WRITTEN_AT = re.compile(r"([0-9]\]\},)[0-9]{15,}")
 MOVED_TO = re.compile(r'"[^"]+/moved\.jsonl"')
 FOLDER = Path(__file__).parent / "recorded"
+ENVELOPES = FOLDER / "envelopes.json.gz"
 PATIENCE = 20
 
 _BOUNDS = {"bounded": {"Bounds": {"MaxLLMCalls": 1}}}
@@ -209,6 +213,26 @@ def _enqueued(made: Environment) -> Execution:
     return execution.wait(PATIENCE)
 
 
+def _staged(pipeline: Callable[[Environment], Pipeline], *answers: Any) -> Story:
+    def story(made: Environment) -> Execution:
+        execution = pipeline(made).start(history_pipelines.request(history_pipelines.VALUES)).wait(PATIENCE)
+        for answer in answers:
+            execution.answer(execution.interrupts[0].id, answer, "ann").wait(PATIENCE)
+        return execution
+
+    return story
+
+
+def _continued(made: Environment) -> Execution:
+    detached = _staged(history_pipelines.detached)(made)
+    return history_pipelines.continued(history_pipelines.detached(made), detached).wait(PATIENCE)
+
+
+def _declared(made: Environment) -> Execution:
+    execution = made.start("stages-declared", {"request": "Count", "user": "ann", "metadata": {"a": [1]}})
+    return made.resume(execution.wait(PATIENCE).id).wait(PATIENCE)
+
+
 RULE = {"approved": True, "data": {"rule": {"scope": "run"}}}
 STORIES: dict[str, Story] = {
     **{
@@ -281,6 +305,14 @@ STORIES: dict[str, Story] = {
     "fork-of-definition": _then(_ran("script"), _redefined),
     "fork-of-fork": _then(_ran("script"), _forked),
     "fork-of-turn": _then(_answered("tools", True), _forked_turn),
+    "stages": _staged(history_pipelines.reviewing, "raise", "Rhine"),
+    "stages-side-by-side": _staged(history_pipelines.side_by_side, True, "approve"),
+    "stages-tried": _staged(history_pipelines.trying),
+    "stages-declared": _declared,
+    "stages-failing": lambda made: made.start("stages-failing", {"request": "Count"}).wait(PATIENCE),
+    "stages-detached": _staged(history_pipelines.detached),
+    "stages-continued": _continued,
+    "stages-expired": _then(_staged(history_pipelines.expiring), _expired),
     "deleting": _ran("deleting"),
     "annotated": _then(_ran("script"), _annotate),
     "fork": _then(_ran("script"), lambda made, run: made.fork(run.id, change={"variables": {"a": 9}}).wait(PATIENCE)),
@@ -331,15 +363,33 @@ def log_of(file: Path) -> LogFile:
     return read(io.BytesIO(gzip.decompress(file.read_bytes())))
 
 
+def envelopes() -> dict[str, Any]:
+    """Return the envelope of each recorded history at its end, as plain data."""
+    with world(MemoryStore()) as made:
+        for flow in defined().values():
+            made.add_workflow(flow)
+        ids = {file.name.partition(".")[0]: import_(log_of(file), made.store) for file in histories()}
+        return {name: made.execution(execution_id).envelope.to_state_dict() for name, execution_id in ids.items()}
+
+
+def recorded_envelopes() -> dict[str, Any]:
+    """Return the envelopes as they were when the histories were recorded."""
+    recorded: dict[str, Any] = json.loads(gzip.decompress(ENVELOPES.read_bytes())) if ENVELOPES.exists() else {}
+    return recorded
+
+
 def main(names: Iterable[str]) -> None:
     """Record what is not recorded, and what is named."""
     FOLDER.mkdir(exist_ok=True)
     asked = set(names)
+    kept = {name: state for name, state in recorded_envelopes().items() if name not in asked}
     for name in STORIES:
         file = FOLDER / f"{name}.jsonl.gz"
         if name in asked or not file.exists():
             file.write_bytes(record(name))
             sys.stdout.write(f"{file.name}: {len(log_of(file).events)} events\n")
+    text = json.dumps({**envelopes(), **kept}, indent=1, sort_keys=True)
+    ENVELOPES.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 if __name__ == "__main__":

@@ -214,6 +214,9 @@ def world(store: object = "memory:", **more: object) -> Environment:
     """Return an environment with all that recorded histories call."""
     WORKFLOW_FUNCTIONS.update(_REGISTERED)  # other tests begin without any
     from divebook.workflow.resources import WorkspaceDefinition  # recorded errors name lines of this file
+    from tests.replay.history_pipelines import add_pipelines
 
     desk = WorkspaceDefinition("desk", shell=False)
-    return Environment(store=store, actions=actions(), agents=agents(), workflows=FUNCTIONS, workspaces=[desk], **more)
+    made = Environment(store=store, actions=actions(), agents=agents(), workflows=FUNCTIONS, workspaces=[desk], **more)
+    add_pipelines(made)
+    return made

@@ -14,7 +14,7 @@ from divebook.projections.summary import ReadLog
 from divebook.replay.replayer import Positions
 from divebook.store import MemoryStore
 from divebook.store.transfer import import_
-from tests.replay.histories import STORIES, defined, histories, log_of, record
+from tests.replay.histories import STORIES, defined, envelopes, histories, log_of, record, recorded_envelopes
 from tests.replay.history_world import world
 
 TESTS = Path(__file__).parents[1]
@@ -68,6 +68,15 @@ def test_each_history_is_equal_byte_for_byte_without_a_call(every, blocked):
         assert found.equal is (name not in UNCHECKED), f"{name}: {found}"
 
 
+def test_each_history_has_the_envelope_that_it_had_when_it_was_recorded(blocked):
+    blocked()
+    present = json.loads(json.dumps(envelopes()))
+    recorded = recorded_envelopes()
+    assert present.keys() == recorded.keys() == STORIES.keys()
+    for name, state in recorded.items():
+        assert present[name] == state, name
+
+
 @pytest.mark.parametrize("status", ["completed", "waiting"])
 @pytest.mark.parametrize("form", [0, 1])
 def test_the_oldest_exports_are_equal_though_errors_of_scripts_had_other_words(form, status, blocked):
@@ -105,6 +114,6 @@ def shown(made, execution_id):
     assert execution.id in as_html(report)
 
 
-@pytest.mark.parametrize("name", ["everything", "tools-at-once", "pictured"])
+@pytest.mark.parametrize("name", ["everything", "tools-at-once", "pictured", "stages-side-by-side"])
 def test_recording_anew_gives_the_same_bytes(name):
     assert record(name) == record(name)
