@@ -27,6 +27,10 @@ def moving(*seconds):
     return lambda: NOW + timedelta(seconds=next(looks))
 
 
+def test_the_envelope_is_one_class():
+    assert Envelope.__mro__ == (Envelope, object), "a reader finds all fields and methods of a request in one class"
+
+
 def test_it_works_alone_with_real_time_and_identifiers():
     one, two = Envelope(), Envelope()
     assert re.fullmatch("env_[0-9a-f]{16}", one.envelope_id)

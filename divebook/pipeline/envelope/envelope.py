@@ -1,8 +1,7 @@
 """Envelope: the state of one pipeline request, with its outputs, budget, open question and history.
 
-`Contents` declares the fields, `StagedContents` adds goals and stages, and `Envelope` adds outputs, budget, questions
-and serialization. The functions below the classes merge the envelopes of parallel branches, and compute an envelope
-from the state of an execution.
+The functions below the class `Envelope` merge the envelopes of parallel branches, and compute an envelope from the
+state of an execution.
 """
 
 from __future__ import annotations
@@ -108,25 +107,53 @@ class ProcessingRecord(EnvelopePart):
 
 class _Maximum:
     """Descriptor that gives access to one bound of an envelope, such as `max_tokens`. Assigning a value replaces the
-    whole `Contents.bounds`, because `Bounds` are immutable.
+    whole `Envelope.bounds`, because `Bounds` are immutable.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, contents: Contents | None, owner: type) -> Any:
-        return self if contents is None else getattr(contents.bounds, self._name)
+    def __get__(self, envelope: Envelope | None, owner: type) -> Any:
+        return self if envelope is None else getattr(envelope.bounds, self._name)
 
-    def __set__(self, contents: Contents, value: int | None) -> None:
+    def __set__(self, envelope: Envelope, value: int | None) -> None:
         changed: dict[str, Any] = {self._name: value}
-        contents.bounds = replace(contents.bounds, **changed)
+        envelope.bounds = replace(envelope.bounds, **changed)
 
 
 @dataclass(kw_only=True, repr=False)
-class Contents:
-    """Fields of an envelope, the state of one pipeline request. Two envelopes are equal if all fields in `FIELDS` are
-    equal.
+class Envelope:
+    """State of one pipeline request: input, outputs, position, budget, question, goals and history.
+
+    An envelope only stores state; a `Pipeline` drives it. Envelopes are not thread safe. Parallel branches work on
+    clones, which `merge_branches` joins. Two envelopes are equal if all fields in `FIELDS` are equal.
+
+    The word stage has two senses here. A stage of goals (`advance_stage`) is a numbered phase of work that satisfies
+    some goals. A stage of the pipeline (`start_stage`) is a named part that runs an agent, tools or a function.
+
+    Parameters
+    ----------
+    bounds
+        The budget; by default 3 iterations, 10 model calls and 21 agent steps.
+    slot_names
+        Names of the output slots that have a special role in retries, stages and responses.
+    clock
+        Function that returns the current time as a datetime with a time zone.
+    new_id
+        Function that returns a new identifier for a prefix.
+
+    Examples
+    --------
+    >>> envelope = create_envelope("Which licences?", "ann", "s1")
+    >>> envelope.set_interrupt("clarification", "q1", question="Of which folder?")
+    >>> envelope.can_continue(), envelope.get_final_response()
+    (False, 'Of which folder?')
+    >>> envelope.resolve_interrupt({"text": "src"})
+    >>> envelope.can_continue(), envelope.interrupt.response.text
+    (True, 'src')
     """
+
+    # --- fields
 
     envelope_id: str = ""
     request_id: str = ""
@@ -210,23 +237,6 @@ class Contents:
         elif self.interrupt_pending:
             state = "interrupted"
         return f"<{type(self).__name__} {self.envelope_id} at {self.current_stage!r}, {state}>"
-
-
-FIELDS: Final = tuple(each.name for each in fields(Contents) if each.compare)
-"""Names of the fields that are compared and saved. A saved state has these keys, and those in `MAXIMA` in addition."""
-MAXIMA: Final = ("max_iterations", "max_llm_calls", "max_agent_hops")
-STATE_KEYS: Final = (*FIELDS, *MAXIMA)
-
-
-# --- goals and stages -------------------------------------------------------------------------------------------------
-
-
-class StagedContents(Contents):
-    """Fields of an envelope, with methods for its goals, its repeated attempts, and its sequential or parallel stages.
-
-    The word stage has two senses here. A stage of goals (`advance_stage`) is a numbered phase of work that satisfies
-    some goals. A stage of the pipeline (`start_stage`) is a named part that runs an agent, tools or a function.
-    """
 
     # --- goals and retries
 
@@ -351,48 +361,6 @@ class StagedContents(Contents):
     def has_failures(self) -> bool:
         """Return True if any stage failed."""
         return bool(self.failed_stages)
-
-
-def _goals_of(stage: dict[str, Any]) -> list[str]:
-    """Return the names of the goals that one round of work on the goals (a goal stage) satisfied, from the record of
-    the round.
-
-    The record may come from a damaged saved state: entries that are not strings are left out.
-    """
-    goals = stage.get("satisfied_goals")
-    return [goal for goal in goals if isinstance(goal, str)] if isinstance(goals, list) else []
-
-
-# --- the envelope -----------------------------------------------------------------------------------------------------
-
-
-class Envelope(StagedContents):
-    """State of one pipeline request: input, outputs, position, budget, question, goals and history.
-
-    An envelope only stores state; a `Pipeline` drives it. Envelopes are not thread safe. Parallel branches work on
-    clones, which `merge_branches` joins.
-
-    Parameters
-    ----------
-    bounds
-        The budget; by default 3 iterations, 10 model calls and 21 agent steps.
-    slot_names
-        Names of the output slots that have a special role in retries, stages and responses.
-    clock
-        Function that returns the current time as a datetime with a time zone.
-    new_id
-        Function that returns a new identifier for a prefix.
-
-    Examples
-    --------
-    >>> envelope = create_envelope("Which licences?", "ann", "s1")
-    >>> envelope.set_interrupt("clarification", "q1", question="Of which folder?")
-    >>> envelope.can_continue(), envelope.get_final_response()
-    (False, 'Of which folder?')
-    >>> envelope.resolve_interrupt({"text": "src"})
-    >>> envelope.can_continue(), envelope.interrupt.response.text
-    (True, 'src')
-    """
 
     # --- outputs and history
 
@@ -579,13 +547,40 @@ class Envelope(StagedContents):
         """Return the text to show to the user: the pending question, else the text of the output in the slot for the
         response. Return None if there is neither.
         """
-        return final_response(self)
+        pending = self.pending_interrupt
+        if pending and pending.kind == InterruptKind.CLARIFICATION and pending.question:
+            return pending.question
+        if pending and pending.kind == InterruptKind.CONFIRMATION and pending.message:
+            return pending.message
+        response = self.outputs.get(self.slot_names.response, {}).get(self.slot_names.response_key)
+        return response if isinstance(response, str) else None
 
     def to_result_dict(self) -> dict[str, Any]:
         """Return a summary of the pipeline request for its caller: status, response, outputs, errors and question, as
         plain data.
         """
-        return write_result(self)
+        reason = self.terminal_reason
+        result: dict[str, Any] = {
+            "envelope_id": self.envelope_id,
+            "request_id": self.request_id,
+            "user_id": self.user_id,
+            "session_id": self.session_id,
+            "current_stage": self.current_stage,
+            "terminated": self.terminated,
+            "termination_reason": self.termination_reason,
+            "terminal_reason": None if reason is None else str(reason),
+            "response": self.get_final_response(),
+            "interrupt_pending": self.interrupt_pending,
+            "iteration": self.iteration,
+            "llm_call_count": self.llm_call_count,
+            "processing_time_ms": self.total_processing_time_ms(),
+            "errors": copied_maps(self.errors, "errors"),
+        }
+        if self.outputs:
+            result["outputs"] = copied_map(self.outputs, "outputs")
+        if self.interrupt is not None:
+            result |= _interrupt_keys(self.interrupt, pending=self.interrupt_pending)
+        return result
 
     def to_state_dict(self) -> dict[str, Any]:
         """Return all fields as plain data that `from_state_dict` can read. The result shares no objects with the
@@ -600,7 +595,7 @@ class Envelope(StagedContents):
         UncopyableValueError
             A field contains a value that cannot be copied.
         """
-        return write_state(self)
+        return {"schema_version": SCHEMA_VERSION, **{key: plain(getattr(self, key), key) for key in STATE_KEYS}}
 
     @classmethod
     def from_state_dict(
@@ -622,10 +617,29 @@ class Envelope(StagedContents):
             If `strict` and the state has problems. The error lists all of them.
         """
         envelope = cls(slot_names=slot_names, clock=clock, new_id=new_id)
-        problems = read_state(envelope, state)
+        problems = envelope._read(state)
         if strict and problems:
             raise InvalidEnvelopeError(problems)
         return envelope
+
+    def _read(self, state: Any) -> list[str]:
+        """Fill a new envelope with those fields of a saved state that can be read. Return the problems found in the
+        state, one per line.
+        """
+        reading = PlainReading(self.clock())
+        if not isinstance(state, Mapping):
+            reading.refuse("state", state, "a mapping")
+            return reading.problems
+        # `STATE_KEYS` has `bounds` before `MAXIMA`, so that a changed maximum in the state overrides the bounds in it.
+        types = {**types_of(Envelope), **dict.fromkeys(MAXIMA, int)}
+        for key in STATE_KEYS:
+            if key not in state:
+                reading.problems.append(f"{key}: missing")
+            elif key in MAXIMA and state[key] is None:
+                continue  # `bounds` says whether there is one
+            elif (value := reading.read(types[key], state[key], key)) is not UNREADABLE:
+                setattr(self, key, value)
+        return [*_strangers(state), *reading.problems]
 
     def validate(self) -> None:
         """Raise an error if the fields of the envelope contradict each other or have impossible values.
@@ -635,9 +649,43 @@ class Envelope(StagedContents):
         InvalidEnvelopeError
             The error lists all problems.
         """
-        problems = problems_of(self)
+        problems = [*self._wrong_identity(), *self._wrong_numbers(), *self._wrong_position(), *self._wrong_control()]
         if problems:
             raise InvalidEnvelopeError(problems)
+
+    def _wrong_identity(self) -> Iterator[str]:
+        for name in IDENTIFIERS:
+            if not getattr(self, name):
+                yield f"{name} is empty"
+        for name in ("created_at", "received_at", "completed_at"):
+            moment: datetime | None = getattr(self, name)
+            if moment is not None and moment.tzinfo is None:
+                yield f"{name} has no time zone: {moment.isoformat()}"
+
+    def _wrong_numbers(self) -> Iterator[str]:
+        for name in COUNTERS:
+            if getattr(self, name) < 0:
+                yield f"{name} is negative: {getattr(self, name)}"
+        for name in (*MAXIMA, "max_stages"):
+            maximum: Any = getattr(self, name)
+            if maximum is not None and maximum < 1:
+                yield f"{name} must be at least 1, not {maximum}"
+        if self.current_stage_number < 1:
+            yield f"current_stage_number must be at least 1, not {self.current_stage_number}"
+
+    def _wrong_position(self) -> Iterator[str]:
+        names = (*self.stage_order, START, END)
+        if self.stage_order and self.current_stage not in names:
+            yield f"current_stage {self.current_stage!r} is not in stage_order: {', '.join(self.stage_order)}"
+        for goal in self.remaining_goals:
+            if goal not in self.all_goals:
+                yield f"remaining_goals has {goal!r}, which all_goals does not have"
+
+    def _wrong_control(self) -> Iterator[str]:
+        if self.interrupt_pending and self.interrupt is None:
+            yield "interrupt_pending is set, but there is no interrupt"
+        if self.terminated and self.completed_at is None:
+            yield "terminated is set, but completed_at is not"
 
     def clone(self) -> Self:
         """Return an independent deep copy of the envelope, which has the same identifiers.
@@ -662,6 +710,50 @@ class Envelope(StagedContents):
         envelope = self.from_state_dict(state, slot_names=names, clock=clock, new_id=new_id)
         for name in FIELDS:
             setattr(self, name, getattr(envelope, name))
+
+
+FIELDS: Final = tuple(each.name for each in fields(Envelope) if each.compare)
+"""Names of the fields that are compared and saved. A saved state has these keys, and those in `MAXIMA` in addition."""
+MAXIMA: Final = ("max_iterations", "max_llm_calls", "max_agent_hops")
+STATE_KEYS: Final = (*FIELDS, *MAXIMA)
+IDENTIFIERS = ("envelope_id", "request_id", "user_id", "session_id")
+COUNTERS = ("iteration", "llm_call_count", "agent_hop_count", "token_count", "cost")
+
+
+def _goals_of(stage: dict[str, Any]) -> list[str]:
+    """Return the names of the goals that one round of work on the goals (a goal stage) satisfied, from the record of
+    the round.
+
+    The record may come from a damaged saved state: entries that are not strings are left out.
+    """
+    goals = stage.get("satisfied_goals")
+    return [goal for goal in goals if isinstance(goal, str)] if isinstance(goals, list) else []
+
+
+def _strangers(state: Mapping[Any, Any]) -> list[str]:
+    """Return those problems of a saved state that are not about the value of a field: a wrong schema version, and
+    unknown keys.
+    """
+    version = state.get("schema_version", "missing")
+    problems = [] if version == SCHEMA_VERSION else [f"schema_version: {SCHEMA_VERSION} wanted, not {version!r:.60}"]
+    strangers = state.keys() - {*STATE_KEYS, "schema_version"}
+    hints = {key: did_you_mean(str(key), STATE_KEYS) for key in strangers}
+    problems += [f"{key!r:.60}: unknown" + (f"; {hint}" if hint else "") for key, hint in hints.items()]
+    return sorted(problems)
+
+
+def _interrupt_keys(interrupt: FlowInterrupt, *, pending: bool) -> dict[str, Any]:
+    shown = interrupt.to_dict()
+    keys: dict[str, Any] = {"interrupt": {k: shown[k] for k in ("kind", "id", "question", "message", "created_at")}}
+    if interrupt.kind == InterruptKind.CLARIFICATION:
+        keys |= {"clarification_needed": pending, "clarification_question": interrupt.question}
+    elif interrupt.kind == InterruptKind.CONFIRMATION:
+        keys |= {
+            "confirmation_needed": pending,
+            "confirmation_message": interrupt.message,
+            "confirmation_id": interrupt.id,
+        }
+    return keys
 
 
 def create_envelope(
@@ -696,163 +788,6 @@ def create_envelope(
     if request_id is not None:
         envelope.request_id = request_id
     return envelope
-
-
-# --- saved form -------------------------------------------------------------------------------------------------------
-
-
-def write_state(contents: Contents) -> dict[str, Any]:
-    """Return all fields of an envelope as plain data, which can be saved. The result shares no objects with the
-    envelope.
-
-    Raises
-    ------
-    UncopyableValueError
-        A field contains a value that cannot be copied.
-    """
-    return {"schema_version": SCHEMA_VERSION, **{key: plain(getattr(contents, key), key) for key in STATE_KEYS}}
-
-
-def read_state(contents: Contents, state: Any) -> list[str]:
-    """Fill a new envelope with those fields of a saved state that can be read. Return the problems found in the state,
-    one per line.
-    """
-    reading = PlainReading(contents.clock())
-    if not isinstance(state, Mapping):
-        reading.refuse("state", state, "a mapping")
-        return reading.problems
-    # `STATE_KEYS` has `bounds` before `MAXIMA`, so that a changed maximum in the state overrides the bounds in it.
-    types = {**types_of(Contents), **dict.fromkeys(MAXIMA, int)}
-    for key in STATE_KEYS:
-        if key not in state:
-            reading.problems.append(f"{key}: missing")
-        elif key in MAXIMA and state[key] is None:
-            continue  # `bounds` says whether there is one
-        elif (value := reading.read(types[key], state[key], key)) is not UNREADABLE:
-            setattr(contents, key, value)
-    return [*_strangers(state), *reading.problems]
-
-
-def _strangers(state: Mapping[Any, Any]) -> list[str]:
-    """Return those problems of a saved state that are not about the value of a field: a wrong schema version, and
-    unknown keys.
-    """
-    version = state.get("schema_version", "missing")
-    problems = [] if version == SCHEMA_VERSION else [f"schema_version: {SCHEMA_VERSION} wanted, not {version!r:.60}"]
-    strangers = state.keys() - {*STATE_KEYS, "schema_version"}
-    hints = {key: did_you_mean(str(key), STATE_KEYS) for key in strangers}
-    problems += [f"{key!r:.60}: unknown" + (f"; {hint}" if hint else "") for key, hint in hints.items()]
-    return sorted(problems)
-
-
-# --- response and result of a request ---------------------------------------------------------------------------------
-
-
-def final_response(envelope: Contents) -> str | None:
-    """Return the text to show to the user at the end of a pipeline request: the pending question, else the text of the
-    output in the slot for the response. Return None if there is neither.
-    """
-    pending = envelope.pending_interrupt
-    if pending and pending.kind == InterruptKind.CLARIFICATION and pending.question:
-        return pending.question
-    if pending and pending.kind == InterruptKind.CONFIRMATION and pending.message:
-        return pending.message
-    response = envelope.outputs.get(envelope.slot_names.response, {}).get(envelope.slot_names.response_key)
-    return response if isinstance(response, str) else None
-
-
-def write_result(envelope: Contents) -> dict[str, Any]:
-    """Return a summary of a pipeline request for its caller: status, response, outputs, errors and question, as plain
-    data.
-    """
-    reason = envelope.terminal_reason
-    result: dict[str, Any] = {
-        "envelope_id": envelope.envelope_id,
-        "request_id": envelope.request_id,
-        "user_id": envelope.user_id,
-        "session_id": envelope.session_id,
-        "current_stage": envelope.current_stage,
-        "terminated": envelope.terminated,
-        "termination_reason": envelope.termination_reason,
-        "terminal_reason": None if reason is None else str(reason),
-        "response": final_response(envelope),
-        "interrupt_pending": envelope.interrupt_pending,
-        "iteration": envelope.iteration,
-        "llm_call_count": envelope.llm_call_count,
-        "processing_time_ms": sum(record.duration_ms for record in envelope.processing_history),
-        "errors": copied_maps(envelope.errors, "errors"),
-    }
-    if envelope.outputs:
-        result["outputs"] = copied_map(envelope.outputs, "outputs")
-    if envelope.interrupt is not None:
-        result |= _interrupt_keys(envelope.interrupt, pending=envelope.interrupt_pending)
-    return result
-
-
-def _interrupt_keys(interrupt: FlowInterrupt, *, pending: bool) -> dict[str, Any]:
-    shown = interrupt.to_dict()
-    keys: dict[str, Any] = {"interrupt": {k: shown[k] for k in ("kind", "id", "question", "message", "created_at")}}
-    if interrupt.kind == InterruptKind.CLARIFICATION:
-        keys |= {"clarification_needed": pending, "clarification_question": interrupt.question}
-    elif interrupt.kind == InterruptKind.CONFIRMATION:
-        keys |= {
-            "confirmation_needed": pending,
-            "confirmation_message": interrupt.message,
-            "confirmation_id": interrupt.id,
-        }
-    return keys
-
-
-# --- validation -------------------------------------------------------------------------------------------------------
-
-
-IDENTIFIERS = ("envelope_id", "request_id", "user_id", "session_id")
-COUNTERS = ("iteration", "llm_call_count", "agent_hop_count", "token_count", "cost")
-
-
-def problems_of(envelope: Contents) -> list[str]:
-    """Return the inconsistencies in the fields of an envelope, such as empty identifiers or negative counters, one line
-    each.
-    """
-    return [*_identity(envelope), *_numbers(envelope), *_position(envelope), *_control(envelope)]
-
-
-def _identity(envelope: Contents) -> Iterator[str]:
-    for name in IDENTIFIERS:
-        if not getattr(envelope, name):
-            yield f"{name} is empty"
-    for name in ("created_at", "received_at", "completed_at"):
-        moment: datetime | None = getattr(envelope, name)
-        if moment is not None and moment.tzinfo is None:
-            yield f"{name} has no time zone: {moment.isoformat()}"
-
-
-def _numbers(envelope: Contents) -> Iterator[str]:
-    for name in COUNTERS:
-        if getattr(envelope, name) < 0:
-            yield f"{name} is negative: {getattr(envelope, name)}"
-    for name in (*MAXIMA, "max_stages"):
-        maximum: Any = getattr(envelope, name)
-        if maximum is not None and maximum < 1:
-            yield f"{name} must be at least 1, not {maximum}"
-    if envelope.current_stage_number < 1:
-        yield f"current_stage_number must be at least 1, not {envelope.current_stage_number}"
-
-
-def _position(envelope: Contents) -> Iterator[str]:
-    names = (*envelope.stage_order, START, END)
-    if envelope.stage_order and envelope.current_stage not in names:
-        yield f"current_stage {envelope.current_stage!r} is not in stage_order: {', '.join(envelope.stage_order)}"
-    for goal in envelope.remaining_goals:
-        if goal not in envelope.all_goals:
-            yield f"remaining_goals has {goal!r}, which all_goals does not have"
-
-
-def _control(envelope: Contents) -> Iterator[str]:
-    if envelope.interrupt_pending and envelope.interrupt is None:
-        yield "interrupt_pending is set, but there is no interrupt"
-    if envelope.terminated and envelope.completed_at is None:
-        yield "terminated is set, but completed_at is not"
 
 
 # --- merging single values --------------------------------------------------------------------------------------------
