@@ -308,3 +308,19 @@ def test_one_function_records_model_requests():
         if isinstance(call, ast.Call) and any(getattr(value, "id", "") == "AGENT_RESPONSE" for value in call.args)
     }
     assert makers == {"agents/requests.py: record_request", "agents/imports.py: _write_request"}
+
+
+def test_plain_data_with_tagged_values_is_made_in_one_place():
+    """A second way could write another form, or forget the limits of `encode`: `codec.tagged_form` is the only one."""
+    places = {
+        path.relative_to(ROOT).as_posix()
+        for path in sorted((ROOT / "divebook").rglob("*.py"))
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if _called(call) in {"parse", "loads"} and call.args and _called(call.args[0]) == "encode"
+    }
+    assert places == {"divebook/events/codec.py"}
+
+
+def _called(node):
+    """Return the name of the function that a node calls; None if it is no call."""
+    return getattr(node.func, "attr", getattr(node.func, "id", None)) if isinstance(node, ast.Call) else None

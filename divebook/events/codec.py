@@ -209,6 +209,18 @@ def parse(raw: bytes | str) -> Any:
     return orjson.loads(raw) if len(raw) <= 2 * MAX_LEVELS else _check_depth(orjson.loads(raw), raw)
 
 
+def tagged_form(value: Any, path: str = "data") -> Any:
+    """Convert normalized data to plain JSON data. Values that JSON lacks are in tagged form, as in a log: dicts with
+    the key ``$type``. The result shares no objects with the value.
+
+    >>> tagged_form({"day": date(2026, 1, 2), "n": 1})
+    {'day': {'$type': 'date', 'value': '2026-01-02'}, 'n': 1}
+
+    Raises the errors of `encode`.
+    """
+    return parse(encode(value, path))
+
+
 def _check_depth(value: Any, raw: bytes | str) -> Any:
     """Return `value`, which was decoded from the JSON `raw`. Raise ValueError if it is nested deeper than any value
     that `encode` writes.

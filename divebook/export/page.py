@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from divebook.errors import InvalidEventError, StoreError
-from divebook.events.codec import encode, event_to_dict, parse
+from divebook.events.codec import event_to_dict, tagged_form
 from divebook.events.event import Event
 from divebook.events.recorded import CONTAINERS, TAG
 from divebook.runtime.execution import Execution
@@ -57,8 +57,8 @@ def clean_log(events: Sequence[Event], redactor: Redactor) -> list[dict[str, Any
     InvalidEventError
         An event is invalid without its secrets.
     """
-    # Encoded and parsed: plain JSON data, in which secrets can be replaced anywhere.
-    plain: list[dict[str, Any]] = [parse(encode(event.data.to_data())) for event in events]
+    # Secrets can be replaced anywhere in plain JSON data.
+    plain: list[dict[str, Any]] = [tagged_form(event.data.to_data()) for event in events]
     # All events are learned before the first is cleaned, so that a secret which becomes known late is also removed from
     # earlier events.
     for data in plain:

@@ -17,7 +17,7 @@ from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPON
 from divebook.engine.state import ExecutionState, awaited_signals
 from divebook.errors import ExecutionNotFoundError, UnstorableValueError
 from divebook.events.catalog import ENQUEUED, WAITING, ExecutionForked
-from divebook.events.codec import encode, encode_shown, readable
+from divebook.events.codec import encode, encode_shown, readable, tagged_form
 from divebook.events.event import Event, to_datetime, to_microseconds
 from divebook.projections.activity import (
     PAUSED,
@@ -454,8 +454,7 @@ class Budget:
 
     def plain(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Convert recorded values to JSON data, and cut this data to the characters that remain in the budget."""
-        # `encode` also converts recorded values, such as DataFrames, to their stored form.
-        shortened = self.shortened(json.loads(encode(dict(values))))
+        shortened = self.shortened(tagged_form(dict(values)))
         return {str(key): value for key, value in shortened.items()}
 
     def shortened(self, value: Any) -> Any:

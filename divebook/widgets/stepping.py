@@ -6,7 +6,6 @@ number of an event; position 0 is before the first event.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
@@ -14,7 +13,7 @@ from divebook.engine.state import ExecutionState, PathState
 from divebook.errors import DivebookError
 from divebook.events import Event
 from divebook.events.catalog import OperationStarted, StateMutated
-from divebook.events.codec import encode
+from divebook.events.codec import tagged_form
 from divebook.questions import Question
 from divebook.replay.replayer import Positions, request_at
 from divebook.text.redaction import cut
@@ -113,8 +112,8 @@ class SteppedLog:
         the log does not contain it.
         """
         event = self.positions.event_at(sequence)
-        # `encode` converts recorded values to JSON data. The budget then limits their size for the browser.
-        return detail_of(event, Budget(MAX_VALUES).shortened(json.loads(encode(event.data.to_data()))))
+        # The budget limits the size of the data for the browser.
+        return detail_of(event, Budget(MAX_VALUES).shortened(tagged_form(event.data.to_data())))
 
     def said_at(self, sequence: int) -> tuple[int, list[ConversationPart]]:
         """Find the latest model request before or at an event. Return the number of the event that started the request,

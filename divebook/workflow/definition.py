@@ -33,7 +33,7 @@ from divebook.errors import (
 )
 from divebook.events import catalog
 from divebook.events.catalog import Payload
-from divebook.events.codec import encode, parse
+from divebook.events.codec import encode, tagged_form
 from divebook.events.upcast import FORM, Change, apply_changes
 from divebook.questions.bounds import Bounds
 from divebook.text.arguments import describe, normal_name, same_name
@@ -349,7 +349,7 @@ def _without_sources(step: Mapping[str, Any]) -> Mapping[str, Any]:
 def _without_silent(part: Mapping[str, Any]) -> dict[str, Any]:
     semantic = {key: value for key, value in part.items() if key not in SILENT_PART_FIELDS}
     if "default" in semantic:  # a default may be a date or another value that JSON does not have
-        semantic["default"] = parse(encode(semantic["default"]))
+        semantic["default"] = tagged_form(semantic["default"])
     return semantic
 
 

@@ -15,7 +15,7 @@ from textwrap import indent
 from typing import Any, Literal
 
 from divebook.errors import DefinitionError, NotFoundError, Place
-from divebook.events.codec import encode, parse
+from divebook.events.codec import tagged_form
 from divebook.workflow.definition import Definitions, Workflow
 from divebook.workflow.dialect import OWN, Dialect
 from divebook.workflow.resources import AgentDefinition
@@ -225,7 +225,7 @@ def _as_text(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         # An integer beyond 64 bits has a class of its own (`BigInt`). The writer of YAML knows plain integers only.
         return int(value)
-    return value if value is None or isinstance(value, str | float | bool) else parse(encode(value))
+    return value if value is None or isinstance(value, str | float | bool) else tagged_form(value)
 
 
 def definitions_to_text(definitions: Definitions, format: Format = "yaml") -> str:

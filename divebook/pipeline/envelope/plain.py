@@ -16,8 +16,8 @@ from decimal import Decimal, InvalidOperation
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Final, Union, get_args, get_origin, get_type_hints
 
-from divebook.errors import BoundsError, UncopyableValueError, UnopenableValueError, UnstorableValueError
-from divebook.events.codec import encode, parse
+from divebook.errors import BoundsError, UncopyableValueError, UnstorableValueError
+from divebook.events.codec import tagged_form
 from divebook.events.recorded import TAG, opened
 from divebook.events.values import MAX_DEPTH, normalize, untag
 from divebook.questions.bounds import Bounds
@@ -138,7 +138,7 @@ def plain(value: Any, path: str) -> Any:
     if isinstance(value, float) or _is_json(value):  # the fields that are numbers are read as such
         return deep_copy(value, path)
     try:
-        return parse(encode(normalize(value, path), path))
+        return tagged_form(normalize(value, path), path)
     except UnstorableValueError:  # an object of a class that no log can hold; the envelope keeps a copy of it
         return deep_copy(value, path)
 
@@ -176,32 +176,18 @@ def _is_left_out(each: Field[Any], value: Any) -> bool:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _untagged(value: Any) -> Any:
-    """Convert tagged values in plain data back to the original objects. Tagged values are dicts by which the event log
-    represents objects of types that JSON lacks.
+def _opened(value: Any) -> Any:
+    """Convert data of a saved state, from JSON or from the log of an execution, to Python objects. Values in tagged or
+    recorded form become the objects that they represent.
 
-    A dict that only looks like a tagged value stays unchanged.
+    Data with a dict that only looks like a tagged value stays unchanged. A value that cannot be opened stays in
+    recorded form.
     """
-    if not _has_tag(value):
-        return value
     try:
-        return opened(untag(value))
-    except (ValueError, UnopenableValueError):
+        return opened(untag(value), lenient=True)
+    # The latter for data that is a part of itself, for which `deep_copy` has an error with its path.
+    except (ValueError, RecursionError):
         return value
-
-
-def _has_tag(value: Any, depth: int = 0) -> bool:
-    """Return True if plain data contain, at any depth, a tagged value: a dict by which the event log represents an
-    object that JSON lacks.
-    """
-    if depth > MAX_DEPTH:
-        return False
-    match value:
-        case dict():
-            return TAG in value or any(_has_tag(item, depth + 1) for item in value.values())
-        case list():
-            return any(_has_tag(item, depth + 1) for item in value)
-    return False
 
 
 types_of: Callable[[type], dict[str, Any]] = functools.cache(get_type_hints)
@@ -282,7 +268,7 @@ class PlainReading:
 
     def _data(self, value: Any, path: str) -> Any:
         try:
-            return deep_copy(_untagged(value), path, _DEPTH)
+            return deep_copy(_opened(value), path, _DEPTH)
         except UncopyableValueError as error:
             self.problems.append(str(error))
             return UNREADABLE

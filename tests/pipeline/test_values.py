@@ -1,0 +1,62 @@
+"""Values that JSON lacks, in the envelopes of pipelines: the same live, resumed and replayed."""
+
+import io
+from collections import Counter
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import PurePosixPath
+from uuid import UUID
+
+import pytest
+
+from divebook.store.transfer import export, import_
+from tests.pipeline.worlds import Script, chain, envelope, pipeline, world
+
+VALUES = {
+    "bytes": b"\x00",
+    "counter": Counter("ab"),
+    "date": date(2025, 6, 1),
+    "datetime": datetime(2025, 6, 1, tzinfo=UTC),
+    "decimal": Decimal("1.10"),
+    "fraction": Fraction(1, 3),
+    "infinity": float("inf"),
+    "keys": {1: 2},
+    "large": 2**70,
+    "path": PurePosixPath("a"),
+    "set": {"b", "a"},
+    "tag-like": {"$type": "nothing"},
+    "timedelta": timedelta(seconds=1.5),
+    "tuple": (1, (2.5,)),
+    "uuid": UUID(int=7),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_stage_gets_the_same_value_live_resumed_and_replayed(name):
+    value = VALUES[name]
+    seen = []
+
+    def look(envelope):
+        seen.append((envelope.metadata["given"], envelope.metadata.get("added")))
+        envelope.metadata["added"] = [value]
+        return {}
+
+    config, script = chain("a", "b", "c"), Script(a=[look], b=[look], c=[look])
+    made = world()
+    request = envelope(metadata={"given": value})
+    execution = pipeline(config, script, environment=made).start(request).wait(20)
+    assert seen == [(value, None), (value, [value]), (value, [value])]
+    assert made.verify(execution.id).equal
+    # The fork begins after stage a, with the state that is read from the log.
+    (ended,) = [event for event in execution.history() if event.event_type == "step_completed" and event.step == "a"]
+    fork = made.fork(execution.id, ended.sequence).wait(20)
+    assert seen[3:] == seen[1:3]
+    for run in (execution, fork):
+        elsewhere = world()
+        pipeline(config, script, environment=elsewhere)
+        lines = io.BytesIO()
+        export(made.store, run.id, lines)
+        lines.seek(0)
+        assert elsewhere.verify(import_(lines, elsewhere.store)).equal
+        assert elsewhere.execution(run.id).envelope.metadata == {"given": value, "added": [value]}
