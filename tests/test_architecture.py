@@ -324,3 +324,13 @@ def test_plain_data_with_tagged_values_is_made_in_one_place():
 def _called(node):
     """Return the name of the function that a node calls; None if it is no call."""
     return getattr(node.func, "attr", getattr(node.func, "id", None)) if isinstance(node, ast.Call) else None
+
+
+def test_a_time_as_text_ends_with_z_by_one_function():
+    """`rfc3339` also converts to UTC; a second way would write times that do not sort as texts."""
+    places = {
+        path.relative_to(ROOT).as_posix()
+        for path in sorted((ROOT / "divebook").rglob("*.py"))
+        if '"+00:00", "Z"' in path.read_text(encoding="utf-8")
+    }
+    assert places - {"divebook/devenv/manager.py"} == {"divebook/text/format.py"}

@@ -28,7 +28,7 @@ from divebook.events.payload import WHOLE, declared, missing_field, wrong_field
 from divebook.events.recorded import TAG, BigInt, Container, NonFinite, Recorded, StandardValue, TaggedDict
 from divebook.events.upcast import FORM, upcast
 from divebook.events.values import ByHash, normalize, tag, untag
-from divebook.text.format import visible
+from divebook.text.format import rfc3339, visible
 
 P = TypeVar("P", bound=Payload)
 
@@ -522,7 +522,7 @@ def event_to_dict(event: Event) -> dict[str, Any]:
         "id": event.id,
         "execution_id": event.execution_id,
         "sequence": event.sequence,
-        "timestamp": event.timestamp.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "timestamp": rfc3339(event.timestamp),
         "event_type": event.event_type,
     }
     if event.path:

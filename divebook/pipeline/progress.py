@@ -27,9 +27,9 @@ from divebook.pipeline.envelope import (
     merge_branches,
 )
 from divebook.pipeline.envelope import envelope as of_execution
-from divebook.pipeline.envelope.plain import to_text
 from divebook.questions import Question
 from divebook.questions.question import RAISE, STOP
+from divebook.text.format import rfc3339
 from divebook.workflow.definition import ENVELOPE, SLOTS, STATE, Workflow, is_pipeline
 from divebook.workflow.pipelines import ASKING, END, START, AgentStage, PipelineConfig, RunMode
 
@@ -114,7 +114,7 @@ def _reflect_failure(envelope: Envelope, state: ExecutionState, workflow: Workfl
 
 def stage_error(stage: str, message: str, moment: datetime) -> dict[str, Any]:
     """Return the entry about a failed stage that is added to `Envelope.errors`."""
-    return {"agent": stage, "error": message, "error_type": PROCESSING_ERROR, "timestamp": to_text(moment)}
+    return {"agent": stage, "error": message, "error_type": PROCESSING_ERROR, "timestamp": rfc3339(moment)}
 
 
 def state_of(state: ExecutionState) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from difflib import SequenceMatcher
 from io import StringIO
@@ -196,11 +196,20 @@ def json_time(moment: None) -> None: ...
 def json_time(moment: datetime | None) -> str | None:
     """Format a time in UTC for JSON; return None for None.
 
-    >>> from datetime import UTC
     >>> json_time(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
     '2026-01-02T03:04:05.000Z'
     """
-    return None if moment is None else moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None if moment is None else rfc3339(moment, "milliseconds")
+
+
+def rfc3339(moment: datetime, precision: Literal["milliseconds", "microseconds"] = "microseconds") -> str:
+    """Format a time as RFC 3339 text in UTC with ``Z``. A time without a time zone counts as UTC.
+
+    >>> rfc3339(datetime(2026, 1, 2, 3, 4, 5))
+    '2026-01-02T03:04:05.000000Z'
+    """
+    in_utc = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return in_utc.isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 # --- durations ------------------------------------------------------------------------------------------------------

@@ -37,11 +37,11 @@ from divebook.pipeline.envelope.plain import (
     copied_maps,
     deep_copy,
     plain,
-    to_text,
     types_of,
 )
 from divebook.questions.bounds import DEFAULT_BOUNDS, Bounds, exceeded_edge
 from divebook.questions.question import InterruptKind, Word
+from divebook.text.format import rfc3339
 from divebook.workflow.pipelines import END, START
 
 # --- fields of an envelope --------------------------------------------------------------------------------------------
@@ -1057,7 +1057,7 @@ def _record(hop: Hop, stage_order: int) -> ProcessingRecord:
 
 def _errors(state: ExecutionState) -> list[dict[str, Any] | None]:
     errors = (error for _, error in sorted(state.ledger.errors.items()))
-    return [{**error, "timestamp": to_text(to_datetime(error["timestamp"]))} for error in errors]
+    return [{**error, "timestamp": rfc3339(to_datetime(error["timestamp"]))} for error in errors]
 
 
 def _outputs(state: ExecutionState) -> dict[str, dict[str, Any]]:

@@ -21,6 +21,7 @@ from divebook.events.codec import tagged_form
 from divebook.events.recorded import TAG, opened
 from divebook.events.values import MAX_DEPTH, normalize, untag
 from divebook.questions.bounds import Bounds
+from divebook.text.format import rfc3339
 
 SPARSE: Final = {"sparse": True}
 """Metadata of a field that is left out of plain data if its value is None."""
@@ -42,24 +43,6 @@ class EnvelopePart:
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-
-
-def to_text(moment: datetime) -> str:
-    """Return a time as RFC 3339 text in UTC with microseconds and ``Z``. A time without a time zone counts as UTC."""
-    return _in_utc(moment).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def to_moment(value: object) -> datetime | None:
-    """Convert a text or a datetime to a datetime in UTC; return None if the value is not a time with a time zone."""
-    try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
-        return _in_utc(moment) if isinstance(moment, datetime) and moment.tzinfo else None
-    except (ValueError, OverflowError):  # no date, or one before the year 1 once it is in UTC
-        return None
-
-
-def _in_utc(moment: datetime) -> datetime:
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 # --- copies -----------------------------------------------------------------------------------------------------------
@@ -124,7 +107,7 @@ def plain(value: Any, path: str) -> Any:
     `UncopyableValueError` if that is not possible.
     """
     if isinstance(value, datetime):
-        return to_text(value)
+        return rfc3339(value)
     # Enumeration members are strings, too.
     if isinstance(value, str | Decimal):
         return str(value)
@@ -263,8 +246,14 @@ class PlainReading:
         return amount if usable else self.refuse(path, value, "an amount")
 
     def _moment(self, value: Any, path: str) -> Any:
-        moment = to_moment(value)
-        return self.refuse(path, value, "a time such as 2026-01-25T10:00:00Z") if moment is None else moment
+        try:
+            moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+            # A time without a time zone could be in any zone.
+            if isinstance(moment, datetime) and moment.tzinfo:
+                return moment.astimezone(UTC)
+        except (ValueError, OverflowError):  # no date, or one before the year 1 once it is in UTC
+            pass
+        return self.refuse(path, value, "a time such as 2026-01-25T10:00:00Z")
 
     def _data(self, value: Any, path: str) -> Any:
         try:
