@@ -334,3 +334,16 @@ def test_a_time_as_text_ends_with_z_by_one_function():
         if '"+00:00", "Z"' in path.read_text(encoding="utf-8")
     }
     assert places - {"divebook/devenv/manager.py"} == {"divebook/text/format.py"}
+
+
+def test_ids_that_identify_by_a_hash_are_made_in_one_place():
+    """Logs contain them: another way would give the same question another id in a replay."""
+    hashed = {"question_id", "rule_id_of"}
+    assert {caller.partition(":")[2] for caller in callers("hashed_id")} == hashed
+
+
+def test_the_json_of_models_is_parsed_in_one_place():
+    """Python's parser accepts NaN and infinities, which JSON lacks and a log of plain data would not hold."""
+    sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "divebook").rglob("*.py")}
+    strict = {path.relative_to(ROOT).as_posix() for path, text in sources.items() if "parse_constant=" in text}
+    assert strict == {"divebook/pipeline/envelope/plain.py"}

@@ -13,7 +13,6 @@ but not "docs/../key" or "DOCS/a.md"; in a rule that denies it matches all of th
 from __future__ import annotations
 
 import functools
-import hashlib
 import posixpath
 import re
 import unicodedata
@@ -22,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from divebook.events import catalog
+from divebook.events.event import hashed_id
 from divebook.questions import Question
 from divebook.questions.question import CONFIRMATION
 from divebook.text.patterns import Item, Repeated, WildcardMatcher
@@ -632,7 +632,7 @@ def rule_id_of(execution_id: str, question_id: str) -> str:
 
     It depends on the execution, because a copy has the same question ids but must not have the same rules.
     """
-    return f"rule_{hashlib.sha256(f'{execution_id}/{question_id}'.encode()).hexdigest()[:16]}"
+    return hashed_id("rule", execution_id, question_id)
 
 
 def rule_made(

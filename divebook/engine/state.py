@@ -7,7 +7,6 @@ and the tenth step costs as much as the ten-thousandth. Only `engine.evolve` cre
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -34,7 +33,7 @@ from divebook.events.catalog import (
     Payload,
     StepCompleted,
 )
-from divebook.events.event import Event, Record, Timed, to_datetime, to_microseconds
+from divebook.events.event import Event, Record, Timed, hashed_id, to_datetime, to_microseconds
 from divebook.events.recorded import ATOMS
 from divebook.questions import Question
 from divebook.questions.bounds import Bounds
@@ -871,8 +870,7 @@ class ExecutionState(Timed):
         """Return the id of a question, computed from values that identify it, such as its place. It is therefore the
         same in all copies of a log.
         """
-        text = "/".join(map(str, (self.seed or self.execution_id, *about)))
-        return f"ask_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        return hashed_id("ask", self.seed or self.execution_id, *about)
 
     def pending_interrupts(self) -> list[Question]:
         """Return the questions of the execution that have no answer, oldest first."""

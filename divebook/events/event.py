@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -134,6 +135,15 @@ ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 PAIRS = tuple(high + low for high in ALPHABET for low in ALPHABET)
 """All pairs of letters in order: `PAIRS[n]` represents the ten-bit number n."""
 _NUMBERS = {pair: number for number, pair in enumerate(PAIRS)}
+
+
+def hashed_id(prefix: str, *about: object) -> str:
+    """Return an identifier such as ``ask_b3c9a205d3bafd18``, computed from values that identify its object. It is
+    therefore the same in a replay and in all copies of a log.
+
+    Logs contain these ids, so the hashed text must never change.
+    """
+    return f"{prefix}_{hashlib.sha256('/'.join(map(str, about)).encode()).hexdigest()[:16]}"
 
 
 def type_id(prefix: str, milliseconds: int, chance: int) -> str:

@@ -4,7 +4,6 @@ envelope, without external calls.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -14,7 +13,7 @@ from typing import Any
 from divebook.engine.bounds import dollars
 from divebook.engine.state import ExecutionState
 from divebook.errors import ResumeError
-from divebook.events.event import to_datetime
+from divebook.events.event import hashed_id, to_datetime
 from divebook.pipeline.envelope import (
     Envelope,
     FlowInterrupt,
@@ -430,8 +429,8 @@ def question_id(envelope: Envelope, about: str = "") -> str:
     """Compute the id of an envelope's question from the stage and the attempt that ask it. A replay therefore gives the
     question the same id.
     """
-    text = f"{envelope.envelope_id}/{envelope.current_stage}/{envelope.agent_hop_count}/{envelope.iteration}/{about}"
-    return f"int_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    visit = envelope.current_stage, envelope.agent_hop_count, envelope.iteration
+    return hashed_id("int", envelope.envelope_id, *visit, about)
 
 
 def ask_about_bound(envelope: Envelope) -> bool:

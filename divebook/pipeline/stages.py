@@ -51,6 +51,7 @@ from divebook.pipeline.envelope import (
     merge_branches,
 )
 from divebook.pipeline.envelope.interrupts import as_question, parts_of
+from divebook.pipeline.envelope.plain import json_object
 from divebook.pipeline.progress import failure_of, question_id, slots_from, stage_error
 from divebook.runtime.calls import call, invoke
 from divebook.runtime.context import MakeOperation, StepContext, attempts_key, with_wrapper
@@ -1054,22 +1055,15 @@ def object_in(text: str) -> dict[str, Any]:
     >>> object_in('Here it is: {"verdict": "proceed", "why": "no } is missing"} Anything else?')
     {'verdict': 'proceed', 'why': 'no } is missing'}
     """
-    decoder = json.JSONDecoder(parse_constant=_refuse)
     start = text.find("{")
     while start >= 0:
-        try:
-            value, _ = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError):
-            # Not an object, such as a brace in prose. The next brace may begin one.
-            start = text.find("{", start + 1)
-        else:
-            return dict(value)
+        value, _ = json_object(text, start)
+        if value is not None:
+            return value
+        # Not an object, such as a brace in prose. The next brace may begin one.
+        start = text.find("{", start + 1)
     shown = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
     raise StepError(f"the answer holds no JSON object: {shown!r}; ask for one in the agent's instructions")
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 # --- Python functions of stages ---------------------------------------------------------------------------------------

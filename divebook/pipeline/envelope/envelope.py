@@ -7,7 +7,6 @@ state of an execution.
 from __future__ import annotations
 
 import copy
-import json
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -36,6 +35,7 @@ from divebook.pipeline.envelope.plain import (
     copied_map,
     copied_maps,
     deep_copy,
+    json_object,
     plain,
     types_of,
 )
@@ -1073,15 +1073,9 @@ def _outputs(state: ExecutionState) -> dict[str, dict[str, Any]]:
 
 
 def _slot(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text, parse_constant=_refuse) if text.startswith("{") else None
-    except (ValueError, RecursionError):
-        value = None
-    return value if isinstance(value, dict) else {"text": text}
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
+    value, end = json_object(text)
+    is_whole = not text[end:].strip(" \t\r\n")
+    return value if value is not None and is_whole else {"text": text}
 
 
 def _stages(state: ExecutionState, steps: Sequence[str]) -> dict[str, Any]:

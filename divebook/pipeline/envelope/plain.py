@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
@@ -171,6 +172,25 @@ def _opened(value: Any) -> Any:
     # The latter for data that is a part of itself, for which `deep_copy` has an error with its path.
     except (ValueError, RecursionError):
         return value
+
+
+def json_object(text: str, start: int = 0) -> tuple[dict[str, Any] | None, int]:
+    """Parse the JSON object that begins at the position `start` of a text, such as the answer of a model. Return the
+    object and the position behind it; None in place of the object if none begins there.
+    """
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None, start
+    return (value, end) if isinstance(value, dict) else (None, start)
+
+
+def _refuse(constant: str) -> None:
+    """Raise ValueError for NaN and infinities, which Python's parser accepts although JSON lacks them."""
+    raise ValueError(f"{constant} is not JSON")
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse)
 
 
 types_of: Callable[[type], dict[str, Any]] = functools.cache(get_type_hints)
