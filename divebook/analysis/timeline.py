@@ -20,12 +20,13 @@ from divebook.engine.operations import (
     AGENT_TURN,
     CACHED_RESPONSE,
     SCRIPT_EXECUTION,
+    STEP_EXECUTION,
     TOOL_CALL,
     operation_kind,
 )
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, RUNNING
 from divebook.projections.spans import Span
-from divebook.text.colours import LIGHT
+from divebook.text.colours import LIGHT, STATUS_SIGNS
 from divebook.text.format import branch_name, in_parts, plural, seconds
 from divebook.text.redaction import one_line
 
@@ -233,10 +234,13 @@ TYPE_COLOURS = {
     TOOL_CALL: "tool",
     ACTION_EXECUTION: "action",
     SCRIPT_EXECUTION: "script",
+    STEP_EXECUTION: "script",
 }
+"""Names of colours by type of operation, also of the live view."""
 OTHER_COLOUR = "other"
 UNKNOWN_COLOUR = "ink"
-SIGNS = {FAILED: "✕ ", RUNNING: "▸ ", CANCELLED: "◼ "}
+SIGNS = {status: f"{STATUS_SIGNS[status]} " for status in (FAILED, RUNNING, CANCELLED)}
+"""Signs before the name of a bar. A completed bar needs none."""
 
 
 def svg(timeline: Timeline, title: str = "Timeline") -> str:

@@ -30,6 +30,8 @@ TIMER = "timer"
 """Pause until a time."""
 SIGNAL_WAIT = "signal_wait"
 """Wait for the next signal of a name."""
+WAITS = (TIMER, SIGNAL_WAIT)
+"""Operations that only wait, and do no work."""
 CONTINUE_AS_NEW = "continue_as_new"
 """Start of the successor."""
 CHILD_WORKFLOW = "child_workflow"

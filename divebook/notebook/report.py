@@ -22,7 +22,7 @@ from divebook.engine.bounds import NANODOLLARS, spent_of
 from divebook.engine.state import AwaitedSignal, awaited_signals, waits_for
 from divebook.environment.environment import Environment
 from divebook.events import Event
-from divebook.events.catalog import CANCELLED, COMPLETED, ENQUEUED, FAILED, PENDING, RUNNING, WAITING
+from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
 from divebook.events.codec import readable
 from divebook.events.event import to_datetime
 from divebook.events.recorded import Recorded
@@ -44,7 +44,7 @@ from divebook.replay.files import ChangedFiles, KeptFiles
 from divebook.runtime.execution import Execution
 from divebook.steps.approval import rule_in_words
 from divebook.store import EventStore
-from divebook.text.colours import LIGHT
+from divebook.text.colours import LIGHT, STATUS_SIGNS
 from divebook.text.format import (
     AS_TEXT,
     branch_name,
@@ -230,16 +230,6 @@ MAX_RECORDS = 50
 """Maximum number of rows of a table of records."""
 MAX_RECORD_CELL = 40
 """Maximum number of characters of a cell in a table of records."""
-SIGNS = {
-    COMPLETED: "✓",
-    FAILED: "✕",
-    CANCELLED: "◼",
-    RUNNING: "▸",
-    WAITING: "…",
-    PENDING: "…",
-    ENQUEUED: "…",
-    "paused": "‖",
-}
 COLUMNS = ("step", "branch", "status", "duration", "output")
 TURN_COLUMNS = ("agent", "request", "status", "duration", "what")
 # Texts of a budget name the unit behind the amounts.
@@ -430,7 +420,7 @@ def as_text(report: Report) -> str:
     """Render a report as text for a terminal."""
     # Head, table of steps, agents. The last lines of a text are visible in a terminal, so questions, errors and the
     # next command come last.
-    lines = [f"{report.name}: {SIGNS.get(report.status, '')} {report.status}", f"  {report.id}"]
+    lines = [f"{report.name}: {STATUS_SIGNS.get(report.status, '')} {report.status}", f"  {report.id}"]
     lines += [f"  {', '.join(report.facts)}", "", *_text_table(COLUMNS, report.rows), *_text_of_items(report)]
     # Each part follows an empty line, and is left out if it has nothing to show.
     if report.values:
@@ -571,7 +561,7 @@ def _more(report: Report) -> str:
 
 
 def _caption(report: Report) -> str:
-    sign = SIGNS.get(report.status, "")
+    sign = STATUS_SIGNS.get(report.status, "")
     return (
         '<caption style="caption-side:top;text-align:left;padding:2px 0 6px 0;color:inherit">'
         f"<strong>{safe(report.name)}</strong> &nbsp;<strong>{sign} {safe(report.status)}</strong><br>"
@@ -844,7 +834,7 @@ def _arguments(call: ToolCallView) -> str:
 
 
 def _status(status: str) -> str:
-    return f"{SIGNS.get(status, '')} {status}"
+    return f"{STATUS_SIGNS.get(status, '')} {status}"
 
 
 def _took(span: Span | None) -> str:

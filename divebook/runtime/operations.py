@@ -39,7 +39,7 @@ from divebook.engine.decide import only_settles
 from divebook.engine.operations import (
     EVENT_EMITTED,
     SIGNAL_WAIT,
-    TIMER,
+    WAITS,
     Place,
     Reserved,
     Setting,
@@ -568,7 +568,7 @@ class OperationLog:
         records: Mapping[str, OperationRecord] = {} if opened is None else opened.operations
         for operation_id, record in records.items():
             # A timer or a wait for a signal has no effect. The operations inside an ended one are not requested again.
-            is_open = record.status == RUNNING and record.operation_type not in (TIMER, SIGNAL_WAIT)
+            is_open = record.status == RUNNING and record.operation_type not in WAITS
             if not is_open or operation_id in self._requested or _is_over(records, record.within):
                 continue
             started = (await self.journal.event(record.started_sequence)).data

@@ -79,5 +79,16 @@ COLOURS: Final[dict[str, Colour]] = {
 """Backgrounds, text colours and fills by name. ``NAME-wash`` and ``NAME-line`` are the background and the border of a
 card, ``NAME`` alone is the colour of its text. ``shade`` is mixed into the background of raised or hovered elements.
 ``wait`` is the hatch of waiting time. ``rule`` and the ``-mark`` colours are for pages with an unknown theme."""
+STATUS_SIGNS: Final = {
+    "completed": "✓",
+    "failed": "✕",
+    "cancelled": "◼",
+    "running": "▸",
+    "waiting": "…",
+    "pending": "…",
+    "enqueued": "…",
+    "paused": "‖",
+}
+"""Signs that repeat the information of a colour, by status of a run, a step or an operation."""
 LIGHT: Final = {name: colour.light for name, colour in COLOURS.items()}
 """CSS colours of images, which are light cards on every page."""

@@ -703,6 +703,12 @@ class SpanBlock(TypedDict):
     """Id of the span of the agent turn that contains this span; -1 without a turn."""
 
 
+SPAN_TEXTS = ("kind", "path", "step", "type", "label", "item", "given", "came", "status", "note")
+"""Columns of a `SpanBlock` that contain indexes into its `names`."""
+SPAN_NUMBERS = tuple(name for name in SpanBlock.__annotations__ if name not in ("names", *SPAN_TEXTS))
+"""All other columns of a `SpanBlock`."""
+
+
 class Range(TypedDict):
     """Message by which a view requests the spans from `first` up to, but not including, `stop`."""
 
@@ -776,6 +782,12 @@ class EventBlock(TypedDict):
     step: list[int]
     text: list[int]
     """Short text that distinguishes the event from others: the error, the condition, the changed variables."""
+
+
+EVENT_TEXTS = ("type", "path", "step", "text")
+"""Columns of an `EventBlock` that contain indexes into its `names`."""
+EVENT_NUMBERS = ("sequence", "time")
+"""All other columns of an `EventBlock`."""
 
 
 class PathView(TypedDict):

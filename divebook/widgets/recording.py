@@ -38,6 +38,10 @@ from divebook.text.format import size
 from divebook.text.redaction import Redactor, cut, one_line, shared
 from divebook.widgets.parts import FailureTracker, newest_conversations, parts_up_to, shortened
 from divebook.widgets.protocol import (
+    EVENT_NUMBERS,
+    EVENT_TEXTS,
+    SPAN_NUMBERS,
+    SPAN_TEXTS,
     ConversationPart,
     DetailEvent,
     EventBlock,
@@ -47,7 +51,6 @@ from divebook.widgets.protocol import (
     PathView,
     PendingView,
     Recording,
-    SpanBlock,
     StateView,
     Welcome,
     checked,
@@ -950,19 +953,15 @@ def _check_sizes(recording: Recording) -> None:
     events = recording["events"]
     count = len(spans["id"])
     rows = len(events["type"])
-    # `SpanBlock` declares the columns, so that a new column is checked here without a change.
-    lengths = {len(cast("Any", spans)[name]) == count for name in SpanBlock.__annotations__ if name != "names"}
-    lengths |= {len(cast("Any", events)[name]) == rows for name in ("sequence", "time", "path", "step", "text")}
+    lengths = {len(cast("Any", spans)[name]) == count for name in (*SPAN_TEXTS, *SPAN_NUMBERS)}
+    lengths |= {len(cast("Any", events)[name]) == rows for name in (*EVENT_TEXTS, *EVENT_NUMBERS)}
     lengths |= {len(recording["members"]) == count, len(recording["data"]) == rows == len(recording["changes"])}
     if lengths != {True}:
         raise SavedRunError("its columns are not of the same length")
     # These columns contain indexes into `names`. An index beyond the end would fail later, while a page is shown.
-    words = [
-        (spans, name) for name in ("kind", "path", "step", "type", "label", "item", "given", "came", "status", "note")
-    ]
-    places = [place for block, name in words for place in cast("Any", block)[name]]
+    places = (place for name in SPAN_TEXTS for place in cast("Any", spans)[name])
     is_sound = all(0 <= place < len(spans["names"]) for place in places)
-    places_in_events = (place for name in ("type", "path", "step", "text") for place in cast("Any", events)[name])
+    places_in_events = (place for name in EVENT_TEXTS for place in cast("Any", events)[name])
     is_sound &= all(0 <= place < len(events["names"]) for place in places_in_events)
     # Numbers ascend and stay below the limit, which `bisect` relies on.
     is_sound &= all(0 < one < other for one, other in pairwise([*events["sequence"], MAX_FIRST]))

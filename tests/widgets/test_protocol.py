@@ -1,5 +1,7 @@
 """The types of the browser half are those of the Python half."""
 
+import json
+import re
 import runpy
 from pathlib import Path
 
@@ -22,6 +24,38 @@ def test_the_generated_types_are_up_to_date():
 def test_the_generated_styles_are_up_to_date():
     generated = (ROOT / "widgets" / "src" / "shared" / "colours.css").read_text(encoding="utf-8")
     assert generated == GENERATE["styles"](), "run python widgets/generate.py"
+
+
+def test_the_generated_constants_are_up_to_date():
+    generated = (ROOT / "widgets" / "src" / "constants.ts").read_text(encoding="utf-8")
+    assert generated == GENERATE["constants"](), "run python widgets/generate.py"
+
+
+def words_of(value):
+    """Yield the texts in a constant."""
+    if isinstance(value, str):
+        yield value
+    for part in value if isinstance(value, list | dict) else ():
+        yield from words_of(part)
+
+
+def test_no_constant_of_python_is_written_a_second_time_in_typescript():
+    """A second spelling would stay behind if Python changes. Words of protocol types are exempt: `tsc` checks them."""
+    source = ROOT / "widgets" / "src"
+    values = re.findall(r"^export const \w+ = (.*) as const;", GENERATE["constants"](), re.MULTILINE)
+    types = (source / "protocol.ts").read_text(encoding="utf-8")
+    # Only words that mean nothing else: "done" and "run" are also ordinary words.
+    words = {word for value in values for word in words_of(json.loads(value)) if re.search(r"\w[_/. ]\w", word)}
+    words = {word for word in words if f'"{word}"' not in types}
+    assert "agent_response" in words
+    texts = {path.relative_to(source).as_posix(): path.read_text(encoding="utf-8") for path in source.rglob("*.ts")}
+    repeated = [
+        (name, word)
+        for name, text in texts.items()
+        for word in words
+        if name not in ("constants.ts", "protocol.ts") and re.search(rf"""["'`]{re.escape(word)}["'`]""", text)
+    ]
+    assert repeated == [], "import it from constants.ts, which is generated from Python"
 
 
 def test_docstrings_and_unions_come_along():

@@ -1,5 +1,6 @@
 // SVG drawing of steps and edges. Colour, a sign and the line style show the state.
 
+import { STATUS_SIGNS } from "../constants";
 import type { GraphStep, StepProgress } from "../protocol";
 import { setText } from "../shared/dom";
 import { formatCount } from "../shared/format";
@@ -9,14 +10,11 @@ import { HEIGHT, MOST_CONDITION, WIDTH, conditionText, type PlacedEdge, type Poi
 import type { StepStatus, StepState } from "./stepstate";
 
 export const SIGNS: Record<StepStatus, string> = {
+  ...STATUS_SIGNS,
   pending: "○",
   untaken: "–",
-  running: "▸",
-  stopped: "‖",
+  stopped: STATUS_SIGNS.paused,
   waiting: "?",
-  completed: "✓",
-  failed: "✕",
-  cancelled: "◼",
   caught: "↷",
 };
 export const WORDS: Record<StepStatus, string> = {

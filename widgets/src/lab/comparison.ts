@@ -2,6 +2,7 @@
 // navigation.
 // The HTML contains no script, so it looks the same without this extension. The navigation needs no kernel.
 
+import { COMPARISON_MIME } from "../constants";
 import type { MimeModel, Panel, PanelClass, RenderMime, Renderer, Tracker } from "./jupyterlab";
 import { forEachNotebook } from "./notebooks";
 import { h } from "../shared/dom";
@@ -10,7 +11,6 @@ import { onThemeChange } from "../shared/theme";
 import { Differences, isDifference } from "./differences";
 import "./comparison.css";
 
-export const COMPARED = "application/vnd.divebook.compared+json";
 const HTML = "text/html";
 const RANK = 40; // HTML has 50; JupyterLab prefers lower ranks
 
@@ -18,7 +18,7 @@ const RANK = 40; // HTML has 50; JupyterLab prefers lower ranks
 export function renderComparisons(tracker: Tracker, base: PanelClass): void {
   const register = ({ content: { rendermime } }: Panel): void => {
     const comparisonRenderer = comparisonClass(base, rendermime);
-    rendermime.addFactory({ safe: true, mimeTypes: [COMPARED], createRenderer: () => new comparisonRenderer() }, RANK);
+    rendermime.addFactory({ safe: true, mimeTypes: [COMPARISON_MIME], createRenderer: () => new comparisonRenderer() }, RANK);
   };
   forEachNotebook(tracker, register);
 }

@@ -1,26 +1,20 @@
 // Decoder of a run in a saved notebook: unpacks it up to a size limit, and refuses it with a readable message unless
 // each part is valid.
 
+import { EVENT_NUMBERS, EVENT_TEXTS, RUN_FORMAT, MAX_FIRST, MAX_UNPACKED, SPAN_NUMBERS, SPAN_TEXTS } from "../constants";
 import type { EventBlock, Recording, PackedRun, SpanBlock } from "../protocol";
 import { unpackText } from "../shared/unpack";
 import { valueText } from "../shared/values";
 import { anything, objectOf, isObject, listOf, number, orNull, tableOf, text, boolean } from "./check";
 
-export const MIME = "application/vnd.divebook.run+json";
-const FORMAT = 2;
-const MAX_UNPACKED = 32_000_000;
 const MAX_SPANS = 5_000_000; // limits the memory that is reserved
-const MAX_EVENTS = 5_000_000;
 
 const count = number(0);
 const counts = listOf(count);
 const amount = number(0, 1e15, false);
 const cost = orNull(amount);
-const spanColumns = [
-  "id", "kind", "path", "step", "type", "label", "item", "given", "came", "status", "note",
-  "start", "end", "iteration", "visit", "attempts", "tokens", "sequence", "within",
-] as const;
-const eventColumns = ["sequence", "time", "type", "path", "step", "text"] as const;
+const spanColumns = [...SPAN_TEXTS, ...SPAN_NUMBERS];
+const eventColumns = [...EVENT_TEXTS, ...EVENT_NUMBERS];
 
 const SAVED = objectOf({
   format: number(1), execution_id: text, workflow: text, status: text, store: text, next: text, total: count,
@@ -63,7 +57,7 @@ const GRAPH = objectOf({
 });
 const numbers = listOf(number());
 const SPANS = objectOf({ names: listOf(text), ...Object.fromEntries(spanColumns.map((name) => [name, numbers])) });
-const EVENTS = objectOf({ first: number(1, MAX_EVENTS), origin_us: count, names: listOf(text), ...Object.fromEntries(eventColumns.map((name) => [name, numbers])) });
+const EVENTS = objectOf({ first: number(1, MAX_FIRST), origin_us: count, names: listOf(text), ...Object.fromEntries(eventColumns.map((name) => [name, numbers])) });
 const VARIABLE = objectOf({ name: text, source: text, type: text, size: text, text, columns: listOf(text), rows: listOf(listOf(text)), total: count });
 const FILE = objectOf({ path: text, kind: text, was: text, added: orNull(count), removed: orNull(count), diff: orNull(text) });
 const WORKSPACE = objectOf({
@@ -104,7 +98,7 @@ function change(value: unknown, where: string): void {
 
 /** Return the data of a saved run after checking it; throw an error with a readable message. */
 export function checkSaved(data: unknown): PackedRun {
-  const isNewer = isObject(data) && typeof data["format"] === "number" && data["format"] > FORMAT;
+  const isNewer = isObject(data) && typeof data["format"] === "number" && data["format"] > RUN_FORMAT;
   if (isNewer) throw new Error("it was saved by a newer divebook; update this one");
   SAVED(data, "run");
   return data as PackedRun;
@@ -190,11 +184,10 @@ function checkSizes({ spans, events, members, data, changes, total }: Recording)
   const areEventsEqual = eventColumns.every((name) => events[name].length === eventCount);
   const areListsEqual = members.length === rows && data.length === eventCount && changes.length === eventCount;
   if (!areSpansEqual || !areEventsEqual || !areListsEqual) throw new Error("its columns are not of the same length");
-  const places = ["kind", "path", "step", "type", "label", "item", "given", "came", "status", "note"] as const;
   const areInTable = (block: SpanBlock | EventBlock, column: number[]): boolean => column.every((place) => place >= 0 && place < block.names.length);
-  const areEventsAscending = events.sequence.every((sequence, row) => sequence > (events.sequence[row - 1] ?? 0) && sequence <= MAX_EVENTS);
-  const areSpanNamesValid = places.every((name) => areInTable(spans, spans[name]));
-  const areEventNamesValid = eventColumns.slice(2).every((name) => areInTable(events, events[name]));
+  const areEventsAscending = events.sequence.every((sequence, row) => sequence > (events.sequence[row - 1] ?? 0) && sequence <= MAX_FIRST);
+  const areSpanNamesValid = SPAN_TEXTS.every((name) => areInTable(spans, spans[name]));
+  const areEventNamesValid = EVENT_TEXTS.every((name) => areInTable(events, events[name]));
   const areSpansAscending = spans.id.every((id, row) => id >= 0 && id < (spans.id[row + 1] ?? total));
   if (!areEventsAscending || !areSpanNamesValid || !areEventNamesValid || !areSpansAscending) {
     throw new Error("its parts contradict each other");

@@ -3,10 +3,10 @@
 // Outputs with a view of divebook therefore contain a MIME type of their own, which ranks before that of the widgets.
 // This container shows either of the two.
 
+import { VIEW_MIME } from "../constants";
 import type { MimeModel, Panel, PanelClass, RenderMime, Renderer, Tracker } from "./jupyterlab";
 import { forEachNotebook } from "./notebooks";
 
-export const VIEW = "application/vnd.divebook.view+json";
 const WIDGET = "application/vnd.jupyter.widget-view+json";
 const RANK = -20; // the widgets' own renderer has -10
 const MAX_TRIES = 3; // the model may be announced later than the view
@@ -17,7 +17,7 @@ export function hostViews(tracker: Tracker, base: PanelClass): void {
   const Host = hostClass(base);
   const register = (panel: Panel): void => {
     const createRenderer = (): Renderer => new Host(panel);
-    panel.content.rendermime.addFactory({ safe: false, mimeTypes: [VIEW], createRenderer }, RANK);
+    panel.content.rendermime.addFactory({ safe: false, mimeTypes: [VIEW_MIME], createRenderer }, RANK);
   };
   forEachNotebook(tracker, register);
 }
@@ -43,7 +43,7 @@ function hostClass(base: PanelClass): HostClass {
 
     async renderModel(model: MimeModel): Promise<void> {
       this.#model = model;
-      const id = modelId(model.data[VIEW]);
+      const id = modelId(model.data[VIEW_MIME]);
       if (id !== this.#id) await this.#load(id);
       else if (this.#savedRenderer !== null) await this.#showSaved(model);
     }
@@ -105,7 +105,7 @@ function hostClass(base: PanelClass): HostClass {
 
     /** Show the saved form, as the MIME type that the page prefers. */
     async #showSaved(model: MimeModel): Promise<void> {
-      const savedData = Object.fromEntries(Object.entries(model.data).filter(([type]) => type !== VIEW && type !== WIDGET));
+      const savedData = Object.fromEntries(Object.entries(model.data).filter(([type]) => type !== VIEW_MIME && type !== WIDGET));
       const type = this.#panel.content.rendermime.preferredMimeType(savedData, model.trusted ? "any" : "ensure");
       this.#savedRenderer?.dispose();
       this.#savedRenderer = type === undefined ? null : rendererOf(this.#panel.content.rendermime, type);

@@ -1,5 +1,6 @@
 // The JupyterLab extension: a federated module, written by hand, so that JupyterLab's bundler is not needed.
 
+import { RUN_MIME } from "../constants";
 import { followLineLinks } from "./linelinks";
 import { highlight } from "./highlight";
 import { PLUGIN, activateQuestions } from "./questions";
@@ -10,7 +11,6 @@ import type {
   PanelApp, PanelClass, SettingRegistry, SideWidgetClass, StatusBar, Tracker,
 } from "./jupyterlab";
 import "./questions.css";
-import { MIME } from "./decode";
 import { addPanel, type PanelBundle } from "./panel";
 import { savedRun } from "./view";
 import type { View } from "../shared/dom";
@@ -110,7 +110,7 @@ async function mimeExtension(): Promise<unknown> {
     addStyle();
     return new (rendererClass(Widget))();
   };
-  const rendererFactory = { safe: true, mimeTypes: [MIME], defaultRank: RANK, createRenderer };
+  const rendererFactory = { safe: true, mimeTypes: [RUN_MIME], defaultRank: RANK, createRenderer };
   return [{ id: "divebook:run", description: "Shows saved runs.", rendererFactory, rank: RANK, dataType: "json" }];
 }
 
@@ -120,7 +120,7 @@ function rendererClass(base: LuminoWidgetClass): LuminoWidgetClass {
     #view: View | null = null;
 
     async renderModel({ data }: MimeModel): Promise<void> {
-      const view = await savedRun(data[MIME], data["text/plain"], load);
+      const view = await savedRun(data[RUN_MIME], data["text/plain"], load);
       this.#view?.destroy();
       this.#view = view;
       this.node.replaceChildren(view.element);

@@ -1,12 +1,12 @@
 // Open questions of all kernels whose notebooks this page shows, and notification of listeners.
 
+import { INBOX_TARGET } from "../constants";
 import type { Inbox, InboxDelta } from "../protocol";
 import type { Question } from "../prompt/types";
 import { InboxState, InboxChannel } from "../inbox/inbox";
 import type { Kernel, Tracker } from "./jupyterlab";
 import { followComms } from "./comms";
 
-export const TARGET = "divebook.inbox";
 const MAX_AGE_US = 30_000_000; // older questions were announced, or seen, before this page was loaded
 
 /** A question and the kernels that report it. Any of them accepts the answer. */
@@ -27,7 +27,7 @@ export class OpenQuestions {
   readonly onQuestion: ((openQuestion: OpenQuestion) => void)[] = [];
 
   follow(tracker: Tracker): void {
-    followComms<Inbox | InboxDelta>(tracker, TARGET, (kernel, wire) => {
+    followComms<Inbox | InboxDelta>(tracker, INBOX_TARGET, (kernel, wire) => {
       const inbox = new InboxState();
       this.#inboxes.set(kernel, inbox);
       inbox.onChange = () => { this.#notify(inbox); };

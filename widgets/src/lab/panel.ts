@@ -1,5 +1,6 @@
 // Side panel of JupyterLab: the runs and the inbox of the current notebook, through its kernel.
 
+import { RUNS_TARGET } from "../constants";
 import type { Browser } from "../runs/browser";
 import type { RunsMessage } from "../runs/channel";
 import type { Wire } from "../shared/channel";
@@ -9,7 +10,6 @@ import { followComms } from "./comms";
 import "./panel.css";
 
 const ID = "divebook-runs";
-const TARGET = "divebook.runs";
 const COMMANDS = { runs: "divebook:runs", inbox: "divebook:inbox" };
 
 /** Exports of the panel's bundle. */
@@ -67,7 +67,7 @@ class SidePanel {
   constructor(tracker: FrontTracker, parts: Parts) {
     this.#tracker = tracker;
     this.#parts = parts;
-    followComms<RunsMessage>(tracker, TARGET, (kernel, wire) => {
+    followComms<RunsMessage>(tracker, RUNS_TARGET, (kernel, wire) => {
       this.#wires.set(kernel, wire);
       this.#update();
       return () => {

@@ -1,12 +1,13 @@
 // States of a recording, rebuilt from the first state and the changes of each event.
 
+import { MODEL_CALLS } from "../constants";
 import type { Conversation, ConversationPart, EventBlock, PathView, PendingView, Recording, StateView } from "../protocol";
 import type { Replay, ReplayHost } from "../replay/replay";
 import type { RequestMessages } from "../replay/requestmessages";
 import type { ReplaySource } from "../replay/stepping";
 
 const CHECKPOINT_EVERY = 200; // events between two states that are stored for reuse
-const MODEL_CALLS = ["agent_response", "cached_response"];
+const REQUESTS: readonly string[] = MODEL_CALLS;
 
 /** Values by part and name. A part with a single value uses the name "". */
 type Cells = Map<string, Map<string, unknown>>;
@@ -131,7 +132,7 @@ function messagesAt({ spans, members, conversations }: Recording, sequence: numb
     const first = spans.sequence[row] ?? Infinity;
     const best = spans.sequence[newestRow] ?? 0;
     const type = spans.names[spans.type[row] ?? 0] ?? "";
-    if (MODEL_CALLS.includes(type) && first <= sequence && first > best) newestRow = row;
+    if (REQUESTS.includes(type) && first <= sequence && first > best) newestRow = row;
   });
   if (newestRow < 0) return { asked: 0, parts: [] };
   const requestedAt = spans.sequence[newestRow] ?? 0;

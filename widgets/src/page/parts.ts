@@ -1,7 +1,8 @@
 // Parts of an HTML file with a saved run: scripts of base64 with checksums. `divebook/store/embedded.py` documents their
 // content and reads them in Python.
 
-const KIND = "application/vnd.divebook.part";
+import { PART_MIME } from "../constants";
+
 const REFERENCE_MARK = "\x7f"; // starts a reference to the table of texts
 const LITERAL_MARK = "'"; // after a mark: the rest is a literal text that starts with a mark
 /** Lookup table of CRC-32 (reflected polynomial 0xedb88320). */
@@ -27,7 +28,7 @@ export function checksum(text: string): string {
 /** Read and verify the parts of a page with these names. */
 export function partsOf(page: ParentNode, names: readonly string[]): PageParts {
   const parts: PageParts = { valid: new Map(), faults: new Map() };
-  const scripts = new Map([...page.querySelectorAll(`script[type="${KIND}"]`)].map((script) => [script.getAttribute("data-name"), script]));
+  const scripts = new Map([...page.querySelectorAll(`script[type="${PART_MIME}"]`)].map((script) => [script.getAttribute("data-name"), script]));
   for (const name of names) {
     const script = scripts.get(name);
     const text = script?.textContent ?? "";

@@ -1,5 +1,6 @@
 // Kinds of questions: their form, and the response built from the form (divebook/questions/question.py).
 
+import { ANEW, APPROVE, DONE, FAIL, FINISH, JUDGED, MODIFY, RAISE, REJECT, RETRY, STOP } from "../constants";
 import type { InterruptKind } from "../protocol";
 import { h, longText } from "../shared/dom";
 import { button } from "../shared/element";
@@ -94,7 +95,7 @@ export function factsOf(question: Question): [string, unknown][] {
   return Object.entries(question.data).filter(([key]) => !HIDDEN_KEYS.has(key) && key !== subject).slice(0, 40);
 }
 
-const EDITABLE_KINDS = new Set<InterruptKind>(["confirmation", "agent_review"]);
+const EDITABLE_KINDS = new Set<InterruptKind>(JUDGED);
 
 /** Make the form of a question. */
 export function answerForm(question: Question, draft: Draft): AnswerForm {
@@ -171,9 +172,9 @@ function approvalForm(question: Question, draft: Draft): AnswerForm {
   ruleForm.setArgumentsEdited(editor.isOpen);
   editor.element.addEventListener("input", () => { ruleForm.setArgumentsEdited(editor.isOpen); });
   const responseFor = (decision: string): unknown => {
-    const isChanged = editor.isOpen && decision !== "reject";
+    const isChanged = editor.isOpen && decision !== REJECT;
     if (isChanged && !editor.check()) return undefined;
-    const approved = decision === "approve";
+    const approved = decision === APPROVE;
     if (approved && !ruleForm.check()) return undefined;
     const rule = approved ? ruleForm.rule() : undefined;
     const data = rule === undefined ? editor.value() : { ...asSchema(editor.value()), rule };
@@ -181,13 +182,13 @@ function approvalForm(question: Question, draft: Draft): AnswerForm {
     const dataPart = isChanged || rule !== undefined ? { data } : {};
     return withText({ approved, ...decisionPart, ...dataPart }, comment);
   };
-  const changes: Action = { label: "Send changes", sign: "✎", response: () => responseFor("modify"), isHidden: () => !editor.isOpen };
+  const changes: Action = { label: "Send changes", sign: "✎", response: () => responseFor(MODIFY), isHidden: () => !editor.isOpen };
   return {
     parts: [editor.element, ruleForm.element, comment.element],
     actions: [
       ...(isReview ? [changes] : []),
-      { label: "Approve", sign: "✓", response: () => responseFor("approve"), isHidden: () => isReview && editor.isOpen },
-      { label: isReview ? "Reject" : "Deny", sign: "✕", response: () => responseFor("reject") },
+      { label: "Approve", sign: "✓", response: () => responseFor(APPROVE), isHidden: () => isReview && editor.isOpen },
+      { label: isReview ? "Reject" : "Deny", sign: "✕", response: () => responseFor(REJECT) },
     ],
     draft: () => ({ comment: comment.value(), edited: editor.value(), standing: ruleForm.draft() }),
     focus: comment.focus,
@@ -211,13 +212,13 @@ function boundForm({ data }: Question, draft: Draft): AnswerForm {
   const raise = (): unknown => {
     if (!form.check()) return undefined;
     const to = bound === "max_cost" ? String(form.value()) : form.value(); // costs are decimal numbers, sent as strings
-    return { decision: "raise", data: { to } };
+    return { decision: RAISE, data: { to } };
   };
   return {
     parts: [usage, form.element],
     actions: [
       { label: "Raise and go on", sign: "▲", response: raise, isDefault: true },
-      { label: "Stop", sign: "◼", response: () => ({ decision: "stop" }) },
+      { label: "Stop", sign: "◼", response: () => ({ decision: STOP }) },
     ],
     draft: () => ({ to: form.value() }),
     focus: form.focus,
@@ -227,14 +228,14 @@ function boundForm({ data }: Question, draft: Draft): AnswerForm {
 /** Form for an operation whose outcome is unknown. A person states whether it took effect. */
 function outcomeForm(_question: Question, draft: Draft): AnswerForm {
   const form = makeForm({ ...ANYTHING, title: "What it returned, if it went through", noneTitle: "Nothing" }, draft["result"], false);
-  const doneResponse = (): unknown => (form.check() ? { choice: "done", result: form.value() ?? null } : undefined);
+  const doneResponse = (): unknown => (form.check() ? { choice: DONE, result: form.value() ?? null } : undefined);
   return {
     parts: [form.element],
     isNeutral: true,
     actions: [
       { label: "It went through", sign: "✓", response: doneResponse },
-      { label: "It did not: the step fails", sign: "✕", response: () => ({ choice: "fail" }) },
-      { label: "Make the call again", sign: "↻", response: () => ({ choice: "retry" }) },
+      { label: "It did not: the step fails", sign: "✕", response: () => ({ choice: FAIL }) },
+      { label: "Make the call again", sign: "↻", response: () => ({ choice: RETRY }) },
     ],
     draft: () => ({ result: form.value() }),
     focus: form.focus,
@@ -244,10 +245,10 @@ function outcomeForm(_question: Question, draft: Draft): AnswerForm {
 /** Form for a turn whose agent has changed since the turn started. */
 function changedAgentForm({ data }: Question): AnswerForm {
   const choices = Array.isArray(data["choices"]) ? data["choices"] : [];
-  const finish: Action = { label: "Finish as it began", sign: "→", response: () => ({ choice: "finish" }) };
+  const finish: Action = { label: "Finish as it began", sign: "→", response: () => ({ choice: FINISH }) };
   return {
     parts: [],
-    actions: [...(choices.includes("finish") ? [finish] : []), { label: "Begin anew", sign: "↻", response: () => ({ choice: "anew" }) }],
+    actions: [...(choices.includes(FINISH) ? [finish] : []), { label: "Begin anew", sign: "↻", response: () => ({ choice: ANEW }) }],
     draft: () => ({}),
     focus: () => undefined,
   };

@@ -1,21 +1,22 @@
 // Outcome of a question as text: the kernel provides the words (divebook/questions/question.py), this module adds
 // person and time.
 
+import { FAIL, REJECT, STATUS_SIGNS, STOP } from "../constants";
 import { oneLine } from "../shared/text";
 import { moment } from "../shared/times";
 import { asSchema } from "./schema";
 import type { Question } from "./types";
 
-const REJECTIONS = new Set<unknown>(["reject", "fail", "stop"]);
+const REJECTIONS = new Set<unknown>([REJECT, FAIL, STOP]);
 
 /** Return the sign of a question's outcome: a cross for a rejection. */
 export function questionOutcomeSign({ status, response }: Question): string {
   const { approved, decision, choice } = asSchema(response);
   if (status === "resolved") {
     const isRejected = approved === false || REJECTIONS.has(decision) || REJECTIONS.has(choice);
-    return isRejected ? "✕" : "✓";
+    return isRejected ? STATUS_SIGNS.failed : STATUS_SIGNS.completed;
   }
-  return { expired: "◷", cancelled: "◼", pending: "?" }[status];
+  return { expired: "◷", cancelled: STATUS_SIGNS.cancelled, pending: "?" }[status];
 }
 
 /** Return the outcome of a question: the answer, the person and the time. */

@@ -1,5 +1,6 @@
 // Approval rule for future calls: none, or a rule for this run or for all runs (divebook/engine/approvals.py).
 
+import { EQUALS, RULE_FOR_ALL_RUNS, RULE_FOR_RUN } from "../constants";
 import { h } from "../shared/dom";
 import { makeForm, type Form } from "./form";
 import { asSchema, isRecord, text } from "./schema";
@@ -9,18 +10,18 @@ const HOUR = 3600;
 const EVERY_TIME = "Ask every time";
 const CHOICES: Record<string, Record<string, unknown> | undefined> = {
   [EVERY_TIME]: undefined,
-  "Allow them in this run": { scope: "run" },
-  "Allow them in every run for an hour": { scope: "always", expires_in: HOUR },
-  "Allow them in every run for a day": { scope: "always", expires_in: 24 * HOUR },
-  "Allow them in every run for 30 days": { scope: "always", expires_in: 30 * 24 * HOUR },
+  "Allow them in this run": { scope: RULE_FOR_RUN },
+  "Allow them in every run for an hour": { scope: RULE_FOR_ALL_RUNS, expires_in: HOUR },
+  "Allow them in every run for a day": { scope: RULE_FOR_ALL_RUNS, expires_in: 24 * HOUR },
+  "Allow them in every run for 30 days": { scope: RULE_FOR_ALL_RUNS, expires_in: 30 * 24 * HOUR },
 };
 const HINT = "Such calls must have just these arguments. In a text * stands for anything without /, and ** for anything.";
 
 /** Return the pattern that matches exactly this value. Values that would be read as a pattern are wrapped in `equals`. */
 function exactly(value: unknown): unknown {
   const isPattern = typeof value === "string" && value.includes("*");
-  const isExact = isRecord(value) && Object.keys(value).join() === "equals";
-  return isPattern || isExact ? { equals: value } : value;
+  const isExact = isRecord(value) && Object.keys(value).join() === EQUALS;
+  return isPattern || isExact ? { [EQUALS]: value } : value;
 }
 
 /** Form that asks how to treat future calls like the approved one. */

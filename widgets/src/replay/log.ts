@@ -1,10 +1,11 @@
 // Columnar store of the events of a log, with search.
 
+import { MODEL_CALLS } from "../constants";
 import type { EventBlock } from "../protocol";
 
 const STATE_MUTATED = "state_mutated";
 const OPERATION_STARTED = "operation_started";
-const MODEL_CALLS = new Set(["agent_response", "cached_response"]);
+const REQUESTS: ReadonlySet<string> = new Set(MODEL_CALLS);
 
 /** Summary of an event, as the list shows it. */
 export interface Entry {
@@ -164,7 +165,7 @@ export function isQuestion({ type }: Entry): boolean {
 
 /** Return true if an event starts a model request. */
 export function isModelCall({ type, text }: Entry): boolean {
-  return type === OPERATION_STARTED && MODEL_CALLS.has(text.split(" ")[0] ?? "");
+  return type === OPERATION_STARTED && REQUESTS.has(text.split(" ")[0] ?? "");
 }
 
 /** Return true if an event sets or deletes a variable. */

@@ -1,9 +1,10 @@
 // Texts about a run in the list: its status and its working time.
 
+import { STATUS_SIGNS } from "../constants";
 import type { Micros, RunView } from "../protocol";
 import { duration } from "../shared/format";
 
-const SIGNS: Record<string, string> = { running: "▸", waiting: "…", failed: "✕", paused: "‖", completed: "✓", cancelled: "◼" };
+const SIGNS: Record<string, string> = STATUS_SIGNS;
 
 /** Return the sign of a status, which is shown beside the word. */
 export function statusSign(status: string): string {

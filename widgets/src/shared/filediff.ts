@@ -1,5 +1,6 @@
 // List of changed files, each with its difference in git's format.
 
+import { CHANGE_SIGNS } from "../constants";
 import { difference } from "./difference";
 import { h } from "./dom";
 
@@ -14,7 +15,7 @@ export interface FileDiff {
 }
 
 const MOST_OPEN = 3; // up to this many files are open at first
-const SIGNS: Record<string, [string, string]> = { added: ["A", "new"], changed: ["M", "changed"], deleted: ["D", "deleted"], renamed: ["R", "renamed"] };
+const SIGNS: Record<string, string> = CHANGE_SIGNS;
 
 /** Return a value as changed files; undefined if it is something else. */
 export function fileDiffs(value: unknown): FileDiff[] | undefined {
@@ -49,10 +50,10 @@ class FileLine {
   readonly element: HTMLDetailsElement;
 
   constructor(private readonly file: FileDiff, isOpen: boolean) {
-    const [sign, word] = SIGNS[file.kind] ?? ["?", file.kind];
+    const word = file.kind === "added" ? "new" : file.kind;
     const counts = file.added === null ? ["binary"] : [h("b", {}, `+${file.added}`), " ", h("i", {}, `−${file.removed ?? 0}`)];
     const oldName = (file.was ?? "") !== "" && h("span", { class: "soft" }, ` ← ${file.was ?? ""}`);
-    const letter = h("span", { class: `letter ${file.kind}`, title: word }, sign);
+    const letter = h("span", { class: `letter ${file.kind}`, title: word }, SIGNS[file.kind] ?? "?");
     const summary = h("span", { class: "file" }, letter, h("code", {}, file.path), oldName, h("span", { class: "lines" }, ...counts));
     this.element = h("details", { open: isOpen }, h("summary", {}, summary));
     this.element.addEventListener("toggle", () => {

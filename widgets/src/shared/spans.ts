@@ -1,11 +1,13 @@
 // Columnar store of the spans of one execution: 100,000 spans take a few megabytes, without an object per span.
 
+import { AGENT_TURN, MODEL_CALLS, SPAN_NUMBERS, SPAN_TEXTS } from "../constants";
 import type { SpanBlock } from "../protocol";
 
 const BLOCK = 256; // spans that share one latest end, which `within` uses to skip them
-const TEXT_COLUMNS = ["kind", "path", "step", "type", "label", "item", "given", "came", "status", "note"] as const;
-const NUMBER_COLUMNS = ["iteration", "visit", "attempts", "tokens", "sequence", "within"] as const;
-const INT_COLUMNS = [...TEXT_COLUMNS, ...NUMBER_COLUMNS] as const;
+const OTHER_COLUMNS = ["id", "start", "end"] as const; // the id is the index of a span, and times have columns of their own
+type NumberColumn = Exclude<(typeof SPAN_NUMBERS)[number], (typeof OTHER_COLUMNS)[number]>;
+const NUMBER_COLUMNS = SPAN_NUMBERS.filter((name): name is NumberColumn => !(OTHER_COLUMNS as readonly string[]).includes(name));
+const INT_COLUMNS = [...SPAN_TEXTS, ...NUMBER_COLUMNS];
 type IntColumn = (typeof INT_COLUMNS)[number];
 
 /** Spans by id. Ids count spans in the order of their beginning. Texts are stored as indices into `names`. */
@@ -118,7 +120,7 @@ export class Spans {
     this.end[id] = end;
     const previous = id > this.floor ? (this.#sortKey[id - 1] ?? 0) : 0;
     this.#sortKey[id] = Math.max(start, previous); // clocks can be set back
-    for (const name of TEXT_COLUMNS) {
+    for (const name of SPAN_TEXTS) {
       this.#columns[name][id] = texts[block[name][row] ?? 0] ?? 0;
     }
     for (const name of NUMBER_COLUMNS) {
@@ -187,14 +189,14 @@ function copyEnlarged<T extends Float64Array | Int32Array | Uint8Array>(column: 
   return copy;
 }
 
-const REQUESTS = new Set(["agent_response", "cached_response"]);
+const REQUESTS: ReadonlySet<string> = new Set(MODEL_CALLS);
 
 /** Return the ids, from `from` on, of separate conversations: turns without a parent turn, and single model requests. */
 export function rootsOf(spans: Spans, from = 0): number[] {
   const isRoot = (id: number): boolean => {
     if (spans.text(id, "kind") !== "operation" || spans.number(id, "within") >= 0) return false;
     const type = spans.text(id, "type");
-    return type === "agent_turn" || REQUESTS.has(type);
+    return type === AGENT_TURN || REQUESTS.has(type);
   };
   const roots = from === 0 ? spans.early.filter(isRoot) : [];
   for (let id = Math.max(from, spans.floor); id < spans.total; id++) if (isRoot(id)) roots.push(id);

@@ -1,6 +1,7 @@
 // Names, colours and appearance of bars by kind. Each colour also has a letter or sign, because not everyone can distinguish
 // the colours.
 
+import { AGENT_TURN, STATUS_SIGNS, TYPE_COLOURS, WAITS } from "../constants";
 import type { Spans } from "../shared/spans";
 
 /** Kind of bar: a step, an item, or a kind of call. */
@@ -14,37 +15,28 @@ export interface Kind {
 const STEP: Kind = { key: "step", name: "steps", letter: "" };
 const ITEM: Kind = { key: "item", name: "items", letter: "" };
 const OTHER: Kind = { key: "other", name: "other calls", letter: "·" };
-const OPERATIONS: Record<string, Kind> = {
-  agent_response: { key: "model", name: "model calls", letter: "M" },
-  cached_response: { key: "model", name: "model calls", letter: "M" },
-  agent_turn: { key: "turn", name: "turns of agents", letter: "" },
-  tool_call: { key: "tool", name: "tool calls", letter: "T" },
-  action_execution: { key: "action", name: "actions", letter: "A" },
-  script_execution: { key: "script", name: "scripts", letter: "S" },
-  step_execution: { key: "script", name: "scripts", letter: "S" },
+/** Kinds of calls by their colour. */
+const CALLS: Record<(typeof TYPE_COLOURS)[keyof typeof TYPE_COLOURS], Kind> = {
+  model: { key: "model", name: "model calls", letter: "M" },
+  turn: { key: "turn", name: "turns of agents", letter: "" },
+  tool: { key: "tool", name: "tool calls", letter: "T" },
+  action: { key: "action", name: "actions", letter: "A" },
+  script: { key: "script", name: "scripts", letter: "S" },
 };
-/** Types of calls that only wait. */
-const WAIT_TYPES = new Set(["timer", "signal_wait"]);
+const KIND_BY_TYPE = new Map<string, Kind>(Object.entries(TYPE_COLOURS).map(([type, colour]) => [type, CALLS[colour]]));
+const WAIT_TYPES: ReadonlySet<string> = new Set(WAITS);
 
-export const KINDS: readonly Kind[] = [...new Map([STEP, ITEM, ...Object.values(OPERATIONS), OTHER].map((kind) => [kind.key, kind])).values()];
+export const KINDS: readonly Kind[] = [STEP, ITEM, ...Object.values(CALLS), OTHER];
 
 /** Return the kind of a span. */
 export function kindOf(spans: Spans, id: number): Kind {
   const kind = spans.text(id, "kind");
   if (kind === "step") return STEP;
-  return kind === "item" ? ITEM : (OPERATIONS[spans.text(id, "type")] ?? OTHER);
+  return kind === "item" ? ITEM : (KIND_BY_TYPE.get(spans.text(id, "type")) ?? OTHER);
 }
 
-export const SIGNS: Record<string, string> = {
-  completed: "✓",
-  failed: "✕",
-  cancelled: "◼",
-  running: "▸",
-  waiting: "?",
-  pending: "…",
-  paused: "‖",
-  asleep: "…",
-};
+/** Signs of statuses. Here a wait is one for an answer or a signal, so it gets the sign of a question. */
+export const SIGNS: Record<string, string> = { ...STATUS_SIGNS, waiting: "?", asleep: "…" };
 
 /** Appearance of a bar. Failures take precedence over the kind of call. */
 export type Appearance = "failed" | "cancelled" | "waiting" | "running" | "plain";
@@ -73,7 +65,7 @@ export function colourOf(spans: Spans, id: number): string {
 
 /** Return true if a span does work itself. Turns, steps and items only contain other spans. */
 export function isWork(spans: Spans, id: number): boolean {
-  return spans.text(id, "kind") === "operation" && spans.text(id, "type") !== "agent_turn" && appearanceOf(spans, id) !== "waiting";
+  return spans.text(id, "kind") === "operation" && spans.text(id, "type") !== AGENT_TURN && appearanceOf(spans, id) !== "waiting";
 }
 
 /** Return the text that distinguishes a bar from its neighbours: its item, or the name of the call. */

@@ -8,6 +8,7 @@
 // Spans are placed once, in the order of their beginning, and stay in their lane: the layout grows with the run and never
 // moves earlier bars to other lanes.
 
+import { AGENT_TURN } from "../constants";
 import type { Spans } from "../shared/spans";
 import { branchOf } from "../shared/words";
 import { Failures } from "./failures";
@@ -277,7 +278,7 @@ function chooseLanes(band: BandState, failedLanes: readonly number[], isExpanded
 function delegatedTurn(spans: Spans, id: number): number {
   const parent = spans.number(id, "within");
   if (parent < 0) return -1;
-  if (spans.text(id, "type") === "agent_turn") return id;
+  if (spans.text(id, "type") === AGENT_TURN) return id;
   return spans.has(parent) && spans.number(parent, "within") >= 0 ? parent : -1;
 }
 

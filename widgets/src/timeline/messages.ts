@@ -1,5 +1,6 @@
 // Messages of a model call, read from its recorded parameters and result.
 
+import { AGENT_RESPONSE } from "../constants";
 import type { DetailEvent } from "../protocol";
 
 /** Message with its author. */
@@ -13,7 +14,7 @@ type JsonObject = Record<string, unknown>;
 /** Return the messages in the events of a model call; an empty list for other events. */
 export function messagesOf(events: readonly DetailEvent[]): Message[] {
   const started = events.find((event) => event.event_type === "operation_started");
-  if (started?.data["operation_type"] !== "agent_response") return [];
+  if (started?.data["operation_type"] !== AGENT_RESPONSE) return [];
   const completed = events.findLast((event) => event.event_type === "operation_completed");
   const parameters = objectOf(started.data["parameters"]);
   return [...requestMessages(parameters), ...parts(objectOf(completed?.data["result"])["parts"], "model")].filter((message) => message.text !== "");

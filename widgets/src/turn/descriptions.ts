@@ -1,5 +1,6 @@
 // Short descriptions of calls and requests.
 
+import { ASSIGN_WORK, DENIED_BY_RULE } from "../constants";
 import type { ConversationCall, ConversationRequest } from "../protocol";
 import { plural } from "../shared/format";
 import { oneLine } from "../shared/text";
@@ -13,18 +14,16 @@ export function argumentsText(callArguments: unknown, tool = ""): string {
   if (!isTable) return oneLine(valueText(callArguments, MAX_WIDTH), MAX_WIDTH);
   const entries = Object.entries(callArguments);
   const { agent, description } = callArguments as { agent?: unknown; description?: unknown };
-  if (tool === "assign_work" && typeof agent === "string") return oneLine(`to ${agent}: ${valueText(description, MAX_WIDTH)}`, MAX_WIDTH);
+  if (tool === ASSIGN_WORK && typeof agent === "string") return oneLine(`to ${agent}: ${valueText(description, MAX_WIDTH)}`, MAX_WIDTH);
   const [only] = entries;
   if (entries.length === 1 && only !== undefined && typeof only[1] === "string") return oneLine(only[1], MAX_WIDTH);
   return oneLine(entries.map(([name, value]) => `${name}=${valueText(value, MAX_WIDTH)}`).join("  "), MAX_WIDTH);
 }
 
-const BY_RULE = "A rule denies"; // divebook/engine/approvals.py
-
 /** Return that a call was denied, by whom, and why. */
 function denial({ result }: ConversationCall): string {
   const [, reason = ""] = /^[^:]*: (.*)$/s.exec(result) ?? [];
-  const author = result.startsWith(BY_RULE) ? "denied by a rule" : "denied";
+  const author = result.startsWith(DENIED_BY_RULE) ? "denied by a rule" : "denied";
   return reason === "" ? author : oneLine(`${author}: ${reason}`, 80);
 }
 

@@ -1,5 +1,6 @@
 // Working time of a turn or request, and the time in which it only waited for a person.
 
+import { AGENT_TURN } from "../constants";
 import type { QuestionView as Question } from "../protocol";
 import { duration } from "../shared/format";
 import type { Model } from "../shared/model";
@@ -48,7 +49,7 @@ export function callsWithin(spans: Spans, turn: number): number[] {
   const ids: number[] = [];
   for (let id = turn + 1; id < spans.total; id++) {
     if (!turns.has(spans.number(id, "within"))) continue;
-    if (spans.text(id, "type") === "agent_turn") turns.add(id);
+    if (spans.text(id, "type") === AGENT_TURN) turns.add(id);
     else ids.push(id);
   }
   return ids;

@@ -1,7 +1,8 @@
 // The way from one difference between runs to the next, over HTML that came without a script.
 
 import { beforeEach, expect, test } from "vitest";
-import { COMPARED, addNavigation, renderComparisons } from "../../src/lab/comparison";
+import { COMPARISON_MIME } from "../../src/constants";
+import { addNavigation, renderComparisons } from "../../src/lab/comparison";
 import { h } from "../../src/shared/dom";
 import type { MimeModel, Panel, PanelClass, Renderer, Tracker } from "../../src/lab/jupyterlab";
 
@@ -117,7 +118,7 @@ test("what is shown is the page's own HTML, trusted as far as the notebook is", 
   } } as unknown as Renderer;
   const made: (() => Renderer)[] = [];
   const rendermime = { createRenderer: () => html, addFactory: (factory: { safe: boolean; mimeTypes: string[]; createRenderer: () => Renderer }) => {
-    expect([factory.safe, factory.mimeTypes]).toEqual([true, [COMPARED]]);
+    expect([factory.safe, factory.mimeTypes]).toEqual([true, [COMPARISON_MIME]]);
     made.push(factory.createRenderer);
   } };
   const tracker = { forEach: (visit: (panel: Panel) => void) => { visit({ content: { rendermime } } as unknown as Panel); }, widgetAdded: { connect: () => true } } as unknown as Tracker;
@@ -127,7 +128,7 @@ test("what is shown is the page's own HTML, trusted as far as the notebook is", 
   }
   renderComparisons(tracker, Base as unknown as PanelClass);
   const renderer = made[0]?.();
-  await renderer?.renderModel({ data: { [COMPARED]: {}, "text/html": "<table>" }, metadata: {}, trusted: false, setData: () => undefined });
+  await renderer?.renderModel({ data: { [COMPARISON_MIME]: {}, "text/html": "<table>" }, metadata: {}, trusted: false, setData: () => undefined });
   expect(seen).toMatchObject([{ data: { "text/html": "<table>" }, trusted: false }]);
   expect(pressed(renderer?.node ?? output, "Difference before")).toBeTruthy();
 });
