@@ -1,16 +1,29 @@
-// Formats of numbers, durations and costs.
+// Formats of numbers, durations and costs: the same as in divebook/text/format.py (test/cases/texts.json).
 
 /** Return a whole number with at least two digits. */
 export function two(part: number): string {
   return String(part).padStart(2, "0");
 }
 
+/**
+ * Return a number with a fixed number of decimals. Halfway between two results it is the even one, as in Python: `toFixed`
+ * would return the larger one.
+ */
+export function fixed(value: number, decimals: number): string {
+  // Halfway, value * 10^decimals is n + 1/2. Such a value is an odd multiple of 1 / 2^(decimals + 1), which is exact in
+  // binary. The test 1.15 * 10 = 11.5 would be wrong: 1.15 is stored as a number below 1.15.
+  const isHalfway = Math.abs(value * 2 ** (decimals + 1)) % 2 === 1;
+  if (!isHalfway) return value.toFixed(decimals);
+  const factor = 10 ** decimals;
+  return ((2 * Math.round((value * factor) / 2)) / factor).toFixed(decimals);
+}
+
 /** Return a duration in microseconds as text, in a suitable unit. */
 export function duration(micros: number): string {
   const seconds = micros / 1e6;
-  if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
-  if (seconds < 59.95) return `${seconds.toFixed(1)} s`;
-  const whole = Math.round(seconds);
+  if (seconds < 0.9995) return `${fixed(seconds * 1000, 0)} ms`;
+  if (seconds < 59.95) return `${fixed(seconds, 1)} s`;
+  const whole = Number(fixed(seconds, 0));
   if (whole < 3600) return `${Math.floor(whole / 60)} min ${two(whole % 60)} s`;
   return `${Math.floor(whole / 3600)} h ${two(Math.floor((whole % 3600) / 60))} min`;
 }
@@ -42,9 +55,10 @@ export function plural(count: number, noun: string): string {
   return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** Return a cost in dollars: four digits below 10 cents, otherwise two. */
+/** Return a cost in dollars: four decimals below 10 cents, otherwise two. */
 export function dollars(cost: number): string {
-  return `$${cost > 0 && cost < 0.1 ? cost.toFixed(4) : cost.toFixed(2)}`;
+  const [whole = "", decimals = ""] = fixed(cost, cost > 0 && cost < 0.1 ? 4 : 2).split(".");
+  return `$${formatCount(Number(whole))}.${decimals}`;
 }
 
 /** Return a cost in dollars; an empty string if it is zero or unknown. */

@@ -1,13 +1,13 @@
 // Text forms of values.
 
-import { formatCount } from "./format";
-import { visible } from "./text";
+import { plural } from "./format";
+import { beginning, visible } from "./text";
 
 /** Return at most `limit` characters of a text, with control characters spelled out and the number of missing characters. */
 export function truncate(text: string, limit: number): string {
   const missing = text.length - limit;
   if (missing <= 0) return visible(text);
-  return `${visible(text.slice(0, limit))}… (${formatCount(missing)} more characters)`;
+  return `${visible(beginning(text, limit))}… (${plural(missing, "more character")})`;
 }
 
 /** Return a string unchanged if it cannot be confused with another value; otherwise return JSON. */

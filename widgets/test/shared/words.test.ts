@@ -2,17 +2,13 @@
 
 import { expect, test } from "vitest";
 import { ago, countdown, exactMoment, moment } from "../../src/shared/times";
-import { branchOf, eventName } from "../../src/shared/words";
+import { eventName } from "../../src/shared/words";
 
 const MOMENT = Date.UTC(2026, 10, 19, 16, 20, 3, 45) * 1000;
 
 test("types of events are words of people", () => {
   const types = ["execution_started", "operation_completed", "iteration_failed", "interrupt_raised", "path_branched", "state_mutated", "step_caught"];
   expect(types.map(eventName)).toEqual(["run started", "call completed", "item failed", "question asked", "branches began", "variables changed", "step caught"]);
-});
-
-test("paths are branches, and the first has no name", () => {
-  expect(["main", "main-1", "main-1-2", "", "rollback-3"].map(branchOf)).toEqual(["", "branch 1", "branch 1.2", "", "rollback 3"]);
 });
 
 test("moments have a zone, and a day unless it is today", () => {

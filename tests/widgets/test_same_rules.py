@@ -1,0 +1,73 @@
+"""Rules that exist in Python and in TypeScript: one table of cases for both sides (``widgets/test/cases``)."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from divebook.replay.files import _html_lines
+from divebook.text.format import branch_name, plural, price, printed, seconds, visible
+from divebook.text.redaction import cut, one_line
+
+CASES = Path(__file__).parents[2] / "widgets" / "test" / "cases"
+
+
+def cases_of(name):
+    """Return the cases in a file as parameters of a test: the rule, the input and the result that Python must have."""
+    table = json.loads((CASES / f"{name}.json").read_text(encoding="utf-8"))
+    return [
+        pytest.param(rule, case["input"], case["python"] if "python" in case else case["expected"], id=case["name"])
+        for rule, cases in table.items()
+        for case in cases
+    ]
+
+
+def test_each_case_has_one_result_or_two_with_a_reason():
+    cases = [
+        case for path in CASES.glob("*.json") for cases in json.loads(path.read_bytes()).values() for case in cases
+    ]
+    keys = {frozenset(case) for case in cases}
+    assert keys <= {
+        frozenset({"name", "input", "expected"}),
+        frozenset({"name", "input", "python", "typescript", "reason"}),
+    }
+    assert [case["name"] for case in cases if "reason" in case and case["python"] == case["typescript"]] == []
+
+
+def test_every_table_is_read_by_both_sides():
+    """A table that one side does not read proves nothing."""
+    own = Path(__file__).read_text(encoding="utf-8")
+    tables = {path.stem for path in CASES.glob("*.json")}
+    assert {name for name in tables if f'cases_of("{name}")' not in own} == set()
+    assert {path.name.removesuffix(".test.ts") for path in CASES.glob("*.test.ts")} == tables
+
+
+# --- texts -----------------------------------------------------------------------------------------------------------
+
+
+def as_in_a_terminal(text):
+    return printed({"stdout": text, "stderr": "", "exit_code": 0}).removesuffix("[exit 0]").removesuffix("\n")
+
+
+def kinds_of_lines(patch):
+    """Return how the lines of a patch are shown, by their HTML elements."""
+    kinds = {"<del": "went", "<ins": "came", "<spa": "soft"}
+    return [kinds.get(line[:4], "same") for line in _html_lines(patch.removesuffix("\n").split("\n"))]
+
+
+TEXT_RULES = {
+    "duration": lambda micros: seconds(micros / 1e6),
+    "price": price,
+    "plural": lambda given: plural(*given),
+    "branch": branch_name,
+    "visible": visible,
+    "terminal": as_in_a_terminal,
+    "oneLine": lambda given: one_line(*given),
+    "cut": lambda given: cut(*given),
+    "patch": kinds_of_lines,
+}
+
+
+@pytest.mark.parametrize(("rule", "given", "expected"), cases_of("texts"))
+def test_texts(rule, given, expected):
+    assert TEXT_RULES[rule](given) == expected
