@@ -109,7 +109,7 @@ class Answers:
         """
         if execution.state.is_over:
             return None
-        questions = sorted(execution.state.interrupts.values(), key=lambda question: (question.raised_us, question.id))
+        questions = sorted(execution.state.interrupts.values(), key=lambda question: question.order)
         # The number of a question counts all questions of its step so far, answered ones too, so that ``step:2`` keeps
         # its meaning. The most specific key wins.
         for question in execution.interrupts:

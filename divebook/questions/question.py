@@ -213,8 +213,8 @@ class Question(NamedTuple):
 
 # --- one answer for several questions -------------------------------------------------------------------------------
 #
-# Questions of one step that ask for the same can be answered together. The widgets have the same rules (`similarityKey`
-# and `sharedResponse` in ``widgets/src/prompt/kinds.ts``).
+# Questions of one step that ask for the same can be answered together. Widgets get the key from the kernel, and
+# `sharedResponse` in ``widgets/src/prompt/kinds.ts`` is the same as `for_others`.
 
 
 ANSWERED_ALONE = frozenset({OUTCOME_UNKNOWN, RESOURCE_EXHAUSTED, AGENT_CHANGED})

@@ -481,6 +481,10 @@ class QuestionView(TypedDict):
     """Text about the outcome: the answer, or that the question expired or was withdrawn; empty while it is open."""
     fallback: str
     """Text of the answer that applies if the question expires; empty without such an answer."""
+    alike: str
+    """Key that is equal for open questions to which one answer can be given; empty if the question needs its own
+    answer.
+    """
 
 
 class Asked(TypedDict):

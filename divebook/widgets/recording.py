@@ -502,7 +502,9 @@ class CleanRun:
         self._header |= {"error": error, "progress": progress}
         questions = execution.state.interrupts.values()
         hidden = hidden_in(execution.workflow)
-        self._questions = [redactor.value(shown(question_of(question, hidden))) for question in questions]
+        self._questions = [
+            redactor.value(shown(question_of(question, execution.workflow.name, hidden))) for question in questions
+        ]
         self._variables = VariableReader(execution.workflow, redactor).of(execution.state, Setters(log))
         self._workspaces = FilesReader(execution, redactor).of()
         self._graph = redactor.value(graph_of(execution.workflow))
@@ -926,6 +928,7 @@ def _upgrade_question(question: dict[str, Any]) -> None:
         question["status"] = InterruptStatus.RESOLVED.value
     question.setdefault("answered_us", None)
     question.setdefault("fallback", "")
+    question.setdefault("alike", "")
     if "became" not in question:
         question["became"] = cut(became(str(question.get("status")), question.get("response")), MAX_ANSWER)
 

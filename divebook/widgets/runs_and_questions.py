@@ -200,7 +200,7 @@ class InboxFeed:
             # A question that was settled before this feed started is not shown.
             if not question.is_open and address not in self._questions:
                 continue
-            question_view = question_of(question._replace(id=address))
+            question_view = question_of(question._replace(id=address), execution.workflow.name)
             cell = str((execution.state.identity.get(CELL) or {}).get("cell") or "")
             self._questions[address] = Asked(
                 execution_id=execution.id, workflow=workflow, question=question_view, cell=cell
@@ -211,11 +211,16 @@ class InboxFeed:
 
         Of the questions that are no longer open, only the latest `MAX_SETTLED` are kept.
         """
-        open_ = sorted(filter(_is_open, self._questions.values()), key=lambda entry: entry["question"]["raised_us"])
+        open_ = sorted(filter(_is_open, self._questions.values()), key=order_of_entry)
         settled = [entry for entry in self._questions.values() if not _is_open(entry)][-MAX_SETTLED:]
         # Old settled questions are forgotten, so that the memory of a long session does not grow.
         self._questions = dict(_by_name([*settled, *open_]))
         return dict(_by_name([*settled, *open_[:MAX_OPEN]])), max(0, len(open_) - MAX_OPEN)
+
+
+def order_of_entry(entry: Asked) -> tuple[int, str]:
+    """Return the sort key of a question in the form that views show: the same as `Question.order`."""
+    return entry["question"]["raised_us"], entry["question"]["interrupt_id"]
 
 
 def _is_open(entry: Asked) -> bool:

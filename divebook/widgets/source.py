@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 import time
@@ -34,7 +35,7 @@ from divebook.projections.failures import ItemNames
 from divebook.projections.model_requests import call_of
 from divebook.projections.spans import PlaceOf, Span, item_name, sleep_name
 from divebook.questions import InterruptKind, InterruptStatus, Question
-from divebook.questions.question import answer_in_words, became
+from divebook.questions.question import answer_in_words, became, sort_of
 from divebook.runtime.compute.dask import DASHBOARDS
 from divebook.runtime.execution import Execution
 from divebook.runtime.streaming import TextListener
@@ -580,7 +581,9 @@ def source_of(execution: Execution) -> Source:
     return Source(
         # The driver of this process keeps a live execution up to date. Any other one is read from the store.
         header=lambda: header_of(execution if execution.is_live else execution.refresh()),
-        questions=lambda: [question_of(question, hidden) for question in execution.asked.values()],
+        questions=lambda: [
+            question_of(question, execution.workflow.name, hidden) for question in execution.asked.values()
+        ],
         graph=graph_of(execution.workflow),
         read=read,
         total=lambda: len(execution.history()),
@@ -694,8 +697,8 @@ def load_soon() -> None:
     threading.Thread(target=load, name="divebook-schemas", daemon=True).start()
 
 
-def question_of(question: Question, hidden: Container[str] = ()) -> QuestionView:
-    """Convert a question of the engine to the form that views show.
+def question_of(question: Question, workflow: str, hidden: Container[str] = ()) -> QuestionView:
+    """Convert a question of the engine to the form that views show. `workflow` is the name of the workflow that asks.
 
     The name of the step is omitted if `hidden` contains it.
     """
@@ -720,7 +723,14 @@ def question_of(question: Question, hidden: Container[str] = ()) -> QuestionView
         answered_us=question.settled_us,
         became=_answer_text(became(question.status, question.response)),
         fallback="" if question.default is None else _answer_text(answer_in_words(question.default)),
+        alike=_alike(workflow, question),
     )
+
+
+def _alike(workflow: str, question: Question) -> str:
+    # The key of the engine contains the whole schema of the answer. Its digest is as good for a comparison.
+    key = sort_of(workflow, question) if question.is_open else None
+    return "" if key is None else hashlib.sha256(repr(key).encode()).hexdigest()[:16]
 
 
 def _answer_text(words: str) -> str:

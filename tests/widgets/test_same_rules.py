@@ -5,9 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from divebook.engine.approvals import exactly
+from divebook.questions import Question, checked_answer
+from divebook.questions.question import RESOURCE_EXHAUSTED, for_others
 from divebook.replay.files import _html_lines
 from divebook.text.format import branch_name, plural, price, printed, seconds, visible
 from divebook.text.redaction import cut, one_line
+from divebook.widgets.runs_and_questions import order_of_entry
+from divebook.widgets.source import question_of
+from divebook.workflow.json_schemas import FITTING
 
 CASES = Path(__file__).parents[2] / "widgets" / "test" / "cases"
 
@@ -71,3 +77,33 @@ TEXT_RULES = {
 @pytest.mark.parametrize(("rule", "given", "expected"), cases_of("texts"))
 def test_texts(rule, given, expected):
     assert TEXT_RULES[rule](given) == expected
+
+
+# --- questions -------------------------------------------------------------------------------------------------------
+
+
+def ids_in_order(questions):
+    """Return the ids of questions in their order, which must be the same for the form that views show."""
+    known = [Question(id=name, kind="clarification", question="?", raised_us=raised) for raised, name in questions]
+    entries = [{"question": question_of(question, "w")} for question in known]
+    ids = [question.id for question in sorted(known, key=lambda question: question.order)]
+    assert [entry["question"]["interrupt_id"] for entry in sorted(entries, key=order_of_entry)] == ids
+    return ids
+
+
+def raised(data):
+    question = Question(id="ask_1", kind=RESOURCE_EXHAUSTED, question="?", data=data)
+    return checked_answer(question, "raise", FITTING, now=0)["data"]["to"]
+
+
+QUESTION_RULES = {
+    "order": ids_in_order,
+    "shared": lambda given: for_others(Question(id="ask_1", kind=given[0], question="?"), given[1]),
+    "raised": raised,
+    "exactly": exactly,
+}
+
+
+@pytest.mark.parametrize(("rule", "given", "expected"), cases_of("questions"))
+def test_questions(rule, given, expected):
+    assert QUESTION_RULES[rule](given) == expected

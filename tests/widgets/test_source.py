@@ -4,8 +4,9 @@ from decimal import Decimal
 
 from divebook import Agent, ScriptedModel
 from divebook.agents.clients import REQUEST_LIMITERS, RequestLimiter
-from divebook.questions import Question
+from divebook.questions import InterruptKind, Question
 from divebook.questions.bounds import Bounds
+from divebook.questions.question import ANSWERED_ALONE, sort_of
 from divebook.runtime.compute.dask import DASHBOARDS, MOST, Dashboards
 from divebook.runtime.messages import this_person
 from divebook.store import MemoryStore
@@ -94,20 +95,22 @@ def test_the_graph_names_steps_ways_and_ways_out():
 
 def test_a_question_has_every_field_a_view_needs():
     data = {"choices": ["retry"], "big": 2**60}
-    asked = question_of(Question("ask_1", "outcome_unknown", "Again?\ud800", "main", "s", data=data, optional=True))
+    asked = question_of(
+        Question("ask_1", "outcome_unknown", "Again?\ud800", "main", "s", data=data, optional=True), "w"
+    )
     assert (asked["status"], asked["required"], asked["schema"]) == ("pending", False, None)
     assert asked["data"] == {"choices": ["retry"], "big": str(2**60)}
     assert asked["question"] == "Again??"
-    assert question_of(Question("ask_1", "checkpoint", "On?", settled_us=7))["answered_us"] == 7
+    assert question_of(Question("ask_1", "checkpoint", "On?", settled_us=7), "w")["answered_us"] == 7
 
 
 def test_what_checks_answers_is_loaded_while_a_person_reads(monkeypatch):
     loaded = []
     monkeypatch.setattr(source, "load_soon", lambda: loaded.append("jsonschema"))
-    question_of(Question("ask_1", "clarification", "Which?"))
-    question_of(Question("ask_1", "clarification", "Which?", schema={"type": "object"}, status="resolved"))
+    question_of(Question("ask_1", "clarification", "Which?"), "w")
+    question_of(Question("ask_1", "clarification", "Which?", schema={"type": "object"}, status="resolved"), "w")
     assert loaded == []
-    question_of(Question("ask_1", "clarification", "Which?", schema={"type": "object"}))
+    question_of(Question("ask_1", "clarification", "Which?", schema={"type": "object"}), "w")
     assert loaded == ["jsonschema"]
 
 
@@ -136,3 +139,29 @@ def test_of_many_executions_the_latest_have_dashboards():
     for number in range(MOST + 1):
         known.note(f"exec_{number}", "http://one.example")
     assert [known.of("exec_0"), known.of("exec_1")] == [[], ["http://one.example"]]
+
+
+def test_views_group_questions_as_the_kernel_answers_them():
+    """Two questions have the same key for views if, and only if, one answer may settle both."""
+    step = {"id": "ask_1", "question": "Go on?"}
+    questions = [
+        ("w", Question(kind="confirmation", step="a", data={"tool": "delete", "parameters": {"n": 1}}, **step)),
+        ("w", Question(kind="confirmation", step="a", data={"tool": "delete", "parameters": {"n": 2}}, **step)),
+        ("w", Question(kind="confirmation", step="a", data={"tool": "fetch"}, **step)),
+        ("w", Question(kind="confirmation", step="b", data={"tool": "delete"}, **step)),
+        ("other", Question(kind="confirmation", step="a", data={"tool": "delete"}, **step)),
+        ("w", Question(kind="clarification", step="a", schema={"type": "integer"}, **step)),
+        ("w", Question(kind="clarification", step="a", schema={"type": "string"}, **step)),
+        *(("w", Question(kind=kind.value, step="a", **step)) for kind in InterruptKind),
+    ]
+    # The name of a hidden step is not shown. Its questions are still those of one step.
+    keys = [question_of(question, workflow, hidden={"a", "b"})["alike"] for workflow, question in questions]
+    sorts = [sort_of(workflow, question) for workflow, question in questions]
+    assert [[one == other for other in keys] for one in keys] == [[one == other for other in sorts] for one in sorts]
+    assert {question.kind for (_, question), key in zip(questions, keys, strict=True) if not key} == ANSWERED_ALONE
+
+
+def test_a_question_that_is_closed_has_no_key():
+    question = Question("ask_1", "clarification", "Which?")
+    assert question_of(question, "w")["alike"]
+    assert question_of(question.expired(), "w")["alike"] == ""

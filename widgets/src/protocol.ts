@@ -386,6 +386,8 @@ export interface QuestionView {
   became: string;
   /** Text of the answer that applies if the question expires; empty without such an answer. */
   fallback: string;
+  /** Key that is equal for open questions to which one answer can be given; empty if the question needs its own answer. */
+  alike: string;
 }
 
 /** A question, with the execution that waits for the answer. */

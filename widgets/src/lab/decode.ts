@@ -49,7 +49,7 @@ const FAILURES = objectOf({ total: count, kept: text, shown: listOf(FAILURE) });
 const QUESTION = objectOf({
   interrupt_id: text, kind: text, question: text, message: text, path: text, step: text, status: text,
   response: anything, answered_by: orNull(text), raised_us: count, answered_us: orNull(count), became: text,
-  fallback: text,
+  fallback: text, alike: text,
 });
 const GRAPH = objectOf({
   steps: listOf(objectOf({ name: text, type: text, each: boolean })),
@@ -150,7 +150,7 @@ function upgraded(data: unknown): unknown {
 /** Add when a question was settled, its outcome in words and its fallback. */
 function upgradedQuestion(question: unknown): unknown {
   if (!isObject(question)) return question;
-  return { answered_us: null, became: valueText(question["response"], 400), fallback: "", ...question };
+  return { answered_us: null, became: valueText(question["response"], 400), fallback: "", alike: "", ...question };
 }
 
 /** Add default properties to each object of a list. */

@@ -3,6 +3,7 @@
 import { INBOX_TARGET } from "../constants";
 import type { Inbox, InboxDelta } from "../protocol";
 import type { Question } from "../prompt/types";
+import { byAge } from "../shared/order";
 import { InboxState, InboxChannel } from "../inbox/inbox";
 import type { Kernel, Tracker } from "./jupyterlab";
 import { followComms } from "./comms";
@@ -54,7 +55,7 @@ export class OpenQuestions {
         else entry.kernels.push(kernel);
       }
     }
-    return [...byId.values()].sort((one, other) => one.question.raised_us - other.question.raised_us);
+    return [...byId.values()].sort((one, other) => byAge(one.question, other.question));
   }
 
   /** Send an answer to a kernel that reports the question. Return whether it was accepted. */

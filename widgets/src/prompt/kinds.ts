@@ -59,18 +59,6 @@ function subjectOf({ data }: Question): [string, unknown] | undefined {
   return key === undefined ? undefined : [key, data[key]];
 }
 
-/** Kinds for which one answer can be given to all similar questions. Each call keeps its own arguments. */
-const SHAREABLE_KINDS = new Set<InterruptKind>(["clarification", "confirmation", "agent_review", "checkpoint", "timeout", "system_error"]);
-
-/**
- * Return a key that is equal for similar questions (same step, same kind of answer), or undefined if each question
- * needs its own answer.
- */
-export function similarityKey({ asker, kind, step, schema, data }: Question): string | undefined {
-  const { agent, tool, action } = data;
-  return SHAREABLE_KINDS.has(kind) ? JSON.stringify([asker?.[0], kind, step, schema, agent, tool, action]) : undefined;
-}
-
 /** Return the response for similar questions. Changed arguments and approval rules belong to one call only, so they are left out. */
 export function sharedResponse({ kind }: Question, response: unknown): unknown {
   if (!EDITABLE_KINDS.has(kind)) return response;

@@ -4,10 +4,11 @@ import "./prompt.css";
 import { h, setText, type View } from "../shared/dom";
 import { button } from "../shared/element";
 import { plural } from "../shared/format";
+import { byAge } from "../shared/order";
 import { oneLine } from "../shared/text";
 import { Card, shortLabel, originText } from "./card";
 import { questionOutcomeSign, questionOutcomeText } from "./outcome";
-import { KINDS, similarityKey } from "./kinds";
+import { KINDS } from "./kinds";
 import type { PromptHost, Question } from "./types";
 
 const MAX_OPEN_CARDS = 3; // up to this number, new cards are open from the start
@@ -50,7 +51,7 @@ export class Prompt implements View {
     for (const [id, card] of this.#cards) if (!ids.has(id)) this.#drop(id, card);
     const isFirst = this.#questions.size === 0;
     const newQuestions: Question[] = [];
-    for (const question of [...questions].sort((one, other) => one.raised_us - other.raised_us)) {
+    for (const question of [...questions].sort(byAge)) {
       const previous = this.#questions.get(question.interrupt_id);
       this.#questions.set(question.interrupt_id, question);
       if (question.status !== "pending") {
@@ -156,12 +157,12 @@ export class Prompt implements View {
     (next?.head ?? this.element).focus();
   }
 
-  /** Give each card the list of cards that accept the same answer. */
+  /** Give each card the list of cards that accept the same answer. A kernel with an older divebook sends no keys. */
   #groupSimilar(): void {
     const groups = new Map<string, Card[]>();
     for (const card of this.#cards.values()) {
-      const key = similarityKey(card.question);
-      if (key !== undefined) groups.set(key, [...(groups.get(key) ?? []), card]);
+      const { alike } = card.question;
+      if (alike) groups.set(alike, [...(groups.get(alike) ?? []), card]);
     }
     for (const group of groups.values()) for (const card of group) card.setSimilarCards(group);
   }

@@ -18,7 +18,7 @@ const CHOICES: Record<string, Record<string, unknown> | undefined> = {
 const HINT = "Such calls must have just these arguments. In a text * stands for anything without /, and ** for anything.";
 
 /** Return the pattern that matches exactly this value. Values that would be read as a pattern are wrapped in `equals`. */
-function exactly(value: unknown): unknown {
+export function exactly(value: unknown): unknown {
   const isPattern = typeof value === "string" && value.includes("*");
   const isExact = isRecord(value) && Object.keys(value).join() === EQUALS;
   return isPattern || isExact ? { [EQUALS]: value } : value;

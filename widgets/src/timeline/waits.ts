@@ -1,6 +1,7 @@
 // Periods in which a run made no progress, or in which a path waited for a person.
 
 import type { Model } from "../shared/model";
+import { byAge } from "../shared/order";
 import type { Pause } from "./scene";
 import type { Period } from "./timemap";
 
@@ -20,8 +21,7 @@ export function pausesOf({ header, originUs }: Model): Pause[] {
  */
 export function waitsOf({ questions, originUs }: Model): Map<string, Period[]> {
   const waits = new Map<string, Period[]>();
-  const byTime = [...questions.values()].sort((one, other) => one.raised_us - other.raised_us);
-  for (const { path, raised_us: raised, answered_us: answered, status } of byTime) {
+  for (const { path, raised_us: raised, answered_us: answered, status } of [...questions.values()].sort(byAge)) {
     const from = raised - originUs;
     const to = status === "pending" ? Infinity : (answered ?? raised) - originUs;
     const periods = waits.get(path) ?? [];

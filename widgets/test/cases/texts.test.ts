@@ -6,7 +6,7 @@ import { dollars, duration, plural } from "../../src/shared/format";
 import { oneLine, terminalText, visible } from "../../src/shared/text";
 import { truncate } from "../../src/shared/values";
 import { branchOf } from "../../src/shared/words";
-import { expectedBy, type Case } from "./cases";
+import { casesOf, expectedBy } from "./cases";
 import cases from "./texts.json";
 
 const RULES: Record<keyof typeof cases, (input: never) => unknown> = {
@@ -21,6 +21,6 @@ const RULES: Record<keyof typeof cases, (input: never) => unknown> = {
   patch: (text: string) => diffLines(text).map(({ kind }) => kind),
 };
 
-test.each(Object.entries(cases).flatMap(([rule, list]) => (list as Case[]).map((one) => [rule, one.name, one] as const)))("%s: %s", (rule, _name, one) => {
-  expect(RULES[rule as keyof typeof RULES](one.input as never)).toEqual(expectedBy(one));
+test.each(casesOf(cases))("%s: %s", (rule, _name, one) => {
+  expect(RULES[rule](one.input as never)).toEqual(expectedBy(one));
 });

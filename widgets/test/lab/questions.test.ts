@@ -108,7 +108,7 @@ test("a run that asks is told of once, however many kernels tell it, until it is
   one.begin([asked("Keep")]);
   other.begin([asked("Keep")]);
   expect([texts(), item.textContent]).toEqual([["audit asks: Keep?"], "? 1 question"]);
-  one.say({ type: "asked", after: 1, last: 2, now_us: 0, hidden: 0, asked: [asked("Drop")] });
+  one.say({ type: "asked", after: 1, last: 2, now_us: 0, hidden: 0, asked: [asked("Drop", "exec_1", { raised_us: 2 })] });
   expect([texts(), item.textContent]).toEqual([["audit asks: Keep? (and 1 more)"], "? 2 questions"]);
   const settled = [asked("Keep", "exec_1", { status: "resolved" }), asked("Drop", "exec_1", { status: "resolved" })];
   for (const kernel of [one, other]) kernel.say({ type: "asked", after: 2, last: 3, now_us: 0, hidden: 0, asked: settled });
@@ -138,7 +138,7 @@ test("an answer that stands out can be given in the notification, as long as it 
   const kernel = new FakeKernel("one");
   page(false, kernel);
   const schema = { enum: ["keep it", "drop it"], default: "keep it" };
-  kernel.begin([asked("Keep", "exec_1", { schema }), asked("Free", "exec_2"), asked("Two", "exec_3", { schema }), asked("More", "exec_3")]);
+  kernel.begin([asked("Keep", "exec_1", { schema }), asked("Free", "exec_2", { raised_us: 2 }), asked("Two", "exec_3", { schema, raised_us: 3 }), asked("More", "exec_3", { raised_us: 4 })]);
   const labels = [...shown.values()].map(({ actions }) => actions.map(({ label }) => label));
   expect(labels).toEqual([["Go there", "Answer: keep it", "Later"], ["Go there", "Later"], ["Go there", "Later"]]);
   [...shown.values()][0]?.actions[1]?.callback();

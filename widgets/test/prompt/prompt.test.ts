@@ -307,7 +307,7 @@ test("a call of unknown outcome is shown by its arguments, and no button stands 
 });
 
 test("one answer is given to all of a kind once somebody has seen which those are", async () => {
-  const about = (name: string): Partial<Question> => ({ kind: "confirmation", question: `Delete ${name}?`, data: { tool: "delete", parameters: { name } } });
+  const about = (name: string): Partial<Question> => ({ kind: "confirmation", question: `Delete ${name}?`, alike: "deletions", data: { tool: "delete", parameters: { name } } });
   shownWith(about("a"), about("b"), { question: "Which?" }, about("c"));
   const offer = [...document.querySelectorAll<HTMLButtonElement>(".to-all")].filter((one) => !one.hidden);
   expect(offer.map((one) => one.textContent)).toEqual(["Answer the same for all 3 of this kind …"]);
@@ -320,8 +320,15 @@ test("one answer is given to all of a kind once somebody has seen which those ar
   await vi.advanceTimersByTimeAsync(0);
 });
 
+test("no answer is offered for all if the kernel, or an older one, sends no key", () => {
+  for (const alike of ["", undefined as unknown as string]) {
+    shownWith({ question: "Delete a?", alike }, { question: "Delete b?", alike });
+    expect([...document.querySelectorAll<HTMLButtonElement>(".to-all")].filter((one) => !one.hidden)).toEqual([]);
+  }
+});
+
 test("changed arguments and rules are given to no other call", () => {
-  const about = (name: string): Partial<Question> => ({ kind: "confirmation", data: { tool: "delete", parameters: { name }, offers: { scopes: ["run"] } } });
+  const about = (name: string): Partial<Question> => ({ kind: "confirmation", alike: "deletions", data: { tool: "delete", parameters: { name }, offers: { scopes: ["run"] } } });
   shownWith(about("a"), about("b"));
   buttonOf(document.body, "Edit").click();
   buttonOf(document.body, "Answer the same").click();

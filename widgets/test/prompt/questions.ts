@@ -22,6 +22,7 @@ export function question(given: Partial<Question> = {}): Question {
     answered_us: null,
     became: "",
     fallback: "",
+    alike: "",
     ...given,
   };
 }
