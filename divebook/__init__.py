@@ -50,11 +50,13 @@ if TYPE_CHECKING:
     )
     from divebook.projections.spans import Formatter
     from divebook.questions.bounds import Bounds
+    from divebook.runtime.calls import ToolContext
     from divebook.runtime.compute.dask import DaskCluster
     from divebook.runtime.context import StepContext
     from divebook.runtime.execution import Execution
     from divebook.steps.actions import Action, action
     from divebook.steps.conversations import Thread
+    from divebook.steps.function import Context
     from divebook.store import MemoryStore, SqliteStore, open_store
     from divebook.workers import Worker
     from divebook.workflow.definition import Workflow
@@ -85,11 +87,13 @@ _NAMES = {
     ),
     "divebook.projections.spans": "Formatter",
     "divebook.questions.bounds": "Bounds",
+    "divebook.runtime.calls": "ToolContext",
     "divebook.runtime.compute.dask": "DaskCluster",
     "divebook.runtime.context": "StepContext",
     "divebook.runtime.execution": "Execution",
     "divebook.steps.actions": "Action action",
     "divebook.steps.conversations": "Thread",
+    "divebook.steps.function": "Context",
     "divebook.store": "MemoryStore SqliteStore open_store",
     "divebook.workers": "Worker",
     "divebook.workflow.definition": "Workflow",
@@ -109,6 +113,7 @@ __all__ = [
     "ApprovalRule",
     "Bounds",
     "Catch",
+    "Context",
     "DaskCluster",
     "DefinitionError",
     "DeterminismWarning",
@@ -145,6 +150,7 @@ __all__ = [
     "StepContext",
     "TerminalReason",
     "Thread",
+    "ToolContext",
     "ToolFunction",
     "Worker",
     "Workflow",

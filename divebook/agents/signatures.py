@@ -35,7 +35,7 @@ from divebook.errors import DefinitionError, Problem, SetupError
 from divebook.events.codec import json_form, storable
 from divebook.text.format import as_unicode
 from divebook.text.redaction import head_and_tail
-from divebook.workflow.functions import IDEMPOTENCY_KEY, signature_of
+from divebook.workflow.functions import IDEMPOTENCY_KEY, signature_of, takes_of
 from divebook.workflow.json_schemas import complaint, require_schema
 from divebook.workflow.tools import ToolFunction
 
@@ -129,11 +129,13 @@ def _explicit_description(tool: ToolFunction) -> str | None:
 
 
 def _copy_signature(wrapper: Any, function: Callable[..., Any]) -> None:
-    """Copy the signature and metadata of a function to a wrapper of it. The parameter that the engine supplies,
-    ``idempotency_key``, is left out.
+    """Copy the signature and metadata of a function to a wrapper of it. The parameters that the engine supplies,
+    ``idempotency_key`` and the one with the annotation ``ToolContext``, are left out.
     """
     signature = signature_of(function)
-    parameters = [parameter for name, parameter in signature.parameters.items() if name != IDEMPOTENCY_KEY]
+    takes = takes_of(function)
+    supplied = {IDEMPOTENCY_KEY, takes.context} if takes.is_context_annotated else {IDEMPOTENCY_KEY}
+    parameters = [parameter for name, parameter in signature.parameters.items() if name not in supplied]
     wrapper.__signature__ = signature.replace(parameters=parameters)
     functools.update_wrapper(wrapper, inspect.unwrap(function))
 

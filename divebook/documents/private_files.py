@@ -4,7 +4,7 @@ A reader sees the old or the new content of a replaced file, never a part of it.
 a hidden file beside it, which is then renamed:
 
     operation                                    after a kill here
-    1. write the draft ``.state.json.k3x1abcd``  the old file, and a draft that nobody reads
+    1. write the draft ``.state.json.k3x1abcd``  the old file, and a draft that is never read
     2. if durable, wait until it is on disk      the same, also after a power cut
     3. rename the draft to ``state.json``        the new file
 

@@ -50,8 +50,16 @@ from divebook.workflow.resources import ASK, DENY
 
 
 class ToolContext:
-    """Object through which an action accesses the execution that calls it. The action receives it as its parameter
-    ``context``.
+    """Object through which an action or tool accesses the execution that calls it.
+
+    A function receives it as the parameter with the annotation ``ToolContext``, whatever its name. An action also
+    receives it as a parameter ``context`` without an annotation and without a default. Models do not see this parameter
+    of a tool.
+
+    Attributes
+    ----------
+    execution_id
+        Id of the execution that makes the call.
     """
 
     def __init__(self, context: StepContext) -> None:
@@ -246,7 +254,7 @@ def compute_for(context: StepContext, function: UserFunction, arguments: Mapping
     takes = function.takes
     is_here = function.workspace is not None
     # Objects of this process, such as a workspace or a context, cannot be sent to another process.
-    is_bound = function.stays_here or is_here or (takes.context and CONTEXT not in arguments)
+    is_bound = function.stays_here or is_here or (bool(takes.context) and takes.context not in arguments)
     if executor is None:
         # Without a named executor, such a function stays in this process instead of the environment's default executor.
         return THREADS if takes.is_async or is_bound else context.executors.default
@@ -293,8 +301,8 @@ async def invoke(
     if takes.key and IDEMPOTENCY_KEY not in values:
         # A call without a name has a number as its key. It is the one call of an action step.
         values[IDEMPOTENCY_KEY] = context.idempotency_key("step" if isinstance(key, int) else key, arguments)
-    if takes.context and function.kind == "action":
-        values.setdefault(CONTEXT, ToolContext(context))
+    if takes.context and (parameter := function.context_parameter):
+        values.setdefault(parameter, ToolContext(context))
     try:
         args, kwargs = function.bound(values)
     except TypeError as error:

@@ -48,7 +48,8 @@ IDEMPOTENCY_KEY = "idempotency_key"
 repeated.
 """
 CONTEXT = "context"
-"""Name of the parameter of an action that receives a `divebook.runtime.calls.ToolContext`."""
+"""Name of the parameter of an action that receives a `divebook.runtime.calls.ToolContext` also without an annotation.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +113,9 @@ class UserFunction:
             message = f"{self.label} is async, so it runs on the engine's loop and in no executor"
             raise DefinitionError([Problem(message, key="executor", hint="write `def`, or leave the executor out")])
         # A context holds the recorder and other objects of this process, which cannot be pickled.
-        if self.executor == "process" and self.kind == "action" and self.takes.context:
+        if self.executor == "process" and self.context_parameter:
             message = f"{self.label} takes a {CONTEXT}, which lives in this process only"
-            hint = f"leave out the parameter {CONTEXT}, or the executor"
+            hint = f"leave out the parameter {self.context_parameter}, or the executor"
             raise DefinitionError([Problem(message, key="executor", hint=hint)])
 
     @property
@@ -125,7 +126,17 @@ class UserFunction:
     @property
     def takes(self) -> Takes:
         """Properties of the function and its parameters that each call needs, cached per function."""
-        return _takes(self.function)
+        return takes_of(self.function)
+
+    @property
+    def context_parameter(self) -> str:
+        """Name of the parameter of an action or tool that receives a `divebook.runtime.calls.ToolContext`; empty if it
+        has none. For a tool, only a parameter with this annotation counts, because a parameter that is called
+        ``context`` is an argument of the model.
+        """
+        takes = self.takes
+        is_supplied = self.kind == "action" or (self.kind == "tool" and takes.is_context_annotated)
+        return takes.context if is_supplied else ""
 
     @property
     def label(self) -> str:
@@ -164,8 +175,11 @@ class Takes(NamedTuple):
     """True if the function is a coroutine function."""
     key: bool = False
     """True if the function has the parameter `IDEMPOTENCY_KEY`."""
-    context: bool = False
-    """True if the function has the parameter `CONTEXT` without a default."""
+    context: str = ""
+    """Name of the parameter with the annotation ``ToolContext``, else `CONTEXT` if that is a parameter without a
+    default.
+    """
+    is_context_annotated: bool = False
     by_name: frozenset[str] = frozenset()
     """Names of all parameters, if each can be passed by name; otherwise empty."""
     by_place: tuple[str, ...] = ()
@@ -175,20 +189,29 @@ class Takes(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1024)
-def _takes(function: Callable[..., Any]) -> Takes:
+def takes_of(function: Callable[..., Any]) -> Takes:
+    """Return the properties of a function and its parameters that every call needs, cached."""
     parameters = signature_of(function).parameters
     kinds = {parameter.kind for parameter in parameters.values()}
-    context = parameters.get(CONTEXT)
+    annotated = next((name for name, parameter in parameters.items() if _is_tool_context(parameter.annotation)), "")
+    # A parameter ``context`` with a default is an argument of the user.
+    is_required = CONTEXT in parameters and parameters[CONTEXT].default is inspect.Parameter.empty
     return Takes(
         inspect.iscoroutinefunction(function),
         IDEMPOTENCY_KEY in parameters,
-        # A parameter ``context`` with a default is an argument of the user.
-        context is not None and context.default is context.empty,
+        annotated or (CONTEXT if is_required else ""),
+        bool(annotated),
         frozenset(parameters) if kinds <= {_BOTH, inspect.Parameter.KEYWORD_ONLY} else frozenset(),
         # The idempotency key is added by name at each call, so that such a function has no fast path by position.
         tuple(parameters) if kinds <= {_BOTH} and IDEMPOTENCY_KEY not in parameters else (),
         sum(parameter.default is parameter.empty for parameter in parameters.values()),
     )
+
+
+def _is_tool_context(annotation: Any) -> bool:
+    # The class is defined in a higher layer. In modules with postponed annotations, the annotation is a string.
+    name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    return name.rpartition(".")[2] == "ToolContext"
 
 
 _BOTH = inspect.Parameter.POSITIONAL_OR_KEYWORD

@@ -1,0 +1,79 @@
+"""A tool gets the execution that calls it as the parameter with the annotation `ToolContext`."""
+
+import pytest
+
+from divebook import Action, Agent, Environment, MemoryStore, ScriptedModel, Step, ToolContext, Workflow, tool
+from divebook.agents.signatures import library_tool
+from divebook.errors import DefinitionError
+from divebook.events import catalog
+from divebook.workflow.tools import tool_of
+
+
+def emitted(execution):
+    return [(e.data.name, e.data.data) for e in execution.history() if isinstance(e.data, catalog.EventEmitted)]
+
+
+def run_tool(function, arguments):
+    model = ScriptedModel([{"call": {"report": arguments}}, "done"])
+    with Environment(store=MemoryStore(), agents=[Agent("a", model=model, tools=[function])]) as environment:
+        execution = environment.start(Workflow("w", [Step("p", prompt="Go", agent="a", store="text")])).wait(20)
+        return execution, emitted(execution)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_tool_emits_events_through_its_context(is_async):
+    def report(execution: ToolContext, city: str) -> str:
+        """Report a city."""
+        execution.emit("city", city)
+        return execution.execution_id
+
+    async def report_async(execution: ToolContext, city: str) -> str:
+        """Report a city."""
+        return report(execution, city)
+
+    execution, events = run_tool(tool(name="report")(report_async if is_async else report), {"city": "Bonn"})
+    assert (execution.status, events) == ("completed", [("city", "Bonn")])
+
+
+def test_a_model_does_not_see_the_context_of_a_tool():
+    @tool
+    def report(city: str, execution: "ToolContext") -> str:
+        """Report a city."""
+        return city
+
+    schema = library_tool(tool_of(report), None).function_schema.json_schema
+    assert list(schema["properties"]) == ["city"]
+
+
+def test_a_parameter_of_a_tool_that_is_only_called_context_is_an_argument_of_the_model():
+    @tool
+    def report(context: str) -> str:
+        """Report a text."""
+        return context
+
+    execution, _ = run_tool(report, {"context": "here"})
+    assert execution.status == "completed"
+    assert list(library_tool(tool_of(report), None).function_schema.json_schema["properties"]) == ["context"]
+
+
+def test_an_action_gets_its_context_by_annotation_or_by_name():
+    def by_annotation(n, execution: ToolContext):
+        return execution.execution_id
+
+    def by_name(n, context):
+        return context.execution_id
+
+    for function in (by_annotation, by_name):
+        flow = Workflow("w", [Step("s", action="act", parameters={"n": 2}, store="id")])
+        with Environment(store=MemoryStore(), actions=[Action("act", function)]) as environment:
+            execution = environment.start(flow).wait(20)
+            assert execution.variables["id"] == execution.id
+
+
+def test_a_tool_with_a_context_cannot_run_in_another_process():
+    with pytest.raises(DefinitionError, match="leave out the parameter execution, or the executor"):
+
+        @tool(executor="process")
+        def report(execution: ToolContext) -> str:
+            """Report."""
+            return ""
