@@ -6,7 +6,6 @@ pages without a kernel. A run that a person opens from the list is shown in a se
 
 from __future__ import annotations
 
-import html
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,6 +24,7 @@ from divebook.notebook.view_output import NOTHING, ViewOutput, display_bundle
 from divebook.projections.summary import Overview, RunLine
 from divebook.questions.bounds import Bounds
 from divebook.text.format import AS_TEXT, local_time, plural, seconds
+from divebook.text.markup import element, row_element, safe, table_element
 from divebook.text.redaction import one_line
 from divebook.widgets.runs_and_questions import EVERYTHING, InboxFeed, RunsFeed, inbox_publisher_of
 from divebook.widgets.views import Handlers
@@ -111,10 +111,10 @@ class Runs:
         rows, more = self._rows()
         if not rows:
             return f"<p>{_empty_text(self.filters)}</p>"
-        head = "".join(f"<th style='{_CELL}'>{title}</th>" for title in TITLES)
-        body = "".join(f"<tr>{''.join(map(_table_cell, row))}</tr>" for row in rows)
+        head = [element("th", title, style=_CELL) for title in TITLES]
+        body = (row_element(element("td", safe(cell), style=_CELL) for cell in row) for row in rows)
         notes = "".join(f"<p>{line}</p>" for line in more)
-        return f"<table class='{AS_TEXT}'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+        return table_element(head, body, class_=AS_TEXT) + notes
 
     def _rows(self) -> tuple[list[tuple[str, ...]], list[str]]:
         """Return the table cells of the first `MAX_ROWS` runs, and a note with the number of further runs (empty if all
@@ -254,10 +254,6 @@ def _empty_text(filters: Mapping[str, Any]) -> str:
     return "no runs of that kind" if filters else "no runs yet"
 
 
-def _table_cell(text: str) -> str:
-    return f"<td style='{_CELL}'>{html.escape(text)}</td>"
-
-
 def _cells(line: RunLine) -> tuple[str, ...]:
     """Return the table cells of one execution in the list of runs, in the order of `TITLES`."""
     # The current time in microseconds: a running run has worked until now.
@@ -375,7 +371,7 @@ def _paragraph(lines: list[str]) -> str:
     answers it last.
     """
     # `question_lines` yields run and step first, then the question and its details, and at last the command.
-    run, question, *more, command = map(html.escape, lines)
+    run, question, *more, command = map(safe, lines)
     label, _, code = command.partition(": ")
     parts = [f"<strong>{question}</strong>", *more, run, f"{label}: <code>{code}</code>"]
     return f"<p style='{_LINE}'>{'<br>'.join(parts)}</p>"
@@ -390,7 +386,7 @@ def settled_bundle(shown: Iterable[Asked]) -> dict[str, Any]:
     for entry in shown:
         question, answer = _outcome(entry)
         text.append(f"  {question}: {answer}")
-        body.append(f"<p style='{_LINE}'><strong>{html.escape(question)}</strong><br>{html.escape(answer)}</p>")
+        body.append(f"<p style='{_LINE}'><strong>{safe(question)}</strong><br>{safe(answer)}</p>")
     return {"text/plain": "\n".join(text), "text/html": f"<div class='{AS_TEXT}'>{''.join(body)}</div>"}
 
 
