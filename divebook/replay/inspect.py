@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -13,6 +12,7 @@ from divebook.projections.log_frames import FramedLog
 from divebook.projections.summary import PathPart, ReadLog, Spent, critical_path
 from divebook.text.colours import LIGHT
 from divebook.text.format import AS_TEXT, branch_name, plural, price, seconds
+from divebook.text.markup import element, row_element, safe, table_element
 from divebook.text.redaction import Redactor, one_line, shared
 
 if TYPE_CHECKING:
@@ -167,20 +167,15 @@ def as_text(inspection: Inspection) -> str:
 
 def as_html(inspection: Inspection) -> str:
     """Format the tables of an inspection of a run as HTML with inline styles."""
-    parts = [f'<p style="margin:4px 0"><strong>{html.escape(_headline(inspection))}</strong></p>', _bar(inspection)]
+    parts = [f'<p style="margin:4px 0"><strong>{safe(_headline(inspection))}</strong></p>', _bar(inspection)]
     for table in _tables(inspection):
-        head = "".join(f'<th scope="col" style="{_CELL}">{html.escape(name)}</th>' for name in table.columns)
-        rows = "".join(f"<tr>{_cells(row)}</tr>" for row in table.rows)
-        parts.append(
-            '<table style="border-collapse:collapse;margin:8px 0;color:inherit"><caption style="caption-side:top;'
-            f'text-align:left;white-space:nowrap;color:inherit"><strong>{html.escape(table.title)}</strong></caption>'
-            f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-        )
+        head = [element("th", safe(name), scope="col", style=_CELL) for name in table.columns]
+        rows = (row_element(element("td", safe(cell), style=_CELL) for cell in row) for row in table.rows)
+        title = element("strong", safe(table.title))
+        caption = element("caption", title, style="caption-side:top;text-align:left;white-space:nowrap;color:inherit")
+        style = "border-collapse:collapse;margin:8px 0;color:inherit"
+        parts.append(table_element(head, rows, caption, style=style))
     return f'<div class="{AS_TEXT}" style="max-width:1000px;color:inherit">{"".join(parts)}</div>'
-
-
-def _cells(row: tuple[str, ...]) -> str:
-    return "".join(f'<td style="{_CELL}">{html.escape(cell)}</td>' for cell in row)
 
 
 _BY: tuple[Literal["agent", "model", "step"], ...] = ("agent", "model", "step")
