@@ -32,7 +32,7 @@ from divebook.runtime.operations import FindMissPolicy, MissPolicy, OperationReq
 from divebook.store import EventStore
 from divebook.store.memory import MemoryStore
 from divebook.text.format import AS_TEXT, plural, price
-from divebook.text.markup import safe, styled
+from divebook.text.markup import element, row_element, safe, styled, table_element
 from divebook.text.redaction import one_line, shared
 from divebook.workflow.definition import Workflow
 
@@ -540,15 +540,15 @@ class RepeatedWhatIf(list[WhatIf]):
         return str(self)
 
     def _repr_html_(self) -> str:
-        head = "".join(f'<th style="{_WHOLE}">{title}</th>' for title in _OF_EACH)
-        body = "".join(f'<tr style="border-top:{RULE}">{"".join(_cells(_row(what_if)))}</tr>' for what_if in self)
-        return f'<table class="{AS_TEXT}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        head = [element("th", title, style=_WHOLE) for title in _OF_EACH]
+        rows = (row_element(_cells(_row(what_if)), style=f"border-top:{RULE}") for what_if in self)
+        return table_element(head, rows, class_=AS_TEXT)
 
 
 def _cells(row: Sequence[str]) -> Iterator[str]:
     for place, text in enumerate(row):
         style = f"{CELL};min-width:10em" if place in (0, len(row) - 1) else _WHOLE  # the id and the outputs are long
-        yield f'<td style="{style}">{safe(text)}</td>'
+        yield element("td", safe(text), style=style)
 
 
 def _row(what_if: WhatIf) -> tuple[str, ...]:
