@@ -7,7 +7,6 @@ computed ``y`` from ``x``: ``y`` set by step b, from ``x``, and indented below i
 
 from __future__ import annotations
 
-import html
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +31,7 @@ from divebook.replay.origins import INPUT, Origins, StepCall, ValueOrigin
 from divebook.store.history import History
 from divebook.text.colours import LIGHT
 from divebook.text.format import AS_TEXT, branch_name, plural
+from divebook.text.markup import details_element, element, safe
 from divebook.text.redaction import Redactor, one_line, shared
 
 if TYPE_CHECKING:
@@ -532,13 +532,11 @@ def _part(entries: Sequence[tuple[int, str]], depth: int, unfolded: int) -> str:
     places = [place for place, (deep, _) in enumerate(entries) if deep == depth]
     parts = []
     for place, end in zip(places, [*places[1:], len(entries)], strict=True):
-        text = html.escape(entries[place][1])
+        text = safe(entries[place][1])
         below = entries[place + 1 : end]
         if below:
-            state = " open" if depth < unfolded else ""
-            head = f'<summary style="cursor:pointer;display:list-item">{text}</summary>'
-            body = _part(below, depth + 1, unfolded)
-            parts.append(f"<details{state}>{head}<div style='{_LINE}'>{body}</div></details>")
+            body = element("div", _part(below, depth + 1, unfolded), style=_LINE)
+            parts.append(details_element(text, body, is_open=depth < unfolded))
         else:
             parts.append(f"<div>{text}</div>")
     return "".join(parts)
