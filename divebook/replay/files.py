@@ -14,7 +14,7 @@ from divebook.projections.comparison import FAINT, RULE, piece_of
 from divebook.store.base import EventStore
 from divebook.store.maintenance import file_content
 from divebook.text.format import ADDED, AS_TEXT, REMOVED, lines_in, plural, visible
-from divebook.text.markup import safe, styled
+from divebook.text.markup import details_element, safe, styled
 from divebook.text.redaction import shared
 from divebook.workspace.paths import Root
 from divebook.workspace.snapshots.applying import Applied, apply_changes, restore_tree, select_changes
@@ -410,7 +410,7 @@ def _part(diff: FileDiff, *, is_open: bool) -> str:
         shown.append(styled(FAINT, f"… {len(text) - MOST_LINES:,} more lines"))
     style = f"margin:4px 0 8px;padding:6px 8px;border:{RULE};overflow-x:auto;{_MONO}"
     body = f'<pre style="{style}">{"<br>".join(shown)}</pre>'
-    return f'<details{" open" if is_open else ""} style="margin:2px 0"><summary>{head}</summary>{body}</details>'
+    return details_element(head, body, is_open=is_open, style="margin:2px 0")
 
 
 def _html_lines(patch: Sequence[str]) -> Iterator[str]:
