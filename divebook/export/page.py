@@ -10,7 +10,6 @@ content security policy of the page forbids it to load anything. Secrets are lef
 from __future__ import annotations
 
 import base64
-import html
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,7 @@ from divebook.store.embedded import (
 )
 from divebook.store.transfer import new_file
 from divebook.text.colours import COLOURS
-from divebook.text.format import visible
+from divebook.text.markup import safe
 from divebook.text.passwords import REDACTED as HIDDEN
 from divebook.text.redaction import Redactor, shared
 from divebook.widgets.protocol import PackedRun, Recording
@@ -214,7 +213,7 @@ def _described(saved: PackedRun, recording: Recording, texts: int) -> PackedRun:
 
 
 def _written(saved: PackedRun, parts: dict[str, str]) -> bytes:
-    name, run_id, status = (html.escape(visible(saved[key])) for key in ("workflow", "execution_id", "status"))
+    name, run_id, status = (safe(saved[key]) for key in ("workflow", "execution_id", "status"))
     # This text would end the script element in the middle of the code.
     script = built("page.js").replace("</script", "<\\/script")
     scripts = "".join(script_of(part, text) for part, text in parts.items())

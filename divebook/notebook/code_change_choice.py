@@ -7,7 +7,6 @@ fails with a `CodeChangedError` that names the equivalent options of ``%dive run
 from __future__ import annotations
 
 import asyncio
-import html
 import math
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from divebook.notebook.commands import print_answer
 from divebook.notebook.rerun import AGAIN, KEEP, REUSE
 from divebook.notebook.run_wait import GREETING_TIMEOUT, POLL_INTERVAL, browser_shows
 from divebook.notebook.view_output import NOTHING, WIDGET_VIEW, display_bundle
+from divebook.text.markup import safe
 from divebook.widgets.protocol import Choice, Offer
 from divebook.widgets.views import OfferView
 
@@ -116,10 +116,10 @@ def static_bundle(error: CodeChangedError) -> dict[str, str]:
     The choices are shown as options of ``%dive run``.
     """
     items = [
-        f"<li><code>--changed {html.escape(name)}</code>: {html.escape(description)}</li>"
+        f"<li><code>--changed {safe(name)}</code>: {safe(description)}</li>"
         for name, description in error.choices.items()
     ]
-    head = f"<p style='margin:6px 0'>{html.escape(error.told)} To continue, add to its line:</p>"
+    head = f"<p style='margin:6px 0'>{safe(error.told)} To continue, add to its line:</p>"
     return {"text/plain": str(error), "text/html": f"<div>{head}<ul style='margin:0'>{''.join(items)}</ul></div>"}
 
 
