@@ -25,6 +25,7 @@ DOORS = {
     "cloudpickle": ("divebook.runtime.compute.process_calls",),
     "distributed": ("divebook.runtime.compute.dask", "divebook.runtime.compute.dask"),
     "docker": ("divebook.workspace",),
+    "html": ("divebook.text.markup", "divebook.tools.builtin"),
     "httpx2": ("divebook.tools",),
     "immutables": ("divebook.engine", "divebook.runtime", "divebook.replay"),
     "ipywidgets": ("divebook.widgets",),
@@ -347,3 +348,13 @@ def test_the_json_of_models_is_parsed_in_one_place():
     sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "divebook").rglob("*.py")}
     strict = {path.relative_to(ROOT).as_posix() for path, text in sources.items() if "parse_constant=" in text}
     assert strict == {"divebook/pipeline/envelope/plain.py"}
+def test_html_is_escaped_and_tables_are_made_in_one_place():
+    """`divebook.text.markup` replaces control characters as well, which `html.escape` alone would leave."""
+    tags = re.compile("<(?:table|thead|tbody|tr|td|th|details|summary)[ >]")
+    by_hand = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and tags.search(node.value)
+    }
+    assert by_hand == {"text/markup.py"}, "only the examples of its docstrings hold such tags"
