@@ -2,6 +2,13 @@
 
 A name is resolved once. All its addresses are checked, and the connection goes to one of them, so that a later answer
 of the name server has no effect. Each redirection is checked like the first address.
+
+Written with `urllib`, although MCP servers are called with httpx2. A version with httpx2, run on the tests of this
+module, has no limit for the total time: a server that sends one byte of a header now and then is never left
+(test_a_server_that_never_comes_to_its_end_is_left). It accepts a header line of 70 kB and 200 header lines, and does
+not count the missing bytes of a body that ends too early (test_a_server_that_lies_is_refused_in_words). With a
+transport that connects to checked addresses, it does not use the proxies of the environment. Its import takes 0.24 s
+instead of 0.07 s.
 """
 
 from __future__ import annotations
