@@ -348,6 +348,8 @@ def test_the_json_of_models_is_parsed_in_one_place():
     sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "divebook").rglob("*.py")}
     strict = {path.relative_to(ROOT).as_posix() for path, text in sources.items() if "parse_constant=" in text}
     assert strict == {"divebook/pipeline/envelope/plain.py"}
+
+
 def test_html_is_escaped_and_tables_are_made_in_one_place():
     """`divebook.text.markup` replaces control characters as well, which `html.escape` alone would leave."""
     tags = re.compile("<(?:table|thead|tbody|tr|td|th|details|summary)[ >]")
