@@ -27,7 +27,7 @@ from divebook.devenv.isolation import (
     digest_of,
     size_of,
 )
-from divebook.devenv.templates import checked_name, size_in_bytes
+from divebook.devenv.templates import checked_name
 from divebook.errors import (
     ContainerError,
     DevEnvError,
@@ -35,6 +35,7 @@ from divebook.errors import (
     EnvironmentDeniedError,
     NotReplacedError,
 )
+from divebook.text.format import parse_size
 from divebook.workspace.docker.engine import WORKDIR, PersistentEngine, PublishedPort
 from divebook.workspace.docker.workspace import DockerWorkspace
 from divebook.workspace.local import LocalWorkspace
@@ -150,7 +151,7 @@ class DockerIsolation(Isolation):
             image=image,
             workdir=self._workdir,
             keep=True,
-            memory=f"{size_in_bytes(limits['memory'])}b",
+            memory=f"{parse_size(limits['memory'])}b",
             cpus=float(limits["cpu"]),
             pids=self.configuration.get("pids", 256),
             user=self.section.get("user"),

@@ -68,7 +68,6 @@ from divebook.devenv.templates import (
     more_limits,
     profile_of,
     require_host,
-    size_in_bytes,
 )
 from divebook.errors import (
     CommandFailedError,
@@ -79,7 +78,7 @@ from divebook.errors import (
     EnvironmentDeniedError,
     LimitExceededError,
 )
-from divebook.text.format import json_time, size
+from divebook.text.format import json_time, parse_size, size
 from divebook.workspace.docker.engine import PersistentEngine, engine_url
 from divebook.workspace.local import LocalWorkspace
 from divebook.workspace.shell import Command, CommandInput, OutputListener, ShellResult
@@ -883,7 +882,7 @@ def _later(time: str, seconds: float) -> str:
 
 
 def _disk_limit(isolation: Isolation) -> int:
-    return size_in_bytes(isolation.configuration["resource_limits"]["disk"])
+    return parse_size(isolation.configuration["resource_limits"]["disk"])
 
 
 def _over_disk(isolation: Isolation, used: int) -> str:

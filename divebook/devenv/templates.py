@@ -32,6 +32,7 @@ from divebook.errors import (
     TemplateNotFoundError,
     nearest,
 )
+from divebook.text.format import parse_size
 from divebook.text.passwords import looks_secret
 from divebook.text.redaction import shared
 from divebook.workspace.local import project_name
@@ -448,7 +449,6 @@ _BUILT_IN: Mapping[str, Mapping[str, Any]] = {
 }
 _LIMITS = ("cpu", "memory", "disk")
 _MORE = ("pids", "timeout")
-_POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def profile_of(name: str, folder: Path) -> Mapping[str, Any]:
@@ -484,7 +484,7 @@ def _read(path: Path) -> Mapping[str, Any]:
             raise ValueError(f"unknown keys {', '.join(sorted(unknown))}")  # noqa: TRY301 - told below with the file
         # Parsed here only to report wrong limits with the name of the file. The texts are kept.
         for key, text in limits.items():
-            _require_some(key, float(text) if key == "cpu" else size_in_bytes(text))
+            _require_some(key, float(text) if key == "cpu" else parse_size(text))
         more = {key: _require_some(key, float(settings[key])) for key in _MORE if key in settings}
         return {"resource_limits": limits, **more}  # noqa: TRY300 - what is read is returned
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
@@ -520,17 +520,10 @@ def more_limits(profile: Mapping[str, Any]) -> dict[str, Any]:
     return {key: profile[key] for key in _MORE if key in profile}
 
 
-def size_in_bytes(text: str) -> int:
-    """Convert a size such as ``256m`` to bytes. The letters b, k, m, g, t are powers of 1024; the default is bytes."""
-    letter = text[-1].lower()
-    number, power = (text[:-1], _POWERS[letter]) if letter in _POWERS else (text, 0)
-    return int(float(number) * 1024**power)
-
-
 # --- settings of a root ---
 
 
-_AMOUNT_PARSERS: Mapping[str, Callable[[str], float]] = {"cpu": float, "memory": size_in_bytes, "disk": size_in_bytes}
+_AMOUNT_PARSERS: Mapping[str, Callable[[str], float]] = {"cpu": float, "memory": parse_size, "disk": parse_size}
 _ENVIRONMENT_COUNT = "environments"
 
 

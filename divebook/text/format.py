@@ -73,6 +73,29 @@ def size(count: int) -> str:
     return f"{value:.1f} {units[0]}"
 
 
+# A number and a letter, in either case: "1024", "512m", "1.5GB", ".5g", "1e9". The limits keep the number finite.
+_SIZE = re.compile(r"((?:[0-9]{1,30}\.?|(?=\.[0-9])\.)[0-9]{0,30}(?:e[+-]?[0-9]{1,2})?)([kmgt]?)b?", re.IGNORECASE)
+
+
+def parse_size(text: str) -> int:
+    """Parse a size such as ``512m``, ``1.5gb`` or ``1024`` and return bytes. The letters k, m, g and t are powers of
+    1024.
+
+    >>> parse_size("512m"), parse_size("1.5GB"), parse_size("1024"), parse_size("1e9")
+    (536870912, 1610612736, 1024, 1000000000)
+
+    Raises
+    ------
+    ValueError
+        `text` is not a size.
+    """
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a size such as 512m")
+    number, letter = match.groups()
+    return int(float(number) * 1024 ** " kmgt".index(letter.lower() or " "))
+
+
 def branch_name(path_id: str) -> str:
     """Return the display name of a path of an execution, such as ``branch 1``; empty for the first path.
 

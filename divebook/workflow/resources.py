@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, Self
 from divebook.errors import DefinitionError, Problem, did_you_mean
 from divebook.events.event import to_microseconds
 from divebook.text import ranges
+from divebook.text.format import parse_size
 from divebook.workflow import table
 from divebook.workflow.answer_types import declared_answer
 from divebook.workflow.dialect import OWN, Dialect
@@ -430,8 +431,6 @@ CONTAINED = frozenset({FENCED, DOCKER})
 COMMAND_TIMEOUT = 180.0
 """Default time limit of a command in seconds."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-# At least one digit other than 0, so that "0m" is refused: "512m", "1.5gb".
-_MEMORY = re.compile(r"(?=.*[1-9])\d+(\.\d+)?[kmgt]?b?", re.IGNORECASE)
 MOST_MEMORY_DIGITS = 16
 """Largest number of characters of an amount of memory: sufficient for exbibytes in bytes."""
 # Keys that only one kind of workspace uses, with this kind.
@@ -562,7 +561,12 @@ class WorkspaceDefinition(Definition):
 
 def is_memory(value: object) -> bool:
     """Return True if a value is a string that states an amount of memory above 0, such as ``512m``."""
-    return isinstance(value, str) and len(value) <= MOST_MEMORY_DIGITS and _MEMORY.fullmatch(value) is not None
+    if not isinstance(value, str) or len(value) > MOST_MEMORY_DIGITS:
+        return False
+    try:
+        return parse_size(value) > 0
+    except ValueError:
+        return False
 
 
 def _wrong(message: str, key: str, hint: str) -> DefinitionError:

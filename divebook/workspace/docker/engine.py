@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from divebook.errors import ContainerError, EngineUnavailableError, UnusableEngineError
+from divebook.text.format import parse_size
 from divebook.text.ranges import COUNT, SOME
 from divebook.workflow.resources import is_memory
 from divebook.workspace.shell import (
@@ -783,6 +784,8 @@ class ContainerPlan:
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of docker-py's ``containers.create``."""
         binds = {self.folder: self.workdir, **self.mounts}
+        # As a number: docker-py refuses the letter t.
+        memory = parse_size(self.memory)
         options: dict[str, Any] = {
             "image": self.image,
             "command": list(self.command) or (_SLEEP if self.is_kept else _UNTIL_INPUT_ENDS),
@@ -796,9 +799,9 @@ class ContainerPlan:
             "cap_drop": ["ALL"],
             "security_opt": ["no-new-privileges"],
             "pids_limit": self.pids,
-            "mem_limit": self.memory,
+            "mem_limit": memory,
             # Equal limits mean that no swap is available.
-            "memswap_limit": self.memory,
+            "memswap_limit": memory,
             "ports": {f"{port.inside}/{port.protocol}": (port.address, port.outside) for port in self.ports},
         }
         if self.cpus is not None:
