@@ -5,6 +5,7 @@ and their order (``>`` started, ``=`` completed, ``!`` failed, ``~`` another att
 are fixed. A changed line means that recorded logs of this way can no longer be replayed.
 """
 
+import ast
 import hashlib
 import re
 import sys
@@ -22,6 +23,7 @@ from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.usage import RequestUsage
 
+import divebook
 from divebook import Agent, Environment, Pipeline, Retry, Step, Workflow, create_envelope, tool
 from divebook.agents import agent
 from divebook.events import Event, catalog
@@ -263,6 +265,20 @@ def test_all_ways_agree_when_an_answer_is_a_turn(reason):
         batch = Step("ask", prompt="Who?", agent="a", each=Each(rows="$([{'n': 1}])"))
         error = environment.start(Workflow("batch", [batch])).wait(20).error or ""
         assert (f"has {reason}, and a batch is for" in error) == (reason not in ("", agent.OUTPUT))
+
+
+def test_one_function_records_model_requests():
+    """Single requests and those of turns once had two makers. An imported log is written, not made."""
+    package = Path(divebook.__file__).parent
+    makers = {
+        f"{path.relative_to(package)}: {function.name}"
+        for path in package.rglob("*.py")
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call) and any(getattr(value, "id", "") == "AGENT_RESPONSE" for value in call.args)
+    }
+    assert makers == {"agents/requests.py: record_request", "agents/imports.py: _write_request"}
 
 
 if __name__ == "__main__":
