@@ -241,7 +241,6 @@ def test_there_are_three_contexts_of_calls():
         ("steps/function.py", "Context"),
         ("runtime/context.py", "StepContext"),
         ("runtime/calls.py", "ToolContext"),
-        ("agents/turn.py", "TurnContext"),
     }
 
 

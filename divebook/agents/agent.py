@@ -15,7 +15,6 @@ import anyio.to_thread
 from divebook.agents.cache import lasting
 from divebook.agents.models import RECORDED, check_key, model_name, without_secrets
 from divebook.agents.scripted import SCRIPTED, ScriptedModel
-from divebook.agents.server_tools import discover_tools
 from divebook.documents.policy import Policy
 from divebook.engine.operations import RunOperation
 from divebook.errors import SetupError, StepError, TemplateError
@@ -23,7 +22,7 @@ from divebook.events.codec import short_hash
 from divebook.questions.bounds import Bounds, agent_bounds
 from divebook.scripting import render_template
 from divebook.text.arguments import has_methods, list_of, require
-from divebook.workflow.answer_types import allow_answers, answer_type, named_answer
+from divebook.workflow.answer_types import allow_answers, named_answer
 from divebook.workflow.code import code_of
 from divebook.workflow.json_schemas import require_possible_schema, require_schema
 from divebook.workflow.resources import AgentDefinition, ApprovalRule, Approvals, ModelSettings
@@ -36,10 +35,9 @@ if TYPE_CHECKING:
     from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.models import Model
 
-    from divebook.agents.turn import AgentTask, TurnContext
+    from divebook.agents.turn import AgentTask, StepTurn
 
 
-REQUESTS = "divebook.agents.requests"
 LOOP = "divebook.agents.agent_loop"
 _LOADED: dict[str, ModuleType] = {}
 """Modules that are loaded when they are first needed."""
@@ -391,15 +389,15 @@ class Agent:
         date
             Current date for a date-aware agent.
         """
-        requests = await loaded(REQUESTS)
-        message = requests.Request(prompt, content, context, self.instructions(date))
-        answer: str = await requests.respond(self, message, operation)
+        loop = await loaded(LOOP)
+        message = loop.Request(prompt, content, context, self.instructions(date))
+        answer: str = await loop.respond(self, message, operation)
         return answer
 
     async def turn(
         self,
         task: AgentTask,
-        context: TurnContext,
+        context: StepTurn,
         tools: Sequence[ToolFunction],
         servers: Sequence[ToolServer],
         limited: Callable[[ToolFunction], ToolFunction],
@@ -410,23 +408,7 @@ class Agent:
         `limited` applies the environment's limits to a tool.
         """
         loop = await loaded(LOOP)
-        requests = await loaded(REQUESTS)
-        # A tool without a workspace of its own works in the workspace of the agent.
-        local_tools = [tool.inside(self.definition.workspace) for tool in (*tools, *self.tools)]
-        server_tools, notes = await discover_tools(
-            context, self.definition, servers, [tool.name for tool in local_tools]
-        )
-        # An agent of `Agent.of` has its own instructions, which pydantic-ai adds to each request.
-        instructions = self.instructions(context.started_at) if self.library is None else ""
-        instructions = "\n\n".join(filter(None, (instructions, notes)))
-        message = requests.Request(task.prompt, task.content, task.context, instructions)
-        # The type that a step declares takes precedence over that of the agent.
-        output = answer_type(self.output if task.output is None else task.output)
-        allow_answers(output)
-        run = loop.AgentLoop(self, message, output, task)
-        result: dict[str, Any] = await run.turn(
-            context, [*map(limited, local_tools), *map(limited, server_tools)], task.deps
-        )
+        result: dict[str, Any] = await loop.run_turn(self, task, context, tools, servers, limited)
         return result
 
 

@@ -1,38 +1,55 @@
-"""Agent loop: one turn of an agent, in which pydantic-ai requests responses from the model and calls tools until there
-is an answer.
+"""Answers of an agent: a turn, in which pydantic-ai requests responses from the model and calls tools until there is an
+answer, or a single model request without that loop.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import pydantic_ai
 from pydantic import ValidationError
 from pydantic_ai.capabilities import AbstractCapability, ModelFallback
+from pydantic_ai.direct import model_request
 from pydantic_ai.exceptions import ModelRetry, UnexpectedModelBehavior, UsageLimitExceeded
 from pydantic_ai.messages import (
     InstructionPart,
     ModelMessage,
+    ModelRequest,
     ModelResponse,
     UserContent,
     UserPromptPart,
 )
-from pydantic_ai.models import Model, ModelRequestContext
+from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings, ToolChoice
 from pydantic_ai.tools import RunContext, Tool
 from pydantic_ai.usage import UsageLimits
 
 from divebook.agents.budget import TurnBudget
+from divebook.agents.clients import CLIENTS
 from divebook.agents.durability import ENGINE, DivebookDurability, require_closed
-from divebook.agents.request_record import RequestRecord, messages_of, settings_of, whole
-from divebook.agents.requests import Request, resolved
+from divebook.agents.models import RECORDED, tokens_of, tokens_of_definitions
+from divebook.agents.request_record import (
+    RequestRecord,
+    messages_of,
+    response_of,
+    settings_of,
+    user_block,
+    whole,
+    with_values,
+)
+from divebook.agents.requests import complete_response, record_request, reporting_model, stream_response
 from divebook.agents.running_turn import CALL, TURN, AgentTurn
+from divebook.agents.scripted import ScriptedModel
+from divebook.agents.scripted_model import ScriptedFunction
+from divebook.agents.server_tools import discover_tools
 from divebook.agents.signatures import library_tool, output_type, text_of_output
-from divebook.agents.turn import SPENT, AgentTask, TurnContext
+from divebook.agents.turn import SPENT, AgentTask, StepTurn
 from divebook.agents.turn_compatibility import (
     OriginalTurn,
     TurnCompatibility,
@@ -40,14 +57,18 @@ from divebook.agents.turn_compatibility import (
     placeholders,
     run_or_ask,
 )
+from divebook.engine.operations import RunOperation, Write
 from divebook.engine.retries import failure_text, names_of
-from divebook.errors import AgentError, OperationError, ToolError
+from divebook.errors import AgentError, OperationError, StepError, ToolError
 from divebook.events.codec import by_hash
 from divebook.events.recorded import opened
+from divebook.projections.model_requests import request_messages
 from divebook.questions.bounds import Bounds
 from divebook.text.format import plural
 from divebook.text.redaction import logger
+from divebook.workflow.answer_types import allow_answers, answer_type
 from divebook.workflow.resources import AgentDefinition
+from divebook.workflow.servers import ToolServer
 from divebook.workflow.tools import ToolFunction
 
 if TYPE_CHECKING:
@@ -67,6 +88,29 @@ ANSWER_NOW = (
 _log = logger(__name__)
 
 
+async def run_turn(  # noqa: PLR0917 - the arguments of `Agent.turn`
+    agent: Agent,
+    task: AgentTask,
+    context: StepTurn,
+    tools: Sequence[ToolFunction],
+    servers: Sequence[ToolServer],
+    limited: Callable[[ToolFunction], ToolFunction],
+) -> dict[str, Any]:
+    """Run one turn of an agent and return the turn's result; see `Agent.turn`."""
+    # A tool without a workspace of its own works in the workspace of the agent.
+    local_tools = [tool.inside(agent.definition.workspace) for tool in (*tools, *agent.tools)]
+    server_tools, notes = await discover_tools(context, agent.definition, servers, [tool.name for tool in local_tools])
+    # An agent of `Agent.of` has its own instructions, which pydantic-ai adds to each request.
+    instructions = agent.instructions(context.started_at) if agent.library is None else ""
+    instructions = "\n\n".join(filter(None, (instructions, notes)))
+    message = Request(task.prompt, task.content, task.context, instructions)
+    # The type that a step declares takes precedence over that of the agent.
+    output = answer_type(agent.output if task.output is None else task.output)
+    allow_answers(output)
+    loop = AgentLoop(agent, message, output, task)
+    return await loop.turn(context, [*map(limited, local_tools), *map(limited, server_tools)], task.deps)
+
+
 class AgentLoop:
     """One turn of an agent, run by pydantic-ai's agent loop.
 
@@ -84,7 +128,7 @@ class AgentLoop:
         self._output = output
         self._task = task
 
-    async def turn(self, context: TurnContext, tools: Sequence[ToolFunction], deps: Any) -> dict[str, Any]:
+    async def turn(self, context: StepTurn, tools: Sequence[ToolFunction], deps: Any) -> dict[str, Any]:
         """Run the turn and return its result: the agent's output, the output as text, the number of model requests, and
         for a conversation the messages.
 
@@ -92,7 +136,7 @@ class AgentLoop:
         """
 
         async def begin(
-            place: TurnContext,
+            place: StepTurn,
             compatibility: TurnCompatibility | None,
             original_setting: Mapping[str, Any],
             consumed: Mapping[str, int],
@@ -109,7 +153,7 @@ class AgentLoop:
 
     async def _run(
         self,
-        context: TurnContext,
+        context: StepTurn,
         tools: Sequence[ToolFunction],
         deps: Any,
         compatibility: TurnCompatibility | None,
@@ -465,3 +509,142 @@ class ChosenTool(AbstractCapability[Any]):
         settings = ModelSettings(**(request_context.model_settings or {}))
         settings["tool_choice"] = choice
         return replace(request_context, model_settings=settings)
+
+
+# --- single requests -------------------------------------------------------------------------------------------------
+#
+# `RecordedModel` stands between pydantic-ai and the real model, and answers recorded requests from the log. An agent
+# without tools needs one request and no loop. The loop would take more time than everything else here together
+# (``python -m benchmarks.labelling``).
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Input of one model request: a prompt with its content blocks, the content blocks of the agent's ``Context``, and
+    the instructions; see `Agent.respond`.
+    """
+
+    prompt: str
+    content: Sequence[Mapping[str, Any]]
+    context: Sequence[Mapping[str, Any]]
+    instructions: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields of the model request by name, without empty fields."""
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
+
+    def messages(self) -> list[ModelMessage]:
+        """Return the request as messages of pydantic-ai. `divebook.projections.model_requests` rebuilds equal messages
+        from the log.
+        """
+        # The instructions are not a message: pydantic-ai sends them with the last one.
+        messages = [message for message in request_messages(self.to_dict()) if message.role != "system"]
+        bodies: list[str | list[UserContent]] = [
+            [user_block(block) for block in message.content] for message in messages
+        ]
+        # A prompt without content blocks is sent as plain text, not as a list with a single block.
+        if not self.content:
+            bodies[-1] = self.prompt
+        *context, prompt_message = [ModelRequest(parts=[UserPromptPart(body)]) for body in bodies]
+        return [*context, replace(prompt_message, instructions=self.instructions or None)]
+
+
+async def respond(agent: Agent, message: Request, operation: RunOperation) -> str:
+    """Make a single recorded model request; return the text of the response. See `Agent.respond`.
+
+    Raises
+    ------
+    StepError
+        The model answered without any text.
+    """
+    # `to_dict` leaves out empty fields, but the log always has the prompt.
+    parameters = {"agent": agent.name, "prompt": "", "model": agent.model_name, **message.to_dict()}
+    recorded = RecordedModel(await resolved(agent), operation, parameters, agent)
+    definition = agent.definition
+    answer = await model_request(recorded, message.messages(), model_settings=settings_of(definition), instrument=False)
+    if not answer.text and answer.tool_calls:
+        tool_name = answer.tool_calls[0].tool_name
+        raise StepError(
+            f'the model of agent {agent.name} called unknown tool "{tool_name}": the agent has no tools; give it that '
+            "tool, or another Model"
+        )
+    if not answer.text:
+        raise StepError(
+            f"the model of agent {agent.name} answered without text (it ended with {answer.finish_reason}); "
+            "try again, or give it more MaxTokens"
+        )
+    return answer.text
+
+
+async def resolved(agent: Agent) -> Model:
+    """Return the pydantic-ai model that an agent uses, created with the agent's key."""
+    model = agent.model
+    if isinstance(model, ScriptedModel):
+        return ScriptedFunction(model)
+    if not isinstance(model, str):
+        return reporting_model(model)
+    if model.startswith(RECORDED):
+        return _recorded_run_model()
+    return await CLIENTS.model(model, agent.definition.api_key, agent.policy)
+
+
+class RecordedModel(WrapperModel):
+    """Model wrapper that makes each request as a recorded operation. If the log has the response to a request, the
+    request is not sent again.
+
+    Parameters
+    ----------
+    agent
+        Agent with the time limit of a request, streamed or not, and the policy for references in headers.
+    """
+
+    def __init__(self, wrapped: Model, operation: RunOperation, parameters: Mapping[str, Any], agent: Agent) -> None:
+        super().__init__(wrapped)
+        self._operation = operation
+        self._parameters = dict(parameters)
+        self._seconds = agent.definition.response_timeout
+        self._policy = agent.policy
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Return the recorded response to a model request; if the log has none, send the request to the model."""
+        wrapped = self.wrapped
+
+        # References are resolved only for the real request: their values are secrets and must not be recorded.
+        async def call() -> dict[str, Any]:
+            settings = with_values(model_settings, self._policy)
+            return await self._complete(wrapped.request(messages, settings, model_request_parameters))
+
+        async def streamed(write: Write) -> dict[str, Any]:
+            settings = with_values(model_settings, self._policy)
+            return await self._complete(stream_response(wrapped, messages, settings, model_request_parameters, write))
+
+        recorded = await record_request(
+            self._operation,
+            self._parameters,
+            wrapped,
+            call,
+            streamed=streamed,
+            tokens=sum(map(tokens_of, messages)) + tokens_of_definitions(model_request_parameters),
+            settings=model_settings,
+        )
+        return response_of(recorded)
+
+    def _complete(self, request: Awaitable[ModelResponse]) -> Awaitable[dict[str, Any]]:
+        model = self.wrapped
+        return complete_response(request, model, self._parameters["agent"], self._seconds, name=model.model_name)
+
+
+def _recorded_run_model() -> Model:
+    """Return a placeholder for the model ``recorded:RUN``. The responses come from the run RUN, so the placeholder
+    itself raises an error if a request is sent to it.
+    """
+
+    async def answer(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
+        raise StepError("a run that is played again was asked for an answer that it does not have")
+
+    return FunctionModel(answer, model_name=RECORDED)

@@ -28,6 +28,7 @@ from pydantic_ai.models.batch import Batch, BatchRequest, BatchResult, EncodedBa
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
+from divebook.agents.agent_loop import Request, resolved
 from divebook.agents.models import estimate, tokens_of, tokens_of_definitions
 from divebook.agents.request_record import (
     make_keepable,
@@ -36,7 +37,6 @@ from divebook.agents.request_record import (
     settings_of,
     usage_of,
 )
-from divebook.agents.requests import Request, resolved
 from divebook.agents.signatures import output_type
 from divebook.engine.operations import Reserved
 from divebook.engine.retries import names_of

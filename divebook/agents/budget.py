@@ -29,7 +29,7 @@ from divebook.questions.bounds import FAIL, Bounds
 from divebook.questions.question import RESOURCE_EXHAUSTED, STOP
 
 if TYPE_CHECKING:
-    from divebook.agents.turn import TurnContext
+    from divebook.agents.turn import StepTurn
     from divebook.engine.operations import Reserved
 
 
@@ -66,7 +66,7 @@ class TurnBudget:
             remaining = within(left_after(budget.bounds, budget.consumed), remaining)
         return remaining
 
-    async def admit(self, context: TurnContext, reserved: Reserved) -> None:
+    async def admit(self, context: StepTurn, reserved: Reserved) -> None:
         """Wait until a model request fits into this budget and into the budgets of the agents that delegated the task.
         `reserved` is the maximum consumption of the request.
 
@@ -113,7 +113,7 @@ class TurnBudget:
         """
         return bound_met(self.bounds, self.consumed, reserved)
 
-    async def ask(self, context: TurnContext, exhausted: Exhausted) -> None:
+    async def ask(self, context: StepTurn, exhausted: Exhausted) -> None:
         """Ask a person whether to raise a reached bound of this budget, and raise the bound to the value that the
         person enters.
 

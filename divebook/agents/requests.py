@@ -1,25 +1,21 @@
 """Model requests: recorded as operations, plain or streamed, with limits for the models behind a fallback model.
 
-An agent that needs neither tools nor structured output answers with a single request (`respond`), without the agent
-loop of pydantic-ai. One function records the requests of turns and single requests (`record_request`).
+One function records the requests of turns and single requests (`record_request`).
 """
 
 from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from pydantic_ai.direct import model_request
 from pydantic_ai.exceptions import ModelConnectionError, ModelHTTPError
 from pydantic_ai.messages import (
     ModelMessage,
-    ModelRequest,
     ModelResponse,
     ModelResponseStreamEvent,
     PartDeltaEvent,
@@ -30,18 +26,16 @@ from pydantic_ai.messages import (
     ThinkingPartDelta,
     ToolCallPart,
     ToolCallPartDelta,
-    UserContent,
-    UserPromptPart,
 )
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.fallback import FallbackModel
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext
 
-from divebook.agents.clients import CLIENTS, REQUEST_LIMITERS, RequestLimiters
-from divebook.agents.models import RECORDED, estimate, tokens_of, tokens_of_definitions
+from divebook.agents.clients import REQUEST_LIMITERS, RequestLimiters
+from divebook.agents.models import estimate
 from divebook.agents.request_record import (
     CUT_OFF,
     has_stated_end,
@@ -50,13 +44,8 @@ from divebook.agents.request_record import (
     plain_response,
     readable_replies,
     require_whole,
-    response_of,
-    settings_of,
     usage_of,
-    user_block,
-    with_values,
 )
-from divebook.agents.scripted import ScriptedModel
 from divebook.agents.scripted_model import ScriptedFunction, written_arguments
 from divebook.engine.operations import (
     AGENT_RESPONSE,
@@ -68,11 +57,9 @@ from divebook.engine.operations import (
     Write,
     arguments_part,
 )
-from divebook.errors import StepError
-from divebook.projections.model_requests import request_messages
 
 if TYPE_CHECKING:
-    from divebook.agents.agent import Agent
+    pass
 
 
 # --- recorded requests -----------------------------------------------------------------------------------------------
@@ -145,145 +132,6 @@ async def complete_response(
         note_reply(response)
         require_whole(response, agent)
         return plain_response(response, model)
-
-
-# --- single requests -------------------------------------------------------------------------------------------------
-#
-# `RecordedModel` stands between pydantic-ai and the real model, and answers recorded requests from the log. An agent
-# without tools needs one request and no loop. The loop would take more time than everything else here together
-# (``python -m benchmarks.labelling``).
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """Input of one model request: a prompt with its content blocks, the content blocks of the agent's ``Context``, and
-    the instructions; see `Agent.respond`.
-    """
-
-    prompt: str
-    content: Sequence[Mapping[str, Any]]
-    context: Sequence[Mapping[str, Any]]
-    instructions: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields of the model request by name, without empty fields."""
-        return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
-
-    def messages(self) -> list[ModelMessage]:
-        """Return the request as messages of pydantic-ai. `divebook.projections.model_requests` rebuilds equal messages
-        from the log.
-        """
-        # The instructions are not a message: pydantic-ai sends them with the last one.
-        messages = [message for message in request_messages(self.to_dict()) if message.role != "system"]
-        bodies: list[str | list[UserContent]] = [
-            [user_block(block) for block in message.content] for message in messages
-        ]
-        # A prompt without content blocks is sent as plain text, not as a list with a single block.
-        if not self.content:
-            bodies[-1] = self.prompt
-        *context, prompt_message = [ModelRequest(parts=[UserPromptPart(body)]) for body in bodies]
-        return [*context, replace(prompt_message, instructions=self.instructions or None)]
-
-
-async def respond(agent: Agent, message: Request, operation: RunOperation) -> str:
-    """Make a single recorded model request; return the text of the response. See `Agent.respond`.
-
-    Raises
-    ------
-    StepError
-        The model answered without any text.
-    """
-    # `to_dict` leaves out empty fields, but the log always has the prompt.
-    parameters = {"agent": agent.name, "prompt": "", "model": agent.model_name, **message.to_dict()}
-    recorded = RecordedModel(await resolved(agent), operation, parameters, agent)
-    definition = agent.definition
-    answer = await model_request(recorded, message.messages(), model_settings=settings_of(definition), instrument=False)
-    if not answer.text and answer.tool_calls:
-        tool_name = answer.tool_calls[0].tool_name
-        raise StepError(
-            f'the model of agent {agent.name} called unknown tool "{tool_name}": the agent has no tools; give it that '
-            "tool, or another Model"
-        )
-    if not answer.text:
-        raise StepError(
-            f"the model of agent {agent.name} answered without text (it ended with {answer.finish_reason}); "
-            "try again, or give it more MaxTokens"
-        )
-    return answer.text
-
-
-async def resolved(agent: Agent) -> Model:
-    """Return the pydantic-ai model that an agent uses, created with the agent's key."""
-    model = agent.model
-    if isinstance(model, ScriptedModel):
-        return ScriptedFunction(model)
-    if not isinstance(model, str):
-        return reporting_model(model)
-    if model.startswith(RECORDED):
-        return _recorded_run_model()
-    return await CLIENTS.model(model, agent.definition.api_key, agent.policy)
-
-
-class RecordedModel(WrapperModel):
-    """Model wrapper that makes each request as a recorded operation. If the log has the response to a request, the
-    request is not sent again.
-
-    Parameters
-    ----------
-    agent
-        Agent with the time limit of a request, streamed or not, and the policy for references in headers.
-    """
-
-    def __init__(self, wrapped: Model, operation: RunOperation, parameters: Mapping[str, Any], agent: Agent) -> None:
-        super().__init__(wrapped)
-        self._operation = operation
-        self._parameters = dict(parameters)
-        self._seconds = agent.definition.response_timeout
-        self._policy = agent.policy
-
-    async def request(
-        self,
-        messages: list[ModelMessage],
-        model_settings: ModelSettings | None,
-        model_request_parameters: ModelRequestParameters,
-    ) -> ModelResponse:
-        """Return the recorded response to a model request; if the log has none, send the request to the model."""
-        wrapped = self.wrapped
-
-        # References are resolved only for the real request: their values are secrets and must not be recorded.
-        async def call() -> dict[str, Any]:
-            settings = with_values(model_settings, self._policy)
-            return await self._complete(wrapped.request(messages, settings, model_request_parameters))
-
-        async def streamed(write: Write) -> dict[str, Any]:
-            settings = with_values(model_settings, self._policy)
-            return await self._complete(stream_response(wrapped, messages, settings, model_request_parameters, write))
-
-        recorded = await record_request(
-            self._operation,
-            self._parameters,
-            wrapped,
-            call,
-            streamed=streamed,
-            tokens=sum(map(tokens_of, messages)) + tokens_of_definitions(model_request_parameters),
-            settings=model_settings,
-        )
-        return response_of(recorded)
-
-    def _complete(self, request: Awaitable[ModelResponse]) -> Awaitable[dict[str, Any]]:
-        model = self.wrapped
-        return complete_response(request, model, self._parameters["agent"], self._seconds, name=model.model_name)
-
-
-def _recorded_run_model() -> Model:
-    """Return a placeholder for the model ``recorded:RUN``. The responses come from the run RUN, so the placeholder
-    itself raises an error if a request is sent to it.
-    """
-
-    async def answer(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
-        raise StepError("a run that is played again was asked for an answer that it does not have")
-
-    return FunctionModel(answer, model_name=RECORDED)
 
 
 # --- fallbacks -------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+from divebook.agents.turn import failed_attempt
 from divebook.documents.policy import CREDENTIALS, Policy
 from divebook.engine.bounds import share_of
 from divebook.engine.operations import Setting
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from divebook.agents.budget import TurnBudget
     from divebook.agents.request_record import RequestRecord
-    from divebook.agents.turn import Admission, TurnContext
+    from divebook.agents.turn import Admission, StepTurn
     from divebook.agents.turn_compatibility import TurnCompatibility
     from divebook.engine.operations import Reserved, Write
     from divebook.workflow.step import Retry
@@ -56,7 +57,7 @@ WRITE: ContextVar[Write | None] = ContextVar("divebook_write", default=None)
 class AgentTurn:
     """State of one turn of an agent inside a step, while the turn is running."""
 
-    context: TurnContext
+    context: StepTurn
     record: RequestRecord
     model: str
     """Name of the agent's model."""
@@ -190,7 +191,7 @@ class AgentTurn:
         **options: Any,
     ) -> Any:
         """Make a model request as a recorded operation, within the budget of the turn. Return the response in recorded
-        form. The other options are those of `TurnContext.operation`.
+        form. The other options are those of `StepTurn.operation`.
         """
         # The budget comes first, and the operation takes the slot of the limiter: a request that waits for a person
         # holds no slot (test_a_request_that_waits_for_a_person_keeps_no_other_one_waiting).
@@ -241,7 +242,7 @@ class _Attempts:
     may have been paid for (test_the_bounds_of_an_agent_end_attempts_that_are_paid).
     """
 
-    def __init__(self, context: TurnContext, budget: TurnBudget, key: str, reserved: Reserved) -> None:
+    def __init__(self, context: StepTurn, budget: TurnBudget, key: str, reserved: Reserved) -> None:
         self._context = context
         self._budget = budget
         self._key = key
@@ -326,25 +327,6 @@ def present() -> AgentTurn | None:
         return turn if asyncio.get_running_loop() is turn.loop else None
     except RuntimeError:  # a thread without a loop
         return None
-
-
-def consumed_by(response: Mapping[str, Any]) -> dict[str, int]:
-    """Return the consumption of a recorded response as a dict with the keys of a budget: calls (always 1), tokens, and
-    cost in nanodollars.
-    """
-    from divebook.agents.request_record import usage_of  # already loaded: only code that reads a log runs without it
-
-    usage = usage_of(response)
-    tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
-    return {"calls": 1, "tokens": tokens, "cost": usage.get("cost", 0)}
-
-
-def failed_attempt(consumed: Mapping[str, int]) -> dict[str, int]:
-    """Return the consumption of a failed attempt at a model request as a dict with the keys of a budget. `consumed` is
-    its recorded usage, which is empty if nothing was paid.
-    """
-    tokens = consumed.get("input_tokens", 0) + consumed.get("output_tokens", 0)
-    return {"calls": 1, "tokens": tokens, "cost": consumed.get("cost", 0)}
 
 
 def count_spent(spent: Mapping[str, int]) -> None:

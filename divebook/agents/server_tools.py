@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from divebook.agents.turn import side_by_side
+from divebook.agents.turn import consumed_by, failed_attempt, side_by_side
 from divebook.engine.approvals import embedded
 from divebook.engine.operations import TOOL_DISCOVERY
 from divebook.errors import DefinitionError, NotFoundError, OperationError, SetupError
@@ -32,10 +32,10 @@ from divebook.workflow.servers import Answers, CallOutcome, Discovered, Elicit, 
 from divebook.workflow.tools import ToolFunction, ToolHints
 
 if TYPE_CHECKING:
-    from divebook.agents.turn import TurnContext
+    from divebook.agents.turn import StepTurn
     from divebook.questions import Question
     from divebook.workflow.resources import AgentDefinition
-from divebook.agents.running_turn import CALL, AgentTurn, CallPlace, consumed_by, failed_attempt
+from divebook.agents.running_turn import CALL, AgentTurn, CallPlace
 
 # --- MCP sampling -------------------------------------------------------------------------------------------------
 # A server may request a model response, if its definition names an agent for that. The request is recorded in the turn.
@@ -52,7 +52,7 @@ MESSAGES = "messages"
 
 
 async def discover_tools(
-    context: TurnContext, definition: AgentDefinition, servers: Sequence[ToolServer], other_names: Iterable[str]
+    context: StepTurn, definition: AgentDefinition, servers: Sequence[ToolServer], other_names: Iterable[str]
 ) -> tuple[list[ToolFunction], str]:
     """Return the tools of MCP servers that an agent may call, and the instructions of the servers about their tools.
 
@@ -116,7 +116,7 @@ def _is_named(tool: str, server: ToolServer, definition: AgentDefinition) -> boo
     return server.name in definition.servers or bool({tool, f"{server.name}/{tool}"} & set(definition.tools))
 
 
-async def _discover(context: TurnContext, server: ToolServer) -> Discovered:
+async def _discover(context: StepTurn, server: ToolServer) -> Discovered:
     """Return the tools and instructions of an MCP server. The server is asked in a recorded operation of its own, so
     that the result is recorded even if another server fails.
     """
@@ -166,7 +166,7 @@ def server_tool(server: ToolServer, tool: OfferedTool, *, is_shared: bool = Fals
     return offered
 
 
-def require_sampler(context: TurnContext, name: str, server: str) -> None:
+def require_sampler(context: StepTurn, name: str, server: str) -> None:
     """Raise `SetupError` if the agent that answers the sampling requests of MCP servers has tools. The text in such a
     request comes from a server and must not cause tool calls.
     """
@@ -219,7 +219,7 @@ async def sample(
     return {"text": text, "model": agent.model_name}
 
 
-def _failed_attempts(context: TurnContext, key: str) -> Counter[str]:
+def _failed_attempts(context: StepTurn, key: str) -> Counter[str]:
     """Return what the failed attempts at a model request have consumed together, in the form of a budget."""
     total = Counter[str]()
     attempt = 0
@@ -415,7 +415,7 @@ def elicitation_key(place: CallPlace, number: str) -> str:
 
 
 async def elicit(
-    context: TurnContext, tool: ToolFunction, request: Mapping[str, Any], key: str, *, within: float | None = None
+    context: StepTurn, tool: ToolFunction, request: Mapping[str, Any], key: str, *, within: float | None = None
 ) -> dict[str, Any]:
     """Ask a person a question of an MCP server. Return the person's answer in the form of the MCP protocol: accept,
     decline or cancel.

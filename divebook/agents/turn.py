@@ -1,25 +1,47 @@
-"""Data types of an agent's turn, and the protocol through which a turn uses the engine.
-
-`divebook.agents` does not import `divebook.runtime`. An agent with tools records its operations through a
-`TurnContext`. `divebook.steps.step_turn` implements that protocol for a step.
+"""Turn of an agent: its task, and the interface through which its model requests and tool calls become operations of a
+step.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar, cast
+
+import anyio
+
+from divebook.documents.policy import FileArguments
+from divebook.engine.approvals import Approved, Denied, ToolCall
+from divebook.engine.operations import (
+    AGENT_RESPONSE,
+    AGENT_TURN,
+    TOOL_CALL,
+    RunOperation,
+    Setting,
+    Slot,
+)
+from divebook.engine.state import OperationRecord
+from divebook.events.catalog import COMPLETED, FAILED, PENDING
+from divebook.events.event import to_datetime
+from divebook.events.recorded import opened
+from divebook.questions import Question
+from divebook.runtime.calls import approve, call_in_slot, compute_for, invoke, workspace_of
+from divebook.runtime.compute.threads import Compute, LimitedSlot, Slots
+from divebook.runtime.concurrency import CallCounter, Suspended
+from divebook.runtime.context import StepContext
+from divebook.workflow.step import Retry
+from divebook.workflow.tools import FileSpellings, ToolFunction
 
 if TYPE_CHECKING:
     from divebook.agents.request_record import ResponseSource
-    from divebook.engine.approvals import Approved, Denied, ToolCall
-    from divebook.engine.operations import Reserved, RunOperation, Setting, Slot, StreamedCall
-    from divebook.questions import Question
-    from divebook.workflow.step import Retry
-    from divebook.workflow.tools import FileSpellings, ToolFunction
+
+
+T = TypeVar("T")
 
 
 SPENT = "spent"
@@ -98,96 +120,196 @@ Admission: TypeAlias = Callable[[int], AbstractAsyncContextManager[None]]
 """Returns the context manager of one attempt at an operation, for the number of failed attempts before it."""
 
 
-class OperationOptions(TypedDict, total=False):
-    """Optional keyword arguments of `TurnContext.operation`. They are described at
-    `divebook.runtime.context.StepContext.operation`.
-    """
-
-    setting: Setting | None
-    usage: Callable[[Any], Mapping[str, int]]
-    repeatable: bool
-    reserved: Reserved
-    streamed: StreamedCall
-    slot: Slot | None
-    done: Callable[[Any], Any]
-
-
-class QuestionOptions(TypedDict, total=False):
-    """Optional keyword arguments of `TurnContext.question`. They are described at
-    `divebook.runtime.context.StepContext.interrupt`.
-    """
-
-    data: Mapping[str, Any] | None
-    schema: Mapping[str, Any] | None
-    message: str | None
-    expires_in: float | None
-    default: Any
-
-
-class TurnContext(Protocol):
-    """Protocol for the services of the engine that an agent's turn uses. `divebook.steps.step_turn.StepTurn` implements
-    it.
+class StepTurn:
+    """Interface between an agent's turn and the engine: the model requests and tool calls of the turn become operations
+    of a step.
 
     Keys are names inside the turn. The recorded key is the prefix of the turn plus this name.
+
+    Parameters
+    ----------
+    prefix
+        Prefix of the operation keys of the turn.
+    turn
+        Id of the operation that contains the operations of the turn.
+    sampler
+        Returns the agent with a name, to answer the sampling requests of MCP servers. Raises `NotFoundError` if the
+        environment has no agent of this name.
+    response_source
+        Source of model responses that is asked before the model; None to always ask the model.
     """
 
-    prefix: str
-    """Prefix of the recorded keys."""
-    response_source: ResponseSource | None
-    """Source of model responses that is asked before the model; None to always ask the model."""
-
-    @property
-    def run_id(self) -> str:
-        """Id of the turn. The id is unique in the execution, and stays the same when the turn runs again."""
+    def __init__(
+        self,
+        context: StepContext,
+        prefix: str,
+        turn: str,
+        sampler: Callable[[str], Sampler],
+        response_source: ResponseSource | None = None,
+    ) -> None:
+        self.prefix = prefix
+        self.sampler = sampler
+        self.response_source = response_source
+        self._context = context
+        self._turn = turn
+        # The turn counts as one running task, and each further concurrent call of the turn as one more.
+        self._running_calls = CallCounter(context.strands())
+        self._suspension: Suspended | None = None
+        self._failures: dict[str, int] = {}
+        """Number of earlier failures of each running call, by name."""
+        self._below: list[StepTurn] = []
+        self.run_id = run_id_of(context, f"{prefix}{TURN}")
 
     @property
     def started_at(self) -> datetime | None:
-        """Start time of the execution in UTC. It is read from the log, so that a replay gets the same time."""
+        """Start time of the execution to which the turn belongs (UTC)."""
+        return self._context.started_at
 
     @property
     def qualifies_tools(self) -> bool:
-        """True if tools of several MCP servers may have the same name. The name of each such tool is then prefixed with
-        the name of its server.
-
-        If False, an agent cannot use two tools with the same name.
+        """True if tools of different MCP servers may have the same name. Each tool's name is then prefixed with the
+        name of its server.
         """
-
-    def sampler(self, name: str) -> Sampler:
-        """Return the agent of the environment that is called `name`, to answer the sampling requests of MCP servers.
-
-        Raises
-        ------
-        NotFoundError
-            The environment has no agent of this name.
-        """
+        return self._context.workflow.manner.qualifies_tools
 
     def recorded_type(self, key: str) -> str | None:
-        """Return the recorded type of the operation of this turn with a key. Return None if the log has no such
-        operation.
-        """
+        """Return the type of the operation with this key in the log; None if the log has no such operation."""
+        record = self._record(key)
+        return None if record is None else record.operation_type
 
     def has_ended(self, key: str) -> bool:
-        """Return True if the log has the result or the error of the operation of this turn with a key."""
+        """Return True if the log has the result or the error of the operation with this key."""
+        record = self._record(key)
+        return record is not None and record.status in (COMPLETED, FAILED)
 
     def has_begun(self, key: str, attempt: int) -> bool:
         """Return True if the log has the start of an attempt at a model request, and the attempt is not to be made
         again because of a failed step.
         """
+        record = self._record(key, attempt)
+        # PENDING: the step has failed and was resumed since, so the bounds may have been reached in the meantime.
+        return record is not None and record.operation_type == AGENT_RESPONSE and record.status != PENDING
 
     def consumed_by_failure(self, key: str, attempt: int) -> Mapping[str, int] | None:
-        """Return the tokens and cost that a failed attempt of an operation consumed, from the log. Return None if the
-        attempt did not fail.
+        """Return the tokens and costs that a failed attempt of one operation consumed, according to the log. `key` is
+        the operation's key. Return None if the attempt did not fail.
         """
+        record = self._record(key, attempt)
+        return None if record is None or record.status != FAILED else record.consumed
 
     def consumed_before_resumption(self, key: str, attempt: int) -> Mapping[str, int]:
         """Return the consumption (calls, tokens, cost) of failures of an attempt at a model request after which the
-        execution was resumed. The resumption repeats the attempt, and its failures have no record any more.
+        execution was resumed.
         """
+        return _failed(self._context, self._context.place(self.prefix + key, attempt).operation_id)
 
     def consumed(self) -> Mapping[str, int]:
         """Return the consumption (calls, tokens, cost) of all model requests of the turn in the log, including those of
         subordinate agents.
         """
+        return consumption_of(self._context, self._context.operation_record(self._turn))
+
+    def calling(self) -> AbstractContextManager[None]:
+        """Return a context manager that counts a call as running while its ``with`` block runs. A step with a running
+        call is not parked, that is, not stopped to be continued when an answer arrives.
+        """
+        return self._running_calls.call()
+
+    def open_call(self) -> AbstractContextManager[None]:
+        """Return a context manager for a tool call that asks a question while it runs. Until its ``with`` block ends,
+        the path waits in memory for the answer: it is not stopped and replayed later, because a half-finished call
+        cannot be replayed.
+        """
+        return self._context.strands().open_call()
+
+    async def withdraw(self, key: str) -> None:
+        """Withdraw the open question with this key, so that people are not asked it any more: the question expires, and
+        its default becomes the answer.
+        """
+        await self._context.withdraw(self.prefix + key)
+
+    def recorded_question(self, key: str) -> Question | None:
+        """Return the question with this key in the log; None if the log has no such question."""
+        return self._context.question_of(self.prefix + key)
+
+    def began_at(self, key: str) -> datetime:
+        """Return the time at which the operation with this key started, according to the log. It must exist."""
+        record = self._record(key)
+        assert record is not None  # noqa: S101 - callers have the result of this operation
+        return to_datetime(record.started_at)
+
+    def recorded_digest(self, key: str) -> str | None:
+        """Return the hash of the setting (model, instructions and tools) that the log has for the operation with this
+        key. Return None if the operation does not exist or has no setting.
+        """
+        record = self._record(key)
+        return None if record is None else record.setting_hash
+
+    async def recorded_start(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Return the parameters and the setting (model, instructions and tools) that the log has for the operation with
+        this key. The operation must exist.
+        """
+        return await self._context.start_of(self.prefix + key, 0)
+
+    async def approve(
+        self, call: ToolCall, schema: Mapping[str, Any], *, place: str, description: str
+    ) -> Approved | Denied:
+        """Decide whether a tool call may be made, and with which arguments: by the approval rules, or by asking a
+        person. A denial by a rule is recorded.
+        """
+        decision = approve(
+            self._context,
+            call,
+            schema,
+            key=f"{self.prefix}approve-{place}",
+            operation=f"{self.prefix}tool-{place}",
+            attempt=0,
+            description=description,
+            within=self._turn,
+        )
+        return await self._note_suspension(decision)
+
+    def files_of(self, tool: ToolFunction) -> FileSpellings | None:
+        """Return an object that normalizes the file paths in a tool's arguments, so that approval rules recognize the
+        same file in each spelling. Return None if no argument is a path.
+        """
+        # Without a workspace, the tool itself knows how its paths are written.
+        if not tool.paths or (name := workspace_of(self._context, tool)) is None:
+            return tool.files
+        place = self._context.workspaces.place_of(name)
+        return None if place is None else FileArguments(tool.paths, *place)
+
+    def below(self, key: str) -> StepTurn:
+        """Return the context for a turn of another agent that runs inside a tool call of this turn. The operation keys
+        of that turn begin with `key`, the key of the tool call.
+        """
+        # Without a response source, because another agent may run there. `run_or_ask` passes on that of the same agent.
+        turn = StepTurn(self._context, f"{self.prefix}{key}/", self._turn, self.sampler)
+        self._below.append(turn)
+        return turn
+
+    async def wait_beside_others(self, change: asyncio.Future[None]) -> bool:
+        """Wait for `change`, a future that another concurrent call of the step is expected to complete. Return True
+        when it is complete. Return False if no other call of the step is running any more, because none could complete
+        it.
+        """
+        return await self._context.strands().wait_beside_others(change)
+
+    async def alone(self) -> None:
+        """Wait until no other concurrent call of the step is running. A call that is paused until an answer arrives
+        does not count as running.
+        """
+        await self._context.strands().alone()
+
+    def raise_suspension(self) -> None:
+        """Raise again the exception that suspended the step during this turn. A hook of the agent may have caught it by
+        mistake, and the step must not continue. Do nothing if the step was not suspended.
+        """
+        if self._suspension is not None:
+            raise self._suspension
+        # A subordinate turn may have suspended the step as well.
+        for turn in self._below:
+            turn.raise_suspension()
 
     async def operation(
         self,
@@ -198,13 +320,21 @@ class TurnContext(Protocol):
         key: str,
         retry: Retry | None = None,
         admitted: Admission | None = None,
-        **options: Unpack[OperationOptions],
+        **options: Any,
     ) -> Any:
-        """Run a function as a recorded operation. Return the recorded result if the log has one; otherwise call the
-        function, with retries.
-
-        Each attempt is made inside the context manager that `admitted` returns.
+        """Run a function as a recorded operation. If the log has the result, return it; otherwise call the function,
+        with the retry policy of the step or else with `retry`. Each attempt is made inside the context manager that
+        `admitted` returns. Other options are those of `StepContext.operation`.
         """
+        name = self.prefix + key
+
+        async def attempt(failures: int) -> Any:
+            async with nullcontext() if admitted is None else admitted(failures):
+                return await self._context.operation(
+                    kind, parameters, call, key=name, attempt=failures, within=self._turn, **options
+                )
+
+        return await self._note_suspension(self._retried(name, retry, attempt))
 
     async def call(
         self,
@@ -217,84 +347,86 @@ class TurnContext(Protocol):
         setting: Setting | None,
         done: Callable[[Any], Any],
     ) -> Any:
-        """Run a tool call as a recorded operation. Return the recorded result if the log has one; otherwise make the
-        call with the tool's retries, time limit and concurrency limit.
-
-        `parameters` are recorded in the log. `call` makes the call and must call `invoke` inside.
+        """Run a tool call as a recorded operation. If the log has the result, return it; otherwise make the call, with
+        the tool's retries, time limit and concurrency limit.
         """
+        name = self.prefix + key
+        compute = self._compute(tool, arguments)
+        workspace = workspace_of(self._context, tool)
+        # A call with a time limit waits for a slot first, so that waiting does not use up the time.
+        is_limited = tool.timeout is not None or self._context.is_limited
+
+        def attempt(failures: int) -> Awaitable[Any]:
+            slot = _slot(tool, compute, limited=is_limited)
+            # `invoke` needs this number for the id of the executor's task.
+            self._failures[name] = failures
+            return self._context.operation(
+                TOOL_CALL,
+                parameters,
+                functools.partial(call_in_slot, call, slot),
+                key=name,
+                repeatable=tool.is_repeatable,
+                attempt=failures,
+                timeout=tool.timeout,
+                slot=slot,
+                setting=setting,
+                within=self._turn,
+                done=done,
+                workspace=workspace,
+            )
+
+        return await self._note_suspension(self._retried(name, tool.retry, attempt))
 
     async def invoke(self, tool: ToolFunction, arguments: Mapping[str, Any], *, key: str) -> Any:
-        """Call the function of a tool in its executor, without recording an operation. The idempotency key of the call
-        is derived from `key`.
+        """Call the function of a tool in its executor, without recording the call as an operation."""
+        # An inline tool runs on the engine's loop, where the turn that it starts makes its calls.
+        if tool.inline:
+            return await tool.function(**arguments)
+        compute = self._compute(tool, arguments)
+        name = self.prefix + key
+        result = invoke(self._context, tool, arguments, name, compute, failures=self._failures.get(name))
+        return await self._note_suspension(result)
+
+    def _compute(self, tool: ToolFunction, arguments: Mapping[str, Any]) -> Compute:
+        return compute_for(self._context, tool, arguments)
+
+    async def question(self, kind: str, text: str, *, key: str, **options: Any) -> Question:
+        """Ask a person a question and wait for the answer. Return the question, which then contains the answer. The
+        options are those of `StepContext.interrupt`.
         """
+        question = self._context.interrupt(kind, text, key=self.prefix + key, within=self._turn, **options)
+        return await self._note_suspension(question)
 
-    async def question(self, kind: str, text: str, *, key: str, **options: Unpack[QuestionOptions]) -> Question:
-        """Ask a person and wait for the answer; return the question with its answer."""
+    def _record(self, key: str, attempt: int = 0) -> OperationRecord | None:
+        """Return the record of an attempt at an operation of this turn; None if the log has none."""
+        # The turn counts the attempts of its calls itself, also if the step has failed before
+        # (test_an_agent_that_gets_tools_while_its_step_is_retried_answers).
+        return self._context.record_of(self.prefix + key, attempt)
 
-    async def withdraw(self, key: str) -> None:
-        """Withdraw the open question with a key: it expires, and its default becomes the answer."""
-
-    def recorded_question(self, key: str) -> Question | None:
-        """Return the recorded question with a key, with its answer if there is one. Return None if the log has no such
-        question.
+    def _retried(self, name: str, policy: Retry | None, attempt: Callable[[int], Awaitable[Any]]) -> Awaitable[Any]:
+        """Repeat a failed call as the retry policy of the step allows; if the step has no policy, as `policy`
+        allows.
         """
+        # A policy of the step holds for each call of the turn, in place of that of the tool or agent.
+        return self._context.retried(name, self._context.step.retry or policy, attempt, self._turn)
 
-    def began_at(self, key: str) -> datetime:
-        """Return the recorded start time of the operation with a key. The operation must be in the log."""
-
-    def recorded_digest(self, key: str) -> str | None:
-        """Return the recorded hash of the setting (model, instructions and tools) of the operation with a key. Return
-        None if the log has no such operation, or no setting for it.
+    async def _note_suspension(self, call: Awaitable[T]) -> T:
+        """Await a call and return its result. If the call suspends the step, remember the exception for
+        `raise_suspension`.
         """
-
-    async def recorded_start(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the recorded parameters and setting of the operation with a key. The operation must be in the log."""
-
-    async def approve(
-        self, call: ToolCall, schema: Mapping[str, Any], *, place: str, description: str
-    ) -> Approved | Denied:
-        """Decide by approval rules, or by asking a person, whether a tool call may be made and with which arguments.
-
-        `place` identifies the call: the question has the key ``approve-<place>``, the call ``tool-<place>``.
-        """
-
-    def files_of(self, tool: ToolFunction) -> FileSpellings | None:
-        """Return a description of the tool's arguments that are paths of files, by which approval rules compare files.
-        Return None if no argument is a path.
-        """
-
-    def below(self, key: str) -> TurnContext:
-        """Return a new context for the turn of an agent that runs inside a tool call. Its operation keys begin with
-        `key`, the key of the tool call.
-        """
-
-    async def wait_beside_others(self, change: asyncio.Future[None]) -> bool:
-        """Wait until another concurrent call of the step completes the future `change`, and return True. Return False
-        at once if no other call is running, because `change` would then never be completed.
-        """
-
-    async def alone(self) -> None:
-        """Wait until no other concurrent call of the step is running: each has ended or waits for an external event."""
-
-    def open_call(self) -> AbstractContextManager[None]:
-        """Return a context manager for a tool call that waits for a person's answer while it is running. Inside the
-        ``with`` block, the step is not suspended, because a suspended call could not continue.
-        """
-
-    def calling(self) -> AbstractContextManager[None]:
-        """Return a context manager that counts its ``with`` block as a running call of the step. The step is suspended
-        only when every counted call waits for an external event.
-        """
+        try:
+            return await call
+        # Code of users between here and the step, such as a hook, may catch this exception.
+        except Suspended as suspension:
+            self._suspension = suspension
+            raise
 
 
 # --- concurrent calls ---------------------------------------------------------------------------------------------
 # All calls of a group are counted before the first of them can wait. Otherwise the step could pause too early.
 
 
-T = TypeVar("T")
-
-
-async def side_by_side(context: TurnContext, calls: Sequence[Awaitable[T]]) -> list[T]:
+async def side_by_side(context: StepTurn, calls: Sequence[Awaitable[T]]) -> list[T]:
     """Run several calls of a turn concurrently. Return their results in the order of the calls.
 
     Wait until all calls have ended. If calls raised errors, raise the error of the first failed call in that order.
@@ -316,3 +448,88 @@ async def side_by_side(context: TurnContext, calls: Sequence[Awaitable[T]]) -> l
         if isinstance(result, BaseException):
             raise result
     return cast("list[T]", results)
+
+
+# --- consumption -----------------------------------------------------------------------------------------------------
+
+
+_LIMITERS: dict[tuple[str, int], anyio.CapacityLimiter] = {}
+"""Concurrency limits of tools in this process, by name and limit."""
+
+
+TURN = "turn"
+"""Key of a turn, after its prefix."""
+
+
+def consumption_of(context: StepContext, record: OperationRecord | None) -> Counter[str]:
+    """Return what an agent turn has consumed (calls, tokens, cost) according to its record in the log. The agent that
+    delegated the turn counts it in its own budget. Other operations than turns and model requests consume nothing.
+
+    A completed turn states it in its result. For any other turn it is the sum over the requests and subordinate turns
+    inside it, which are visited recursively.
+    """
+    consumed = Counter[str]()
+    if record is None:
+        return consumed
+    if record.operation_type == AGENT_TURN and record.status == COMPLETED:
+        consumed.update(opened(record.result).get(SPENT, {}))
+    elif record.operation_type == AGENT_TURN:
+        # A failed request has no record between a resumption and its next start, which adds its id once more.
+        for operation_id in dict.fromkeys(record.holds):
+            consumed.update(_failed(context, operation_id))
+            consumed.update(consumption_of(context, context.operation_record(operation_id)))
+    elif record.operation_type == AGENT_RESPONSE and record.status == COMPLETED:
+        consumed.update(consumed_by(opened(record.result)))
+    elif record.operation_type == AGENT_RESPONSE and record.status == FAILED:
+        consumed.update(failed_attempt(record.consumed))
+    return consumed
+
+
+def _failed(context: StepContext, operation_id: str) -> Counter[str]:
+    """Return the consumption (calls, tokens, cost) of the failures of a model request that resumptions have
+    repeated.
+    """
+    usage = context.failed_usage(operation_id)
+    return Counter(calls=usage.requests, tokens=usage.input_tokens + usage.output_tokens, cost=usage.cost)
+
+
+def run_id_of(context: StepContext, key: str) -> str:
+    """Return the id of an agent turn. The id stays the same when the turn runs again, and differs between
+    executions.
+    """
+    # Execution id and a hash of the place of the turn: short, and the same whenever the turn runs.
+    return f"{context.execution_id}/{context.place(key, 0).idempotency_key[:12]}"
+
+
+def consumed_by(response: Mapping[str, Any]) -> dict[str, int]:
+    """Return the consumption of a recorded response as a dict with the keys of a budget: calls (always 1), tokens, and
+    cost in nanodollars.
+    """
+    from divebook.agents.request_record import usage_of  # already loaded: only code that reads a log runs without it
+
+    usage = usage_of(response)
+    tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
+    return {"calls": 1, "tokens": tokens, "cost": usage.get("cost", 0)}
+
+
+def failed_attempt(consumed: Mapping[str, int]) -> dict[str, int]:
+    """Return the consumption of a failed attempt at a model request as a dict with the keys of a budget. `consumed` is
+    its recorded usage, which is empty if nothing was paid.
+    """
+    tokens = consumed.get("input_tokens", 0) + consumed.get("output_tokens", 0)
+    return {"calls": 1, "tokens": tokens, "cost": consumed.get("cost", 0)}
+
+
+def _slot(tool: ToolFunction, compute: Compute, *, limited: bool) -> Slot | None:
+    """Return the concurrency slot that a call of the tool must hold while it runs. Return None if neither the tool nor
+    its executor limits the number of concurrent calls.
+    """
+    # A call may need two slots: one of its executor and one of the tool itself.
+    executor_slot = compute.slot(repeatable=tool.is_repeatable, limited=limited)
+    slots = [] if executor_slot is None else [executor_slot]
+    if tool.concurrency is not None:
+        # The limit is part of the key, because a tool may be defined again with another one.
+        limit_key = tool.name, tool.concurrency
+        limiter = _LIMITERS.get(limit_key) or _LIMITERS.setdefault(limit_key, anyio.CapacityLimiter(tool.concurrency))
+        slots.append(LimitedSlot(limiter))
+    return Slots(slots) if len(slots) > 1 else next(iter(slots), None)

@@ -24,7 +24,7 @@ from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import RunContext, Tool, ToolDefinition
 
 from divebook.agents.request_record import Described
-from divebook.agents.turn import SPENT, TurnContext
+from divebook.agents.turn import SPENT, StepTurn
 from divebook.errors import AgentError
 from divebook.events.recorded import opened
 from divebook.questions import Question
@@ -47,7 +47,7 @@ class TurnCompatibility:
         True if missing tools, or tools with other arguments, can be replaced, so that recorded calls remain valid.
     """
 
-    context: TurnContext
+    context: StepTurn
     agent: str
     can_replace_tools: bool
     before: Mapping[str, Any] = field(default_factory=dict)
@@ -85,15 +85,13 @@ class TurnCompatibility:
             raise AgentError(self.agent, request.number, "it is not what it was when the turn began")
 
 
-Begin = Callable[
-    [TurnContext, TurnCompatibility | None, Mapping[str, Any], Mapping[str, int]], Awaitable[dict[str, Any]]
-]
+Begin = Callable[[StepTurn, TurnCompatibility | None, Mapping[str, Any], Mapping[str, int]], Awaitable[dict[str, Any]]]
 """Runs the loop at a place, either with a comparison of settings or with a setting to restore. The last argument is the
 consumption of the turn at other places (calls, tokens, cost), which counts in its budget."""
 
 
 async def run_or_ask(
-    context: TurnContext, agent: str, begin: Begin, *, can_replace_tools: bool, has_budget: bool
+    context: StepTurn, agent: str, begin: Begin, *, can_replace_tools: bool, has_budget: bool
 ) -> dict[str, Any]:
     """Run a turn and return its result. If the agent was changed after the turn began, ask a person whether to finish
     the turn with the agent's original setting or to start the turn again.
@@ -139,7 +137,7 @@ async def run_or_ask(
 
 
 async def _ask(
-    place: TurnContext,
+    place: StepTurn,
     key: str,
     compatibility: TurnCompatibility,
     recorded_question: Question | None,

@@ -60,9 +60,8 @@ from divebook.runtime.recorder import Call
 from divebook.runtime.step import Outcome
 from divebook.steps.actions import Action
 from divebook.steps.checks import agents_with_subordinates
-from divebook.steps.prompt import ask_agent
+from divebook.steps.prompt import AgentServices, ask_agent
 from divebook.steps.script_step import render_texts
-from divebook.steps.step_turn import AgentServices
 from divebook.text.redaction import logger
 from divebook.workflow.definition import (
     BATCH,

@@ -18,10 +18,9 @@ from divebook.runtime.step import Handler, Outcome
 from divebook.scripting import value_text
 from divebook.steps.actions import Action
 from divebook.steps.function import FunctionStep
-from divebook.steps.prompt import ContentBuilder, PromptStep
+from divebook.steps.prompt import AgentServices, ContentBuilder, PromptStep
 from divebook.steps.row_calls import run_rows
 from divebook.steps.script_step import ScriptStep, filled, render_texts
-from divebook.steps.step_turn import AgentServices
 from divebook.text.ranges import SECONDS
 from divebook.workflow.functions import UserFunction, find_rollback
 from divebook.workflow.json_schemas import require_schema

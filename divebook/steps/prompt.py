@@ -17,17 +17,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import anyio
 import anyio.to_thread
 
 from divebook.agents import Agent, ScriptedModel
-from divebook.agents.agent import OUTPUT, loaded, turn_reasons
-from divebook.agents.cache import Cached, Cassette, lasting
+from divebook.agents.agent import OUTPUT, loaded, turn_reasons, unasked
+from divebook.agents.cache import Cached, Cassette, ResponseCache, lasting
 from divebook.agents.models import RECORDED
 from divebook.agents.running_turn import CALL, count_spent, present
-from divebook.agents.turn import AgentTask, Answer
+from divebook.agents.turn import TURN, AgentTask, Answer, StepTurn, consumption_of, run_id_of
 from divebook.documents import DocumentRepository, Policy
 from divebook.engine.operations import (
     AGENT_TURN,
@@ -50,12 +50,13 @@ from divebook.runtime.errors import clean_failure
 from divebook.runtime.recorder import leaves_outcome_unknown
 from divebook.runtime.step import Outcome
 from divebook.scripting import Interpreter
-from divebook.steps.conversations import BRANCHED
+from divebook.steps.conversations import BRANCHED, ConversationStore
 from divebook.steps.row_calls import UNKNOWN, RowResult, error_text
 from divebook.steps.script_step import ScriptHost, filled, render_texts
-from divebook.steps.step_turn import TURN, AgentServices, StepTurn, agent_for_run, consumption_of, run_id_of
 from divebook.text.redaction import shared
 from divebook.workflow.answer_types import answer_type
+from divebook.workflow.resources import AgentDefinition
+from divebook.workflow.servers import ToolServer
 from divebook.workflow.step import (
     Block,
     ContentEntry,
@@ -293,6 +294,60 @@ class DelegationChain(NamedTuple):
 ALONE = DelegationChain()
 
 
+# --- services for agents ----------------------------------------------------------------------------------------------
+
+
+class AgentToolkit(Protocol):
+    """Protocol for access to the tools, MCP servers and subordinates of agents."""
+
+    def agent(self, name: str) -> Agent:
+        """Return an agent by name; raise `NotFoundError` if there is none."""
+
+    def tools_for(self, definition: AgentDefinition) -> Sequence[ToolFunction]:
+        """Return the tools that are named in an agent's definition."""
+
+    def limited(self, tool: ToolFunction) -> ToolFunction:
+        """Return a copy of a tool with the limits, such as a time limit, that the environment's definitions set for the
+        tool.
+        """
+
+    def servers_for(self, definition: AgentDefinition) -> Sequence[ToolServer]:
+        """Return the MCP servers whose tools an agent may call."""
+
+    def subordinates_for(self, definition: AgentDefinition) -> Sequence[Agent]:
+        """Return the agents to which an agent may delegate work."""
+
+
+class AgentServices(AgentToolkit, Protocol):
+    """Protocol for the services that an environment provides to agents. `Environment` implements it."""
+
+    threads: ConversationStore
+    """Conversations of its store."""
+
+    @property
+    def responses(self) -> ResponseCache:
+        """Cache of model responses, used by agents whose definition has the key `Cache`."""
+
+    def requests_of(self, run: str) -> Sequence[RequestView]:
+        """Return all model requests that a recorded run made; raise `ExecutionNotFoundError` if the store has no such
+        run.
+        """
+
+    def policy_for_agent(self, name: str) -> Policy:
+        """Return the access policy of an agent: the files, environment variables and credentials that it may use."""
+
+    def check_agent(self, agent: Agent) -> None:
+        """Raise an error unless each tool, server and subordinate that an agent names exists and is unambiguous."""
+
+
+def agent_for_run(context: StepContext, agent: Agent, services: AgentServices) -> Agent:
+    """Return a copy of an agent for this run. It has the model of the run, if the run sets one. If the run must not ask
+    models, as in a replay, it has a placeholder model.
+    """
+    agent = agent.with_model(context.model).under(services.policy_for_agent(agent.name))
+    return agent if context.miss_policy is None or context.miss_policy.asks_models else unasked(agent)
+
+
 # --- agent turns -----------------------------------------------------------------------------------------------------
 #
 # Calls of agents from a step: a single request, or a recorded turn with tools and delegation.
@@ -443,12 +498,15 @@ class _RecordedTurn:
         """
         self.has_run = True
         response_source = await response_source_for(self.context, self.agent, self.services, turn)
-        turn_context = StepTurn(self.context, self.task.prefix, turn, self.services, response_source)
+        turn_context = StepTurn(self.context, self.task.prefix, turn, self._sampler, response_source)
         try:
             servers = self.services.servers_for(self.agent.definition)
             return await self.agent.turn(self.task, turn_context, self._tools(turn), servers, self.services.limited)
         finally:
             turn_context.raise_suspension()
+
+    def _sampler(self, name: str) -> Agent:
+        return agent_for_run(self.context, self.services.agent(name), self.services)
 
     def _tools(self, turn: str) -> list[ToolFunction]:
         """Return the tools that the agent's definition names. If the agent has subordinates, add the tool
