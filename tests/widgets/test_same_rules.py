@@ -1,6 +1,7 @@
 """Rules that exist in Python and in TypeScript: one table of cases for both sides (``widgets/test/cases``)."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,11 @@ from divebook.engine.approvals import exactly
 from divebook.questions import Question, checked_answer
 from divebook.questions.question import RESOURCE_EXHAUSTED, for_others
 from divebook.replay.files import _html_lines
-from divebook.text.format import branch_name, plural, price, printed, seconds, visible
+from divebook.text.format import NOTHING, branch_name, parts, plural, price, printed, seconds, visible
 from divebook.text.redaction import cut, one_line
 from divebook.widgets.runs_and_questions import order_of_entry
 from divebook.widgets.source import question_of
-from divebook.workflow.json_schemas import FITTING
+from divebook.workflow.json_schemas import FITTING, complaint
 
 CASES = Path(__file__).parents[2] / "widgets" / "test" / "cases"
 
@@ -107,3 +108,34 @@ QUESTION_RULES = {
 @pytest.mark.parametrize(("rule", "given", "expected"), cases_of("questions"))
 def test_questions(rule, given, expected):
     assert QUESTION_RULES[rule](given) == expected
+
+
+# --- values for JSON schemas -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("_rule", "given", "fits"), cases_of("schemas"))
+def test_values_fit_their_schemas(_rule, given, fits):
+    assert (complaint(*given) is None) is fits
+
+
+def test_a_form_refuses_nothing_that_the_kernel_accepts():
+    """The one exception is a number that a browser cannot send."""
+    cases = json.loads((CASES / "schemas.json").read_text(encoding="utf-8"))["fits"]
+    refused = [case["name"] for case in cases if case.get("python") is True and case["typescript"] is False]
+    assert refused == ["a number that is too large to be sent"]
+
+
+# --- differences of two values ---------------------------------------------------------------------------------------
+
+
+def kind_of(part):
+    if part.before is NOTHING:
+        return "added"
+    return "removed" if part.after is NOTHING else "changed"
+
+
+@pytest.mark.parametrize(("_rule", "given", "expected"), cases_of("differences"))
+def test_differences(_rule, given, expected):
+    # Python writes "a[1].b", and the front end "a.1.b".
+    found = [[re.sub(r"\[(\d+)\]", r".\1", part.place), kind_of(part)] for part in parts(*given)]
+    assert found == expected

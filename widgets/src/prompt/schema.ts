@@ -15,6 +15,8 @@ export interface Node {
 }
 
 const MOST_REFERENCES = 20;
+const OLD_DIALECT = /\/draft-0[3467]\//; // in these dialects, keywords beside a reference are no rules
+const DESCRIPTIONS = ["title", "description", "default", "examples"];
 
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
@@ -46,14 +48,20 @@ export function numeric(value: unknown): number | undefined {
  * property says more.
  */
 export function resolve(schema: Schema, root: Schema, keepsTitle = false): Schema {
+  const isOldDialect = OLD_DIALECT.test(text(root["$schema"]));
   let current = schema;
   for (let step = 0; step < MOST_REFERENCES; step += 1) {
-    const { $ref: reference, allOf: all, ...siblings } = current;
+    const { $ref: reference, allOf: all, ...others } = current;
+    const siblings = typeof reference === "string" && isOldDialect ? pick(others, DESCRIPTIONS) : others;
     if (typeof reference === "string") current = { ...omit(targetOf(root, reference), ...(keepsTitle ? [] : ["title"])), ...siblings };
     else if (all !== undefined) current = schemas(all).reduce((sum, part) => mergeSchemas(sum, resolve(part, root)), siblings);
     else return current;
   }
   return {};
+}
+
+function pick(schema: Schema, names: readonly string[]): Schema {
+  return Object.fromEntries(Object.entries(schema).filter(([name]) => names.includes(name)));
 }
 
 /** Merge two schemas. `own` overrides `part`; their properties and required names are combined. */

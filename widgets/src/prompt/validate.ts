@@ -1,5 +1,6 @@
-// Validation of a value against a JSON schema, with messages for people. The kernel validates again. A rule that is not
-// supported here, such as a pattern that only Python understands, is accepted.
+// Validation of a value against a JSON schema, with messages for people. The kernel validates again
+// (divebook/workflow/json_schemas.py), so a rule that is not supported here, such as a pattern that only Python understands, is
+// accepted. What the kernel accepts is never refused: test/cases/schemas.json.
 
 import { plural } from "../shared/format";
 import { asSchema, isRecord, list, numeric, resolve, schemas, text, titleOf, type Schema } from "./schema";
@@ -33,8 +34,8 @@ const FORMATS: Record<string, [(value: string) => boolean, string]> = {
   date: [(value) => DAY.test(value) && isDate(value), "must be a date such as 2026-11-30"],
   "date-time": [(value) => isDate(value), "must be a date and a time"],
   time: [(value) => /^\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?$/i.test(value), "must be a time such as 14:30"],
-  email: [(value) => /^[^\s@]+@[^\s@]+\.[^\s@.]+$/.test(value), "must be an e-mail address"],
-  uri: [(value) => URL.canParse(value), "must be an address such as https://example.org"],
+  email: [(value) => value.includes("@"), "must be an e-mail address"],
+  uri: [(value) => /^[a-z][a-z0-9+.-]*:[!#$%&'()*+,\-./0-9:;=?@A-Z[\]_a-z~]*$/i.test(value), "must be an address such as https://example.org"],
 };
 
 function isDate(value: string): boolean {
@@ -49,8 +50,9 @@ export function problemsOf(value: unknown, schema: Schema, root: Schema = schema
   const resolved = resolve(schema, root);
   if (value === undefined) return [problem("needs an answer")];
   if (value instanceof InvalidJson) return [problem(`is not valid JSON: ${value.reason}`)];
-  const alternatives = [...schemas(resolved["anyOf"]), ...schemas(resolved["oneOf"])];
-  if (alternatives.length > 0) {
+  const listed = [...list(resolved["anyOf"]), ...list(resolved["oneOf"])];
+  const alternatives = schemas(listed);
+  if (alternatives.length > 0 && !listed.includes(true)) {
     const all = alternatives.map((alternative) => problemsOf(value, alternative, root));
     const bestMatch = all.reduce((best, other) => (distance(other) < distance(best) ? other : best));
     if (bestMatch.length > 0) return bestMatch;
@@ -85,9 +87,12 @@ function prefixed(key: string | number, problems: Problem[]): Problem[] {
   return problems.map(({ path, message }) => ({ path: [key, ...path], message }));
 }
 
-/** Compare two JSON values. */
+/** Compare two JSON values. The order of properties does not matter. */
 export function isEqual(one: unknown, other: unknown): boolean {
-  return one === other || JSON.stringify(one) === JSON.stringify(other);
+  if (Array.isArray(one) && Array.isArray(other)) return one.length === other.length && one.every((item, index) => isEqual(item, other[index]));
+  if (!isRecord(one) || !isRecord(other)) return one === other;
+  const names = Object.keys(one);
+  return names.length === Object.keys(other).length && names.every((name) => Object.hasOwn(other, name) && isEqual(one[name], other[name]));
 }
 
 const TYPES: Record<string, [(value: unknown) => boolean, string]> = {
@@ -117,8 +122,14 @@ function* numberProblems(value: number, schema: Schema): Generator<string> {
   if (most !== undefined && value > most) yield `must be at most ${most}`;
   if (above !== undefined && value <= above) yield `must be more than ${above}`;
   if (below !== undefined && value >= below) yield `must be less than ${below}`;
-  if (step !== undefined && Math.abs(value / step - Math.round(value / step)) > 1e-9) yield `must be a multiple of ${step}`;
+  if (step !== undefined && !isMultiple(value, step)) yield `must be a multiple of ${step}`;
   if (Number.isInteger(value) && !Number.isSafeInteger(value)) yield "is too large to be sent exactly";
+}
+
+/** Return whether a number is a multiple of a step, as far as binary numbers can tell: 0.3 is a multiple of 0.1. */
+function isMultiple(value: number, step: number): boolean {
+  const quotient = value / step;
+  return Math.abs(quotient - Math.round(quotient)) <= Math.max(1e-9, Math.abs(quotient) * 4 * Number.EPSILON);
 }
 
 function* textProblems(value: string, schema: Schema): Generator<string> {
@@ -132,10 +143,12 @@ function* textProblems(value: string, schema: Schema): Generator<string> {
   if (format !== undefined && !format[0](value)) yield format[1];
 }
 
-/** Return whether a string matches a pattern. */
+/** Return whether a string matches a pattern. Where Python may decide otherwise, the answer is yes: the kernel decides. */
 function matches(value: string, pattern: string): boolean {
+  // In Python, classes such as \w contain letters and digits of all languages, and $ also matches before a last line end.
+  const isOpen = value.endsWith("\n") || (/\\[a-z]/i.test(pattern) && /[^ -~]/.test(value));
   try {
-    return pattern === "" || value.length > MAX_PATTERN_LENGTH || new RegExp(pattern, "u").test(value);
+    return pattern === "" || isOpen || value.length > MAX_PATTERN_LENGTH || new RegExp(pattern, "u").test(value);
   } catch {
     return true; // not a valid pattern in JavaScript, but maybe one in Python: the kernel decides
   }
@@ -161,11 +174,13 @@ function arrayProblems(value: unknown[], schema: Schema, root: Schema): Problem[
 
 function objectProblems(value: Record<string, unknown>, schema: Schema, root: Schema): Problem[] {
   const properties = asSchema(schema["properties"]);
+  const patterns = Object.keys(asSchema(schema["patternProperties"])); // the kernel checks such properties
   const required = list(schema["required"]).map(String);
   const missing = required.filter((name) => value[name] === undefined).map((name) => ({ path: [name], message: "needs an answer" }));
   const wrong = Object.entries(value).flatMap(([name, item]) => {
     if (item === undefined) return [];
     if (Object.hasOwn(properties, name)) return prefixed(name, problemsOf(item, asSchema(properties[name]), root));
+    if (patterns.some((pattern) => matches(name, pattern))) return [];
     const other = schema["additionalProperties"];
     if (other === false) return [problem(`has no place for ${titleOf({}, name)}`)];
     return isRecord(other) ? prefixed(name, problemsOf(item, other, root)) : [];
