@@ -1,14 +1,15 @@
 """Timeline of an execution: the layout of its bars, and an SVG picture that needs only an image viewer.
 
-`layout` is pure. It makes a lane for each path. A lane has a row for steps, and below it rows for items and
-operations, as many as ran concurrently. Below it is a lane for each turn of an agent that another agent delegated work
-to. `svg` draws a layout. The colours are those of `divebook.text.format`. Each colour has a sign or line with the same
+`layout` is pure, and follows the rules of the live view (``widgets/test/cases/lanes.json``). It makes a lane for each
+path. A lane has a row for steps, and below it rows for items and operations, as many as ran concurrently. Below it is a
+lane for each turn of an agent that another agent delegated work to. `svg` draws a layout. The colours are those of `divebook.text.format`. Each colour has a sign or line with the same
 meaning, and the table beside the picture contains it as well.
 """
 
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -96,7 +97,7 @@ def layout(
     started = min(moments, default=0)
     ended = max([*moments, now_us or 0])
     lanes = tuple(
-        Lane(name, _rows([span for span in drawn_spans if place(span) == lane], ended))
+        Lane(name, _rows(span for span in drawn_spans if place(span) == lane))
         for lane, name in names.items()
         if lane in shown
     )
@@ -191,20 +192,20 @@ def _most_telling(spans: Sequence[Span], limit: int) -> list[Span]:
     return [spans[index] for index in places]
 
 
-def _rows(spans: Iterable[Span], end: int) -> tuple[Bar, ...]:
+def _rows(spans: Iterable[Span]) -> tuple[Bar, ...]:
     """Assign the spans of a lane to rows, and return them as bars. Each item or operation gets the first row that is
     free when it starts.
     """
     bars = []
-    # By row: the time from which it is free.
-    free = [0] * MAX_ROWS
+    # By row: the time from which it is free. The row of a running span stays occupied.
+    free: list[float] = [0] * MAX_ROWS
     for span in spans:
         if span.kind == "step" or _is_delegated(span):
             bars.append(Bar(span, 0))
             continue
         # More concurrent spans than rows share the last row.
         row = next((index for index, moment in enumerate(free) if moment <= span.started_us), MAX_ROWS - 1)
-        free[row] = end if span.ended_us is None else span.ended_us
+        free[row] = math.inf if span.ended_us is None else span.ended_us
         bars.append(Bar(span, row + 1))
     return tuple(bars)
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from divebook.analysis.timeline import layout
 from divebook.engine.approvals import exactly
+from divebook.projections.spans import Span
 from divebook.questions import Question, checked_answer
 from divebook.questions.question import RESOURCE_EXHAUSTED, for_others
 from divebook.replay.files import _html_lines
@@ -139,3 +141,36 @@ def test_differences(_rule, given, expected):
     # Python writes "a[1].b", and the front end "a.1.b".
     found = [[re.sub(r"\[(\d+)\]", r".\1", part.place), kind_of(part)] for part in parts(*given)]
     assert found == expected
+
+
+# --- lanes of a timeline ---------------------------------------------------------------------------------------------
+
+
+def lanes_of(rows):
+    """Return the lanes of some spans from top to bottom: the name of each, and the id and row of each of its bars."""
+    spans = [
+        Span(
+            row.get("kind", "operation"),
+            row.get("path", "main"),
+            "s",
+            1,
+            row.get("type", "prompt"),
+            row["start"],
+            row.get("end"),
+            "completed" if "end" in row else "running",
+            iteration=row.get("iteration"),
+            called=row.get("label"),
+            index=number,
+            holder=row.get("within", -1),
+        )
+        for number, row in enumerate(rows)
+    ]
+    lanes = layout(spans).lanes
+    return [
+        [branch_name(lane.path) or lane.path, sorted([bar.span.index, bar.row] for bar in lane.bars)] for lane in lanes
+    ]
+
+
+@pytest.mark.parametrize(("_rule", "rows", "expected"), cases_of("lanes"))
+def test_lanes(_rule, rows, expected):
+    assert lanes_of(rows) == expected

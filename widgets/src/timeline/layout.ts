@@ -1,4 +1,4 @@
-// Vertical layout of bars: bands and lanes.
+// Vertical layout of bars: bands and lanes, by the rules of divebook/analysis/timeline.py (test/cases/lanes.json).
 //
 // Each path has a band: one row for its steps, and below it a lane for each of the calls that ran at the same time. A call
 // takes the first lane that is free at its start (greedy interval partitioning), so the number of lanes is the highest
