@@ -2,8 +2,9 @@
 
 `layout` is pure, and follows the rules of the live view (``widgets/test/cases/lanes.json``). It makes a lane for each
 path. A lane has a row for steps, and below it rows for items and operations, as many as ran concurrently. Below it is a
-lane for each turn of an agent that another agent delegated work to. `svg` draws a layout. The colours are those of `divebook.text.format`. Each colour has a sign or line with the same
-meaning, and the table beside the picture contains it as well.
+lane for each turn of an agent that another agent delegated work to. `svg` draws a layout. The colours are those of
+`divebook.text.colours`. Each colour has a sign or line with the same meaning, and the table beside the picture contains
+it as well.
 """
 
 from __future__ import annotations
