@@ -400,6 +400,7 @@ MARK = "\x7f"
 """First character of a reference to a long string; the number of the string in the list follows."""
 LITERAL = "'"
 """Second character, after `MARK`, of a string that is not a reference but begins with `MARK` itself."""
+_NUMBER = re.compile(r"[0-9]+")
 # The pattern matches a line break, and the label of a heading, such as "## Answer 3: ".
 _BORDER = re.compile(r"(\n|^#+ [^\n:]{1,60}: )", re.MULTILINE)
 
@@ -804,7 +805,12 @@ def with_texts(value: Any, texts: Sequence[str]) -> Any:
     Raises IndexError, TypeError or ValueError for an invalid reference.
     """
     if isinstance(value, str) and value.startswith(MARK):
-        return value[2:] if value.startswith(LITERAL, 1) else texts[int(value[1:])]
+        if value.startswith(LITERAL, 1):
+            return value[2:]
+        # `int` also reads "-1", which would be the last string, and digits of other languages.
+        if _NUMBER.fullmatch(value, 1) is None:
+            raise ValueError(f"{value!r} is not a reference")
+        return texts[int(value[1:])]
     if isinstance(value, list):
         return [with_texts(part, texts) for part in value]
     return {name: with_texts(part, texts) for name, part in value.items()} if isinstance(value, dict) else value

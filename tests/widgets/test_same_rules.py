@@ -12,8 +12,10 @@ from divebook.projections.spans import Span
 from divebook.questions import Question, checked_answer
 from divebook.questions.question import RESOURCE_EXHAUSTED, for_others
 from divebook.replay.files import _html_lines
+from divebook.store.embedded import checksum, whole_texts, with_texts
 from divebook.text.format import NOTHING, branch_name, parts, plural, price, printed, seconds, visible
 from divebook.text.redaction import cut, one_line
+from divebook.widgets.recording import RecordedPositions
 from divebook.widgets.runs_and_questions import order_of_entry
 from divebook.widgets.source import question_of
 from divebook.workflow.json_schemas import FITTING, complaint
@@ -21,13 +23,14 @@ from divebook.workflow.json_schemas import FITTING, complaint
 CASES = Path(__file__).parents[2] / "widgets" / "test" / "cases"
 
 
-def cases_of(name):
+def cases_of(name, *rules):
     """Return the cases in a file as parameters of a test: the rule, the input and the result that Python must have."""
     table = json.loads((CASES / f"{name}.json").read_text(encoding="utf-8"))
     return [
         pytest.param(rule, case["input"], case["python"] if "python" in case else case["expected"], id=case["name"])
         for rule, cases in table.items()
         for case in cases
+        if not rules or rule in rules
     ]
 
 
@@ -47,7 +50,7 @@ def test_every_table_is_read_by_both_sides():
     """A table that one side does not read proves nothing."""
     own = Path(__file__).read_text(encoding="utf-8")
     tables = {path.stem for path in CASES.glob("*.json")}
-    assert {name for name in tables if f'cases_of("{name}")' not in own} == set()
+    assert {name for name in tables if f'cases_of("{name}"' not in own} == set()
     assert {path.name.removesuffix(".test.ts") for path in CASES.glob("*.test.ts")} == tables
 
 
@@ -174,3 +177,85 @@ def lanes_of(rows):
 @pytest.mark.parametrize(("_rule", "rows", "expected"), cases_of("lanes"))
 def test_lanes(_rule, rows, expected):
     assert lanes_of(rows) == expected
+
+
+# --- states and messages of a recording ------------------------------------------------------------------------------
+
+EMPTY = {"sequence": 0, "status": "", "error": "", "usage": {}, "inputs": {}, "outputs": {}, "variables": {}}
+EMPTY |= {"paths": [], "pending": []}
+
+
+def recorded(changes, base=EMPTY, **parts):
+    events = {"sequence": [*range(1, len(changes) + 1)]}
+    return RecordedPositions({"base": base, "changes": changes, "events": events, **parts})
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [pytest.param(*case.values[1:], id=case.id) for case in cases_of("states", "states")]
+)
+def test_states(given, expected):
+    positions = recorded(given["changes"], {**EMPTY, **given["base"]})
+    states = [positions.state_at(sequence) for sequence in range(len(given["changes"]) + 1)]
+    assert len(states) == len(expected)
+    for state, part in zip(states, expected, strict=True):
+        assert [*state["variables"]] == part.get("order", [*state["variables"]])
+        assert state == {**state, **{name: value for name, value in part.items() if name != "order"}}
+
+
+def message(kind, text):
+    return {"kind": kind, "text": text, "call": ""}
+
+
+def conversation_of(requests):
+    return {
+        "requests": [
+            {
+                "id": number,
+                "number": number + 1,
+                "instructions": request.get("instructions", ""),
+                "sent": [message("user", text) for text in request["sent"]],
+                "answer": [message("assistant", request["answer"])] if "answer" in request else [],
+            }
+            for number, request in enumerate(requests)
+        ],
+        "calls": [
+            {"request": number + 1, "tool": tool, "arguments": arguments, "result": result, "outcome": result}
+            for number, request in enumerate(requests)
+            for tool, arguments, result in request.get("calls", ())
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [pytest.param(*case.values[1:], id=case.id) for case in cases_of("states", "messages")]
+)
+def test_messages(given, expected):
+    requests = given["requests"]
+    spans = {"names": ["agent_response"], "type": [0] * len(requests), "id": [*range(len(requests))]}
+    spans["sequence"] = [request["sequences"][0] for request in requests]
+    positions = recorded(
+        [[] for _ in range(9)],
+        spans=spans,
+        members=[request["sequences"] for request in requests],
+        conversations=[conversation_of(requests)],
+    )
+    _, found = positions.said_at(given["at"])
+    assert [f"{part['kind']} {part['text']}" for part in found] == expected
+
+
+# --- parts of a page -------------------------------------------------------------------------------------------------
+
+
+def resolved(given):
+    try:
+        return with_texts(given["value"], whole_texts(given["table"]))
+    except (ValueError, IndexError, TypeError):
+        return "refused"
+
+
+PART_RULES = {"checksum": checksum, "texts": resolved}
+
+
+@pytest.mark.parametrize(("rule", "given", "expected"), cases_of("parts"))
+def test_parts(rule, given, expected):
+    assert PART_RULES[rule](given) == expected

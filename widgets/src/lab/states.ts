@@ -1,4 +1,5 @@
-// States of a recording, rebuilt from the first state and the changes of each event.
+// States of a recording, rebuilt from the first state and the changes of each event: the same rules as in
+// divebook/widgets/recording.py (test/cases/states.json).
 
 import { MODEL_CALLS } from "../constants";
 import type { Conversation, ConversationPart, EventBlock, PathView, PendingView, Recording, StateView } from "../protocol";
@@ -125,7 +126,7 @@ function stateOf(sequence: number, cells: Cells): StateView {
   };
 }
 
-/** Return the messages of the newest model request up to an event, with its response if it had arrived (as `recorded.py` does). */
+/** Return the messages of the newest model request up to an event, with its response if it had arrived (as `said_at` of divebook/widgets/recording.py). */
 function messagesAt({ spans, members, conversations }: Recording, sequence: number): RequestMessages {
   let newestRow = -1;
   spans.id.forEach((_, row) => {
@@ -147,15 +148,15 @@ function messagesAt({ spans, members, conversations }: Recording, sequence: numb
 /** Return all messages before a request and with it, and its response if there is one. */
 function messagesUpTo({ requests, calls }: Conversation, id: number, isAnswered: boolean): ConversationPart[] {
   const last = requests.findIndex((request) => request.id === id);
-  const system = requests[0]?.instructions ?? "";
-  const parts: ConversationPart[] = system === "" ? [] : [{ kind: "system", text: system, call: "" }];
-  requests.slice(0, last + 1).forEach(({ number, sent, answer }, place) => {
+  const parts: ConversationPart[] = [];
+  requests.slice(0, last + 1).forEach(({ number, instructions, sent, answer }, place) => {
+    if (parts.length === 0 && instructions !== "") parts.push({ kind: "system", text: instructions, call: "" });
     parts.push(...sent);
     if (place === last && !isAnswered) return;
     parts.push(...answer.filter(({ kind }) => kind !== "call"));
     for (const { request, tool, arguments: callArguments, result, outcome } of calls) {
       if (request !== number) continue;
-      const text = typeof callArguments === "string" ? callArguments : JSON.stringify(callArguments);
+      const text = typeof callArguments === "string" ? callArguments : JSON.stringify(callArguments, null, 2);
       parts.push({ kind: "call", text, call: tool });
       if (place < last && outcome !== "") parts.push({ kind: "result", text: result, call: tool });
     }

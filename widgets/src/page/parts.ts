@@ -61,7 +61,8 @@ export function withTexts(json: string, texts: readonly string[]): unknown {
 function resolveText<T>(value: string, texts: readonly T[]): T | string {
   if (!value.startsWith(REFERENCE_MARK)) return value;
   if (value[1] === LITERAL_MARK) return value.slice(2);
-  const text = texts[Number(value.slice(1))];
+  const number = value.slice(1);
+  const text = /^\d+$/.test(number) ? texts[Number(number)] : undefined; // `Number` also reads "" and "1e0"
   if (text === undefined) throw new Error("one of its texts is missing");
   return text;
 }

@@ -51,8 +51,8 @@ test("what the model had been told by then is put together of its conversation",
   const told = async (sequence: number): Promise<string[]> => (await host.messagesAt(sequence)).parts.map(({ kind, text }) => `${kind} ${text}`);
   expect(await host.messagesAt(1)).toEqual({ asked: 0, parts: [] });
   expect(await told(2)).toEqual(["system Be brief.", "user How is Rome?"]);
-  expect(await told(4)).toEqual(["system Be brief.", "user How is Rome?", 'call {"city":"Rome"}']);
-  expect(await told(5)).toEqual(["system Be brief.", "user How is Rome?", 'call {"city":"Rome"}', "result rain"]);
+  expect(await told(4)).toEqual(["system Be brief.", "user How is Rome?", 'call {\n  "city": "Rome"\n}']);
+  expect(await told(5)).toEqual(["system Be brief.", "user How is Rome?", 'call {\n  "city": "Rome"\n}', "result rain"]);
   expect((await told(6)).at(-1)).toBe("assistant It rains.");
   recording.conversations = [];
   await expect(host.messagesAt(2)).rejects.toThrow("What was said here is not in this file.");
