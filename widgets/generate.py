@@ -29,6 +29,8 @@ CONSTANTS = {
     "WAITS": "divebook.engine.operations:WAITS",
     "TYPE_COLOURS": "divebook.analysis.timeline:TYPE_COLOURS",
     "STATUS_SIGNS": "divebook.text.colours:STATUS_SIGNS",
+    "COLOUR_NAMES": "divebook.text.colours:NAMES",
+    "FILLS": "divebook.text.colours:FILLS",
     "CHANGE_SIGNS": "divebook.replay.files:SIGNS",
     "ASSIGN_WORK": "divebook.steps.prompt:ASSIGN_WORK",
     "DENIED_BY_RULE": "divebook.engine.approvals:BY_RULE",

@@ -1,9 +1,10 @@
 """Colours of live views, images and saved pages. No other file contains a colour.
 
-``python widgets/generate.py`` generates ``widgets/src/shared/colours.css`` from this table. Kinds and statuses use the
-colour-blind safe palette of Okabe and Ito. It is the same in light and dark themes, so that an image in a saved
-notebook looks like the live view. A letter, a sign or a line always repeats the information of a colour. The contrast
-between text and background is at least 4.5, and that of edges at least 3 (`tests/text/test_colours.py`).
+``python widgets/generate.py`` generates ``widgets/src/shared/colours.css`` from this table, and its names in
+``widgets/src/constants.ts``. Kinds and statuses use the colour-blind safe palette of Okabe and Ito. It is the same in
+light and dark themes, so that an image in a saved notebook looks like the live view. A letter, a sign or a line always
+repeats the information of a colour. The contrast between text and background is at least 4.5, and that of edges at
+least 3 (`tests/text/test_colours.py`).
 """
 
 from __future__ import annotations
@@ -79,6 +80,10 @@ COLOURS: Final[dict[str, Colour]] = {
 """Backgrounds, text colours and fills by name. ``NAME-wash`` and ``NAME-line`` are the background and the border of a
 card, ``NAME`` alone is the colour of its text. ``shade`` is mixed into the background of raised or hovered elements.
 ``wait`` is the hatch of waiting time. ``rule`` and the ``-mark`` colours are for pages with an unknown theme."""
+NAMES: Final = tuple(COLOURS)
+"""Names of all colours. The front end reads their values from the style sheet."""
+FILLS: Final = tuple(_FILLS)
+"""Names of the colours that have a text colour of their own."""
 STATUS_SIGNS: Final = {
     "completed": "✓",
     "failed": "✕",

@@ -1,11 +1,11 @@
 // Theme colours for canvas drawings, read from the style sheet, and again after a theme change.
 
-// Properties of the style sheet after `--db-`: colours of kinds and statuses, which also have a text colour, and all others.
-const KIND_COLOURS = ["step", "item", "turn", "model", "tool", "action", "script", "other", "failed", "cancelled", "running"];
-const OTHER_COLOURS = ["paper", "ink", "soft", "line", "hover", "dim", "focus", "hatch", "wait", "outline", "bad", "accent", "tint"];
+import { COLOUR_NAMES } from "../constants";
+
+// Properties of the style sheet after `--db-`. The last two are in theme.css: a mixed colour, and the share of a fill in its tint.
+const COLOURS = [...COLOUR_NAMES, "hover", "tint"];
 // Milliseconds after which the colours are compared again. Style sheets may arrive after the theme change without an event.
 const RECHECK_AFTER = [100, 400, 1_500, 4_000];
-const COLOURS = [...OTHER_COLOURS, ...KIND_COLOURS, ...KIND_COLOURS.map((name) => `${name}-text`)];
 
 /** Return the current colours, keyed by the property name after `--db-`. */
 export function paletteOf(element: Element): Record<string, string> {

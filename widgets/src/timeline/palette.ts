@@ -1,11 +1,13 @@
 // Colours and hatches of the timeline, including colours that are mixed from two.
 
+import { FILLS } from "../constants";
 import { paletteOf } from "../shared/theme";
 
 /** Colours by their name in the style sheet. The suffix `-tint` means the lighter colour of a bar. */
 export type Palette = Readonly<Record<string, string>>;
 
-const TINTED = ["step", "item", "turn", "model", "tool", "action", "script", "other", "running"];
+const NEVER_TINTED: readonly string[] = ["failed", "cancelled", "primary"];
+const TINTED = FILLS.filter((name) => !NEVER_TINTED.includes(name));
 
 /**
  * Return the current colours of the page. If none has changed, return `previous` itself, so that its hatches stay cached.
