@@ -20,7 +20,7 @@ from divebook.events.event import to_microseconds
 from divebook.pipeline import progress
 from divebook.pipeline.envelope import Envelope, InterruptResponse
 from divebook.pipeline.envelope.envelope import utc_now
-from divebook.pipeline.envelope.interrupts import FlowInterrupt, as_question, parts_of
+from divebook.pipeline.envelope.interrupts import FlowInterrupt, as_question, given_parts, parts_of
 from divebook.pipeline.progress import question_inside, ready_stages, reflect, slots_to, state_of
 from divebook.pipeline.stages import EnvelopeFunction, StageFunctions, stage_step
 from divebook.projections.spans import Span, Spans
@@ -332,7 +332,7 @@ class Pipeline:
         # wait.
         inputs: dict[str, Any] = {FEEDBACK: True} | ({} if self._is_kept else {DETACHED: True})
         if answer is not None:
-            inputs[RESPONSE] = _parts_of_response(answer)
+            inputs[RESPONSE] = given_parts(answer)
         return self.environment.create(
             compiled(self.config, mode, self.functions.stages),
             {ENVELOPE: envelope.to_state_dict(), SLOTS: slots_to(envelope.slot_names), **inputs},
@@ -475,9 +475,7 @@ def _parts_of_response(response: Response) -> Any:
     """Convert an `InterruptResponse` to a dict with its text, approval, decision and data. Return an answer of another
     type unchanged.
     """
-    if not isinstance(response, InterruptResponse):
-        return response
-    return {key: value for key, value in response.to_dict().items() if key != "received_at"}
+    return given_parts(response) if isinstance(response, InterruptResponse) else response
 
 
 def _checked(question: FlowInterrupt, response: Response) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from divebook.pipeline.envelope import (
 )
 from divebook.pipeline.envelope import envelope as of_execution
 from divebook.questions import Question
+from divebook.questions.answer import doubled_bound
 from divebook.questions.question import RAISE, STOP
 from divebook.text.format import rfc3339
 from divebook.workflow.definition import ENVELOPE, SLOTS, STATE, Workflow, is_pipeline
@@ -477,8 +478,7 @@ def settle(config: PipelineConfig, envelope: Envelope) -> None:
 def _raise_bound(envelope: Envelope, details: Mapping[str, Any], decision: str | None, to: Any) -> None:
     bound = details["resource_type"]
     if decision == RAISE:
-        # Without a number, the larger of limit and use is doubled. 1 raises a bound of 0.
-        doubled = 2 * max(details["limit"], details["used"], 1)
+        doubled = doubled_bound(details["limit"], details["used"])
         setattr(envelope, bound, int(to) if isinstance(to, int | float) else doubled)
         return
     reason = next(reason for reason, (name, _) in _BOUNDS.items() if name == bound)

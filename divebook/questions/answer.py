@@ -11,8 +11,9 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from divebook.errors import DefinitionError, InterruptError, UnstorableValueError
 from divebook.events.codec import storable
@@ -47,6 +48,9 @@ from divebook.questions.question import (
     expected_in_full,
     with_originals,
 )
+
+T = TypeVar("T", int, datetime)
+
 
 # --- typed text: the same rules in a shell, on the line of a magic, in a cell and in a file --------------------------
 
@@ -113,7 +117,9 @@ def _data_or_text(text: str, fitting: Fitting) -> Any:
 
 MOST_CHARACTERS = 100_000
 """Largest number of characters in all strings of an answer together."""
-FIELDS = frozenset({"text", "approved", "decision", "data"})
+PART_TYPES: Final[Mapping[str, type]] = {"text": str, "approved": bool, "decision": str}
+"""Parts of an answer that have a type. The part ``data`` may have any value."""
+FIELDS = frozenset({*PART_TYPES, "data"})
 NO_RESULT = (
     "done needs what the call returned, since the steps after it go on with that: add --result JSON "
     '(in code: {"choice": "done", "result": ...}); null where it returned nothing'
@@ -146,7 +152,7 @@ def checked_answer(question: Question, response: Any, fitting: Fitting, now: int
         raise _unfit(question, str(error)) from error
     plain = _with_arguments(question, plain)
     _check_texts(question, plain)
-    if _is_empty(plain):
+    if is_empty_answer(plain):
         if question.optional:
             return {}
         raise _unfit(question, f"it needs an answer: answer with {expected_answer(question)}")
@@ -186,20 +192,28 @@ def _with_arguments(question: Question, answer: Any) -> Any:
 
 
 def _require_open(question: Question, now: int) -> None:
-    # The time may be over before the engine has recorded the expiry. The answer is then too late as well. As in the
-    # engine, a question expires at its time, not after it.
-    is_overdue = question.expires_us is not None and question.expires_us <= now
-    if question.status == EXPIRED or (question.status == PENDING and is_overdue):
+    # The time may be over before the engine has recorded the expiry. The answer is then too late as well.
+    if question.status == EXPIRED or (question.status == PENDING and is_overdue(question.expires_us, now)):
         raise InterruptError(question.id, EXPIRED_ALREADY)
     if question.status != PENDING:
         raise InterruptError(question.id, already_answered(question.answered_by, question.response))
+
+
+def is_overdue(expires: T | None, now: T) -> bool:
+    """Return True if a question has an expiry time and has expired at the time `now`. It expires at its time, not after
+    it. Both times are datetimes, or counts of microseconds.
+    """
+    return expires is not None and expires <= now
 
 
 def _unfit(question: Question, why: str) -> InterruptError:
     return InterruptError(question.id, f"{why}. The question is still open")
 
 
-def _is_empty(value: Any) -> bool:
+def is_empty_answer(value: Any) -> bool:
+    """Return True if an answer contains neither a text nor a decision nor data. A refusal, ``{"approved": False}``, is
+    not empty.
+    """
     # `{}` has only known fields, all of them blank, and is therefore empty too.
     if isinstance(value, Mapping) and set(value) <= FIELDS:
         # An empty mapping in ``data`` is an omitted form. Any other falsy value, such as 0 or false, is an answer.
@@ -299,15 +313,24 @@ def _property_names(schema: Any) -> set[str]:
 def _checked_fields(question: Question, response: Mapping[str, Any]) -> dict[str, Any]:
     # None is an omitted field.
     fields = {key: value for key, value in response.items() if value is not None}
-    for key, kind, name in (("text", str, "a text"), ("approved", bool, "true or false"), ("decision", str, "a text")):
-        if key in fields and not isinstance(fields[key], kind):
-            raise _unfit(question, f"{key} must be {name}, not {fields[key]!r}")
+    wrong = wrong_part(fields, PART_TYPES)
+    if wrong is not None:
+        expected = "true or false" if PART_TYPES[wrong] is bool else "a text"
+        raise _unfit(question, f"{wrong} must be {expected}, not {fields[wrong]!r}")
     if question.kind == CONFIRMATION and "approved" not in fields:
         raise _unfit(question, f"it needs an answer: answer with {expected_answer(question)}")
     # A review without a decision, such as ``{"text": "fine"}``, does not say whether to continue.
     if question.kind == AGENT_REVIEW and fields.get("decision") not in (APPROVE, REJECT, MODIFY):
         raise _unfit(question, f"it needs an answer: answer with {expected_answer(question)}")
     return fields
+
+
+def wrong_part(answer: Mapping[str, Any], types: Mapping[str, type]) -> str | None:
+    """Return the name of the first part of an answer that is not of its type in `types`; None if all are. A part that
+    is None was not given.
+    """
+    parts = ((name, answer.get(name)) for name in types)
+    return next((name for name, part in parts if part is not None and not isinstance(part, types[name])), None)
 
 
 def _clarification(question: Question, response: Any) -> dict[str, Any]:
@@ -388,8 +411,7 @@ def _raised(question: Question, to: Any) -> Any:
     data = question.data or {}
     limit = _number(data.get("limit")) or Decimal(0)
     used = _number(data.get("used")) or Decimal(0)
-    # At least 1, because 0 doubled stays 0.
-    number = max(limit, used, Decimal(1)) * 2 if to is None else _number(to)
+    number = Decimal(doubled_bound(limit, used)) if to is None else _number(to)
     if number is None or number <= used or number <= limit:
         raise _unfit(question, f"the new bound must be a number above {max(limit, used)}, not {to!r}")
     # The cost keeps its decimals as a string. Seconds may be fractions.
@@ -400,6 +422,14 @@ def _raised(question: Question, to: Any) -> Any:
     if number != number.to_integral_value():
         raise _unfit(question, f"the new bound must be a whole number, not {to!r}")
     return int(number)
+
+
+def doubled_bound(limit: Decimal | int, used: Decimal | int) -> Decimal | int:
+    """Return the value to which a bound is raised if a person names no number: twice its limit, or twice what is used
+    if that is more.
+    """
+    # At least 1, because 0 doubled stays 0.
+    return 2 * max(limit, used, 1)
 
 
 def _outcome(question: Question, response: Any) -> dict[str, Any]:

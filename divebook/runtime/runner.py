@@ -44,6 +44,7 @@ from divebook.engine.retries import Fault, catching
 from divebook.engine.state import ENDED, ExecutionState, unknown
 from divebook.errors import DivebookError
 from divebook.events import catalog
+from divebook.questions.answer import is_overdue
 from divebook.runtime.clock import Chance, StepLog
 from divebook.runtime.concurrency import ConcurrentCalls, ContinuedAsNew, Group, Suspended, Waits, after_start
 from divebook.runtime.errors import ErrorDetails, error_details, fault_of
@@ -378,9 +379,7 @@ class Alarms:
             return
         # All questions due by now are marked together, so that one read of the inbox records them all.
         questions = self._journal.state.pending_interrupts()
-        expired = [
-            question for question in questions if question.expires_us is not None and question.expires_us <= deadline
-        ]
+        expired = [question for question in questions if is_overdue(question.expires_us, deadline)]
         for question in expired:
             await self._claim_expired(self._journal.execution_id, question.interrupt_id)
         if expired:

@@ -11,6 +11,7 @@ from divebook.errors import InterruptError, did_you_mean
 from divebook.events.event import to_datetime
 from divebook.pipeline.envelope.plain import SPARSE, EnvelopePart, copied, copied_map, deep_copy, plain_part
 from divebook.questions import Question
+from divebook.questions.answer import PART_TYPES, is_empty_answer, is_overdue, wrong_part
 from divebook.questions.question import (
     CLARIFICATION,
     DEFINABLE,
@@ -152,13 +153,19 @@ class InterruptResponse(EnvelopePart):
             The answer has an unknown part, or a part of the wrong type.
         """
         if isinstance(given, InterruptResponse):
-            given = {part: getattr(given, part) for part in _PART_TYPES}
+            given = given_parts(given)
         if not isinstance(given, Mapping):
             raise InterruptError(interrupt_id, f"answer with a mapping such as {{'text': ...}}, not {given!r}")
         # The time of receipt is that of this process, whatever the answer contains.
         parts = {key: value for key, value in given.items() if key != "received_at"}
-        for key, value in parts.items():
-            _check_part(interrupt_id, key, value)
+        unknown = next((key for key in parts if key not in _PART_TYPES), None)
+        if unknown is not None:
+            advice = did_you_mean(str(unknown), _PART_TYPES) or f"known are {', '.join(_PART_TYPES)}"
+            raise InterruptError(interrupt_id, f"an answer has no part {unknown!r}; {advice}")
+        wrong = wrong_part(parts, _PART_TYPES)
+        if wrong is not None:
+            expected = _PART_TYPES[wrong].__name__
+            raise InterruptError(interrupt_id, f"{wrong} must be a {expected}, not {parts[wrong]!r}")
         return cls(**deep_copy(parts, "response"), received_at=now)
 
     @classmethod
@@ -174,7 +181,7 @@ class InterruptResponse(EnvelopePart):
     @property
     def is_empty(self) -> bool:
         """True if the answer has no text, no decision and no data. A refusal (`approved` is False) is not empty."""
-        return self.approved is None and not ((self.text or "").strip() or (self.decision or "").strip() or self.data)
+        return is_empty_answer(given_parts(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the time of receipt, and those parts of the answer that are not None, as plain data."""
@@ -223,7 +230,7 @@ class FlowInterrupt(EnvelopePart):
 
     def is_expired(self, now: datetime) -> bool:
         """Return True if the question has an expiry time and that time has passed at `now`."""
-        return self.expires_at is not None and self.expires_at <= now
+        return is_overdue(self.expires_at, now)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the question as plain data. The keys ``expires_at`` and ``response`` are left out if they are None."""
@@ -309,16 +316,28 @@ def as_question(interrupt: FlowInterrupt) -> Question:
     # A kind that the engine does not know is asked as a clarification, which accepts any text.
     kind = str(interrupt.kind) if interrupt.kind in DEFINABLE else CLARIFICATION
     text = interrupt.question or interrupt.message or f"The pipeline has stopped: {interrupt.kind}"
-    # A question about a bound needs a decision, "raise" or "stop". Other exhausted resources only need a reply.
-    is_bound = "limit" in (interrupt.data or {})
     return Question(
         interrupt.id,
         kind,
         text,
         message=interrupt.message if interrupt.message != text else None,
         data=interrupt.data,
-        optional=KINDS[kind].optional or (kind == RESOURCE_EXHAUSTED and not is_bound),
+        optional=accepts_empty_answer(kind, interrupt.data),
     )
+
+
+def accepts_empty_answer(kind: str, data: Mapping[str, Any] | None = None) -> bool:
+    """Return True if the question of an envelope may be answered without a text, decision or data."""
+    # A question about a bound needs a decision, "raise" or "stop". Other exhausted resources only need a reply.
+    if kind == RESOURCE_EXHAUSTED:
+        return "limit" not in (data or {})
+    return kind in KINDS and KINDS[kind].optional
+
+
+def given_parts(response: InterruptResponse) -> dict[str, Any]:
+    """Return those parts of the answer to a question of an envelope that were given, without the time of receipt."""
+    parts = {part: getattr(response, part) for part in _PART_TYPES}
+    return {part: value for part, value in parts.items() if value is not None}
 
 
 def parts_of(answer: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -334,15 +353,7 @@ def parts_of(answer: Mapping[str, Any] | None) -> dict[str, Any]:
     return parts
 
 
-_PART_TYPES = {"text": str, "approved": bool, "decision": str, "data": dict}
-
-
-def _check_part(interrupt_id: str, key: str, value: Any) -> None:
-    if key not in _PART_TYPES:
-        advice = did_you_mean(str(key), _PART_TYPES) or f"known are {', '.join(_PART_TYPES)}"
-        raise InterruptError(interrupt_id, f"an answer has no part {key!r}; {advice}")
-    if value is not None and not isinstance(value, _PART_TYPES[key]):
-        raise InterruptError(interrupt_id, f"{key} must be a {_PART_TYPES[key].__name__}, not {value!r}")
+_PART_TYPES = {**PART_TYPES, "data": dict}
 
 
 __all__ = [

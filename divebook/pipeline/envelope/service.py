@@ -10,7 +10,13 @@ from datetime import timedelta
 from typing import Any, Final
 
 from divebook.pipeline.envelope.envelope import Clock, Envelope, IdSource, random_id, utc_now
-from divebook.pipeline.envelope.interrupts import InterruptRecord, InterruptResponse, Origin, seconds_from
+from divebook.pipeline.envelope.interrupts import (
+    InterruptRecord,
+    InterruptResponse,
+    Origin,
+    accepts_empty_answer,
+    seconds_from,
+)
 from divebook.pipeline.envelope.plain import copied_map
 from divebook.questions.question import InterruptKind, InterruptStatus
 
@@ -27,14 +33,19 @@ class InterruptPolicy:
     """True if an empty answer is refused (see `InterruptResponse.is_empty`)."""
 
 
+_LIFETIMES: Final[Mapping[str, float | None]] = {
+    InterruptKind.CLARIFICATION: 24 * 3600,
+    InterruptKind.CONFIRMATION: 3600,
+    InterruptKind.AGENT_REVIEW: 1800,
+    InterruptKind.CHECKPOINT: None,
+    InterruptKind.RESOURCE_EXHAUSTED: 300,
+    InterruptKind.TIMEOUT: 300,
+    InterruptKind.SYSTEM_ERROR: 3600,
+}
+"""Seconds after which a question expires, by kind; None for never."""
 DEFAULT_POLICIES: Final[Mapping[str, InterruptPolicy]] = {
-    InterruptKind.CLARIFICATION: InterruptPolicy(24 * 3600),
-    InterruptKind.CONFIRMATION: InterruptPolicy(3600),
-    InterruptKind.AGENT_REVIEW: InterruptPolicy(1800),
-    InterruptKind.CHECKPOINT: InterruptPolicy(None, auto_expire=False, require_response=False),
-    InterruptKind.RESOURCE_EXHAUSTED: InterruptPolicy(300, require_response=False),
-    InterruptKind.TIMEOUT: InterruptPolicy(300, require_response=False),
-    InterruptKind.SYSTEM_ERROR: InterruptPolicy(3600, require_response=False),
+    kind: InterruptPolicy(seconds, auto_expire=seconds is not None, require_response=not accepts_empty_answer(kind))
+    for kind, seconds in _LIFETIMES.items()
 }
 OTHER_POLICY: Final = InterruptPolicy()
 """Policy of kinds that have no policy of their own."""
