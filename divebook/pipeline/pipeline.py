@@ -8,11 +8,12 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, get_args
 
 from divebook.agents import Agent
+from divebook.engine.bounds import NANODOLLARS, Consumption, left_after
 from divebook.environment.environment import Environment
 from divebook.errors import ExecutionCancelledError, ExecutionFailedError, NotFoundError, ResumeError, SetupError
 from divebook.events import Event, catalog
@@ -25,6 +26,7 @@ from divebook.pipeline.progress import question_inside, ready_stages, reflect, s
 from divebook.pipeline.stages import EnvelopeFunction, StageFunctions, stage_step
 from divebook.projections.spans import Span, Spans
 from divebook.questions import checked_answer
+from divebook.questions.bounds import ASK, FAIL, Bounds
 from divebook.questions.question import CONFIRMATION
 from divebook.runtime.execution import Execution
 from divebook.steps.actions import Action
@@ -490,19 +492,16 @@ def _checked(question: FlowInterrupt, response: Response) -> dict[str, Any]:
     return checked_answer(as_question(question), parts, FITTING, 0)
 
 
-def _remaining_bounds(envelope: Envelope, config: PipelineConfig) -> dict[str, Any] | None:
+def _remaining_bounds(envelope: Envelope, config: PipelineConfig) -> Bounds | None:
     """Return the bounds of the execution that continues an envelope: the part of the envelope's budget that is left for
     model calls. Return None if the budget is unlimited.
 
     The engine reserves the cost of each model call in advance, so that parallel stages do not exceed the budget
     together. If a person may be asked to raise the bound, model calls are counted only between stages.
     """
-    bounds = envelope.bounds
-    remaining: dict[str, Any] = {}
-    if bounds.max_tokens is not None:
-        remaining["max_tokens"] = max(0, bounds.max_tokens - envelope.token_count)
-    if bounds.max_cost is not None:
-        remaining["max_cost"] = max(0, bounds.max_cost - envelope.cost)
-    if bounds.max_llm_calls is not None and config.on_exhausted == "stop":
-        remaining["max_llm_calls"] = max(0, bounds.max_llm_calls - envelope.llm_call_count)
-    return {**remaining, "on_exhausted": "fail"} if remaining else None
+    used = Consumption(envelope.llm_call_count, envelope.token_count, int(envelope.cost * NANODOLLARS))
+    left = left_after(envelope.bounds, used)
+    if config.on_exhausted == ASK:
+        left = replace(left, max_llm_calls=None)
+    is_limited = any(limit is not None for limit in (left.max_llm_calls, left.max_tokens, left.max_cost))
+    return replace(left, on_exhausted=FAIL) if is_limited else None

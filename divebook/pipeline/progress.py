@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from divebook.engine.bounds import dollars
+from divebook.engine.bounds import REASONS, dollars
 from divebook.engine.state import ExecutionState
 from divebook.errors import ResumeError
 from divebook.events.event import hashed_id, to_datetime
@@ -26,6 +26,7 @@ from divebook.pipeline.envelope import (
     merge_branches,
 )
 from divebook.pipeline.envelope import envelope as of_execution
+from divebook.pipeline.envelope.envelope import COUNTS, MAXIMA
 from divebook.questions import Question
 from divebook.questions.answer import doubled_bound
 from divebook.questions.question import RAISE, STOP
@@ -236,12 +237,6 @@ def _hands_over(config: PipelineConfig, source: str, stage: AgentStage) -> bool:
 
 
 DENIED = "User denied confirmation"
-_BOUNDS = {
-    TerminalReason.MAX_ITERATIONS_EXCEEDED: ("max_iterations", "iteration"),
-    TerminalReason.MAX_LLM_CALLS_EXCEEDED: ("max_llm_calls", "llm_call_count"),
-    TerminalReason.MAX_AGENT_HOPS_EXCEEDED: ("max_agent_hops", "agent_hop_count"),
-}
-"""Bounds that a person can raise, by terminal reason: field of the bound, and field of the count."""
 _UNANSWERED: Mapping[str, TerminalReason] = {
     InterruptKind.CLARIFICATION: TerminalReason.CLARIFICATION_REQUIRED,
     InterruptKind.CONFIRMATION: TerminalReason.CONFIRMATION_REQUIRED,
@@ -439,11 +434,11 @@ def ask_about_bound(envelope: Envelope) -> bool:
     be raised has been exceeded.
     """
     reason = envelope.exceeded_bound()
-    if envelope.terminated or envelope.interrupt_pending or reason not in _BOUNDS:
+    bound = next((name for name in MAXIMA if REASONS[name] == reason), None)
+    if envelope.terminated or envelope.interrupt_pending or bound is None:
         return False
-    bound, count = _BOUNDS[TerminalReason(reason)]
     limit = getattr(envelope, bound)
-    used = getattr(envelope, count)
+    used = getattr(envelope, COUNTS[bound])
     message = f"{bound} is reached: {used} used, at most {limit} allowed. Raise the bound and go on, or stop?"
     data = {"resource_type": bound, "limit": limit, "used": used, "choices": [RAISE, STOP]}
     # The limit is part of the id: when the raised bound is reached, the question is a new one.
@@ -466,8 +461,7 @@ def settle(config: PipelineConfig, envelope: Envelope) -> None:
         envelope.terminate(DENIED, TerminalReason.USER_CANCELLED)
         return
     data = interrupt.data or {}
-    # The keys of the dict are the bounds that can be raised: {"max_iterations": "iteration", ...}.
-    if interrupt.kind == InterruptKind.RESOURCE_EXHAUSTED and data.get("resource_type") in dict(_BOUNDS.values()):
+    if interrupt.kind == InterruptKind.RESOURCE_EXHAUSTED and data.get("resource_type") in MAXIMA:
         _raise_bound(envelope, data, response.decision, (response.data or {}).get("to"))
         return
     target = config.resume_stage(str(interrupt.kind))
@@ -481,9 +475,8 @@ def _raise_bound(envelope: Envelope, details: Mapping[str, Any], decision: str |
         doubled = doubled_bound(details["limit"], details["used"])
         setattr(envelope, bound, int(to) if isinstance(to, int | float) else doubled)
         return
-    reason = next(reason for reason, (name, _) in _BOUNDS.items() if name == bound)
     envelope.interrupt_queue = []
-    envelope.terminate(f"{bound} is reached, and a person said stop", reason)
+    envelope.terminate(f"{bound} is reached, and a person said stop", REASONS[bound])
 
 
 def _jump(envelope: Envelope, target: str) -> None:

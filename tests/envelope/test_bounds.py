@@ -3,16 +3,30 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 
+from divebook.engine.bounds import REASONS
 from divebook.errors import BoundsError
-from divebook.pipeline.envelope import Bounds
+from divebook.pipeline.envelope import Bounds, ReasonClass, TerminalReason
+from divebook.pipeline.envelope.envelope import COUNTS
 from divebook.questions.bounds import edge_key
-from tests.envelope.strategies import bounds
+from tests.envelope.strategies import bounds, fresh
 
 
 @given(bounds)
 def test_written_bounds_are_read_back_the_same(value):
     assert Bounds.from_dict(value.to_dict()) == value
     assert hash(Bounds.from_dict(value.to_dict())) == hash(value)
+
+
+def test_each_bound_of_the_engine_has_a_reason_of_the_envelope():
+    reasons = {reason.value for reason in TerminalReason if reason.classification is ReasonClass.BOUNDS_EXCEEDED}
+    assert reasons == {*REASONS.values(), "max_stage_visits_exceeded"}
+
+
+@pytest.mark.parametrize(("bound", "count"), COUNTS.items())
+def test_the_reason_of_an_exceeded_bound_is_that_of_the_engine(bound, count):
+    envelope = fresh(bounds=Bounds.read({bound: 2}))
+    setattr(envelope, count, 3)
+    assert envelope.exceeded_bound() is TerminalReason(REASONS[bound])
 
 
 def test_no_bounds_are_written_as_nothing():

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final, Self, TypeVar
 
-from divebook.engine.bounds import dollars
+from divebook.engine.bounds import REASONS, dollars
 from divebook.engine.state import ENDED, IN_STEP, ExecutionState, Hop
 from divebook.errors import EnvelopeError, InvalidEnvelopeError, did_you_mean
 from divebook.events.catalog import FAILED
@@ -418,19 +418,14 @@ class Envelope:
         The counts of iterations and of edges may equal their bounds. All other counts must stay below their bounds.
         """
         bounds = self.bounds
-        if bounds.max_iterations is not None and self.iteration > bounds.max_iterations:
-            return TerminalReason.MAX_ITERATIONS_EXCEEDED
-        timed = bounds.max_seconds is not None
-        used_up = (
-            (self.llm_call_count, bounds.max_llm_calls, TerminalReason.MAX_LLM_CALLS_EXCEEDED),
-            (self.agent_hop_count, bounds.max_agent_hops, TerminalReason.MAX_AGENT_HOPS_EXCEEDED),
-            (self.token_count, bounds.max_tokens, TerminalReason.MAX_TOKENS_EXCEEDED),
-            (self.cost, bounds.max_cost, TerminalReason.MAX_COST_EXCEEDED),
-            (self._elapsed() if timed else 0.0, bounds.max_seconds, TerminalReason.MAX_SECONDS_EXCEEDED),
-        )
-        for count, bound, reason in used_up:
-            if bound is not None and count >= bound:
-                return reason
+        for bound, count in COUNTS.items():
+            limit = getattr(bounds, bound)
+            used = getattr(self, count)
+            # An iteration is counted when it begins, so that the count of one that is allowed may equal the bound.
+            if limit is not None and (used > limit if bound == "max_iterations" else used >= limit):
+                return TerminalReason(REASONS[bound])
+        if bounds.max_seconds is not None and self._elapsed() >= bounds.max_seconds:
+            return TerminalReason.MAX_SECONDS_EXCEEDED
         return TerminalReason.MAX_LOOP_EXCEEDED if exceeded_edge(bounds, self.edge_counts) else None
 
     def _elapsed(self) -> float:
@@ -663,7 +658,7 @@ class Envelope:
                 yield f"{name} has no time zone: {moment.isoformat()}"
 
     def _wrong_numbers(self) -> Iterator[str]:
-        for name in COUNTERS:
+        for name in COUNTS.values():
             if getattr(self, name) < 0:
                 yield f"{name} is negative: {getattr(self, name)}"
         for name in (*MAXIMA, "max_stages"):
@@ -715,9 +710,17 @@ class Envelope:
 FIELDS: Final = tuple(each.name for each in fields(Envelope) if each.compare)
 """Names of the fields that are compared and saved. A saved state has these keys, and those in `MAXIMA` in addition."""
 MAXIMA: Final = ("max_iterations", "max_llm_calls", "max_agent_hops")
+"""Bounds that are also attributes of the envelope, and that a person can be asked to raise."""
 STATE_KEYS: Final = (*FIELDS, *MAXIMA)
 IDENTIFIERS = ("envelope_id", "request_id", "user_id", "session_id")
-COUNTERS = ("iteration", "llm_call_count", "agent_hop_count", "token_count", "cost")
+COUNTS: Final = {
+    "max_iterations": "iteration",
+    "max_llm_calls": "llm_call_count",
+    "max_agent_hops": "agent_hop_count",
+    "max_tokens": "token_count",
+    "max_cost": "cost",
+}
+"""Field with the count that each bound limits, in the order in which the bounds are checked."""
 
 
 def _goals_of(stage: dict[str, Any]) -> list[str]:
@@ -882,7 +885,7 @@ def merge_branches(envelope: Envelope, branches: Sequence[Envelope]) -> None:
 
 
 def _add_counters(envelope: Envelope, before: Envelope, branch: Envelope) -> None:
-    for name in COUNTERS:
+    for name in COUNTS.values():
         # Before 5, branches 7 and 6: 5 + 2 + 1 = 8.
         grown = getattr(branch, name) - getattr(before, name)
         setattr(envelope, name, getattr(envelope, name) + grown)
