@@ -25,8 +25,7 @@ from divebook.pipeline.envelope import (
     edge_key,
     merge_branches,
 )
-from divebook.pipeline.envelope import envelope as of_execution
-from divebook.pipeline.envelope.envelope import COUNTS, MAXIMA
+from divebook.pipeline.envelope.envelope import COUNTS, MAXIMA, envelope_from_state
 from divebook.questions import Question
 from divebook.questions.answer import doubled_bound
 from divebook.questions.question import RAISE, STOP
@@ -49,7 +48,7 @@ def envelope_of(state: ExecutionState, workflow: Workflow | None) -> Envelope:
     is returned then.
     """
     if workflow is None or not is_pipeline(workflow) or not state.inputs:
-        return of_execution.envelope_of(state, [] if workflow is None else [step.name for step in workflow.steps])
+        return envelope_from_state(state, [] if workflow is None else [step.name for step in workflow.steps])
     envelope = Envelope.from_state_dict(state_of(state), slot_names=slots_from(state.inputs.get(SLOTS)))
     reflect(envelope, state, workflow)
     return envelope

@@ -8,7 +8,7 @@ from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState
 from divebook.pipeline.envelope import Envelope, TerminalReason
-from divebook.pipeline.envelope.envelope import envelope_of
+from divebook.pipeline.envelope.envelope import envelope_from_state
 from divebook.runtime.journal import Journal
 from divebook.runtime.messages import this_person
 from tests.engine.history import reloaded
@@ -167,7 +167,7 @@ class Watch:
     def __enter__(self):
         def record(journal, *arguments):
             self._record(journal, *arguments)
-            self.envelopes[journal.recorded] = envelope_of(journal.state, self.steps)
+            self.envelopes[journal.recorded] = envelope_from_state(journal.state, self.steps)
 
         Journal.record = record
         return self
@@ -193,10 +193,10 @@ def test_the_envelope_is_the_fold_of_the_log_at_every_sequence_number(workflow, 
     state, history = ExecutionState(execution.id), execution.history()
     for event in history:
         state = evolve(state, event)
-        assert envelope_of(state, steps) == watch.envelopes[event.sequence]
-        assert envelope_of(reloaded(state, history), steps) == watch.envelopes[event.sequence]
+        assert envelope_from_state(state, steps) == watch.envelopes[event.sequence]
+        assert envelope_from_state(reloaded(state, history), steps) == watch.envelopes[event.sequence]
     assert len(watch.envelopes) == state.last_sequence
-    assert execution.envelope == envelope_of(state, steps)
+    assert execution.envelope == envelope_from_state(state, steps)
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])

@@ -961,7 +961,7 @@ NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 """Start time of executions and steps that have not started."""
 
 
-def envelope_of(state: ExecutionState, steps: Sequence[str] = ()) -> Envelope:
+def envelope_from_state(state: ExecutionState, steps: Sequence[str] = ()) -> Envelope:
     """Convert the state of an execution to an envelope. Equal event logs give equal envelopes.
 
     Parameters
