@@ -359,3 +359,17 @@ def test_html_is_escaped_and_tables_are_made_in_one_place():
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and tags.search(node.value)
     }
     assert by_hand == {"text/markup.py"}, "only the examples of its docstrings hold such tags"
+
+
+def test_pipelines_read_the_time_from_the_clock_of_the_engine():
+    """A time from another clock is not in the log, and differs in a replay. No code exchanges an envelope's clock."""
+    for path in sorted((ROOT / "divebook" / "pipeline").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            assert _called(node) not in {"now", "utcnow", "time", "monotonic", "time_ns"} or _is_clock(node), path
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            assert "clock" not in {getattr(target, "attr", None) for target in targets}, path
+
+
+def _is_clock(call):
+    """Return True for ``SystemClock().now()`` and the recorded ``context.now()``."""
+    return _called(call.func.value) == "SystemClock" or ast.unparse(call.func.value).endswith("context")

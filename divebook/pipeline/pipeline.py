@@ -28,6 +28,7 @@ from divebook.projections.spans import Span, Spans
 from divebook.questions import checked_answer
 from divebook.questions.bounds import ASK, FAIL, Bounds
 from divebook.questions.question import CONFIRMATION
+from divebook.runtime.clock import SystemClock
 from divebook.runtime.execution import Execution
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
@@ -459,18 +460,17 @@ class Pipeline:
 
 
 class EngineClock:
-    """Clock for the engine, which gets its time from the function that envelopes use as their clock."""
+    """Clock for the engine, which gets its time from the function that envelopes use as their clock, and sleeps in real
+    time.
+    """
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock
+        self.sleep = SystemClock().sleep
 
     def now(self) -> int:
         """Return the current time in microseconds since 1970, UTC."""
         return to_microseconds(self._clock())
-
-    async def sleep(self, seconds: float) -> None:
-        """Sleep in real time on the running event loop."""
-        await asyncio.sleep(seconds)
 
 
 def _parts_of_response(response: Response) -> Any:

@@ -25,7 +25,7 @@ from divebook.pipeline.envelope import (
     edge_key,
     merge_branches,
 )
-from divebook.pipeline.envelope.envelope import COUNTS, MAXIMA, envelope_from_state
+from divebook.pipeline.envelope.envelope import COUNTS, MAXIMA, SetClock, envelope_from_state
 from divebook.questions import Question
 from divebook.questions.answer import doubled_bound
 from divebook.questions.question import RAISE, STOP
@@ -49,7 +49,7 @@ def envelope_of(state: ExecutionState, workflow: Workflow | None) -> Envelope:
     """
     if workflow is None or not is_pipeline(workflow) or not state.inputs:
         return envelope_from_state(state, [] if workflow is None else [step.name for step in workflow.steps])
-    envelope = Envelope.from_state_dict(state_of(state), slot_names=slots_from(state.inputs.get(SLOTS)))
+    envelope = Envelope(slot_names=slots_from(state.inputs.get(SLOTS)))
     reflect(envelope, state, workflow)
     return envelope
 
@@ -58,8 +58,8 @@ def reflect(envelope: Envelope, state: ExecutionState, workflow: Workflow) -> No
     """Copy the envelope that the state of an execution contains into another envelope, with the failure or the question
     of the execution.
     """
-    envelope.take_over(state_of(state))
-    _reflect_failure(envelope, state, workflow)
+    failed = _failed_envelope(envelope.slot_names, state, workflow)
+    envelope.take_over(state_of(state) if failed is None else failed.to_state_dict())
     question = question_inside(state, workflow)
     # A pending question of the envelope itself takes precedence.
     if question is not None and not envelope.interrupt_pending:
@@ -72,44 +72,44 @@ def failure_of(stage: str) -> str:
     return f"stage {stage!r} failed: "
 
 
-def _reflect_failure(envelope: Envelope, state: ExecutionState, workflow: Workflow) -> None:
-    """Record in an envelope the stage whose failure ended the execution, and the parallel stages that completed before.
+def _failed_envelope(slot_names: SlotNames, state: ExecutionState, workflow: Workflow) -> Envelope | None:
+    """Return the envelope of an execution that a failed stage has ended, with the failure and the parallel stages that
+    completed before. Return None if no stage has ended the execution.
 
     The failure is read from the failed path. The variables do not contain it, because a resumption starts the stage
     again with the envelope from before the stage.
     """
     path = state.paths.get(state.failed_path or "")
-    if path is None or path.open is None or path.ended_us is None or envelope.terminated:
-        return
+    if path is None or path.open is None or path.ended_us is None:
+        return None
     config = PipelineConfig.from_text(str(workflow.start.script))
     error = path.error or ""
-    ended_us = path.ended_us
     # The error text begins with the name of the stage (`failure_of`).
     stage = next((stage for stage in config.agents if error.startswith(failure_of(stage.name))), None)
-    if stage is None:
-        return
+    # The time of the failure, and not of this call: equal logs give equal envelopes.
+    clock = SetClock(to_datetime(path.ended_us))
+    envelope = Envelope.from_state_dict(state_of(state), slot_names=slot_names, clock=clock)
+    if stage is None or envelope.terminated:
+        return None
     # The branches of the batch that ended before the failure: {number of the branch: {"value": its result, ...}}.
     completed = [branch["value"] for _, branch in sorted(path.open.iterations.items())]
     merge_branches(envelope, [Envelope.from_state_dict(branch[ENVELOPE]) for branch in completed])
     for branch in completed:
         envelope.complete_stage(branch["stage"])
     message = error.removeprefix(failure_of(stage.name))
-    clock = envelope.clock
     # Calls that the envelope does not contain yet are those of the failed stage.
     calls = max(0, state.ledger.llm_calls - envelope.llm_call_count)
     envelope.token_count = state.usage.input_tokens + state.usage.output_tokens
     envelope.cost = dollars(state.usage.cost)
-    # The time of the failure, and not of this call: equal logs give equal envelopes.
-    envelope.clock = lambda: to_datetime(ended_us)
     # Only envelopes in parallel mode list their failed stages.
     if config.default_run_mode == "parallel":
         envelope.fail_stage(stage.name, message)
     envelope.record_agent_start(stage.name, stage.stage_order)
     envelope.record_agent_complete(stage.name, ProcessingStatus.ERROR, message, calls)
-    envelope.errors.append(stage_error(stage.name, message, envelope.clock()))
+    envelope.errors.append(stage_error(stage.name, message, clock.time))
     reason = TerminalReason.LLM_FAILED_FATALLY if stage.has_llm else TerminalReason.TOOL_FAILED_FATALLY
     envelope.terminate(message, reason)
-    envelope.clock = clock
+    return envelope
 
 
 def stage_error(stage: str, message: str, moment: datetime) -> dict[str, Any]:

@@ -14,7 +14,6 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -50,6 +49,7 @@ from divebook.pipeline.envelope import (
     TerminalReason,
     merge_branches,
 )
+from divebook.pipeline.envelope.envelope import UNSET, SetClock
 from divebook.pipeline.envelope.interrupts import as_question, parts_of
 from divebook.pipeline.envelope.plain import json_object
 from divebook.pipeline.progress import failure_of, question_id, slots_from, stage_error
@@ -187,7 +187,8 @@ class _Run:
     """
 
     def __init__(self, context: StepContext, functions: StageFunctions, work: Work) -> None:
-        self.ticker = Ticker(datetime.min)  # noqa: DTZ901 - set before it is asked
+        self.ticker = SetClock(UNSET)
+        """Clock of the envelope. It has the last time that was recorded in the log, so that a replay gets the same."""
         self._context = context
         self._functions = functions
         self._work = work
@@ -465,19 +466,6 @@ def _recorded_form(envelope: Envelope) -> Any:
 # and reads its consumption from the log (`Visit._count_failed`).
 
 
-@dataclass(slots=True)
-class Ticker:
-    """Clock of an envelope while a step runs. It returns the last time that was recorded in the log, so that a replay
-    gets the same time.
-    """
-
-    time: datetime
-
-    def __call__(self) -> datetime:
-        """Return the last time that was recorded in the log."""
-        return self.time
-
-
 @dataclass(frozen=True, slots=True)
 class VisitResult:
     """Result of one visit of an envelope to a stage: the output of the stage, or its error."""
@@ -521,7 +509,7 @@ class Visit:
         stage: AgentStage,
         envelope: Envelope,
         *,
-        ticker: Ticker,
+        ticker: SetClock,
         functions: StageFunctions,
         work: Work,
         ends_step: bool = False,

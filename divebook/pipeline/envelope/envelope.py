@@ -41,6 +41,7 @@ from divebook.pipeline.envelope.plain import (
 )
 from divebook.questions.bounds import DEFAULT_BOUNDS, Bounds, exceeded_edge
 from divebook.questions.question import InterruptKind, Word
+from divebook.runtime.clock import SystemClock
 from divebook.text.format import rfc3339
 from divebook.workflow.pipelines import END, START
 
@@ -59,7 +60,18 @@ UNSET: Final = datetime.min.replace(tzinfo=UTC)
 
 def utc_now() -> datetime:
     """Return the current time of the machine, with the time zone UTC."""
-    return datetime.now(UTC)
+    return to_datetime(SystemClock().now())
+
+
+@dataclass(slots=True)
+class SetClock:
+    """Clock that returns the time that was set, for example the last time that the log of an execution contains."""
+
+    time: datetime
+
+    def __call__(self) -> datetime:
+        """Return the time that was set."""
+        return self.time
 
 
 def random_id(prefix: str) -> str:
@@ -973,7 +985,7 @@ def envelope_from_state(state: ExecutionState, steps: Sequence[str] = ()) -> Env
     used = state.usage
     return Envelope(
         bounds=state.bounds,
-        clock=lambda: to_datetime(state.last_us),
+        clock=SetClock(to_datetime(state.last_us)),
         # No random ids: equal event logs must give equal envelopes.
         new_id=lambda _: "",
         iteration=ledger.iterations,
