@@ -373,3 +373,15 @@ def test_pipelines_read_the_time_from_the_clock_of_the_engine():
 def _is_clock(call):
     """Return True for ``SystemClock().now()`` and the recorded ``context.now()``."""
     return _called(call.func.value) == "SystemClock" or ast.unparse(call.func.value).endswith("context")
+
+
+def test_texts_of_questions_have_one_home():
+    """`questions/wording.py` has the texts of all questions that divebook itself asks."""
+    assert callers("InterruptRaised") == {"divebook.questions.wording:event", "divebook.runtime.waiting:_raise"}
+    texts = set()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = getattr(getattr(call, "func", None), "attr", None)
+            if isinstance(call, ast.Call) and name in ("interrupt", "question") and len(call.args) > 1:
+                texts |= {str(path)} if isinstance(call.args[1], ast.Constant | ast.JoinedStr) else set()
+    assert texts == set()

@@ -27,6 +27,7 @@ from divebook.engine.bounds import (
 from divebook.errors import BoundExceededError
 from divebook.questions.bounds import FAIL, Bounds
 from divebook.questions.question import RESOURCE_EXHAUSTED, STOP
+from divebook.questions.wording import Wording, bound_of_agent_exceeded, owner_of_bound
 
 if TYPE_CHECKING:
     from divebook.agents.turn import StepTurn
@@ -130,12 +131,11 @@ class TurnBudget:
         # (test_a_question_about_a_bound_keeps_its_recorded_wording).
         recorded = context.recorded_question(key)
         if recorded is not None:
-            question = recorded.question
-            data = recorded.data
+            wording = Wording.of(recorded)
         else:
-            question, details = asked_about(exhausted, f"{self._owner(exhausted)}: ")
-            data = {**details, "agent": self.agent}
-        answer = await context.question(RESOURCE_EXHAUSTED, question, key=key, data=data)
+            wording = asked_about(exhausted, owner_of_bound(*self._agents(exhausted)))
+            wording = wording._replace(data={**(wording.data or {}), "agent": self.agent})
+        answer = await context.question(RESOURCE_EXHAUSTED, wording.question, key=key, data=wording.data)
         response = answer.response or {}
         if response.get("decision") == STOP:
             raise self._error(exhausted)
@@ -145,21 +145,14 @@ class TurnBudget:
         """Return the error that stops the turn when a bound is reached and not raised. The error names the agent and
         the bound.
         """
-        # The bounds of the agent itself do not help if it exhausted its share of those of the agent above.
-        owner = self.line[1].agent if self._is_share(exhausted) else self.agent
-        advice = f"Raise `{exhausted.name}` in the Bounds of agent {owner!r} and resume."
-        return BoundExceededError(
-            f"{self._owner(exhausted)}: {exhausted.summary} {advice}", exhausted.bound, exhausted.reason
-        )
+        text = bound_of_agent_exceeded(exhausted.summary, exhausted.name, *self._agents(exhausted))
+        return BoundExceededError(text, exhausted.bound, exhausted.reason)
 
-    def _owner(self, exhausted: Exhausted) -> str:
-        """Return a text for people that names the agent whose bound was reached, and whether the bound is only a share
-        of a delegating agent's bounds.
+    def _agents(self, exhausted: Exhausted) -> tuple[str, str | None]:
+        """Return the name of this budget's agent, and that of the delegating agent if the reached bound is a share of
+        that agent's bounds, both in quotation marks.
         """
-        agent = f"Agent {self.agent!r}"
-        return (
-            f"{agent} (its share of the bounds of agent {self.line[1].agent!r})" if self._is_share(exhausted) else agent
-        )
+        return repr(self.agent), repr(self.line[1].agent) if self._is_share(exhausted) else None
 
     def _is_share(self, exhausted: Exhausted) -> bool:
         """Return True if the reached bound is only the agent's part of a delegating agent's bounds, which several tasks

@@ -96,6 +96,7 @@ from divebook.errors import OperationError, SetupError, TimedOutError, Unstorabl
 from divebook.events.recorded import opened
 from divebook.questions.answer import value_of
 from divebook.questions.question import CLARIFICATION
+from divebook.questions.wording import result_of_tool
 from divebook.text.redaction import logger, shared
 from divebook.workflow.resources import IF_DESTRUCTIVE
 from divebook.workflow.tools import MOST, ToolFunction
@@ -874,10 +875,9 @@ async def _approval(turn: AgentTurn, part: ToolCallPart) -> ToolApproved | ToolD
 
 async def _question(turn: AgentTurn, part: ToolCallPart) -> Any:
     data = {"tool": part.tool_name, "parameters": part.args_as_dict(), "agent": turn.record.agent}
-    text = f"What is the result of {part.tool_name}?"
-    question = await turn.context.question(
-        CLARIFICATION, text, key=f"ask-{turn.call(part.tool_call_id).name}", data=data
-    )
+    wording = result_of_tool(part.tool_name, data)
+    key = f"ask-{turn.call(part.tool_call_id).name}"
+    question = await turn.context.question(CLARIFICATION, wording.question, key=key, data=wording.data)
     return opened(value_of(question))
 
 

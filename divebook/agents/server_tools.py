@@ -24,6 +24,7 @@ from divebook.events.recorded import opened
 from divebook.projections.model_requests import elicitation_keys
 from divebook.questions.answer import value_of
 from divebook.questions.question import CLARIFICATION, EXPIRED
+from divebook.questions.wording import asked_by_server
 from divebook.text.redaction import logger, shared
 from divebook.workflow.dialect import TOOLS
 from divebook.workflow.json_schemas import require_possible_schema
@@ -436,13 +437,12 @@ async def elicit(
         reason = error.problems[0].message
         _log.warning("tool %s of MCP server %s asks what cannot be answered: %s", tool.name, tool.server, reason)
         return {"action": CANCEL, "error": reason}
+    wording = asked_by_server(request["message"], tool.server, tool.own_name, form, DECLINE)
     question = await context.question(
         CLARIFICATION,
-        request["message"],
+        wording.question,
         key=key,
-        data={"server": tool.server, "tool": tool.own_name},
-        schema=form,
-        message=f"the server {tool.server} asks this during a call of {tool.own_name}; {DECLINE} gives it no answer",
+        **wording.details,
         expires_in=None if within is None else within * 0.9,
         default=None if within is None else DEFAULT,
     )

@@ -28,7 +28,8 @@ from divebook.agents.turn import SPENT, StepTurn
 from divebook.errors import AgentError
 from divebook.events.recorded import opened
 from divebook.questions import Question
-from divebook.questions.question import AGENT_CHANGED, ANEW, FINISH
+from divebook.questions.question import AGENT_CHANGED, FINISH
+from divebook.questions.wording import Wording, agent_changed
 
 INSTRUCTIONS = "instructions"
 TOOLS = "tools"
@@ -148,18 +149,13 @@ async def _ask(
     the question already, its recorded wording is used again.
     """
     if recorded_question is not None:
-        return await place.question(AGENT_CHANGED, recorded_question.question, key=key, data=recorded_question.data)
-    what = "; ".join(compatibility.changes)
-    choices = [FINISH, ANEW] if compatibility.can_finish else [ANEW]
-    finish = f"{FINISH} to go on with what it began with, or " if compatibility.can_finish else ""
-    text = (
-        f"Agent {compatibility.agent} is not what it was when this turn began ({what}). Answer {finish}{ANEW} to begin "
-        "the turn again: its calls of tools are then made again as well"
-    )
-    data: dict[str, Any] = {"agent": compatibility.agent, "changes": list(compatibility.changes), "choices": choices}
-    if has_budget:
-        data[SPENT] = {name: amount for name, amount in place.consumed().items() if amount}
-    return await place.question(AGENT_CHANGED, text, key=key, data=data)
+        wording = Wording.of(recorded_question)
+    else:
+        spent = {SPENT: {name: amount for name, amount in place.consumed().items() if amount}} if has_budget else {}
+        wording = agent_changed(
+            compatibility.agent, compatibility.changes, can_finish=compatibility.can_finish, spent=spent
+        )
+    return await place.question(AGENT_CHANGED, wording.question, key=key, data=wording.data)
 
 
 def _changes(old_setting: Mapping[str, Any], new_setting: Mapping[str, Any]) -> list[str]:

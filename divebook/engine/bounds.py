@@ -25,6 +25,7 @@ from divebook.events.catalog import PENDING
 from divebook.questions import Question
 from divebook.questions.bounds import ASK, FAIL, Bounds, edge_key
 from divebook.questions.question import RAISE, RESOURCE_EXHAUSTED, STOP
+from divebook.questions.wording import OR_STOP, Wording, bound_reached
 from divebook.workflow.step import Step
 
 MICROSECONDS = 1_000_000
@@ -435,8 +436,6 @@ def dollars(nanodollars: int) -> Decimal:
 # number of answers "stop" so far. Paths that reach the same bound join the question. After an answer "raise" the limit
 # differs, and after "stop" the number, so the next time is another question.
 
-_OR_STOP = " and continue, or stop?"
-
 
 def question_about(state: ExecutionState, exhausted: Exhausted) -> str:
     """Return the id of the question to a person whether to raise an exhausted bound. All paths that reach the bound
@@ -453,30 +452,28 @@ def facts_about(state: ExecutionState, exhausted: Exhausted, path: str, step: st
     # Three cases: the question is new; it is open and this path joins it; or this path waits for it already.
     pending = state.interrupts.get(interrupt_id)
     if pending is None:
-        question, data = asked_about(exhausted)
-        return (Fact(catalog.InterruptRaised(interrupt_id, RESOURCE_EXHAUSTED, question, data=data), path, step),)
+        return (Fact(asked_about(exhausted).event(interrupt_id, RESOURCE_EXHAUSTED), path, step),)
     if pending.status == PENDING and path not in pending.waiting:
         return (Fact(catalog.InterruptJoined(interrupt_id), path, step),)
     return ()
 
 
-def asked_about(exhausted: Exhausted, whose: str = "") -> tuple[str, dict[str, Any]]:
-    """Return the text and the data of the question to a person whether to raise an exhausted bound.
-
-    `whose` stands in front of the text; it names the agent that the bound belongs to.
+def asked_about(exhausted: Exhausted, owner: str = "") -> Wording:
+    """Return the question to a person whether to raise an exhausted bound. `owner` names the agent that the bound
+    belongs to.
     """
     details = {"bound": exhausted.bound, "limit": exhausted.limit, "used": exhausted.used, "edge": exhausted.edge}
     details |= {"reason": exhausted.reason, "reserved": exhausted.reserved, "needed": exhausted.needed}
-    data = {key: value for key, value in details.items() if value is not None} | {"choices": [RAISE, STOP]}
-    return f"{whose}{exhausted.summary} Raise `{exhausted.name}`{_OR_STOP}", data
+    data = {key: value for key, value in details.items() if value is not None}
+    return bound_reached(exhausted.summary, exhausted.name, data, owner)
 
 
 def _error_after_stop(question: str) -> str:
     """Return the error text of an execution after a person answered "stop" at a bound: the text of the question without
     its last words, which ask whether to raise the bound.
     """
-    if question.endswith(_OR_STOP):
-        return f"{question.removesuffix(_OR_STOP)}."
+    if question.endswith(OR_STOP):
+        return f"{question.removesuffix(OR_STOP)}."
     return question.partition(". Raise the bound")[0]  # the wording of older versions
 
 

@@ -500,8 +500,8 @@ def _remaining_bounds(envelope: Envelope, config: PipelineConfig) -> Bounds | No
     together. If a person may be asked to raise the bound, model calls are counted only between stages.
     """
     used = Consumption(envelope.llm_call_count, envelope.token_count, int(envelope.cost * NANODOLLARS))
-    left = left_after(envelope.bounds, used)
+    remaining = left_after(envelope.bounds, used)
     if config.on_exhausted == ASK:
-        left = replace(left, max_llm_calls=None)
-    is_limited = any(limit is not None for limit in (left.max_llm_calls, left.max_tokens, left.max_cost))
-    return replace(left, on_exhausted=FAIL) if is_limited else None
+        remaining = replace(remaining, max_llm_calls=None)
+    is_limited = any(limit is not None for limit in (remaining.max_llm_calls, remaining.max_tokens, remaining.max_cost))
+    return replace(remaining, on_exhausted=FAIL) if is_limited else None

@@ -29,6 +29,7 @@ from divebook.pipeline.envelope.envelope import COUNTS, MAXIMA, SetClock, envelo
 from divebook.questions import Question
 from divebook.questions.answer import doubled_bound
 from divebook.questions.question import RAISE, STOP
+from divebook.questions.wording import bound_of_envelope_reached
 from divebook.text.format import rfc3339
 from divebook.workflow.definition import ENVELOPE, SLOTS, STATE, Workflow, is_pipeline
 from divebook.workflow.pipelines import ASKING, END, START, AgentStage, PipelineConfig, RunMode
@@ -438,7 +439,7 @@ def ask_about_bound(envelope: Envelope) -> bool:
         return False
     limit = getattr(envelope, bound)
     used = getattr(envelope, COUNTS[bound])
-    message = f"{bound} is reached: {used} used, at most {limit} allowed. Raise the bound and go on, or stop?"
+    message = bound_of_envelope_reached(bound, used, limit)
     data = {"resource_type": bound, "limit": limit, "used": used, "choices": [RAISE, STOP]}
     # The limit is part of the id: when the raised bound is reached, the question is a new one.
     identity = question_id(envelope, f"{bound}={limit}")

@@ -16,6 +16,7 @@ from divebook.events.catalog import Payload
 from divebook.events.codec import canonical_hash
 from divebook.events.values import normalize
 from divebook.projections.compare import SCRIPT, as_text
+from divebook.questions.wording import bound_of_agent_exceeded
 from divebook.runtime.operations import in_short, operation_text
 from divebook.text.format import NOTHING, marked, parts
 from divebook.text.passwords import REDACTED as HIDDEN
@@ -84,22 +85,12 @@ def _reworded(match: re.Match[str]) -> str:
     try:
         exhausted = Exhausted(bound, *amounts)
         if match["question"]:
-            return asked_about(exhausted)[0]
+            return asked_about(exhausted).question
         if match["agent"] is None:
             return str(exhausted)
-        return _error_of_agent(exhausted, match["agent"], match["owner"])
+        return bound_of_agent_exceeded(exhausted.summary, exhausted.name, match["agent"], match["owner"])
     except ArithmeticError:  # the amounts are not numbers
         return match[0]
-
-
-def _error_of_agent(exhausted: Exhausted, agent: str, owner: str | None) -> str:
-    """Return the error message of an agent that has exceeded one of its bounds.
-
-    `owner` is the name of a delegating agent if the agent only has a share of that agent's bounds.
-    """
-    share = f" (its share of the bounds of agent {owner})" if owner else ""
-    advice = f"Raise `{exhausted.name}` in the Bounds of agent {owner or agent} and resume."
-    return f"Agent {agent}{share}: {exhausted.summary} {advice}"
 
 
 _SPENT = frozenset({"duration", "usage", "held", "served", "trace", "raised"})

@@ -32,6 +32,7 @@ from divebook.events.recorded import opened
 from divebook.events.values import normalize
 from divebook.questions import Question
 from divebook.questions.question import CONFIRMATION
+from divebook.questions.wording import approval_of
 from divebook.runtime.clock import mark_lost
 from divebook.runtime.compute.threads import THREADS, Compute, Task
 from divebook.runtime.context import StepContext
@@ -379,13 +380,14 @@ async def approve(
     # A recorded denial stands, whatever the rules say now.
     if context.record_of(f"{key}-denied") is not None:
         return await deny(Verdict(DENY, rule="a rule that held before"))
-    ask = functools.partial(context.interrupt, CONFIRMATION, f"Run {call.tool}?", key=key, within=within)
     is_recorded = context.record_of(operation, attempt) is not None
     # A recorded question is asked again with its recorded wording, so that the log matches.
     question_before = context.question_of(key)
     if question_before is not None:
+        # Only for this tool with these arguments: an approval of others must not count.
         data = {**(question_before.data or {}), call.kind: call.tool, "parameters": dict(call.arguments)}
-        answer = await ask(message=question_before.message, data=data, schema=question_before.schema)
+        wording = approval_of(call.tool, question_before.message, data, question_before.schema)
+        answer = await context.interrupt(CONFIRMATION, wording.question, key=key, within=within, **wording.details)
         return await _decision_of(context, call, answer, is_recorded=is_recorded, deny=deny)
     # The call itself is in the log, so it was allowed when it was made.
     if is_recorded:
@@ -399,7 +401,8 @@ async def approve(
         return Approved(dict(call.arguments), verdict.rule)
     data = shown_on_card(call, verdict.rule)
     answer_schema = schema_of_answer(_valid_schema(schema))
-    answer = await ask(message=verdict.reason or description or None, data=data, schema=answer_schema)
+    wording = approval_of(call.tool, verdict.reason or description or None, data, answer_schema)
+    answer = await context.interrupt(CONFIRMATION, wording.question, key=key, within=within, **wording.details)
     return await _decision_of(context, call, answer, is_recorded=is_recorded, deny=deny)
 
 

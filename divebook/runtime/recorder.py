@@ -37,7 +37,8 @@ from divebook.engine.state import OperationRecord
 from divebook.errors import OperationError
 from divebook.events import catalog
 from divebook.events.codec import storable
-from divebook.questions.question import DONE, FAIL, OUTCOME_UNKNOWN, RETRY
+from divebook.questions.question import FAIL, OUTCOME_UNKNOWN, RETRY
+from divebook.questions.wording import Wording, outcome_unknown
 from divebook.runtime.children import Children
 from divebook.runtime.clock import Chance, add_advice, described, lost_in, told_of
 from divebook.runtime.concurrency import Suspended, Waits
@@ -545,7 +546,6 @@ class CallTracing:
 
 
 _KERNEL = "ipykernel.kernelapp"
-REPEATING = "If it may be called twice, define its function with idempotent=True: Retry then makes such calls again."
 MOST_ARGUMENTS = 10
 """Maximum number of arguments in the text of the question. Its data has all of them."""
 
@@ -597,8 +597,8 @@ class UnknownOutcomes:
         # new question.
         question_id = state.question_id(record.operation_id, record.started_sequence)
         if question_id not in state.interrupts:
-            message = _why(cause) + _arguments_text(parameters) + effects + _advice(record, cause)
-            self._ask(place, record, question_id, parameters, message)
+            wording = _wording(record, parameters, place, cause, effects)
+            self._operations.record(place, wording.event(question_id, OUTCOME_UNKNOWN, record.operation_id))
         response = (await self._waits.answer(place.path, question_id)).response
         if response["choice"] == RETRY:
             return OutcomeDecision(again=True)
@@ -613,16 +613,18 @@ class UnknownOutcomes:
         self._operations.complete(place, record, result, since=now)
         return OutcomeDecision(again=False, result=result)
 
-    def _ask(self, place: Place, record: OperationRecord, question_id: str, parameters: Any, message: str) -> None:
-        raised = catalog.InterruptRaised(
-            question_id,
-            OUTCOME_UNKNOWN,
-            f"Did the call to {_call_name(record, parameters, place)} go through?",
-            message=message,
-            data={"parameters": parameters, "choices": [RETRY, DONE, FAIL]},
-            operation_id=record.operation_id,
-        )
-        self._operations.record(place, raised)
+
+def _wording(record: OperationRecord, parameters: Any, place: Place, cause: str | None, effects: str) -> Wording:
+    arguments = list((operation_arguments(parameters) or {}).items())[:MOST_ARGUMENTS]
+    return outcome_unknown(
+        _call_name(record, parameters, place),
+        parameters,
+        process="kernel" if _KERNEL in sys.modules else "process",
+        cause=cause,
+        arguments=", ".join(f"{name} = {in_short(value)}" for name, value in arguments),
+        effects=effects,
+        is_own=record.operation_type in (ACTION_EXECUTION, STEP_EXECUTION),
+    )
 
 
 def _call_name(record: OperationRecord, parameters: Any, place: Place) -> str:
@@ -631,29 +633,6 @@ def _call_name(record: OperationRecord, parameters: Any, place: Place) -> str:
     """
     by = f" by {parameters['agent']}" if record.operation_type == TOOL_CALL and parameters.get("agent") else ""
     return f"{operation_name(record.operation_type, parameters) or place.step}{by}"
-
-
-def _why(cause: str | None) -> str:
-    if cause is not None:
-        return f"It began, and then: {cause}."
-    return f"The {'kernel' if _KERNEL in sys.modules else 'process'} stopped after it began, or the run was cancelled."
-
-
-def _advice(record: OperationRecord, cause: str | None) -> str:
-    """Return the hint "mark it idempotent" for the question whether a call took effect. Only the user's own functions
-    get it, if an error left the outcome unknown; for other calls the text is empty.
-    """
-    is_own = record.operation_type in (ACTION_EXECUTION, STEP_EXECUTION)
-    return f" {REPEATING}" if is_own and cause is not None else ""
-
-
-def _arguments_text(parameters: Any) -> str:
-    """Return a sentence with the arguments of a call, for the question whether the call took effect. Return an empty
-    string if the call has no arguments.
-    """
-    arguments = operation_arguments(parameters) or {}
-    text = ", ".join(f"{name} = {in_short(value)}" for name, value in list(arguments.items())[:MOST_ARGUMENTS])
-    return f" It was called with {text}." if text else ""
 
 
 class Call(NamedTuple):

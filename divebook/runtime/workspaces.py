@@ -26,6 +26,7 @@ from divebook.errors import StepError
 from divebook.events import catalog
 from divebook.questions.answer import value_of
 from divebook.questions.question import CLARIFICATION
+from divebook.questions.wording import files_differ
 from divebook.runtime.concurrency import Waits
 from divebook.runtime.operations import FileEvents, OperationLog, WorkspaceRef
 from divebook.workflow.resources import WorkspaceDefinition
@@ -460,16 +461,9 @@ class Workspaces:
         question_id = self._question_about(name, recorded, actual)
         if question_id not in self._journal.state.interrupts:
             changes = changes_between(recorded.entries, actual.entries)
-            question = catalog.InterruptRaised(
-                question_id,
-                CLARIFICATION,
-                f"The files of workspace {name} are not as the run left them. What is to be done?",
-                f"{short_summary(changes)}. {RESTORE}: put back what the run had; {KEEP}: go on with these.",
-                data={"workspace": name, "changes": [change_data(change) for change in changes[:MOST_CHANGES]]},
-                schema={"enum": [RESTORE, KEEP]},
-                operation_id=f"{ABOUT_FILES}{name}",
-            )
-            self._operations.record(place, question)
+            shown = [change_data(change) for change in changes[:MOST_CHANGES]]
+            wording = files_differ(name, short_summary(changes), shown, restore=RESTORE, keep=KEEP)
+            self._operations.record(place, wording.event(question_id, CLARIFICATION, f"{ABOUT_FILES}{name}"))
         # The question is not asked by code of the step, so a replay does not request it.
         self._operations.skip(question_id)
         await self._waits.answer(place.path, question_id)

@@ -15,6 +15,7 @@ from divebook.engine.operations import ACTION_EXECUTION
 from divebook.errors import StepError
 from divebook.questions.answer import value_of
 from divebook.questions.question import CLARIFICATION
+from divebook.questions.wording import Wording, files_to_take_over
 from divebook.runtime.context import StepContext
 from divebook.runtime.workspaces import OwnChanges
 from divebook.steps.actions import Action, StepAction
@@ -122,26 +123,19 @@ async def _ask_for_paths(
     # The recorded question is shown again, although the workspace may have changed.
     question_before = context.question_of(key)
     if question_before is not None:
-        options: dict[str, Any] = {
-            "message": question_before.message,
-            "data": question_before.data,
-            "schema": question_before.schema,
-        }
-        question = question_before.question
+        wording = Wording.of(question_before)
     else:
         changes = await context.workspaces.own_changes(workspace, context.place(key))
         diffs = [diff for diff in changes.diffs() if paths is None or diff.path in paths]
         # Nothing has changed, so no question is needed.
         if not diffs:
             return paths, changes.tree
-        question, options = _question(workspace, changes, diffs, paths or ())
-    answer = await context.interrupt(CLARIFICATION, question, key=key, **options)
-    return list(value_of(answer)), options["data"]["tree"]
+        wording = _question(workspace, changes, diffs, paths or ())
+    answer = await context.interrupt(CLARIFICATION, wording.question, key=key, **wording.details)
+    return list(value_of(answer)), (wording.data or {})["tree"]
 
 
-def _question(
-    workspace: str, changes: OwnChanges, diffs: Sequence[FileDiff], by_name: Sequence[str]
-) -> tuple[str, dict[str, Any]]:
+def _question(workspace: str, changes: OwnChanges, diffs: Sequence[FileDiff], by_name: Sequence[str]) -> Wording:
     names = [diff.path for diff in diffs]
     # A path that the definition names needs no selection by a person.
     protected = changes.protected() - set(by_name)
@@ -150,16 +144,10 @@ def _question(
     message = f"{plural(len(diffs), 'file')} changed in workspace {workspace} (+{added} -{removed})"
     if unselected := [name for name in names if name in protected]:
         message += f". {left_out_text(unselected, 'select {}')}"
-    # All visible files are preselected. Protected ones must be selected by hand.
-    choice = {
-        "type": "array",
-        "title": "Files",
-        "items": {"type": "string", "enum": names},
-        "uniqueItems": True,
-        "default": [name for name in names if name not in protected],
-    }
     data = {"workspace": workspace, "folder": str(changes.folder), "tree": changes.tree, "files": _rows_of_diffs(diffs)}
-    return "Which of these files are to be taken over?", {"message": message, "data": data, "schema": choice}
+    # All visible files are preselected. Protected ones must be selected by hand.
+    preselected = [name for name in names if name not in protected]
+    return files_to_take_over(message, data, names, preselected)
 
 
 def _rows_of_diffs(diffs: Sequence[FileDiff]) -> list[dict[str, Any]]:

@@ -64,8 +64,8 @@ def test_a_bound_that_is_raised_without_a_number_is_doubled_by_one_rule(limit):
     runner = pipeline(chain(*stages, max_agent_hops=limit, on_exhausted="ask"), Script())
     waiting = runner.run(envelope())
     assert waiting.agent_hop_count == limit
-    text, data = asked_about(Exhausted("max_agent_hops", limit, limit))
-    question = Question("q", RESOURCE_EXHAUSTED, text, data=data)
+    wording = asked_about(Exhausted("max_agent_hops", limit, limit))
+    question = Question("q", RESOURCE_EXHAUSTED, wording.question, data=wording.data)
     raised = checked_answer(question, RAISE, FITTING, 0)["data"]["to"]
     assert runner.resume(waiting, RAISE).max_agent_hops == raised == 2 * max(limit, 1)
 

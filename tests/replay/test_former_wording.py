@@ -37,14 +37,14 @@ def formerly(met):
     return f"{name} is reached: {spent}, at most {met.limit} allowed"
 
 
-def question_formerly(met, whose=""):
-    return f"{formerly(met)}. Raise the bound and go on, or stop?", asked_about(met, whose)[1]
+def question_formerly(met, owner=""):
+    return asked_about(met, owner)._replace(question=f"{formerly(met)}. Raise the bound and go on, or stop?")
 
 
 @pytest.mark.parametrize("met", MET, ids=str)
 def test_each_text_about_a_bound_is_put_in_the_present_wording(met):
     assert in_present_wording(formerly(met)) == str(met)
-    assert in_present_wording(question_formerly(met)[0]) == asked_about(met)[0]
+    assert in_present_wording(question_formerly(met).question) == asked_about(met).question
     nested = {"error": {"message": f"Step 's': {formerly(met)}", "n": 1}, "all": [formerly(met), None]}
     assert in_present_wording(nested) == {"error": {"message": f"Step 's': {met}", "n": 1}, "all": [str(met), None]}
 

@@ -22,6 +22,7 @@ from divebook.questions.question import (
     InterruptStatus,
     Word,
 )
+from divebook.questions.wording import pipeline_stopped
 
 # --- enumerations of the envelope's fields ----------------------------------------------------------------------------
 #
@@ -315,7 +316,7 @@ def as_question(interrupt: FlowInterrupt) -> Question:
     """
     # A kind that the engine does not know is asked as a clarification, which accepts any text.
     kind = str(interrupt.kind) if interrupt.kind in DEFINABLE else CLARIFICATION
-    text = interrupt.question or interrupt.message or f"The pipeline has stopped: {interrupt.kind}"
+    text = interrupt.question or interrupt.message or pipeline_stopped(interrupt.kind)
     return Question(
         interrupt.id,
         kind,
