@@ -50,7 +50,7 @@ from divebook.projections.activity import PAUSED as ACTIVITY_PAUSED
 from divebook.projections.activity import STOPPED, WORKED, Activity, Spreads, activity_of
 from divebook.projections.spans import Span, spans_of
 from divebook.store import EventStore, ExecutionRecord
-from divebook.store.base import StoredSummary
+from divebook.store.backend import StoredSummary
 from divebook.text.format import local_time, plural, price
 from divebook.text.redaction import Redactor, one_line, shared
 from divebook.workflow.definition import hidden_steps

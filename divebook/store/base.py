@@ -1,11 +1,12 @@
-"""Interface of an event store (`EventStore`), and the rows of its tables as they are stored, with their checks, their
-decoding and the texts of their errors.
+"""Interface of an event store (`EventStore`), a wrapper around a back end.
 
 Every store passes ``tests/store/conformance.py``.
 
-The public methods of `EventStore` contain the code that all stores share: they check and encode input, allow one
-writer at a time, and notify listeners after the commit. Each calls a method of the same name with an underscore, in
-which a subclass reads or writes its rows: `acquire` computes the expiry and takes the lock, `_acquire` writes the row.
+The public methods of `EventStore` contain the code that all stores share: they check and encode input, encrypt and
+decrypt, allow one writer at a time, and notify listeners after the commit. A back end reads and writes the rows. For
+lists, queues, caches and large values it has parts, whose protocols are in `divebook.store.backend`. For logs, leases
+and messages, a subclass has methods with the same names and an underscore: `acquire` computes the expiry and takes the
+lock, `_acquire` writes the row.
 """
 
 from __future__ import annotations
@@ -13,13 +14,12 @@ from __future__ import annotations
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import takewhile
-from typing import TYPE_CHECKING, NamedTuple, Self
-from zlib import crc32
+from typing import TYPE_CHECKING, Self
 
 from divebook.engine.inbox import ANNOTATION, ANSWER, REVOCATION, SIGNAL, Message
 from divebook.engine.lifecycle import STATUSES
@@ -36,7 +36,7 @@ from divebook.errors import (
     StoreError,
 )
 from divebook.events.catalog import BOOK, ENQUEUED, NOT_RESUMED_AUTOMATICALLY, ORIGINS, Payload
-from divebook.events.codec import decode, encode, storable
+from divebook.events.codec import encode, storable
 from divebook.events.event import Event, Record
 from divebook.store.append import (
     FULL,
@@ -50,8 +50,19 @@ from divebook.store.append import (
     prepare,
     records_of,
 )
+from divebook.store.backend import (
+    MAX_CANDIDATES,
+    BlobBackend,
+    CacheBackend,
+    ListBackend,
+    QueueBackend,
+    StoredBlob,
+    StoredLog,
+    StoredSummary,
+    missing_event_error,
+)
 from divebook.store.codec import Codec, Sealing
-from divebook.store.encoding import Fetch, chain, decode_facts, head, of_row, pack_new_blobs, width_of
+from divebook.store.encoding import pack_new_blobs
 from divebook.store.history import History
 from divebook.store.leases import (
     LEASE_SECONDS,
@@ -73,8 +84,6 @@ if TYPE_CHECKING:
 
 SOUND_PAGE = 200
 """Number of events that `read_sound` reads at a time from a log that may be damaged."""
-MAX_CANDIDATES = 10
-"""Maximum number of execution ids that an error message or a search by prefix lists."""
 MAX_READABLE = 10_000
 """Maximum number of executions for which a store caches that its codec decrypts their logs."""
 WORKER_RECORD_SECONDS = 3600.0
@@ -105,6 +114,11 @@ class EventStore(ABC):
     """True if a commit is fast enough to block the calling event loop; False for a store on a server."""
     durability: Durability = FULL
     """Durability of batches whose `Batch.durability` is None."""
+    # The parts of the back end. A subclass sets them when it opens the store.
+    _lists: ListBackend
+    _queues: QueueBackend
+    _caches: CacheBackend
+    _large_values: BlobBackend
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -250,7 +264,7 @@ class EventStore(ABC):
         # `_discard` compares the last sequences, and so spares an execution that is resumed after it was listed.
         last_sequences: dict[str, int | None] = {
             record.execution_id: record.last_sequence
-            for record in self._records(RecordFilter(with_books=True), 0, 0)
+            for record in self._lists.records(RecordFilter(with_books=True), 0, 0)
             if record.ended_at is not None and record.ended_at < before
         }
         return len(self._discard_and_notify(last_sequences, self._moment(now)))
@@ -438,7 +452,7 @@ class EventStore(ABC):
     def record(self, execution_id: str) -> ExecutionRecord:
         """Return the summary row of one execution; raise ExecutionNotFoundError if there is none."""
         self._check_open()
-        return self._decrypted(self._record(id_of(execution_id)))
+        return self._decrypted(self._lists.record(id_of(execution_id)))
 
     def records(
         self,
@@ -471,7 +485,7 @@ class EventStore(ABC):
             raise NotFoundError("origin", origin, ORIGINS)
         with_books = bool(key) or origin == BOOK
         record_filter = RecordFilter(status, workflow, tag, origin, parent, notebook, cell, key, with_books)
-        return [self._decrypted(record) for record in self._records(record_filter, limit, offset)]
+        return [self._decrypted(record) for record in self._lists.records(record_filter, limit, offset)]
 
     def unended(self) -> list[ExecutionRecord]:
         """Return the summary rows of the executions that have not ended, newest first.
@@ -479,7 +493,7 @@ class EventStore(ABC):
         Books (executions that only store conversations) are left out.
         """
         self._check_open()
-        return [self._decrypted(record) for record in self._records(RecordFilter(unended=True), 0, 0)]
+        return [self._decrypted(record) for record in self._lists.records(RecordFilter(unended=True), 0, 0)]
 
     def orphans(self, now: int | None = None) -> list[ExecutionRecord]:
         """Return the summary rows of the executions that could continue but that no process drives, newest first.
@@ -492,14 +506,14 @@ class EventStore(ABC):
         # A worker claims enqueued executions, and nothing may resume experiments and conversations by itself.
         return [
             self._decrypted(record)
-            for record in self._orphans(self._moment(now))
+            for record in self._lists.orphans(self._moment(now))
             if record.origin not in NOT_RESUMED_AUTOMATICALLY and record.status != ENQUEUED
         ]
 
     def descendants(self, execution_id: str) -> int:
         """Return the number of direct and indirect child executions of an execution, including ended ones."""
         self._check_open()
-        return self._descendants(execution_id)
+        return self._lists.descendants(execution_id)
 
     def asking(self, question_id: str | None = None) -> list[tuple[str, str]]:
         """Return the open questions of all executions that have not ended, as pairs of execution id and question id.
@@ -512,7 +526,7 @@ class EventStore(ABC):
             Return only questions with this id. Several executions may have one.
         """
         self._check_open()
-        return self._asking(question_id)
+        return self._lists.asking(question_id)
 
     def resolve(self, prefix: str) -> str:
         """Return the only execution id that begins with `prefix`; the leading ``exec_`` may be omitted.
@@ -526,14 +540,14 @@ class EventStore(ABC):
         """
         self._check_open()
         prefix = id_of(prefix)
-        candidates = self._ids(prefix) or self._ids(f"exec_{prefix}")
+        candidates = self._lists.ids(prefix) or self._lists.ids(f"exec_{prefix}")
         # An id may be the beginning of a longer one; the exact match wins (test_a_whole_id_wins_over_longer_ones).
         if prefix in candidates or len(candidates) == 1:
             return prefix if prefix in candidates else candidates[0]
         # An empty prefix begins every id, so the error lists the latest ones, as for an unknown prefix.
         if not candidates or not prefix:
             raise self._unknown(prefix)
-        # `_ids` returns one more id than the error lists, to reveal that there are further ones.
+        # `ListBackend.ids` returns one more id than the error lists, to reveal that there are further ones.
         more = ", ..." if len(candidates) > MAX_CANDIDATES else ""
         raise StoreError(
             f"execution id {prefix!r} is ambiguous: {', '.join(candidates[:MAX_CANDIDATES])}{more}. Type more of it"
@@ -547,7 +561,7 @@ class EventStore(ABC):
         return replace(record, error=error, note=note)
 
     def _unknown(self, execution_id: str) -> ExecutionNotFoundError:
-        latest = self._records(RecordFilter(), MAX_CANDIDATES, 0)
+        latest = self._lists.records(RecordFilter(), MAX_CANDIDATES, 0)
         return ExecutionNotFoundError(execution_id, [record.execution_id for record in latest])
 
     # --- leases -------------------------------------------------------------------------------------------------------
@@ -671,7 +685,7 @@ class EventStore(ABC):
         With `withheld`, return instead those that workers skip: a person paused them (`withhold`).
         """
         self._check_open()
-        return self._queued(withheld=withheld)
+        return self._queues.queued(withheld=withheld)
 
     def withhold(self, execution_id: str) -> None:
         """Mark a queued execution so that workers skip it until it is resumed. If the execution is not in a queue, do
@@ -679,7 +693,7 @@ class EventStore(ABC):
         """
         self._check_open()
         with self._lock:
-            self._withhold(execution_id)
+            self._queues.withhold(execution_id)
 
     def seen_to(self, schedule: str, moment: int) -> int:
         """Return the time up to which the due times of a schedule have been handled. For a new schedule, store `moment`
@@ -690,7 +704,7 @@ class EventStore(ABC):
         """
         self._check_open()
         with self._lock:
-            return self._seen_to(schedule, moment)
+            return self._queues.schedule(schedule, moment, advances=False)
 
     def see_to(self, schedule: str, moment: int) -> None:
         """Record that all due times of a schedule up to a moment have been handled. If a later moment is recorded
@@ -698,7 +712,7 @@ class EventStore(ABC):
         """
         self._check_open()
         with self._lock:
-            self._see_to(schedule, moment)
+            self._queues.schedule(schedule, moment, advances=True)
 
     def announce(self, worker: WorkerRecord, now: int | None = None) -> None:
         """Write the record of a running worker, valid for `WORKER_SECONDS`. Delete the records of workers that expired
@@ -707,13 +721,13 @@ class EventStore(ABC):
         self._check_open()
         moment = self._moment(now)
         with self._lock:
-            self._announce(worker, moment.plus(WORKER_SECONDS).wall, moment.plus(-WORKER_RECORD_SECONDS).wall)
+            self._queues.announce(worker, moment.plus(WORKER_SECONDS).wall, moment.plus(-WORKER_RECORD_SECONDS).wall)
 
     def retire(self, worker_id: str) -> None:
         """Delete the record of a worker, because the worker stops."""
         self._check_open()
         with self._lock:
-            self._retire(worker_id)
+            self._queues.retire(worker_id)
 
     def workers(self, now: int | None = None) -> list[WorkerRecord]:
         """Return the workers whose records have not expired and whose processes have not died, sorted by id."""
@@ -721,7 +735,7 @@ class EventStore(ABC):
         moment = self._moment(now)
         return [
             worker
-            for worker in sorted(self._workers(), key=lambda worker: worker.id)
+            for worker in sorted(self._queues.workers(), key=lambda worker: worker.id)
             if worker.expires_at > moment.wall and not worker.owner.has_died()
         ]
 
@@ -811,7 +825,7 @@ class EventStore(ABC):
         yet.
         """
         self._check_open()
-        unended = self._records(RecordFilter(with_books=True, unended=True), 0, 0)
+        unended = self._lists.records(RecordFilter(with_books=True, unended=True), 0, 0)
         addressees = set[str]()
         for record in unended:
             with suppress(ExecutionNotFoundError):  # it was deleted meanwhile
@@ -855,14 +869,14 @@ class EventStore(ABC):
         self._check_open()
         self.check_key(execution_id)
         with self._lock:
-            self._put_checkpoint(execution_id, sequence, self.sealing.seal_packed(data))
+            self._caches.put_checkpoint(execution_id, sequence, self.sealing.seal_packed(data))
 
     def checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
         """Return the checkpoint of an execution, its cached state, as sequence number and data; None if it is missing
         or damaged.
         """
         self._check_open()
-        stored = self._checkpoint(execution_id)
+        stored = self._caches.checkpoint(execution_id)
         if stored is None:
             return None
         sequence, data = stored
@@ -871,7 +885,7 @@ class EventStore(ABC):
     def checkpoints(self) -> list[str]:
         """Return the ids of the executions that have a checkpoint, sorted."""
         self._check_open()
-        return sorted(self._checkpoints())
+        return sorted(self._caches.checkpoints())
 
     def drop_checkpoints(self, execution_ids: Sequence[str] | None = None) -> int:
         """Delete the checkpoints of the given executions, or of all executions; return the number of deleted
@@ -879,7 +893,7 @@ class EventStore(ABC):
         """
         self._check_open()
         with self._lock:
-            return self._drop_checkpoints(self._checkpoints() if execution_ids is None else execution_ids)
+            return self._caches.drop_checkpoints(self._caches.checkpoints() if execution_ids is None else execution_ids)
 
     def put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None:
         """Store the summaries of executions in place of older summaries; ignore unknown executions.
@@ -892,13 +906,13 @@ class EventStore(ABC):
             for execution_id, summary in summaries.items()
         }
         with self._lock:
-            self._put_summaries(encrypted)
+            self._caches.put_summaries(encrypted)
 
     def summaries(self, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
         """Return the cached summaries of executions in one query; omit missing and damaged summaries."""
         self._check_open()
         readable: dict[str, StoredSummary] = {}
-        for execution_id, (sequence, data) in self._summaries(execution_ids).items():
+        for execution_id, (sequence, data) in self._caches.summaries(execution_ids).items():
             with suppress(DecryptionError, CorruptStoreError):  # an unreadable cache entry counts as missing
                 readable[execution_id] = StoredSummary(sequence, self.sealing.open_packed(data))
         return readable
@@ -911,7 +925,7 @@ class EventStore(ABC):
         References from the executions in `without` are not counted.
         """
         self._check_open()
-        return self._blobs(without)
+        return self._large_values.blobs(without)
 
     def blob(self, digest: bytes) -> bytes | None:
         """Return the content of the large value that has a SHA-256 hash; None if the store does not have it.
@@ -922,20 +936,20 @@ class EventStore(ABC):
             The value cannot be decompressed.
         """
         self._check_open()
-        return self._blob(digest)
+        return self._large_values.blob(digest)
 
     def drop_blobs(self) -> int:
         """Delete the large values that no execution refers to; return the number of deleted values."""
         self._check_open()
         with self._lock:
-            return self._drop_blobs()
+            return self._large_values.drop_unused()
 
     # --- maintenance --------------------------------------------------------------------------------------------------
 
     def ids(self) -> list[str]:
         """Return the ids of all executions, newest first, including those whose rows are damaged."""
         self._check_open()
-        return self._ids()
+        return self._lists.ids()
 
     def stored_log(self, execution_id: str) -> StoredLog:
         """Return the row and the undecoded log of an execution; raise ExecutionNotFoundError if there is none."""
@@ -1089,27 +1103,9 @@ class EventStore(ABC):
         return EventPage.of(self._read(execution_id, after, limit))
 
     def _last_sequence(self, execution_id: str) -> int:
-        return self._record(execution_id).last_sequence
+        return self._lists.record(execution_id).last_sequence
 
-    @abstractmethod
-    def _record(self, execution_id: str) -> ExecutionRecord: ...
-
-    @abstractmethod
-    def _records(self, record_filter: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]: ...
-
-    @abstractmethod
-    def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
-        """Return the executions that can continue and have no live lease. The caller (`orphans`) filters them by origin
-        and status.
-        """
-
-    @abstractmethod
-    def _descendants(self, execution_id: str) -> int: ...
-
-    @abstractmethod
-    def _asking(self, question_id: str | None) -> list[tuple[str, str]]: ...
-
-    # --- implemented by each store: leases and queues -----------------------------------------------------------------
+    # --- implemented by each store: leases ----------------------------------------------------------------------------
 
     def _moment(self, now: int | None) -> Moment:
         """Return the present time by the store's clock, or the moment `now` if it is not None. A store on a server asks
@@ -1139,30 +1135,6 @@ class EventStore(ABC):
 
     @abstractmethod
     def _claim(self, claim: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]: ...
-
-    @abstractmethod
-    def _queued(self, *, withheld: bool) -> list[QueuedExecution]: ...
-
-    @abstractmethod
-    def _withhold(self, execution_id: str) -> None: ...
-
-    @abstractmethod
-    def _seen_to(self, schedule: str, moment: int) -> int: ...
-
-    @abstractmethod
-    def _see_to(self, schedule: str, moment: int) -> None: ...
-
-    @abstractmethod
-    def _announce(self, worker: WorkerRecord, until: int, delete_before: int) -> None:
-        """Write the record of a running worker, valid up to `until`. Delete the records of workers that expired before
-        `delete_before`.
-        """
-
-    @abstractmethod
-    def _retire(self, worker_id: str) -> None: ...
-
-    @abstractmethod
-    def _workers(self) -> list[WorkerRecord]: ...
 
     # --- implemented by each store: messages --------------------------------------------------------------------------
 
@@ -1200,40 +1172,7 @@ class EventStore(ABC):
     @abstractmethod
     def _last_addressee(self, kind: str, key: str) -> str | None: ...
 
-    # --- implemented by each store: caches, large values, maintenance -------------------------------------------------
-
-    @abstractmethod
-    def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None: ...
-
-    @abstractmethod
-    def _checkpoint(self, execution_id: str) -> tuple[int, bytes] | None: ...
-
-    @abstractmethod
-    def _checkpoints(self) -> list[str]: ...
-
-    @abstractmethod
-    def _drop_checkpoints(self, execution_ids: Sequence[str]) -> int: ...
-
-    @abstractmethod
-    def _put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None: ...
-
-    @abstractmethod
-    def _summaries(self, execution_ids: Sequence[str]) -> dict[str, StoredSummary]: ...
-
-    @abstractmethod
-    def _blobs(self, without: Collection[str]) -> list[StoredBlob]: ...
-
-    @abstractmethod
-    def _blob(self, digest: bytes) -> bytes | None: ...
-
-    @abstractmethod
-    def _drop_blobs(self) -> int: ...
-
-    @abstractmethod
-    def _ids(self, prefix: str | None = None) -> list[str]:
-        """Return the ids of all executions, newest first. With a prefix, return the ids that begin with it, sorted; at
-        most ``MAX_CANDIDATES + 1`` ids.
-        """
+    # --- implemented by each store: maintenance -----------------------------------------------------------------------
 
     @abstractmethod
     def _stored_log(self, execution_id: str) -> StoredLog: ...
@@ -1251,223 +1190,6 @@ class EventStore(ABC):
 
     def _close(self) -> None:  # noqa: B027 - a store may have nothing to close
         """Close connections and files. `EventStore.close` calls this once."""
-
-
-# --- stored forms ---
-# Rows as a store contains them. All stores check and decode them here, so that errors have the same text everywhere.
-# `divebook check` and `gc` use only these and the methods above, so that one implementation serves every kind of store.
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRecord:
-    """One record of a log as the store contains it, with an undecoded payload."""
-
-    sequence: int
-    recorded_at: int
-    type: str
-    id: str
-    path: str
-    step: str
-    payload: bytes
-    checksum: int | None
-    """Checksum of the record; None for events of versions that wrote no checksums."""
-
-    @property
-    def last_sequence(self) -> int:
-        """Sequence number of the last event of the record."""
-        return self.sequence + width_of(self.type) - 1
-
-    def checksum_after(self, previous: int) -> int:
-        """Return the checksum that this record must have if the record before it in the log has the checksum
-        `previous`.
-        """
-        return chain(previous, [head(self.recorded_at, self.type, self.id, self.path, self.step)], [self.payload])[0]
-
-    def record(self, execution_id: str, payload: bytes) -> Record:
-        """Decode this record. `payload` is its decrypted payload, in which large values were inserted in place of their
-        references.
-
-        Raises
-        ------
-        NewerStoreError, CorruptStoreError
-            The facts in the payload cannot be decoded.
-        """
-        facts = tuple(decode_facts(self.type, payload))
-        return Record(self.id, execution_id, self.sequence, self.recorded_at, facts, self.path, self.step)
-
-    def decoded(self, execution_id: str, sealing: Sealing, fetch: Fetch) -> Record:
-        """Decrypt and decode this record of an execution's log. Large values are loaded with `fetch`.
-
-        Raises
-        ------
-        NewerStoreError, DecryptionError
-            The record has a form that this version does not know, or cannot be decrypted.
-        CorruptStoreError
-            The payload is not in a form that this or an earlier version has written.
-        """
-        try:
-            return self.record(execution_id, sealing.open_whole(self.payload, fetch))
-        except (NewerStoreError, DecryptionError) as error:
-            raise type(error)(f"event {self.sequence} of execution {execution_id}: {error}") from error
-        # The last three: valid JSON that does not have the form of the payload.
-        except (CorruptStoreError, TypeError, AttributeError, ValueError) as error:
-            raise self.damage_error(execution_id, error) from error
-
-    def damage_error(self, execution_id: str, reason: object) -> CorruptStoreError:
-        """Return the error for this record, which is damaged for the given reason."""
-        first = self.sequence
-        last = self.last_sequence
-        name = f"event {first}" if first == last else f"the record of events {first} to {last}"
-        return damage_error(execution_id, name, reason)
-
-
-WRONG_CHECKSUM = "it does not have the checksum it was written with"
-"""Reason why a record is damaged."""
-
-
-def damage_error(execution_id: str, name: str, reason: object) -> CorruptStoreError:
-    """Return the error for a damaged part of a log, such as ``event 3``, which is called `name`."""
-    return CorruptStoreError(
-        f"{name} of execution {execution_id} is damaged: {reason}. The events before it and the other executions are "
-        "readable"
-    )
-
-
-def missing_event_error(execution_id: str, sequence: int) -> CorruptStoreError:
-    """Return the error for a log in which an event is missing that its execution's row counts."""
-    return CorruptStoreError(
-        f"event {sequence} of execution {execution_id} is missing; the events before it are readable"
-    )
-
-
-class StoredMessage(NamedTuple):
-    """Row of a message as the store contains it, with an encrypted payload."""
-
-    execution_id: str
-    kind: str
-    key: str
-    payload: str | bytes
-    source: str
-    posted_at: int
-    number: int
-    checksum: int
-
-    @property
-    def is_sound(self) -> bool:
-        """True if the row matches its checksum, which does not cover the number."""
-        return of_row(self[:-2]) == self.checksum
-
-    @property
-    def damage(self) -> str:
-        """Description of a row that does not match its checksum."""
-        return f"message {self.number} to execution {self.execution_id} does not have the checksum it was written with"
-
-    def opened(self, sealing: Sealing) -> Message:
-        """Return the decrypted message. Raise CorruptStoreError if the row does not match its checksum."""
-        if not self.is_sound:
-            raise CorruptStoreError(f"{self.damage}; delete that execution, or restore a backup")
-        raw = self.payload if isinstance(self.payload, bytes) else self.payload.encode()
-        content = decode(sealing.open(raw))
-        return Message(self.execution_id, self.kind, self.key, content, self.source, self.posted_at, self.number)
-
-
-def sound_messages(rows: Iterable[StoredMessage], sealing: Sealing) -> list[Message]:
-    """Return the messages in some rows, without those that are damaged or cannot be decrypted.
-
-    A damaged message affects only its own execution, and reading that inbox raises an error.
-    """
-    messages = []
-    for row in rows:
-        with suppress(CorruptStoreError, DecryptionError):
-            messages.append(row.opened(sealing))
-    return messages
-
-
-@dataclass(frozen=True, slots=True)
-class StoredLog:
-    """Row of one execution and the records of its log, not decoded, all read at one moment."""
-
-    record: ExecutionRecord
-    """Row as it was stored. The log of a running execution may be longer."""
-    checksum: int
-    """Checksum of the log's last record, as the execution's row states it."""
-    records: list[StoredRecord]
-    """All readable records; for a fork, beginning with the records that it shares with its source."""
-    blobs: frozenset[bytes]
-    """Digests of the large values that the store lists as used by the execution."""
-    questions: frozenset[str]
-    """Ids of the questions that the store lists as open for the execution."""
-    shared: int = 0
-    """Number of events that a fork shares with its source; these do not count towards the size of the log."""
-    shared_blobs: frozenset[bytes] = frozenset()
-    """Digests of the large values that the store lists as used by the sources of a fork."""
-    broken: str | None = None
-    """Reason why the remaining records cannot be read, or None."""
-    altered: bool = False
-    """True if the execution's row does not match its own checksum."""
-    checkpoint_fits: bool = True
-    """False if there is a checkpoint that is damaged or belongs to another log."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredBlob:
-    """Size of one large value (blob) in the store, and whether an execution uses it."""
-
-    digest: bytes
-    stored: int
-    """Size on disk in bytes."""
-    used: bool
-    """True if an execution refers to the value."""
-
-
-class StoredSummary(NamedTuple):
-    """Cached summary of an execution, computed from the events of its log up to one of them."""
-
-    sequence: int
-    """Sequence number of the last summarized event."""
-    data: bytes
-
-    def checksum(self, execution_id: str) -> int:
-        """Return the checksum with which the summary of an execution is stored."""
-        return crc32(self.data, of_row((execution_id, self.sequence)))
-
-
-def summary_damage(execution_id: str) -> str:
-    """Return the description of the cached summary of an execution, which does not match its checksum."""
-    return (
-        f"the summary of execution {execution_id} is damaged. It is not used, and nothing is lost: it is made again "
-        "when the execution is listed"
-    )
-
-
-# --- checks that stores share ---
-
-
-def check_reached(execution_id: str, sequence: int, last: int) -> None:
-    """Check that a log contains event `sequence`, for which a checkpoint is to be stored. Raise StoreError if the last
-    event of the log, number `last`, is before it.
-    """
-    if not 0 < sequence <= last:
-        raise StoreError(
-            f"execution {execution_id} has events 1 to {last}, so it can have no checkpoint at {sequence}; "
-            "write the events first"
-        )
-
-
-def check_brought_numbers(messages: Iterable[tuple[Message, bytes]], last: int) -> None:
-    """Raise StoreError if a message that is to be stored under its own number does not exceed `last`, the highest
-    number that a message in the store ever had.
-
-    A reader asks only for numbers above the last one that it has seen, so no lower number may appear later. The number
-    must be read in the transaction that writes, because another process may post meanwhile
-    (test_no_message_is_brought_below_one_that_another_process_has_just_posted).
-    """
-    for message, _ in messages:
-        if message.number <= last:
-            raise StoreError(
-                f"message {message.number} cannot be brought here: numbers up to {last} are given already. "
-                "Choose an empty store"
-            )
 
 
 def _check_not_negative(name: str, value: int) -> None:

@@ -27,7 +27,8 @@ from divebook.errors import (
 from divebook.events.catalog import RUNNING, WAITING, ExecutionAnnotated, ExecutionForked, ExecutionStarted
 from divebook.events.event import Event, to_datetime, to_microseconds
 from divebook.store.append import Beginning, ExecutionRecord, StatusColumns, note_questions, status_change_of
-from divebook.store.base import EventStore, StoredLog, StoredRecord
+from divebook.store.backend import StoredLog, StoredRecord
+from divebook.store.base import EventStore
 from divebook.store.encoding import embed, files_in, reached, width_of
 
 T = TypeVar("T")

@@ -7,16 +7,25 @@ fails here as well.
 from __future__ import annotations
 
 import itertools
+import threading
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from operator import itemgetter
 from typing import TypeAlias
 
 from divebook.engine.inbox import Message
 from divebook.engine.lifecycle import TERMINAL, check_may_receive
-from divebook.errors import ConcurrentAppendError, DecryptionError, InvalidEventError, StartKeyTakenError, StoreError
+from divebook.errors import (
+    ConcurrentAppendError,
+    DecryptionError,
+    ExecutionNotFoundError,
+    InvalidEventError,
+    StartKeyTakenError,
+    StoreError,
+)
 from divebook.events.catalog import CHILD, ENQUEUED, FORK, RUNNING, WAITING, ExecutionEnqueued
 from divebook.events.codec import decode
 from divebook.events.event import Record, to_datetime
@@ -33,9 +42,8 @@ from divebook.store.append import (
     StatusColumns,
     fork_point_error,
 )
-from divebook.store.base import (
+from divebook.store.backend import (
     MAX_CANDIDATES,
-    EventStore,
     StoredBlob,
     StoredLog,
     StoredRecord,
@@ -43,6 +51,8 @@ from divebook.store.base import (
     check_brought_numbers,
     check_reached,
 )
+from divebook.store.base import EventStore
+from divebook.store.embedded import weak_method
 from divebook.store.encoding import reached, width_of
 from divebook.store.leases import Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
 
@@ -59,19 +69,21 @@ class MemoryStore(EventStore):
 
     location = "memory:"
     keeps = shared = False
+    _lists: MemoryLists
+    _large_values: MemoryBlobs
 
     def __init__(self) -> None:
         super().__init__()
-        self._logs: dict[str, MemoryLog] = {}
-        self._worker_records: dict[str, WorkerRecord] = {}
-        self._schedules: dict[str, int] = {}
-        self._unended_logs: dict[str, MemoryLog] = {}
-        """Logs of executions that have not ended, so that the inbox and recovery need not search all logs."""
+        self._lists = MemoryLists(self._lock, weak_method(self._has_untaken))
+        self._logs = self._lists.logs
+        self._unended_logs = self._lists.unended_logs
+        self._find = self._lists.find
+        self._queues = MemoryQueues(self._lists)
+        self._caches = MemoryCaches(self._lists)
+        self._large_values = MemoryBlobs(self._lists)
         self._log_numbers = itertools.count()
         self._start_keys: dict[str, str] = {}
         """Execution id by start key."""
-        self._blob_contents: dict[bytes, bytes] = {}
-        """Content of each large value by its digest."""
         self._messages: dict[int, tuple[Message, bytes]] = {}
         self._message_numbers: dict[str, list[int]] = {}
         """Message numbers of each execution id, ascending."""
@@ -114,7 +126,7 @@ class MemoryStore(EventStore):
     def _begin(self, batch: PreparedBatch) -> MemoryLog:
         beginning = batch.beginning
         if beginning is None:
-            raise self._unknown(batch.execution_id)
+            raise self._lists.unknown_error(batch.execution_id)
         if batch.token:
             raise batch.fenced_error(0)
         if beginning.key is not None and beginning.key in self._start_keys:
@@ -175,7 +187,7 @@ class MemoryStore(EventStore):
         return reached(self.sealing.open_packed(payload), self._content)
 
     def _refer(self, log: MemoryLog, digest: bytes, content: bytes) -> None:
-        self._blob_contents.setdefault(digest, content)
+        self._large_values.contents.setdefault(digest, content)
         if digest not in log.blobs:
             log.blobs.add(digest)
             log.size += len(content)
@@ -188,62 +200,7 @@ class MemoryStore(EventStore):
         return [record.decoded(execution_id, self.sealing, self._content) for record in stored]
 
     def _content(self, digest: bytes) -> bytes | None:
-        return self.sealing.open_content(digest, self._blob_contents.get(digest))
-
-    def _record(self, execution_id: str) -> ExecutionRecord:
-        with self._lock:
-            return self._find(execution_id).line(execution_id)
-
-    def _records(self, record_filter: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
-        with self._lock:
-            logs = self._unended_logs if record_filter.unended else self._logs
-            matching = [name for name, log in logs.items() if (log.status, log.beginning) in record_filter]
-            page = self._newest(matching)[offset : offset + limit if limit else None]
-            return [self._logs[name].line(name) for name in page]
-
-    def _newest(self, names: list[str]) -> list[str]:
-        """Return the given execution ids, sorted by the creation of the executions, newest first."""
-        return sorted(names, key=lambda name: (self._logs[name].created_at, self._logs[name].number), reverse=True)
-
-    def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
-        # One lock covers all reads, so that leases, messages and rows are of the same moment.
-        with self._lock:
-            leases = self._leases()
-            now = to_datetime(moment.wall)
-            driven_ids = {lease.execution_id for lease in leases if lease.keeps_out(moment)}
-            actionable = self._addressees() | {lease.execution_id for lease in leases}
-            unended = self._records(RecordFilter(with_books=True, unended=True), 0, 0)
-            idle = [record for record in unended if record.execution_id not in driven_ids]
-        return [
-            record
-            for record in idle
-            if record.status != WAITING or record.is_due(now) or record.execution_id in actionable
-        ]
-
-    def _descendants(self, execution_id: str) -> int:
-        # One pass over all logs is cheaper than one search per execution below. `pop` ensures that the walk ends.
-        children_of: dict[str, list[str]] = {}
-        with self._lock:
-            for name, log in self._logs.items():
-                if log.beginning.origin == CHILD and log.beginning.parent is not None:
-                    children_of.setdefault(log.beginning.parent, []).append(name)
-        total = 0
-        to_visit = [execution_id]
-        while to_visit:
-            children = children_of.pop(to_visit.pop(), [])
-            total += len(children)
-            to_visit += children
-        return total
-
-    def _asking(self, question_id: str | None) -> list[tuple[str, str]]:
-        with self._lock:
-            asking = [name for name, log in self._unended_logs.items() if any(log.questions.values())]
-            return [
-                (name, question)
-                for name in self._newest(asking)
-                for question in self._unended_logs[name].open_questions()
-                if question_id in (None, question)
-            ]
+        return self.sealing.open_content(digest, self._large_values.contents.get(digest))
 
     def _drop(self, execution_id: str) -> None:
         start_key = self._logs.pop(execution_id).beginning.key
@@ -290,27 +247,6 @@ class MemoryStore(EventStore):
             logs = self._logs.values() if execution_id is None else [self._find(execution_id)]
             return [log.lease for log in logs if log.lease is not None]
 
-    def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
-        log = self._find(execution_id)
-        check_reached(execution_id, sequence, log.last_sequence)
-        # An older checkpoint that arrives late must not replace a newer one.
-        if log.checkpoint is None or log.checkpoint[0] <= sequence:
-            log.checkpoint = (sequence, data)
-
-    def _checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
-        log = self._logs.get(execution_id)
-        return log.checkpoint if log else None
-
-    def _checkpoints(self) -> list[str]:
-        with self._lock:
-            return [execution_id for execution_id, log in self._logs.items() if log.checkpoint]
-
-    def _drop_checkpoints(self, execution_ids: Sequence[str]) -> int:
-        logs = [self._logs[execution_id] for execution_id in self._checkpoints() if execution_id in execution_ids]
-        for log in logs:
-            log.checkpoint = None
-        return len(logs)
-
     # --- queues -------------------------------------------------------------------------------------------------------
 
     def _claim(self, claim: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
@@ -323,7 +259,7 @@ class MemoryStore(EventStore):
         """
         # The worker's order of queues comes before priorities, which count within a queue only.
         for queue in claim.queues:
-            for queued in self._in_queues():
+            for queued in self._queues.queued(withheld=False):
                 if queued.queue != queue or queued.execution_id in claim.without:
                     continue
                 has_workflow = claim.workflows.get(queued.workflow) == queued.fingerprint
@@ -339,60 +275,6 @@ class MemoryStore(EventStore):
             return log.wake_at is None or is_due
         # A lease that no longer excludes others was left by a driver that died or did not renew it.
         return log.status == RUNNING or log.lease is not None or is_due or self._has_untaken(execution_id)
-
-    def _in_queues(self, *, withheld: bool = False) -> Iterator[QueuedExecution]:
-        """Yield the queue entries of executions that have not ended, queue by queue, in the order in which workers
-        claim them. With `withheld`, yield the entries that workers skip instead.
-        """
-        with self._lock:
-            entries = [
-                # The order within a queue is: higher priorities first, then older executions.
-                (-log.enqueued.priority, log.number, execution_id, log.enqueued.queue, log.beginning)
-                for execution_id, log in self._logs.items()
-                if log.enqueued is not None and log.withheld is withheld and log.status not in TERMINAL
-                if log.beginning.origin != FORK
-            ]
-        for negative_priority, _, execution_id, queue, beginning in sorted(
-            entries, key=lambda entry: (entry[3], *entry[:2])
-        ):
-            yield QueuedExecution(
-                execution_id, queue, -negative_priority, beginning.workflow_name, beginning.fingerprint
-            )
-
-    def _queued(self, *, withheld: bool) -> list[QueuedExecution]:
-        return list(self._in_queues(withheld=withheld))
-
-    def _seen_to(self, schedule: str, moment: int) -> int:
-        return self._schedules.setdefault(schedule, moment)
-
-    def _see_to(self, schedule: str, moment: int) -> None:
-        self._schedules[schedule] = max(moment, self._schedules.get(schedule, moment))
-
-    def _withhold(self, execution_id: str) -> None:
-        if execution_id in self._logs:
-            self._logs[execution_id].withheld = True
-
-    def _announce(self, worker: WorkerRecord, until: int, delete_before: int) -> None:
-        records = self._worker_records
-        self._worker_records = {name: other for name, other in records.items() if other.expires_at >= delete_before}
-        self._worker_records[worker.id] = replace(worker, expires_at=until)
-
-    def _retire(self, worker_id: str) -> None:
-        self._worker_records.pop(worker_id, None)
-
-    def _workers(self) -> list[WorkerRecord]:
-        return list(self._worker_records.values())
-
-    # --- summaries ---------------------------------------------------------------------------------------------------
-
-    def _put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None:
-        for execution_id in summaries.keys() & self._logs.keys():
-            self._logs[execution_id].summary = summaries[execution_id]
-
-    def _summaries(self, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
-        with self._lock:
-            stored = {name: self._logs[name].summary for name in execution_ids if name in self._logs}
-        return {name: summary for name, summary in stored.items() if summary is not None}
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
@@ -440,10 +322,6 @@ class MemoryStore(EventStore):
     def _last_message(self) -> int:
         return self._last_number
 
-    def _addressees(self) -> set[str]:
-        """Return the ids of the unended executions that have received messages which are not in their logs yet."""
-        return {name for name in self._unended_logs if self._has_untaken(name)}
-
     def _has_untaken(self, execution_id: str) -> bool:
         with self._lock:
             log = self._find(execution_id)
@@ -461,12 +339,6 @@ class MemoryStore(EventStore):
 
     # --- maintenance -------------------------------------------------------------------------------------------------
 
-    def _ids(self, prefix: str | None = None) -> list[str]:
-        with self._lock:
-            if prefix is None:
-                return self._newest(list(self._logs))
-            return sorted(name for name in self._logs if name.startswith(prefix))[: MAX_CANDIDATES + 1]
-
     def _stored_log(self, execution_id: str) -> StoredLog:
         with self._lock:
             log = self._find(execution_id)
@@ -480,15 +352,6 @@ class MemoryStore(EventStore):
                 shared_blobs=log.shared_blobs,
             )
 
-    def _blobs(self, without: Collection[str]) -> list[StoredBlob]:
-        with self._lock:
-            logs = [log for name, log in self._logs.items() if name not in without]
-            used = {digest for log in logs for digest in log.blobs | log.shared_blobs}
-            return [StoredBlob(digest, len(data), digest in used) for digest, data in self._blob_contents.items()]
-
-    def _blob(self, digest: bytes) -> bytes | None:
-        return self._blob_contents.get(digest)
-
     def _discard(self, last_sequences: Mapping[str, int | None], moment: Moment | None) -> list[str]:
         discarded = [
             name
@@ -499,23 +362,226 @@ class MemoryStore(EventStore):
             self._drop(execution_id)
         return discarded
 
-    def _drop_blobs(self) -> int:
-        unused = [blob.digest for blob in self._blobs(()) if not blob.used]
-        for digest in unused:
-            del self._blob_contents[digest]
-        return len(unused)
-
     def _close(self) -> None:
         self._logs.clear()
         self._unended_logs.clear()
         self._message_numbers.clear()
         self._messages.clear()
 
-    def _find(self, execution_id: str) -> MemoryLog:
-        log = self._logs.get(execution_id)
+
+class MemoryLists:
+    """Logs of a `MemoryStore` by execution id, and lists of them; a `divebook.store.backend.ListBackend`.
+
+    Parameters
+    ----------
+    lock
+        Lock of the store.
+    has_untaken
+        Function that returns True if an execution has not ended and has received messages that are not in its log yet.
+    """
+
+    def __init__(self, lock: threading.RLock, has_untaken: Callable[[str], bool]) -> None:
+        self.lock = lock
+        self._has_untaken = has_untaken
+        self.logs: dict[str, MemoryLog] = {}
+        self.unended_logs: dict[str, MemoryLog] = {}
+        """Logs of executions that have not ended, so that the inbox and recovery need not search all logs."""
+
+    def find(self, execution_id: str) -> MemoryLog:
+        """Return the log of an execution. Raise ExecutionNotFoundError for an unknown id."""
+        log = self.logs.get(execution_id)
         if log is None:
-            raise self._unknown(execution_id)
+            raise self.unknown_error(execution_id)
         return log
+
+    def unknown_error(self, execution_id: str) -> ExecutionNotFoundError:
+        """Return the error for an unknown execution id, which names the latest executions."""
+        latest = self.records(RecordFilter(), MAX_CANDIDATES, 0)
+        return ExecutionNotFoundError(execution_id, [record.execution_id for record in latest])
+
+    def record(self, execution_id: str) -> ExecutionRecord:
+        """Return the row of one execution."""
+        with self.lock:
+            return self.find(execution_id).line(execution_id)
+
+    def records(self, record_filter: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
+        """Return the rows that a filter matches, newest first."""
+        with self.lock:
+            logs = self.unended_logs if record_filter.unended else self.logs
+            matching = [name for name, log in logs.items() if (log.status, log.beginning) in record_filter]
+            page = self._newest(matching)[offset : offset + limit if limit else None]
+            return [self.logs[name].line(name) for name in page]
+
+    def _newest(self, names: list[str]) -> list[str]:
+        """Return the given execution ids, sorted by the creation of the executions, newest first."""
+        return sorted(names, key=lambda name: (self.logs[name].created_at, self.logs[name].number), reverse=True)
+
+    def orphans(self, moment: Moment) -> list[ExecutionRecord]:
+        """Return the executions that can continue and have no live lease, newest first."""
+        now = to_datetime(moment.wall)
+        # One lock covers all reads, so that leases, messages and rows are of the same moment.
+        with self.lock:
+            unended = self.records(RecordFilter(with_books=True, unended=True), 0, 0)
+            return [record for record in unended if self._is_orphan(record, moment, now)]
+
+    def _is_orphan(self, record: ExecutionRecord, moment: Moment, now: datetime) -> bool:
+        lease = self.logs[record.execution_id].lease
+        if lease is not None:
+            return not lease.keeps_out(moment)
+        return record.status != WAITING or record.is_due(now) or self._has_untaken(record.execution_id)
+
+    def descendants(self, execution_id: str) -> int:
+        """Return the number of direct and indirect child executions of an execution."""
+        # One pass over all logs is cheaper than one search per execution below. `pop` ensures that the walk ends.
+        children_of: dict[str, list[str]] = {}
+        with self.lock:
+            for name, log in self.logs.items():
+                if log.beginning.origin == CHILD and log.beginning.parent is not None:
+                    children_of.setdefault(log.beginning.parent, []).append(name)
+        total = 0
+        to_visit = [execution_id]
+        while to_visit:
+            children = children_of.pop(to_visit.pop(), [])
+            total += len(children)
+            to_visit += children
+        return total
+
+    def asking(self, question_id: str | None) -> list[tuple[str, str]]:
+        """Return the open questions of executions that have not ended, as pairs of execution id and question id."""
+        with self.lock:
+            asking = [name for name, log in self.unended_logs.items() if any(log.questions.values())]
+            return [
+                (name, question)
+                for name in self._newest(asking)
+                for question in self.unended_logs[name].open_questions()
+                if question_id in (None, question)
+            ]
+
+    def ids(self, prefix: str | None = None) -> list[str]:
+        """Return the ids of all executions, newest first, or those that begin with a prefix, sorted."""
+        with self.lock:
+            if prefix is None:
+                return self._newest(list(self.logs))
+            return sorted(name for name in self.logs if name.startswith(prefix))[: MAX_CANDIDATES + 1]
+
+
+class MemoryQueues:
+    """Queue entries, schedules and records of workers in memory; a `divebook.store.backend.QueueBackend`."""
+
+    def __init__(self, lists: MemoryLists) -> None:
+        self._lists = lists
+        self._schedules: dict[str, int] = {}
+        self._workers: dict[str, WorkerRecord] = {}
+
+    def queued(self, *, withheld: bool) -> list[QueuedExecution]:
+        """Return the queue entries of executions that have not ended, in the order in which workers claim them."""
+        with self._lists.lock:
+            entries = [
+                # The order within a queue is: higher priorities first, then older executions.
+                (log.enqueued.queue, -log.enqueued.priority, log.number, execution_id, log.beginning)
+                for execution_id, log in self._lists.logs.items()
+                if log.enqueued is not None and log.withheld is withheld and log.status not in TERMINAL
+                if log.beginning.origin != FORK
+            ]
+        return [
+            QueuedExecution(execution_id, queue, -negative_priority, beginning.workflow_name, beginning.fingerprint)
+            for queue, negative_priority, _, execution_id, beginning in sorted(entries)
+        ]
+
+    def withhold(self, execution_id: str) -> None:
+        """Mark an execution so that workers skip it."""
+        if execution_id in self._lists.logs:
+            self._lists.logs[execution_id].withheld = True
+
+    def schedule(self, name: str, moment: int, *, advances: bool) -> int:
+        """Return the time up to which the due times of a schedule have been handled, and store it."""
+        earlier = self._schedules.get(name, moment)
+        self._schedules[name] = max(moment, earlier) if advances else earlier
+        return self._schedules[name]
+
+    def announce(self, worker: WorkerRecord, until: int, delete_before: int) -> None:
+        """Write the record of a running worker, and delete the records of workers that expired long ago."""
+        self._workers = {name: other for name, other in self._workers.items() if other.expires_at >= delete_before}
+        self._workers[worker.id] = replace(worker, expires_at=until)
+
+    def retire(self, worker_id: str) -> None:
+        """Delete the record of a worker."""
+        self._workers.pop(worker_id, None)
+
+    def workers(self) -> list[WorkerRecord]:
+        """Return the records of all workers, including expired ones."""
+        return list(self._workers.values())
+
+
+class MemoryCaches:
+    """Checkpoints and summaries in memory; a `divebook.store.backend.CacheBackend`."""
+
+    def __init__(self, lists: MemoryLists) -> None:
+        self._lists = lists
+
+    def put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
+        """Write the checkpoint of an execution, unless the execution has a newer checkpoint."""
+        log = self._lists.find(execution_id)
+        check_reached(execution_id, sequence, log.last_sequence)
+        # An older checkpoint that arrives late must not replace a newer one.
+        if log.checkpoint is None or log.checkpoint[0] <= sequence:
+            log.checkpoint = (sequence, data)
+
+    def checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
+        """Return the checkpoint of an execution as sequence number and data; None if it is missing."""
+        log = self._lists.logs.get(execution_id)
+        return log.checkpoint if log else None
+
+    def checkpoints(self) -> list[str]:
+        """Return the ids of the executions that have a checkpoint."""
+        with self._lists.lock:
+            return [execution_id for execution_id, log in self._lists.logs.items() if log.checkpoint]
+
+    def drop_checkpoints(self, execution_ids: Sequence[str]) -> int:
+        """Delete the checkpoints of executions; return the number of deleted checkpoints."""
+        names = set(execution_ids).intersection(self.checkpoints())
+        for execution_id in names:
+            self._lists.logs[execution_id].checkpoint = None
+        return len(names)
+
+    def put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None:
+        """Write summaries of executions in place of older ones."""
+        for execution_id in summaries.keys() & self._lists.logs.keys():
+            self._lists.logs[execution_id].summary = summaries[execution_id]
+
+    def summaries(self, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
+        """Return the summaries of the given executions, without missing ones."""
+        with self._lists.lock:
+            logs = self._lists.logs
+            stored = {name: logs[name].summary for name in execution_ids if name in logs}
+        return {name: summary for name, summary in stored.items() if summary is not None}
+
+
+class MemoryBlobs:
+    """Large values in memory; a `divebook.store.backend.BlobBackend`."""
+
+    def __init__(self, lists: MemoryLists) -> None:
+        self._lists = lists
+        self.contents: dict[bytes, bytes] = {}
+        """Content of each large value by its digest."""
+
+    def blobs(self, without: Collection[str]) -> list[StoredBlob]:
+        """Return each large value with its size, and whether an execution uses it."""
+        with self._lists.lock:
+            logs = [log for name, log in self._lists.logs.items() if name not in without]
+            used = {digest for log in logs for digest in log.blobs | log.shared_blobs}
+            return [StoredBlob(digest, len(data), digest in used) for digest, data in self.contents.items()]
+
+    def blob(self, digest: bytes) -> bytes | None:
+        """Return the content of a large value, still encrypted; None if it is missing."""
+        return self.contents.get(digest)
+
+    def drop_unused(self) -> int:
+        """Delete the large values that no execution uses; return the number of deleted values."""
+        unused = [blob.digest for blob in self.blobs(()) if not blob.used]
+        for digest in unused:
+            del self.contents[digest]
+        return len(unused)
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ import pytest
 from divebook import Environment, Step, Workflow
 from divebook.errors import NewerStoreError
 from divebook.store import Message
-from divebook.store.base import StoredSummary
+from divebook.store.backend import StoredSummary
 from divebook.store.leases import Owner, WorkerRecord
 from divebook.store.postgres.schema import MIGRATIONS
 from tests.runtime.worlds import Calls, Gate

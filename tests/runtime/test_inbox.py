@@ -148,7 +148,7 @@ class Annotated(MemoryStore):
         super()._release(lease)
         if self.taken is None:
             self.taken = self._acquire(lease.execution_id, ELSEWHERE, Moment.at(None), Moment.at(None).plus(60), None)
-            ((_, question),) = self._asking(None)
+            ((_, question),) = self.asking()
             payload = answer_payload({"value": "now"}, "ann")
             self.post(Message(lease.execution_id, ANSWER, question, payload, "ann", 1))
 

@@ -255,7 +255,7 @@ def test_cancelling_at_the_end_is_not_forgotten(store):
     assert execution.wait(20).status == "cancelled"
 
 
-@pytest.mark.parametrize("name", ["_write", "_read_records", "_record", "_checkpoint", "_inbox"])
+@pytest.mark.parametrize("name", ["_write", "_read_records", "_lists.record", "_caches.checkpoint", "_inbox"])
 @pytest.mark.parametrize("loss", [BEFORE, AFTER])
 def test_a_fork_is_created_once_wherever_the_connection_is_lost(store, name, loss):
     world = environment(store=store)

@@ -30,12 +30,12 @@ class WatchedStore(RemoteStore):
         super().__init__()
         self.on_a_loop, self.calls = [], Counter()
 
-    def _forwarded(self, name, given, options):
+    def forwarded(self, name, call, given, options):
         self.calls[name] += 1
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return super()._forwarded(name, given, options)
+            return super().forwarded(name, call, given, options)
         self.on_a_loop.append(name)
         raise AssertionError(f"{name} was called on an event loop")
 
@@ -109,9 +109,9 @@ async def two_clients(here, wait=20.0):
 
 
 SLOW = {
-    "_unended": ("divebook_status", lambda execution: {}),
-    "_record": ("divebook_status", lambda execution: {"execution": execution}),
-    "_orphans": ("divebook_status", lambda execution: {"execution": execution}),
+    "_lists.records": ("divebook_status", lambda execution: {}),
+    "_lists.record": ("divebook_status", lambda execution: {"execution": execution}),
+    "_lists.orphans": ("divebook_status", lambda execution: {"execution": execution}),
     "_acquire": ("divebook_status", lambda execution: {"execution": execution}),
     "_write": ("counted", lambda execution: {}),
     "_post": ("counted", lambda execution: {}),
@@ -142,11 +142,11 @@ def test_a_call_waits_no_longer_than_it_may_for_a_slow_store(here, store, earlie
 
     async def main():
         async with two_clients(here, wait=0.0) as clients:
-            with store.gates["_orphans"].closed() as gate:
+            with store.gates["_lists.orphans"].closed() as gate:
                 results = [await client.call_tool("divebook_status", {"execution": earlier}) for client in clients]
                 assert await asyncio.to_thread(gate.reached.wait, 20)
             return [result.structured_content["status"] for result in results]
 
     assert asyncio.run(main()) == ["waiting", "waiting"]
     assert here.execution(earlier).wait(20).outputs == {"result": 5}
-    assert store.calls["_orphans"] == 1
+    assert store.calls["_lists.orphans"] == 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeAlias
 
-from divebook.store.base import StoredRecord
+from divebook.store.backend import StoredRecord
 from divebook.store.encoding import JOINT
 
 Rows: TypeAlias = list[StoredRecord]

@@ -63,8 +63,9 @@ class MixesKindsOfMessages(MemoryStore):
 
 
 class TakesMessagesForNobody(MemoryStore):
-    def _find(self, execution_id):
-        return self._logs.get(execution_id)
+    def __init__(self):
+        super().__init__()
+        self._find = self._logs.get
 
 
 class KeepsMessagesOfTheDeleted(MemoryStore):
@@ -130,8 +131,8 @@ class ForgetsWhoWasAnswered(MemoryStore):
 
 
 class ForgetsMessagesWhenRecovering(MemoryStore):
-    def _addressees(self):
-        return set()
+    def orphans(self, now=None):
+        return [record for record in super().orphans(now) if record.status != "waiting" or record.wake_at]
 
 
 class ForgetsParents(MemoryStore):

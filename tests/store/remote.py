@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from divebook.errors import ConnectionLostError
 from divebook.runtime.loop import ENGINE
 from divebook.store import MemoryStore
+from divebook.store.backend import BlobBackend, CacheBackend, ListBackend, QueueBackend
 from divebook.store.base import EventStore
 
 BEFORE, AFTER = "before", "after"
@@ -56,12 +57,13 @@ class RemoteStore(EventStore):
         super().__init__()
         self.server = MemoryStore()
         self.server.sealing = self.sealing
+        self._lists, self._queues, self._caches, self._large_values = (RemotePart(self, name) for name in PARTS)
         self.on_the_loop = []
         self.losses = {name: deque() for name in FORWARDED}
         self.gates = {name: Gate() for name in FORWARDED}
         self.answers = {name: Gate() for name in FORWARDED}
 
-    def _forwarded(self, name, given, options):
+    def forwarded(self, name, call, given, options):
         if ENGINE.is_current():
             self.on_the_loop.append(name)
             raise AssertionError(f"{name} was called on the engine's thread")
@@ -69,21 +71,42 @@ class RemoteStore(EventStore):
         self.gates[name].pass_through()
         if loss == BEFORE:
             raise ConnectionLostError("the server is out of reach")
-        answer = getattr(self.server, name)(*given, **options)
+        answer = call(*given, **options)
         self.answers[name].pass_through()
         if loss == AFTER:
             raise ConnectionLostError("the server is out of reach")
         return answer
 
 
+class RemotePart:
+    """Forwards every call to a part of the server's store."""
+
+    def __init__(self, store, part):
+        for name in PARTS[part]:
+            setattr(self, name, self._forward(store, f"{part}.{name}", getattr(getattr(store.server, part), name)))
+
+    def _forward(self, store, name, call):
+        return lambda *given, **options: store.forwarded(name, call, given, options)
+
+
 def _forward(name):
     def call(self, *given, **options):
-        return self._forwarded(name, given, options)
+        return self.forwarded(name, getattr(self.server, name), given, options)
 
     return call
 
 
-FORWARDED = sorted(EventStore.__abstractmethods__)
-for _name in FORWARDED:
+PARTS = {
+    part: [name for name in vars(protocol) if not name.startswith("_")]
+    for part, protocol in {
+        "_lists": ListBackend,
+        "_queues": QueueBackend,
+        "_caches": CacheBackend,
+        "_large_values": BlobBackend,
+    }.items()
+}
+METHODS = sorted(EventStore.__abstractmethods__)
+FORWARDED = [*METHODS, *(f"{part}.{name}" for part, names in PARTS.items() for name in names)]
+for _name in METHODS:
     setattr(RemoteStore, _name, _forward(_name))
 RemoteStore.__abstractmethods__ = frozenset()

@@ -126,12 +126,13 @@ class HandsOutItsOwnPayloads(MemoryStore):
 
 class RefusesEverythingWithOneConflict(MemoryStore):
     def _write(self, batches):
-        kept = dict(self._logs)
+        before = dict(self._logs)
         answers = super()._write(batches)
         conflict = next((answer for answer in answers if isinstance(answer, ConcurrentAppendError)), None)
         if conflict is None:
             return answers
-        self._logs = kept
+        self._logs.clear()
+        self._logs.update(before)
         return [conflict] * len(answers)
 
 
@@ -155,8 +156,8 @@ class CleansUpWhatIsAboutToBeResumed(MemoryStore):
 
 
 class ListsOldestFirst(MemoryStore):
-    def _records(self, *filters):
-        return super()._records(*filters)[::-1]
+    def records(self, *filters, **options):
+        return super().records(*filters, **options)[::-1]
 
 
 class ReadsFromTheGivenSequence(MemoryStore):
@@ -268,20 +269,20 @@ class KeepsTheLeaseOfWhatHasEnded(MemoryStore):
 
 
 class StoresLargeValuesPerExecution(MemoryStore):
-    def _blobs(self, without):
-        found = super()._blobs(without)
+    def blobs(self, without=()):
+        found = super().blobs(without)
         return [blob for blob in found for log in self._logs.values() if blob.digest in log.blobs]
 
 
 class DropsLargeValuesInUse(MemoryStore):
-    def _drop_blobs(self):
-        dropped = len(self._blob_contents)
-        self._blob_contents.clear()
+    def drop_blobs(self):
+        dropped = len(self._large_values.contents)
+        self._large_values.contents.clear()
         return dropped
 
 
 class KeepsLargeValuesForEver(MemoryStore):
-    def _drop_blobs(self):
+    def drop_blobs(self):
         return 0
 
 
@@ -292,14 +293,14 @@ class CountsLargeValuesEveryTime(MemoryStore):
 
 
 class KeepsTheOldestCheckpoint(MemoryStore):
-    def _put_checkpoint(self, execution_id, sequence, data):
+    def put_checkpoint(self, execution_id, sequence, data):
         if self._find(execution_id).checkpoint is None:
-            super()._put_checkpoint(execution_id, sequence, data)
+            super().put_checkpoint(execution_id, sequence, data)
 
 
 class KeepsTheOldestSummary(MemoryStore):
-    def _put_summaries(self, summaries):
-        super()._put_summaries({name: kept for name, kept in summaries.items() if name not in self._summaries([name])})
+    def put_summaries(self, summaries):
+        super().put_summaries({name: new for name, new in summaries.items() if name not in self.summaries([name])})
 
 
 class TagsOnlyWhatRuns(MemoryStore):
@@ -310,7 +311,8 @@ class TagsOnlyWhatRuns(MemoryStore):
 
 
 class DropsEventsWithTheCheckpoints(MemoryStore):
-    def _drop_checkpoints(self, execution_ids):
+    def drop_checkpoints(self, execution_ids=None):
+        execution_ids = self.checkpoints() if execution_ids is None else execution_ids
         for execution_id in execution_ids:
             self._logs.pop(execution_id, None)
         return len(execution_ids)

@@ -10,7 +10,7 @@ from benchmarks.damage import EARLIER, EQUAL, REFUSED, Damage, read_all, try_man
 from benchmarks.harm import make_store
 from divebook.errors import CorruptStoreError
 from divebook.store import SqliteStore
-from divebook.store.base import StoredSummary
+from divebook.store.backend import StoredSummary
 from divebook.store.leases import Owner
 from divebook.store.maintenance import check
 from tests.store.logs import ONE, TWO, log

@@ -7,7 +7,7 @@ from divebook.errors import DecryptionError, SetupError
 from divebook.events import catalog
 from divebook.events.codec import by_hash
 from divebook.store import MemoryStore, Message, SqliteStore, open_store
-from divebook.store.base import StoredSummary
+from divebook.store.backend import StoredSummary
 from divebook.store.codec import KEY_VARIABLE, UNREADABLE, FernetCodec
 from divebook.store.maintenance import check
 from tests.store.large_promises import text

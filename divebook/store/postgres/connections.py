@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, overload
 from urllib.parse import unquote
 
 from divebook.errors import (
@@ -29,7 +29,8 @@ from divebook.errors import (
 )
 from divebook.interrupts import INTERRUPTS
 from divebook.store.encoding import unencodable_error
-from divebook.store.postgres.schema import MIGRATIONS, PRESENT_FORMAT, SCHEMA, named, raised_format
+from divebook.store.postgres.schema import KNOWN_FORMAT, MIGRATIONS, PRESENT_FORMAT, SCHEMA, named, raised_format
+from divebook.store.sql import Dialect
 from divebook.text.passwords import cut_short, for_command, is_hidden, is_plain, without_password
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from psycopg.adapt import Dumper
 
 
+T = TypeVar("T")
 _NAME = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 _SETTINGS = {
     "connect_timeout": "10",
@@ -405,6 +407,45 @@ class SendStatement(Protocol):
         ...
 
 
+DIALECT = Dialect(
+    prefix="divebook.",
+    parameter="%s",
+    known_format=KNOWN_FORMAT,
+    cross_join="JOIN",
+    in_list="= ANY(%s)",
+    binary='"C"',
+)
+
+
+class PostgresSession:
+    """Reads and writes of a database; a `divebook.store.sql.SqlSession`. Strings are escaped as `escaped` does."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def read(self, statement: str, values: Sequence[Any], decode: Callable[..., T]) -> list[T]:
+        """Execute a statement that reads. Return for each row what `decode` returns for its columns."""
+        rows = self._connections.read(DIALECT.text(statement), _parameters(values))
+        with translated(self._connections.address.location):
+            return [decode(*unescaped_row(row)) for row in rows]
+
+    def write(self, statement: str, values: Sequence[Any], *, is_relaxed: bool = False) -> Rows:
+        """Execute a statement that writes in a transaction of its own; return its rows."""
+        del is_relaxed  # see `SqlSession`
+        return self._connections.write(DIALECT.text(statement), _parameters(values))
+
+
+def _parameters(values: Sequence[Any]) -> list[Any]:
+    """Return the parameters of a statement with escaped strings, also in lists."""
+    parameters: list[Any] = []
+    for value in values:
+        if isinstance(value, list):
+            parameters.append([escaped(text) for text in value])
+        else:
+            parameters.append(escaped(value) if isinstance(value, str) else value)
+    return parameters
+
+
 def ready(
     sources: Sequence[socket.socket | Link], seconds: float | None, *, writable: bool = False
 ) -> list[socket.socket | Link]:
@@ -695,3 +736,8 @@ def unescaped(text: str | None) -> str | None:
     if text is None or "\\" not in text:
         return text
     return _ESCAPED.sub(lambda match: "\0" if match[1] == "0" else "\\", text)
+
+
+def unescaped_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a row with the originals of its strings."""
+    return tuple(unescaped(value) if isinstance(value, str) else value for value in row)

@@ -44,7 +44,7 @@ from divebook.store.append import (
     line_after,
     record_of,
 )
-from divebook.store.base import WRONG_CHECKSUM, StoredRecord, missing_event_error
+from divebook.store.backend import WRONG_CHECKSUM, StoredRecord, missing_event_error
 from divebook.store.codec import Sealing
 from divebook.store.encoding import Packed, of_row, pack_blob, pack_id, unpack_blob, unpack_id, width_of
 from divebook.store.leases import Lease
@@ -52,6 +52,7 @@ from divebook.store.postgres.connections import (
     BIGINT,
     BOOLEAN,
     BYTEA,
+    DIALECT,
     INTEGER,
     TEXT,
     BinaryArray,
@@ -62,6 +63,7 @@ from divebook.store.postgres.connections import (
     unescaped,
 )
 from divebook.store.postgres.schema import IN_KNOWN_FORMAT
+from divebook.store.sql import LOAD_BLOB, LOAD_TYPES, NEWEST_MESSAGE
 
 COLUMNS = """
 executions.id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability,
@@ -89,7 +91,7 @@ _AROUND = """
 SELECT found.* FROM unnest(%s::bigint[]) AS wanted(sequence)
 CROSS JOIN LATERAL divebook.read_log(%s, wanted.sequence - 1, wanted.sequence) AS found
 """
-_BLOB = "SELECT compressed, data FROM divebook.blobs WHERE digest = %s"
+_BLOB = DIALECT.text(LOAD_BLOB)
 # %b sends a parameter in the binary format (`BinaryArray`).
 _COMMIT = f"""
 SELECT divebook.commit_batches(
@@ -136,7 +138,7 @@ FROM divebook.executions LEFT JOIN LATERAL (
 ) AS latest ON true
 WHERE executions.id = ANY(%s)
 """  # noqa: S608 - our own text
-_NEWEST_MESSAGE = "SELECT coalesce(max(number), 0) FROM divebook.messages WHERE key = %s"
+_NEWEST_MESSAGE = DIALECT.text(NEWEST_MESSAGE)
 _HOLDER = "SELECT id FROM divebook.executions WHERE start_key = %s"
 _ADD_TYPES = (
     f"INSERT INTO divebook.event_types (name) SELECT unnest(%s::text[]) {IN_KNOWN_FORMAT} ON CONFLICT DO NOTHING"
@@ -844,7 +846,7 @@ class TypeNumbers:
 
     def load(self) -> None:
         """Read the numbers and names of all record types from the database into the cache."""
-        rows = self._connections.read("SELECT number, name FROM divebook.event_types")
+        rows = self._connections.read(DIALECT.text(LOAD_TYPES))
         self.names = dict(rows)
         self._numbers = {name: number for number, name in rows}
 

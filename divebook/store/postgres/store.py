@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from operator import itemgetter
@@ -34,45 +34,37 @@ from divebook.store.append import (
     Appending,
     Batch,
     Durability,
-    ExecutionRecord,
     PreparedBatch,
-    RecordFilter,
     Refusal,
-    load_sound_records,
 )
-from divebook.store.base import (
-    EventStore,
-    StoredBlob,
+from divebook.store.backend import (
     StoredLog,
-    StoredSummary,
     check_brought_numbers,
-    check_reached,
     missing_event_error,
 )
+from divebook.store.base import EventStore
 from divebook.store.embedded import close_when_dropped, weak_method
-from divebook.store.leases import Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
+from divebook.store.leases import Claim, Lease, Moment, Owner
 from divebook.store.listeners import NewsCounter, NewsListener
 from divebook.store.postgres import tables
 from divebook.store.postgres.connections import (
     Connections,
     DatabaseAddress,
     Link,
+    PostgresSession,
     escaped,
     ready,
     translated,
-    unescaped,
 )
 from divebook.store.postgres.logs import (
-    RECORD,
-    WIDTH,
     LogReader,
     LogRows,
     LogWriter,
     SentBatches,
     TypeNumbers,
-    load_record,
 )
 from divebook.store.postgres.schema import may_write, migrate
+from divebook.store.sql import SqlQueues
 from divebook.text.redaction import logger
 
 _log = logger(__name__)
@@ -128,19 +120,24 @@ class PostgresStore(EventStore):
     """
 
     local = False
+    _caches: tables.PostgresCaches
 
     def __init__(self, url: str, *, durability: Durability = FULL) -> None:
         super().__init__()
         address = DatabaseAddress.of(url)
         self.location = address.location
         self.durability: Durability = durability
-        self._warned: set[str] = set()
         self._connections = Connections(address)
         # The tables come first, since all other parts need them.
         self._prepare(address)
         self._types = TypeNumbers(self._connections)
         self._reader = LogReader(self._connections, self._types)
-        self._logs = LogWriter(self._connections, self._types, self._reader, weak_method(self._unknown))
+        unknown = weak_method(self._unknown)
+        self._logs = LogWriter(self._connections, self._types, self._reader, unknown)
+        self._lists = tables.PostgresLists(self._connections, unknown)
+        self._queues = SqlQueues(PostgresSession(self._connections))
+        self._caches = tables.PostgresCaches(self._connections, unknown)
+        self._large_values = tables.PostgresBlobs(self._connections, self._reader)
         self._server_news = ServerNews(self._connections, self._news_counter)
         for part in (self._connections, self._server_news):
             close_when_dropped(self, part)
@@ -216,7 +213,7 @@ class PostgresStore(EventStore):
     def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
         return self._logs.write(batches, self.durability)
 
-    # --- leases and checkpoints --------------------------------------------------------------------------------------
+    # --- leases ------------------------------------------------------------------------------------------------------
 
     def _acquire(
         self, execution_id: str, owner: Owner, moment: Moment, until: Moment, instead_of: Lease | None
@@ -252,27 +249,6 @@ class PostgresStore(EventStore):
         (lease,) = self._required(execution_id, tables.load_lease(self._connections.read, execution_id))
         return [] if lease is None else [lease]
 
-    def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
-        with self._connections.transaction() as execute:
-            tables.lock_execution(execute, execution_id)
-            rows = execute("SELECT key, last_sequence FROM divebook.executions WHERE id = %s", (escaped(execution_id),))
-            if rows:
-                ((key, last),) = rows
-                check_reached(execution_id, sequence, last)
-                tables.write_checkpoint(execute, key, execution_id, sequence, data)
-                return
-        raise self._unknown(execution_id)
-
-    def _checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
-        return tables.load_checkpoint(self._connections.read, execution_id)
-
-    def _checkpoints(self) -> list[str]:
-        select = "SELECT id FROM divebook.checkpoints JOIN divebook.executions USING (key)"
-        return [unescaped(name) for (name,) in self._connections.read(select)]
-
-    def _drop_checkpoints(self, execution_ids: Sequence[str]) -> int:
-        return tables.drop_checkpoints(self._connections.write, execution_ids)
-
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def _post(self, message: Message, payload: bytes) -> Message:
@@ -281,7 +257,7 @@ class PostgresStore(EventStore):
                 raise self._unknown(message.execution_id)
             # Raises, because a final status does not change. Only if the execution was deleted and imported again in
             # between, the message is posted again.
-            check_may_receive(message.execution_id, self._record(message.execution_id).status, message.kind)
+            check_may_receive(message.execution_id, self._lists.record(message.execution_id).status, message.kind)
         # The number may be that of an earlier message with the same kind and key, which is then returned.
         stored = tables.load_message(self._connections.read, self.sealing, number)
         # The message may have been deleted meanwhile, with its execution.
@@ -338,62 +314,7 @@ class PostgresStore(EventStore):
         self._logs.forget([lease.execution_id for lease in leases])  # their tokens change
         return leases
 
-    def _queued(self, *, withheld: bool) -> list[QueuedExecution]:
-        return tables.load_queued(self._connections.read, withheld=withheld)
-
-    def _seen_to(self, schedule: str, moment: int) -> int:
-        return tables.load_schedule(self._connections.read, self._connections.write, schedule, moment)
-
-    def _see_to(self, schedule: str, moment: int) -> None:
-        tables.advance_schedule(self._connections.write, schedule, moment)
-
-    def _withhold(self, execution_id: str) -> None:
-        tables.withhold_execution(self._connections.write, execution_id)
-
-    def _announce(self, worker: WorkerRecord, until: int, delete_before: int) -> None:
-        tables.write_worker(self._connections.write, worker, until, delete_before)
-
-    def _retire(self, worker_id: str) -> None:
-        tables.delete_worker(self._connections.write, worker_id)
-
-    def _workers(self) -> list[WorkerRecord]:
-        return tables.load_workers(self._connections.read)
-
-    # --- lists -------------------------------------------------------------------------------------------------------
-
-    def _record(self, execution_id: str) -> ExecutionRecord:
-        rows = self._connections.read(f"{RECORD} WHERE id = %s", (escaped(execution_id),))
-        return load_record(self._required(execution_id, rows[0] if rows else None))
-
-    def _records(self, record_filter: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
-        return load_sound_records(
-            self._connections.read(*tables.list_statement(record_filter, limit, offset)), load_record, self._warned
-        )
-
-    def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
-        rows = self._connections.read(tables.ORPHANS, (moment.wall,))
-        leases = [tables.lease_from_columns(row[0], row[WIDTH:]) for row in rows]
-        orphans = [
-            row[:WIDTH] for row, lease in zip(rows, leases, strict=True) if not (lease and lease.keeps_out(moment))
-        ]
-        return load_sound_records(orphans, load_record, self._warned)
-
-    def _descendants(self, execution_id: str) -> int:
-        return tables.descendants(self._connections.read, execution_id)
-
-    def _asking(self, question_id: str | None) -> list[tuple[str, str]]:
-        return tables.load_open_questions(self._connections.read, question_id)
-
-    def _put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None:
-        tables.write_summaries(self._connections.write, summaries)
-
-    def _summaries(self, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
-        return tables.load_summaries(self._connections.read, execution_ids)
-
     # --- maintenance -------------------------------------------------------------------------------------------------
-
-    def _ids(self, prefix: str | None = None) -> list[str]:
-        return tables.load_ids(self._connections.read, prefix)
 
     def _stored_log(self, execution_id: str) -> StoredLog:
         with self._lock, self._connections.transaction(writes=False) as execute:
@@ -402,14 +323,8 @@ class PostgresStore(EventStore):
             stored = tables.load_stored(execute, self._types, execution_id)
         return self._required(execution_id, stored)
 
-    def _blobs(self, without: Collection[str]) -> list[StoredBlob]:
-        return tables.list_blobs(self._connections.read, without)
-
-    def _blob(self, digest: bytes) -> bytes | None:
-        return self._reader.blob(digest)
-
     def _faults(self) -> list[str]:
-        return tables.find_faults(self._connections.read)
+        return tables.find_faults(self._connections.read) + self._caches.faults()
 
     def _discard(self, last_sequences: Mapping[str, int | None], moment: Moment | None) -> list[str]:
         discarded: list[str] = []
@@ -425,10 +340,6 @@ class PostgresStore(EventStore):
         # The cached row of an heir has another size than the one in the database.
         self._logs.forget(changed_ids)
         return discarded
-
-    def _drop_blobs(self) -> int:
-        with self._connections.transaction() as execute:
-            return tables.drop_unused(execute)
 
     def _close(self) -> None:
         self._server_news.close()

@@ -1,12 +1,12 @@
-"""SQL statements for the tables of a Postgres store except the logs: leases, messages, queues, large values, caches.
+"""SQL statements for the tables of a Postgres store except the logs: leases, messages, lists, large values, caches.
 
 Each function runs one or a few statements. `execute` sends a statement on a reading connection, or in the caller's
-transaction.
+transaction. Statements that SQLite stores share are in `divebook.store.sql`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -14,43 +14,64 @@ from zlib import crc32
 
 from divebook.engine.inbox import Message
 from divebook.engine.lifecycle import TERMINAL
-from divebook.errors import CorruptStoreError, DecryptionError
+from divebook.errors import CorruptStoreError, ExecutionNotFoundError
 from divebook.events.catalog import BOOK, CHILD, ENQUEUED, RUNNING, WAITING
-from divebook.store.append import RecordFilter, record_of
-from divebook.store.base import (
+from divebook.store.append import ExecutionRecord, RecordFilter, load_sound_records, record_of
+from divebook.store.backend import (
     MAX_CANDIDATES,
     StoredBlob,
     StoredLog,
     StoredMessage,
     StoredSummary,
+    check_reached,
+    digests_reached,
     sound_messages,
-    summary_damage,
 )
 from divebook.store.codec import Sealing
-from divebook.store.encoding import Packed, of_row, reached, unpack_blob
+from divebook.store.encoding import Packed, of_row, unpack_blob
 from divebook.store.leases import (
     Claim,
     Lease,
     Moment,
     Owner,
-    QueuedExecution,
-    WorkerRecord,
-    stored_worker,
-    worker_from,
 )
-from divebook.store.postgres.connections import Connections, SendStatement, escaped, unescaped
+from divebook.store.postgres.connections import (
+    DIALECT,
+    Connections,
+    PostgresSession,
+    SendStatement,
+    escaped,
+    unescaped,
+    unescaped_row,
+)
 from divebook.store.postgres.logs import COLUMNS as ROWS_COLUMNS
 from divebook.store.postgres.logs import (
     MOST,
     RECORD,
+    WIDTH,
+    LogReader,
     TypeNumbers,
     arguments_of_post,
     line_of,
     load_line,
+    load_record,
     place_of_message,
 )
 from divebook.store.postgres.schema import BLOB_USES_LOCK, IN_KNOWN_FORMAT, KNOWN_FORMAT, PATIENCE, TABLES
-from divebook.text.redaction import logger
+from divebook.store.sql import (
+    DELETE_EVENTS,
+    DELETE_ROWS,
+    LOAD_BLOB,
+    MESSAGES_AFTER,
+    PUT_CHECKPOINT,
+    QUESTIONS_OF_ONE,
+    REPLACE_SOURCE,
+    SELECT_MESSAGES,
+    SET_SIZE,
+    SET_SOURCE,
+    SqlCaches,
+    find_strays,
+)
 
 # --- leases ---
 # The token is in the execution's row, where every commit compares it; the rest has a row of its own. Leases expire by
@@ -164,10 +185,7 @@ WITH counted AS (UPDATE divebook.last_message SET number = %s)
 INSERT INTO divebook.messages SELECT %s, key, %s, %s, %s, %s, %s, %s, %s FROM divebook.executions WHERE id = %s
 RETURNING number
 """
-_SELECT = """
-SELECT executions.id, messages.kind, messages.name, payload, source, posted_at, number, messages.checksum
-FROM divebook.messages JOIN divebook.executions USING (key)
-"""
+_SELECT = DIALECT.text(SELECT_MESSAGES)
 _ONE = f"{_SELECT} WHERE number = %s"
 # An execution without messages has one row, with NULL in place of a message.
 _MESSAGES_OF_ONE = """
@@ -175,7 +193,7 @@ SELECT executions.id, messages.kind, messages.name, payload, source, posted_at, 
 FROM divebook.executions LEFT JOIN divebook.messages ON messages.key = executions.key AND number > %s
 WHERE executions.id = %s ORDER BY number
 """
-_OF_ALL = f"{_SELECT} WHERE number > %s ORDER BY number"
+_OF_ALL = DIALECT.text(MESSAGES_AFTER)
 _LAST = "SELECT number FROM divebook.last_message"
 _LOCK_LAST = f"""
 {WITH_PATIENCE}
@@ -269,15 +287,10 @@ def last_addressee(execute: SendStatement, kind: str, key: str) -> str | None:
 
 
 def _messages_in(rows: Iterable[tuple[Any, ...]]) -> list[StoredMessage]:
-    return [StoredMessage(*row) for row in _plain(rows)]
+    return [StoredMessage(*row) for row in map(unescaped_row, rows)]
 
 
-def _plain(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    for row in rows:
-        yield tuple(unescaped(value) if isinstance(value, str) else value for value in row)
-
-
-# --- queues, schedules and workers ---
+# --- queues ---
 # Every commit updates the row of its execution, so that a claim reads no logs.
 
 
@@ -302,29 +315,6 @@ _HELD_HERE = f"""
 SELECT executions.id, {COLUMNS} FROM divebook.leases JOIN divebook.queued USING (key)
 JOIN divebook.executions USING (key) WHERE host = %s AND expires_at > %s
 """  # noqa: S608 - our own text
-_ALL_QUEUES = """
-SELECT id, queue, priority, workflow_name, fingerprint FROM divebook.queued JOIN divebook.executions USING (key)
-WHERE {} AND ended_at IS NULL AND origin <> 'fork'
-ORDER BY queue COLLATE "C", priority DESC, queued.key
-"""
-_WHICH = "NOT withheld", "withheld"  # by the argument `withheld`
-_SEEN = "SELECT seen FROM divebook.schedules WHERE id = %s"
-_SEE_FIRST = f"INSERT INTO divebook.schedules SELECT %s, %s {IN_KNOWN_FORMAT} ON CONFLICT DO NOTHING"
-_SEE = f"""
-INSERT INTO divebook.schedules SELECT %s, %s {IN_KNOWN_FORMAT}
-ON CONFLICT (id) DO UPDATE SET seen = greatest(schedules.seen, excluded.seen)
-"""
-_WITHHOLD = f"""
-UPDATE divebook.queued SET withheld = true FROM divebook.executions
-WHERE queued.key = executions.key AND id = %s AND {KNOWN_FORMAT}
-"""  # noqa: S608 - our own text
-# Two parts of one statement must not change the same row, hence the condition on the id.
-_ANNOUNCE = f"""
-WITH forgotten AS (DELETE FROM divebook.workers WHERE expires_at < %s AND id <> %s AND {KNOWN_FORMAT})
-INSERT INTO divebook.workers SELECT %s, %s, %s {IN_KNOWN_FORMAT}
-ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, data = excluded.data
-"""  # noqa: S608 - our own text
-_RETIRE = f"DELETE FROM divebook.workers WHERE id = %s AND {KNOWN_FORMAT}"  # noqa: S608 - our own text
 
 
 def claim_executions(execute: SendStatement, claim: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
@@ -349,62 +339,9 @@ def claim_executions(execute: SendStatement, claim: Claim, owner: Owner, moment:
     return leases
 
 
-def load_queued(execute: SendStatement, *, withheld: bool) -> list[QueuedExecution]:
-    """Return the queue entries of executions that have not ended: with `withheld` the entries that workers skip,
-    otherwise the entries that they may claim.
-    """
-    return [
-        QueuedExecution(unescaped(name), unescaped(queue), priority, unescaped(workflow), unescaped(fingerprint))
-        for name, queue, priority, workflow, fingerprint in execute(_ALL_QUEUES.format(_WHICH[withheld]))
-    ]
+# --- lists of executions ---
 
 
-def load_schedule(read: SendStatement, write: SendStatement, schedule: str, moment: int) -> int:
-    """Return the time up to which the due times of a schedule have been handled. For a new schedule, store `moment` as
-    this time.
-    """
-    name = escaped(schedule)
-    rows = read(_SEEN, (name,))
-    if not rows:
-        # If another process was faster, its moment stays, and the second read returns it.
-        write(_SEE_FIRST, (name, moment))
-        rows = read(_SEEN, (name,))
-    return int(rows[0][0])
-
-
-def advance_schedule(write: SendStatement, schedule: str, moment: int) -> None:
-    """Record that the due times of a schedule up to a moment have been handled; an earlier moment has no effect."""
-    write(_SEE, (escaped(schedule), moment))
-
-
-def withhold_execution(execute: SendStatement, execution_id: str) -> None:
-    """Mark an execution so that workers skip it. If the execution is not in a queue, do nothing."""
-    execute(_WITHHOLD, (escaped(execution_id),))
-
-
-def write_worker(execute: SendStatement, worker: WorkerRecord, until: int, delete_before: int) -> None:
-    """Write the record of a running worker, valid up to `until`. Delete the records of workers that expired before
-    `delete_before`.
-    """
-    name = escaped(worker.id)
-    execute(_ANNOUNCE, (delete_before, name, name, until, escaped(stored_worker(worker))))
-
-
-def delete_worker(execute: SendStatement, worker_id: str) -> None:
-    """Delete the record of a worker."""
-    execute(_RETIRE, (escaped(worker_id),))
-
-
-def load_workers(execute: SendStatement) -> list[WorkerRecord]:
-    """Return the records of all workers, including expired ones."""
-    rows = execute("SELECT id, expires_at, data FROM divebook.workers")
-    return [worker_from(unescaped(name), unescaped(data), expires_at) for name, expires_at, data in rows]
-
-
-# --- lists of executions, and summaries ---
-
-
-_log = logger(__name__)
 _NEWEST = "ORDER BY created_at DESC, executions.key DESC"
 # Indexes have the first 200 characters of long texts, so a condition on these makes the index usable.
 _CUT = "left({0}, 200) = left(%({1})s, 200) AND {0} = %({1})s"
@@ -420,7 +357,7 @@ _CONDITIONS = {
 }
 _IDS = f"SELECT id FROM divebook.executions {_NEWEST}"  # noqa: S608 - our own text
 # With the lease of each, live or not: SQL cannot decide whether the owner has died.
-ORPHANS = f"""
+_ORPHANS = f"""
 SELECT {ROWS_COLUMNS}, {COLUMNS} FROM divebook.executions LEFT JOIN divebook.leases USING (key)
 WHERE ended_at IS NULL AND (
   status <> '{WAITING}' OR wake_at <= %s OR host IS NOT NULL
@@ -443,16 +380,52 @@ SELECT executions.id, questions.id FROM divebook.questions JOIN divebook.executi
 WHERE ended_at IS NULL AND (%s::text IS NULL OR questions.id = %s::text)
 ORDER BY created_at DESC, executions.key DESC, questions.id COLLATE "C"
 """
-_PUT = f"""
-INSERT INTO divebook.summaries AS kept (key, sequence, checksum, data)
-SELECT executions.key, given.sequence, given.checksum, given.data
-FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %b::bytea[]) AS given(id, sequence, checksum, data)
-JOIN divebook.executions USING (id) WHERE {KNOWN_FORMAT}
-ON CONFLICT (key) DO UPDATE SET sequence = excluded.sequence, checksum = excluded.checksum, data = excluded.data
-"""  # noqa: S608 - our own text
-_SUMMARIES = """
-SELECT id, sequence, summaries.checksum, data FROM divebook.summaries JOIN divebook.executions USING (key)
-"""
+
+
+class PostgresLists:
+    """Rows of executions in a database; a `divebook.store.backend.ListBackend`."""
+
+    def __init__(self, connections: Connections, unknown: Callable[[str], ExecutionNotFoundError]) -> None:
+        self._connections = connections
+        self._session = PostgresSession(connections)
+        self._unknown = unknown
+        self._warned: set[str] = set()
+
+    def record(self, execution_id: str) -> ExecutionRecord:
+        """Return the row of one execution."""
+        rows = self._connections.read(f"{RECORD} WHERE id = %s", (escaped(execution_id),))
+        if not rows:
+            raise self._unknown(execution_id)
+        return load_record(rows[0])
+
+    def records(self, record_filter: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
+        """Return the rows that a filter matches, newest first, without those that are damaged."""
+        rows = self._connections.read(*list_statement(record_filter, limit, offset))
+        return load_sound_records(rows, load_record, self._warned)
+
+    def orphans(self, moment: Moment) -> list[ExecutionRecord]:
+        """Return the executions that can continue and have no live lease, newest first."""
+        rows = self._connections.read(_ORPHANS, (moment.wall,))
+        leases = [lease_from_columns(row[0], row[WIDTH:]) for row in rows]
+        orphans = [
+            row[:WIDTH] for row, lease in zip(rows, leases, strict=True) if not (lease and lease.keeps_out(moment))
+        ]
+        return load_sound_records(orphans, load_record, self._warned)
+
+    def descendants(self, execution_id: str) -> int:
+        """Return the number of direct and indirect child executions of an execution."""
+        ((count,),) = self._connections.read(_DESCENDANTS, {"parent": escaped(execution_id)})
+        return int(count)
+
+    def asking(self, question_id: str | None) -> list[tuple[str, str]]:
+        """Return the open questions of executions that have not ended, as pairs of execution id and question id."""
+        return self._session.read(_ASKING, (question_id, question_id), lambda *row: row)
+
+    def ids(self, prefix: str | None = None) -> list[str]:
+        """Return the ids of all executions, newest first, or those that begin with a prefix, sorted."""
+        if prefix is None:
+            return self._session.read(_IDS, (), str)
+        return self._session.read(_CANDIDATES, (prefix, MAX_CANDIDATES + 1), str)
 
 
 def list_statement(record_filter: RecordFilter, limit: int, offset: int) -> tuple[str, dict[str, Any]]:
@@ -473,59 +446,6 @@ def list_statement(record_filter: RecordFilter, limit: int, offset: int) -> tupl
     }
 
 
-def load_ids(execute: SendStatement, prefix: str | None) -> list[str]:
-    """Return the ids of all executions, newest first. With a prefix, return the ids that begin with it, sorted; at most
-    ``MAX_CANDIDATES + 1`` ids.
-    """
-    rows = execute(_IDS) if prefix is None else execute(_CANDIDATES, (escaped(prefix), MAX_CANDIDATES + 1))
-    return [unescaped(name) for (name,) in rows]
-
-
-def descendants(read: SendStatement, execution_id: str) -> int:
-    """Return the number of direct and indirect child executions of an execution."""
-    ((count,),) = read(_DESCENDANTS, {"parent": escaped(execution_id)})
-    return int(count)
-
-
-def load_open_questions(execute: SendStatement, question_id: str | None) -> list[tuple[str, str]]:
-    """Return the open questions of unended executions as pairs of execution id and question id.
-
-    With `question_id`, only the questions with that id.
-    """
-    escaped_id = escaped(question_id)
-    return [(unescaped(name), unescaped(question)) for name, question in execute(_ASKING, (escaped_id, escaped_id))]
-
-
-def write_summaries(write: SendStatement, summaries: Mapping[str, StoredSummary]) -> None:
-    """Write cached summaries of executions in place of older ones."""
-    rows = [
-        (escaped(execution_id), summary.sequence, summary.checksum(execution_id), summary.data)
-        for execution_id, summary in summaries.items()
-    ]
-    if rows:
-        write(_PUT, [list(column) for column in zip(*rows, strict=True)])
-
-
-def load_summaries(execute: SendStatement, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
-    """Return the cached summaries of the given executions, without those that do not match their checksums."""
-    rows = execute(f"{_SUMMARIES} WHERE id = ANY(%s)", ([escaped(name) for name in execution_ids],))
-    return {execution_id: summary for execution_id, summary, is_sound in _summaries_in(rows) if is_sound}
-
-
-def find_list_faults(execute: SendStatement) -> list[str]:
-    """Return descriptions of cached summaries of executions that do not match their checksums."""
-    rows = execute(_SUMMARIES)
-    return [summary_damage(execution_id) for execution_id, _, is_sound in _summaries_in(rows) if not is_sound]
-
-
-def _summaries_in(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[str, StoredSummary, bool]]:
-    """Yield the id of the execution, the summary, and True if it matches its checksum."""
-    for name, sequence, checksum, data in rows:
-        execution_id = unescaped(name)
-        summary = StoredSummary(sequence, data)
-        yield execution_id, summary, summary.checksum(execution_id) == checksum
-
-
 # --- deletion, large values, checkpoints, and undecoded logs ---
 
 
@@ -538,16 +458,18 @@ SELECT key, id, forked_at FROM divebook.executions WHERE source_key = %s ORDER B
 """
 _MOVE = "UPDATE divebook.events SET place = place + %s WHERE place BETWEEN %s AND %s RETURNING length(data)"
 _PAYLOADS = "SELECT data FROM divebook.events WHERE place BETWEEN %s AND %s"
-_INHERIT = "UPDATE divebook.executions SET source_key = %s, forked_at = %s WHERE key = %s"
-_FOLLOW = "UPDATE divebook.executions SET source_key = %s WHERE source_key = %s"
-_GROW = "UPDATE divebook.executions SET size = %s, seal = %s WHERE key = %s"
+_INHERIT = DIALECT.text(SET_SOURCE)
+_FOLLOW = DIALECT.text(REPLACE_SOURCE)
+_GROW = DIALECT.text(SET_SIZE)
+_DELETE_EVENTS = DIALECT.text(DELETE_EVENTS)
+_DELETE_ROWS = DIALECT.text(DELETE_ROWS)
 _SHARE = "SELECT pg_advisory_xact_lock_shared(%s)"
 _USED = "SELECT digest FROM divebook.blob_uses WHERE key = %s"
 _TAKE_OVER = """
 INSERT INTO divebook.blob_uses SELECT %s, digest FROM unnest(%s::bytea[]) AS digest ON CONFLICT DO NOTHING
 RETURNING digest
 """
-_BLOB = "SELECT compressed, data FROM divebook.blobs WHERE digest = %s"
+_BLOB = DIALECT.text(LOAD_BLOB)
 _BLOBS = """
 SELECT digest, length(data), EXISTS (
   SELECT FROM divebook.blob_uses AS used JOIN divebook.executions USING (key)
@@ -558,15 +480,19 @@ _DROP_BLOBS = """
 DELETE FROM divebook.blobs WHERE NOT EXISTS (SELECT FROM divebook.blob_uses AS used WHERE used.digest = blobs.digest)
 RETURNING 1
 """
-_PUT_CHECKPOINT = """
+_PUT_CHECKPOINT = DIALECT.text(PUT_CHECKPOINT)
+_PUT_SUMMARIES = f"""
+INSERT INTO divebook.summaries AS kept (key, sequence, checksum, data)
+SELECT executions.key, given.sequence, given.checksum, given.data
+FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %b::bytea[]) AS given(id, sequence, checksum, data)
+JOIN divebook.executions USING (id) WHERE {KNOWN_FORMAT}
+ON CONFLICT (key) DO UPDATE SET sequence = excluded.sequence, checksum = excluded.checksum, data = excluded.data
+"""  # noqa: S608 - our own text
+_CHECKPOINT = """
 INSERT INTO divebook.checkpoints AS kept (key, sequence, checksum, data) VALUES (%s, %s, %s, %s)
 ON CONFLICT (key) DO UPDATE SET sequence = excluded.sequence, checksum = excluded.checksum, data = excluded.data
 WHERE excluded.sequence >= kept.sequence
 """
-_DROP_CHECKPOINTS = f"""
-DELETE FROM divebook.checkpoints USING divebook.executions
-WHERE checkpoints.key = executions.key AND id = ANY(%s) AND {KNOWN_FORMAT} RETURNING 1
-"""  # noqa: S608 - our own text
 _CHECKPOINT = """
 SELECT kept.sequence, kept.checksum, kept.data, (
   SELECT checksum FROM divebook.read_log(%s, kept.sequence - 1, kept.sequence) WHERE sequence > 0
@@ -576,12 +502,6 @@ SELECT kept.sequence, kept.checksum, kept.data, (
 _CHAIN = """
 SELECT owner, sequence, recorded_at, checksum FROM divebook.read_log(%s, %s, %s) ORDER BY sequence
 """
-_STRAY_EVENTS = """
-SELECT count(*) FROM divebook.events WHERE NOT EXISTS (SELECT FROM divebook.executions WHERE key = place >> 32)
-"""
-_STRAY = (
-    "SELECT count(*) FROM divebook.{} AS part WHERE NOT EXISTS (SELECT FROM divebook.executions WHERE key = part.key)"
-)
 
 
 # --- deleting --------------------------------------------------------------------------------------------------------
@@ -601,9 +521,9 @@ def delete_execution(execute: SendStatement, execution_id: str, sealing: Sealing
     # Uses of large values change below, which must not coincide with `drop_unused`.
     execute(_SHARE, (BLOB_USES_LOCK,))
     changed_ids = [execution_id, *_move_shared_events(execute, key, source, after or 0, sealing)]
-    execute("DELETE FROM divebook.events WHERE place BETWEEN %s AND %s", (key << 32, key << 32 | MOST))
+    execute(_DELETE_EVENTS, (key << 32, key << 32 | MOST))
     for table in ("executions", *TABLES):
-        execute(f"DELETE FROM divebook.{table} WHERE key = %s", (key,))  # noqa: S608 - one of our own tables
+        execute(_DELETE_ROWS.format(table=table), (key,))
     return changed_ids
 
 
@@ -623,7 +543,9 @@ def _move_shared_events(
     # A deleted fork has its first events from a source, which the heir then shares in its place.
     execute(_INHERIT, (source, after or None, heir))
     execute(_FOLLOW, (heir, key))
-    reached_digests = _digests_reached(execute, heir << 32, heir << 32 | upto, sealing)
+    payloads = [data for (data,) in execute(_PAYLOADS, (heir << 32, heir << 32 | upto))]
+    fetch = sealing.fetcher(lambda digest: _content(execute, digest))
+    reached_digests = digests_reached(payloads, sealing, fetch)
     digests = [digest for (digest,) in execute(_USED, (key,)) if reached_digests is None or digest in reached_digests]
     inherited = execute(_TAKE_OVER, (heir, digests)) if digests else []
     grown = sum(size for (size,) in sizes) + sum(len(_content(execute, digest) or b"") for (digest,) in inherited)
@@ -632,18 +554,6 @@ def _move_shared_events(
         line = line._replace(size=line.size + grown)
         execute(_GROW, (line.size, line.seal(), heir))
     return [unescaped(heir_id)]
-
-
-def _digests_reached(execute: SendStatement, first: int, last: int, sealing: Sealing) -> frozenset[bytes] | None:
-    """Return the hashes of all large values to which the records from key `first` to key `last` refer. Return None if
-    the records cannot be read; the caller then assumes that they refer to all values.
-    """
-    fetch = sealing.fetcher(lambda digest: _content(execute, digest))
-    rows = execute(_PAYLOADS, (first, last))
-    try:
-        return frozenset(digest for (data,) in rows for digest in reached(sealing.open_packed(data), fetch))
-    except (CorruptStoreError, DecryptionError):
-        return None
 
 
 def _content(execute: SendStatement, digest: bytes) -> bytes | None:
@@ -671,27 +581,67 @@ def is_over(execute: SendStatement, execution_id: str, last_sequence: int | None
 # --- large values ----------------------------------------------------------------------------------------------------
 
 
-def list_blobs(execute: SendStatement, without: Collection[str]) -> list[StoredBlob]:
-    """Return each large value with its size, and whether an execution uses it. Executions whose ids are in `without` do
-    not count as users.
-    """
-    return [StoredBlob(*row) for row in execute(_BLOBS, ([escaped(name) for name in without],))]
+class PostgresBlobs:
+    """Large values in a database; a `divebook.store.backend.BlobBackend`."""
+
+    def __init__(self, connections: Connections, reader: LogReader) -> None:
+        self._connections = connections
+        self._reader = reader
+
+    def blobs(self, without: Collection[str]) -> list[StoredBlob]:
+        """Return each large value with its size, and whether an execution uses it."""
+        return [StoredBlob(*row) for row in self._connections.read(_BLOBS, ([escaped(name) for name in without],))]
+
+    def blob(self, digest: bytes) -> bytes | None:
+        """Return the content of a large value, still encrypted; None if it is missing."""
+        return self._reader.blob(digest)
+
+    def drop_unused(self) -> int:
+        """Delete the large values that no execution uses; return the number of deleted values."""
+        with self._connections.transaction() as execute:
+            # A commit that refers to one of them in the meantime waits for the lock, and then writes the value again.
+            execute("SELECT pg_advisory_xact_lock(%s)", (BLOB_USES_LOCK,))
+            return len(execute(_DROP_BLOBS))
 
 
-def drop_unused(execute: SendStatement) -> int:
-    """Delete the large values that no execution uses; return the number of deleted values."""
-    # A commit that refers to one of them in the meantime waits for the lock, and then writes the value again.
-    execute("SELECT pg_advisory_xact_lock(%s)", (BLOB_USES_LOCK,))
-    return len(execute(_DROP_BLOBS))
+# --- checkpoints and summaries ----------------------------------------------------------------------------------------
 
 
-# --- checkpoints -----------------------------------------------------------------------------------------------------
+class PostgresCaches(SqlCaches):
+    """Checkpoints and summaries in a database; a `divebook.store.backend.CacheBackend`."""
 
+    def __init__(self, connections: Connections, unknown: Callable[[str], ExecutionNotFoundError]) -> None:
+        super().__init__(PostgresSession(connections))
+        self._connections = connections
+        self._unknown = unknown
 
-def write_checkpoint(execute: SendStatement, key: int, execution_id: str, sequence: int, data: bytes) -> None:
-    """Write the checkpoint of an execution, unless the execution has a newer checkpoint."""
-    rows = execute(_CHAIN, (escaped(execution_id), sequence - 1, sequence))
-    execute(_PUT_CHECKPOINT, (key, sequence, _checkpoint_checksum(execution_id, sequence, rows[-1][-1], data), data))
+    def put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
+        """Write the checkpoint of an execution, unless the execution has a newer checkpoint."""
+        name = escaped(execution_id)
+        with self._connections.transaction() as execute:
+            lock_execution(execute, execution_id)
+            rows = execute("SELECT key, last_sequence FROM divebook.executions WHERE id = %s", (name,))
+            if rows:
+                ((key, last),) = rows
+                check_reached(execution_id, sequence, last)
+                *_, chain = execute(_CHAIN, (name, sequence - 1, sequence))[-1]
+                checksum = _checkpoint_checksum(execution_id, sequence, chain, data)
+                execute(_PUT_CHECKPOINT, (key, sequence, checksum, data))
+                return
+        raise self._unknown(execution_id)
+
+    def checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
+        """Return the checkpoint of an execution as sequence number and data; None if it is missing or damaged."""
+        return load_checkpoint(self._connections.read, execution_id)
+
+    def put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None:
+        """Write summaries of executions in place of older ones."""
+        rows = [
+            (escaped(execution_id), summary.sequence, summary.checksum(execution_id), summary.data)
+            for execution_id, summary in summaries.items()
+        ]
+        if rows:
+            self._connections.write(_PUT_SUMMARIES, [list(column) for column in zip(*rows, strict=True)])
 
 
 def load_checkpoint(execute: SendStatement, execution_id: str) -> tuple[int, bytes] | None:
@@ -703,11 +653,6 @@ def load_checkpoint(execute: SendStatement, execution_id: str) -> tuple[int, byt
         if _checkpoint_checksum(execution_id, sequence, chain, data) == checksum:
             return sequence, data
     return None
-
-
-def drop_checkpoints(write: SendStatement, execution_ids: Sequence[str]) -> int:
-    """Delete the checkpoints of executions; return the number of deleted checkpoints."""
-    return len(write(_DROP_CHECKPOINTS, ([escaped(name) for name in execution_ids],)))
 
 
 def _checkpoint_checksum(execution_id: str, sequence: int, chain: int | None, data: bytes) -> int:
@@ -731,7 +676,7 @@ def load_stored(execute: SendStatement, types: TypeNumbers, execution_id: str) -
     key, *_, checksum = log_rows[0]
     # The owners are the executions in whose rows a fork's shared events are.
     owners = {row[0] for row in log_rows[1:]} - {key}
-    question_rows = execute("SELECT id FROM divebook.questions WHERE key = %s", (key,))
+    question_rows = execute(DIALECT.text(QUESTIONS_OF_ONE), (key,))
     ((shared,),) = execute("SELECT coalesce(forked_at, 0) FROM divebook.executions WHERE key = %s", (key,))
     has_checkpoint = bool(execute("SELECT FROM divebook.checkpoints WHERE key = %s", (key,)))
     return StoredLog(
@@ -756,10 +701,5 @@ def find_faults(execute: SendStatement) -> list[str]:
 
     The server's extension `amcheck` verifies pages and indexes.
     """
-    faults = []
-    counts: list[tuple[str, Any]] = [("events", execute(_STRAY_EVENTS)[0][0])]
-    counts += [(f"rows of table {table}", execute(_STRAY.format(table))[0][0]) for table in TABLES]
-    for description, count in counts:
-        if count:
-            faults.append(f"{count} {description} belong to no execution")
-    return faults + find_message_faults(execute) + find_list_faults(execute)
+    faults = find_strays(TABLES, lambda statement: int(execute(DIALECT.text(statement))[0][0]))
+    return faults + find_message_faults(execute)

@@ -14,17 +14,21 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from types import TracebackType
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from divebook.documents.private_files import FILE, FOLDER
 from divebook.errors import CorruptStoreError, ExecutionNotFoundError, ReadOnlyStoreError, StoreBusyError, StoreError
-from divebook.store.append import Durability
+from divebook.events.codec import encode
+from divebook.store.append import RELAXED, Durability
 from divebook.store.embedded import close_when_dropped
 from divebook.store.encoding import unencodable_error
+from divebook.store.sql import Dialect
 
+T = TypeVar("T")
 BUSY_SECONDS = 5.0
 _SYNCHRONOUS: dict[Durability, str] = {"full": "FULL", "relaxed": "NORMAL"}
 _CHECKPOINT_PAGES = 4000  # 16 MB of WAL; a fifth more events per second than with SQLite's 1000
@@ -32,7 +36,6 @@ _CORRUPT = (
     "{0} is damaged: {1}. Keep a copy of the file, then save what is readable with "
     "`sqlite3 FILE .recover | sqlite3 NEW`, or go on with another store"
 )
-Types: TypeAlias = Sequence[type | tuple[type, ...]]
 _FAULTS: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_BUSY: (StoreBusyError, "{0} is locked: another process has been writing for too long. Try again"),
     sqlite3.SQLITE_CANTOPEN: (StoreError, "{0} cannot be opened: {1}. Check that the path is a file you may use"),
@@ -229,26 +232,6 @@ class Readers:
         self._all: weakref.WeakSet[_Reader] = weakref.WeakSet()
         self._lock = threading.Lock()
 
-    @contextmanager
-    def snapshot(self) -> Iterator[sqlite3.Connection]:
-        """Yield this thread's connection; all reads in the `with` block see the file as of one moment.
-
-        An error in the block closes the connection: a statement that was not read to its end would keep it at this
-        moment for as long as anything refers to the error's traceback, as a notebook does. A block inside another one
-        of the same thread ends the snapshot of the outer one.
-        """
-        reader = self.of_this_thread()
-        with reader.lock:
-            try:
-                with snapshot(reader.connection) as connection:
-                    yield connection
-            except ExecutionNotFoundError:  # a result, not a fault of the connection
-                raise
-            except BaseException:
-                self._local.reader = None
-                reader.connection.close()
-                raise
-
     def of_this_thread(self) -> _Reader:
         """Return the reading connection of the calling thread; open one if the thread has none."""
         reader: _Reader | None = getattr(self._local, "reader", None)
@@ -261,6 +244,11 @@ class Readers:
             with self._lock:
                 self._all.add(reader)
         return reader
+
+    def drop(self, reader: _Reader) -> None:
+        """Close the calling thread's connection. The next read opens another one."""
+        self._local.reader = None
+        reader.connection.close()
 
     def close(self) -> None:
         """Close the connections of all threads, each after its present read. Skip a connection whose read takes too
@@ -290,20 +278,127 @@ class _Reader:
         self.lock = threading.RLock()
 
 
+class Snapshot:
+    """One read of a store file: all statements in the `with` block see the file as of one moment.
+
+    An error in the block closes the connection: a statement that was not read to its end would keep it at this moment
+    for as long as anything refers to the error's traceback, as a notebook does. A block inside another one of the same
+    thread ends the snapshot of the outer one. Errors are raised as errors of divebook (`translated`).
+
+    A class and not a generator function, because every answer to a question makes several reads, and a generator costs
+    each of them some microseconds more.
+    """
+
+    __slots__ = ("_location", "_reader", "_readers")
+
+    def __init__(self, location: str, readers: Readers) -> None:
+        self._location = location
+        self._readers = readers
+
+    def __enter__(self) -> sqlite3.Connection:
+        try:
+            reader = self._reader = self._readers.of_this_thread()
+        except Exception as error:
+            raise_translated(error, self._location)
+            raise
+        reader.lock.acquire()
+        connection = reader.connection
+        try:
+            _begin_read(connection)
+        except BaseException as error:
+            self._end(error)
+            raise
+        return connection
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        """End the read, and raise the error of divebook for an error of the block."""
+        reader = self._reader
+        try:
+            _end_read(reader.connection)
+        except sqlite3.Error as failure:
+            error = error or failure
+        try:
+            # An unknown execution is a result, and not a fault of the connection.
+            if error is not None and not isinstance(error, ExecutionNotFoundError):
+                self._readers.drop(reader)
+        finally:
+            reader.lock.release()
+        if error is not None:
+            raise_translated(error, self._location)
+
+
 @contextmanager
-def snapshot(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Yield a connection in a read transaction; all reads in the `with` block see the file as of one moment."""
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """Make all reads of a connection in the `with` block see the file as of one moment."""
+    _begin_read(connection)
+    try:
+        yield
+    finally:
+        _end_read(connection)
+
+
+def _begin_read(connection: sqlite3.Connection) -> None:
     if connection.in_transaction:  # a KeyboardInterrupt came between BEGIN and the block
         connection.execute("ROLLBACK")
     connection.execute("BEGIN")
-    try:
-        yield connection
-    finally:
-        if connection.in_transaction:  # an error may have ended it already; COMMIT would raise that once more
-            connection.execute("ROLLBACK")
 
 
-# --- errors and damaged values ---
+def _end_read(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:  # an error may have ended it already; COMMIT would raise that once more
+        connection.execute("ROLLBACK")
+
+
+DIALECT = Dialect(
+    prefix="",
+    parameter="?",
+    known_format="true",  # `Transaction` checks the format
+    cross_join="CROSS JOIN",
+    in_list="IN (SELECT value FROM json_each(%s))",
+    binary="BINARY",
+)
+
+
+class SqliteSession:
+    """Reads and write transactions of a store file; a `divebook.store.sql.SqlSession`.
+
+    `transaction` opens a write transaction with a durability, or with that of the store for None.
+    """
+
+    def __init__(
+        self,
+        location: str,
+        readers: Readers,
+        transaction: Callable[[Durability | None], AbstractContextManager[sqlite3.Cursor]],
+    ) -> None:
+        self._location = location
+        self._readers = readers
+        self.transaction = transaction
+
+    def snapshot(self) -> Snapshot:
+        """Return the context manager of one read."""
+        return Snapshot(self._location, self._readers)
+
+    def read(self, statement: str, values: Sequence[Any], decode: Callable[..., T]) -> list[T]:
+        """Execute a statement that reads. Return for each row what `decode` returns for its columns."""
+        with Snapshot(self._location, self._readers) as connection:
+            rows = connection.execute(DIALECT.text(statement), _parameters(values)).fetchall()
+            return [decode(*row) for row in rows]
+
+    def write(self, statement: str, values: Sequence[Any], *, is_relaxed: bool = False) -> list[tuple[Any, ...]]:
+        """Execute a statement that writes in a transaction of its own; return its rows."""
+        with self.transaction(RELAXED if is_relaxed else None) as cursor:
+            return cursor.execute(DIALECT.text(statement), _parameters(values)).fetchall()
+
+
+def _parameters(values: Sequence[Any]) -> list[Any]:
+    """Return the parameters of a statement, in which a list of strings is a JSON array (`Dialect.in_list`)."""
+    return [encode(value).decode() if isinstance(value, list) else value for value in values]
+
+
+# --- errors ---
 
 
 def translate(error: sqlite3.Error, location: str) -> StoreError:
@@ -327,35 +422,24 @@ def translated(location: str) -> Iterator[None]:
     """
     try:
         yield
-    except sqlite3.Error as error:
+    except Exception as error:
+        raise_translated(error, location)
+        raise
+
+
+def raise_translated(error: BaseException, location: str) -> None:
+    """Raise the error of divebook for an error of SQLite, of the disk, or of the decoding of data. Return for any other
+    error.
+    """
+    if isinstance(error, sqlite3.Error):
         raise translate(error, location) from error
-    except OSError as error:
+    if isinstance(error, OSError):
         raise StoreError(f"{location} cannot be used: {error}. Check the path and its permissions") from error
-    except UnicodeEncodeError as error:
+    if isinstance(error, UnicodeEncodeError):
         raise unencodable_error(error) from error
     # Decoders raise these for bytes, texts, numbers and dates that a store never writes.
-    except (ValueError, TypeError, ArithmeticError) as error:
+    if isinstance(error, ValueError | TypeError | ArithmeticError):
         raise CorruptStoreError(_CORRUPT.format(location, f"{type(error).__name__}: {error}")) from error
-
-
-def typed(kind: str, row: tuple[Any, ...], types: Types) -> tuple[Any, ...]:
-    """Return a row after a check that its columns have the expected Python types.
-
-    SQLite accepts any type of value in any column. Rows with a checksum need no such check: a value of another type
-    changes the checksum.
-
-    Raises
-    ------
-    CorruptStoreError
-        A column has another type.
-    """
-    for column, column_type in zip(row, types, strict=True):
-        if not isinstance(column, column_type):
-            raise CorruptStoreError(
-                f"a {kind} is damaged: {column!r} stands where only another type of value is written. "
-                "Run `divebook check`, and restore a backup"
-            )
-    return row
 
 
 # --- network file systems ---

@@ -9,7 +9,6 @@ Large values (blobs) are in a table of their own, with a row for each content.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,10 +22,11 @@ from divebook.events.catalog import PAYLOADS, Payload
 from divebook.events.codec import encode
 from divebook.events.event import Record
 from divebook.store.append import ExecutionRecord, Line, record_of
-from divebook.store.base import WRONG_CHECKSUM, StoredBlob, StoredRecord, damage_error, missing_event_error
+from divebook.store.backend import WRONG_CHECKSUM, StoredBlob, StoredRecord, damage_error, missing_event_error
 from divebook.store.codec import Sealing
 from divebook.store.encoding import Blobs, Fetch, Packed, head, pack_blob, split, unpack_blob, unpack_id, width_of
-from divebook.store.sqlite.connections import Types, typed
+from divebook.store.sql import LOAD_BLOB, Types, typed
+from divebook.store.sqlite.connections import DIALECT, SqliteSession
 from divebook.store.sqlite.schema import EventTypes, place_of
 
 if TYPE_CHECKING:
@@ -541,6 +541,7 @@ def _checksum_at(connection: sqlite3.Connection, log: Log, sequence: int) -> int
 # Large values (blobs) in a store file: one row for each content, and one for each execution that uses it.
 
 
+_LOAD_BLOB = DIALECT.text(LOAD_BLOB)
 _FIND_BLOB = "SELECT number FROM blobs WHERE digest = ?"
 _INSERT_BLOB = "INSERT INTO blobs (digest, compressed, data) VALUES (?, ?, ?) RETURNING number"
 _USE_BLOB = "INSERT OR IGNORE INTO blob_uses (key, blob) VALUES (?, ?)"
@@ -553,7 +554,32 @@ SELECT digest, length(data), number IN (
   SELECT blob FROM blob_uses WHERE key NOT IN (SELECT key FROM executions WHERE id IN (SELECT value FROM json_each(?)))
 ) FROM blobs
 """
-_DROP_UNUSED_BLOBS = "DELETE FROM blobs WHERE number NOT IN (SELECT blob FROM blob_uses)"
+_DROP_UNUSED_BLOBS = "DELETE FROM blobs WHERE number NOT IN (SELECT blob FROM blob_uses) RETURNING number"
+
+
+class SqliteBlobs:
+    """Large values in a store file; a `divebook.store.backend.BlobBackend`."""
+
+    def __init__(self, session: SqliteSession) -> None:
+        self._session = session
+
+    def blobs(self, without: Collection[str]) -> list[StoredBlob]:
+        """Return each large value with its size, and whether an execution uses it."""
+        return self._session.read(_LIST_BLOBS, (list(without),), _stored_blob)
+
+    def blob(self, digest: bytes) -> bytes | None:
+        """Return the content of a large value, still encrypted; None if it is missing."""
+        with self._session.snapshot() as connection:
+            return load_blob(connection, digest)
+
+    def drop_unused(self) -> int:
+        """Delete the large values that no execution uses; return the number of deleted values."""
+        return len(self._session.write(_DROP_UNUSED_BLOBS, ()))
+
+
+def _stored_blob(*row: Any) -> StoredBlob:
+    digest, stored, is_used = typed("large value", row, (bytes, int, int))
+    return StoredBlob(digest, stored, bool(is_used))
 
 
 def insert_blobs(cursor: sqlite3.Cursor, key: int, blobs: Blobs, packed: Mapping[bytes, Packed]) -> int:
@@ -590,27 +616,13 @@ def inherit_blobs(cursor: sqlite3.Cursor, source: int, heir: int, used: Collecti
 
 def load_blob(connection: sqlite3.Connection | sqlite3.Cursor, digest: bytes) -> bytes | None:
     """Return the content of a large value, still encrypted; None if missing. Raise CorruptStoreError if damaged."""
-    row = connection.execute("SELECT compressed, data FROM blobs WHERE digest = ?", (digest,)).fetchone()
+    row = connection.execute(_LOAD_BLOB, (digest,)).fetchone()
     return None if row is None else unpack_blob(Packed(bool(row[0]), row[1]))
 
 
 def fetcher(connection: sqlite3.Connection | sqlite3.Cursor, sealing: Sealing) -> Fetch:
     """Return a function that returns a large value by its hash; see `Sealing.fetcher`."""
     return sealing.fetcher(lambda digest: load_blob(connection, digest))
-
-
-def list_blobs(connection: sqlite3.Connection, without: Collection[str]) -> list[StoredBlob]:
-    """Return each large value with its size, and whether an execution uses it. Executions whose ids are in `without` do
-    not count as users.
-    """
-    rows = connection.execute(_LIST_BLOBS, (json.dumps(list(without)),)).fetchall()
-    typed_rows = (typed("large value", row, (bytes, int, int)) for row in rows)
-    return [StoredBlob(digest, stored, bool(used)) for digest, stored, used in typed_rows]
-
-
-def drop_unused_blobs(cursor: sqlite3.Cursor) -> int:
-    """Delete the large values that no execution uses; return the number of deleted values."""
-    return cursor.execute(_DROP_UNUSED_BLOBS).rowcount
 
 
 def _insert_blob(cursor: sqlite3.Cursor, digest: bytes, packed: Packed) -> tuple[int]:

@@ -15,7 +15,8 @@ from typing import TypeAlias
 from divebook.errors import CorruptStoreError, NewerStoreError, ReadOnlyStoreError
 from divebook.events.catalog import PAYLOADS
 from divebook.store.encoding import of_row
-from divebook.store.sqlite.connections import snapshot, typed
+from divebook.store.sql import LOAD_TYPES, typed
+from divebook.store.sqlite.connections import DIALECT, snapshot
 
 Migration: TypeAlias = tuple[str, ...]
 
@@ -264,7 +265,7 @@ _SIXTH: Migration = (
 # damaged. Existing rows and the tables do not change.
 _SEVENTH: Migration = ()
 
-# Summaries for lists: cached folds of logs (`divebook.store.base`).
+# Summaries for lists: cached folds of logs (`divebook.store.backend`).
 _EIGHTH: Migration = (
     """
     CREATE TABLE summaries (
@@ -438,7 +439,7 @@ class EventTypes:
 
     def load(self, connection: sqlite3.Connection | sqlite3.Cursor) -> None:
         """Read the numbers and names of all record types from the file into the cache."""
-        rows = connection.execute("SELECT number, name FROM event_types").fetchall()
+        rows = connection.execute(DIALECT.text(LOAD_TYPES)).fetchall()
         with self._lock:
             self.names = dict(typed("event type", row, (int, str)) for row in rows)
             self.numbers = {name: number for number, name in rows}

@@ -15,7 +15,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import NoneType, TracebackType
@@ -31,30 +31,26 @@ from divebook.store.append import (
     RELAXED,
     Batch,
     Durability,
-    ExecutionRecord,
     Line,
     PreparedBatch,
-    RecordFilter,
     Refusal,
-    load_sound_records,
     record_of,
 )
-from divebook.store.base import (
-    MAX_CANDIDATES,
-    EventStore,
-    StoredBlob,
+from divebook.store.backend import (
     StoredLog,
     StoredRecord,
-    StoredSummary,
     check_brought_numbers,
-    check_reached,
 )
+from divebook.store.base import EventStore
 from divebook.store.embedded import close_when_dropped, weak_method
 from divebook.store.encoding import unencodable_error, unpack_id
-from divebook.store.leases import Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
+from divebook.store.leases import Claim, Lease, Moment, Owner
+from divebook.store.sql import SqlQueues, find_strays, typed
 from divebook.store.sqlite import connections, log_reader, tables
 from divebook.store.sqlite.connections import (
+    DIALECT,
     Readers,
+    SqliteSession,
     disable_busy_timeout,
     network_type,
     open_reader,
@@ -62,7 +58,6 @@ from divebook.store.sqlite.connections import (
     set_durability,
     translate,
     translated,
-    typed,
     why_read_only,
 )
 from divebook.store.sqlite.log_reader import (
@@ -73,7 +68,6 @@ from divebook.store.sqlite.log_reader import (
     find,
     load_decoded_records,
     load_facts,
-    load_record,
     log_end_of,
     read_columns,
 )
@@ -92,8 +86,6 @@ WHERE place BETWEEN ? AND ? ORDER BY place
 """
 _TYPES = (int, int, int, (bytes, str), bytes, bytes, bytes, (int, NoneType))
 _USED = "SELECT digest FROM blob_uses JOIN blobs ON number = blob WHERE key = ?"
-_STRAY_EVENTS = "SELECT count(*) FROM events WHERE place >> 32 NOT IN (SELECT key FROM executions)"
-_STRAY = "SELECT count(*) FROM {} WHERE key NOT IN (SELECT key FROM executions)"
 T = TypeVar("T")
 _log = logger(__name__)
 _ALL_PAGES = -1
@@ -126,6 +118,8 @@ class SqliteStore(EventStore):
         A newer divebook wrote it.
     """
 
+    _caches: tables.SqliteCaches
+
     def __init__(
         self,
         path: str | Path,
@@ -142,7 +136,6 @@ class SqliteStore(EventStore):
         self.location = str(self.path)
         self.durability: Durability = durability
         self._types = EventTypes(self.location)
-        self._warned: set[str] = set()
         self._readers = Readers(weak_method(self._open_reader))
         self._writer: sqlite3.Connection | None = None
         self._write_lock: WriteLock | None = None
@@ -151,7 +144,13 @@ class SqliteStore(EventStore):
         # A rollback journal needs full durability (`divebook.store.sqlite.connections._set_up_remote`).
         if self._network:
             self.durability = FULL
-        self._logs = LogWriter(self._types, self.durability, weak_method(self._unknown))
+        unknown = weak_method(self._unknown)
+        self._logs = LogWriter(self._types, self.durability, unknown)
+        self._session = SqliteSession(self.location, self._readers, weak_method(self._transaction))
+        self._lists = tables.SqliteLists(self._session, self._types, unknown)
+        self._queues = SqlQueues(self._session)
+        self._caches = tables.SqliteCaches(self._session, self._types, unknown)
+        self._large_values = log_reader.SqliteBlobs(self._session)
         self._disk = DiskSync(self.path)
         with translated(self.location):
             self._open()
@@ -160,7 +159,7 @@ class SqliteStore(EventStore):
 
     def _open(self) -> None:
         if self.read_only:
-            with self._readers.snapshot() as connection:
+            with self._session.snapshot() as connection:
                 self._types.load(connection)
             return
         writer = open_writer(self.path, self.durability, self._network)
@@ -246,9 +245,9 @@ class SqliteStore(EventStore):
             self._watch.on_post(self._last_message())
         return answers
 
-    # --- leases and checkpoints --------------------------------------------------------------------------------------
-    # Relaxed durability: checkpoints may be lost at any time, and a power failure that takes a lease ends its owner as
-    # well. Events that were written under a lease follow it in the same file, so they are never there without it.
+    # --- leases -------------------------------------------------------------------------------------------------------
+    # Relaxed durability: a power failure that takes a lease ends its owner as well. Events that were written under a
+    # lease follow it in the same file, so they are never there without it.
 
     def _acquire(
         self, execution_id: str, owner: Owner, moment: Moment, until: Moment, instead_of: Lease | None
@@ -271,35 +270,14 @@ class SqliteStore(EventStore):
             tables.release_lease(cursor, lease)
 
     def _leases(self, execution_id: str | None = None) -> list[Lease]:
-        with translated(self.location), self._readers.snapshot() as connection:
+        with self._session.snapshot() as connection:
             if execution_id is None:
                 return tables.load_leases(connection)
             lease = tables.load_lease(connection, self._find(connection, execution_id).key)
             return [] if lease is None else [lease]
 
-    def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
-        with self._transaction(RELAXED) as cursor:
-            log = self._find(cursor, execution_id)
-            check_reached(execution_id, sequence, log_end_of(cursor, self._types, log).last_sequence)
-            tables.write_checkpoint(cursor, log, sequence, data)
-
-    def _checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
-        with translated(self.location), self._readers.snapshot() as connection:
-            log = find(connection, execution_id)
-            return None if log is None else tables.load_checkpoint(connection, log)
-
-    def _checkpoints(self) -> list[str]:
-        with translated(self.location), self._readers.snapshot() as connection:
-            return tables.checkpointed_ids(connection)
-
-    def _drop_checkpoints(self, execution_ids: Sequence[str]) -> int:
-        with self._transaction() as cursor:
-            return tables.drop_checkpoints(cursor, execution_ids)
-
-    # --- queues and workers -------------------------------------------------------------------------------------------
-
     def _claim(self, claim: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
-        with translated(self.location), self._readers.snapshot() as connection:
+        with self._session.snapshot() as connection:
             if not any(tables.claimable(connection, claim, moment)):
                 return []  # most polls find nothing, and need not wait for the write lock
         with self._transaction(RELAXED) as cursor:
@@ -309,43 +287,6 @@ class SqliteStore(EventStore):
                 tables.write_next_lease(cursor, self._find(cursor, execution_id), owner, until)
                 for execution_id in claimed
             ]
-
-    def _queued(self, *, withheld: bool) -> list[QueuedExecution]:
-        with translated(self.location), self._readers.snapshot() as connection:
-            return tables.load_queued(connection, withheld=withheld)
-
-    def _withhold(self, execution_id: str) -> None:
-        with self._transaction() as cursor:
-            tables.withhold_execution(cursor, execution_id)
-
-    def _seen_to(self, schedule: str, moment: int) -> int:
-        # A read does not wait for other writers, and in most cases finds the schedule.
-        with translated(self.location), self._readers.snapshot() as connection:
-            handled = tables.load_schedule(connection, schedule)
-        if handled is not None:
-            return handled
-        with self._transaction() as cursor:
-            handled = tables.load_schedule(cursor, schedule)  # again: another process may have added it meanwhile
-            if handled is None:
-                tables.advance_schedule(cursor, schedule, moment)
-                return moment
-        return handled
-
-    def _see_to(self, schedule: str, moment: int) -> None:
-        with self._transaction() as cursor:
-            tables.advance_schedule(cursor, schedule, moment)
-
-    def _announce(self, worker: WorkerRecord, until: int, delete_before: int) -> None:
-        with self._transaction(RELAXED) as cursor:
-            tables.write_worker(cursor, worker, until, delete_before)
-
-    def _retire(self, worker_id: str) -> None:
-        with self._transaction(RELAXED) as cursor:
-            tables.delete_worker(cursor, worker_id)
-
-    def _workers(self) -> list[WorkerRecord]:
-        with translated(self.location), self._readers.snapshot() as connection:
-            return tables.load_workers(connection)
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
@@ -367,14 +308,14 @@ class SqliteStore(EventStore):
 
     def _inbox(self, execution_id: str, after: int) -> list[Message]:
         # In one snapshot: the key of a deleted execution may be given to a new one.
-        with translated(self.location), self._readers.snapshot() as connection:
+        with self._session.snapshot() as connection:
             return tables.load_inbox(connection, self.sealing, self._find(connection, execution_id).key, after)
 
     def _new_messages(self, after: int) -> list[Message]:
         if self._watch is not None:
             with translated(self.location):
                 return self._watch.new_messages(after)
-        with translated(self.location), self._readers.snapshot() as connection:
+        with self._session.snapshot() as connection:
             return tables.load_new_messages(connection, self.sealing, after)
 
     def _wait_for_news(self, last_count: int, seconds: float) -> int:
@@ -387,78 +328,31 @@ class SqliteStore(EventStore):
             return self._watch is not None and not self._closed and self._watch.has_news()
 
     def _last_message(self) -> int:
-        with translated(self.location), self._readers.snapshot() as connection:
+        with self._session.snapshot() as connection:
             return tables.last_message_number(connection)
 
     def _has_untaken(self, execution_id: str) -> bool:
-        with translated(self.location), self._readers.snapshot() as connection:
+        with self._session.snapshot() as connection:
             return tables.has_untaken(connection, self._find(connection, execution_id).key)
 
     def _last_addressee(self, kind: str, key: str) -> str | None:
-        with translated(self.location), self._readers.snapshot() as connection:
+        with self._session.snapshot() as connection:
             return tables.last_addressee(connection, kind, key)
-
-    # --- lists --------------------------------------------------------------------------------------------------------
-
-    def _records(self, record_filter: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
-        with translated(self.location), self._readers.snapshot() as connection:
-            rows = connection.execute(*tables.list_statement(record_filter, limit, offset)).fetchall()
-            return load_sound_records(rows, lambda row: load_record(connection, self._types, row), self._warned)
-
-    def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
-        with translated(self.location), self._readers.snapshot() as connection:
-            rows = connection.execute(tables.ORPHANS, {"now": moment.wall}).fetchall()
-
-            def load(row: tuple[Any, ...]) -> ExecutionRecord | None:
-                # The columns of the execution's row precede its token and its lease, or NULL.
-                has_no_driver = tables.has_no_live_lease(row[0], row[tables.WIDTH :], moment)
-                return load_record(connection, self._types, row[: tables.WIDTH]) if has_no_driver else None
-
-            return load_sound_records(rows, load, self._warned)
-
-    def _descendants(self, execution_id: str) -> int:
-        with translated(self.location), self._readers.snapshot() as connection:
-            return int(connection.execute(tables.DESCENDANTS, {"parent": execution_id}).fetchone()[0])
-
-    def _asking(self, question_id: str | None) -> list[tuple[str, str]]:
-        with translated(self.location), self._readers.snapshot() as connection:
-            return tables.load_open_questions(connection, question_id)
-
-    # --- summaries ----------------------------------------------------------------------------------------------------
-
-    def _put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None:
-        with self._transaction(RELAXED) as cursor:
-            tables.write_summaries(cursor, summaries)
-
-    def _summaries(self, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
-        with translated(self.location), self._readers.snapshot() as connection:
-            return tables.load_summaries(connection, execution_ids)
 
     # --- maintenance -------------------------------------------------------------------------------------------------
 
-    def _ids(self, prefix: str | None = None) -> list[str]:
-        with translated(self.location), self._readers.snapshot() as connection:
-            if prefix is None:
-                rows = connection.execute(tables.IDS).fetchall()
-            else:
-                rows = connection.execute(tables.CANDIDATES, (prefix, prefix, MAX_CANDIDATES + 1)).fetchall()
-        return [execution_id for (execution_id,) in rows]
-
     def _stored_log(self, execution_id: str) -> StoredLog:
-        with translated(self.location), self._readers.snapshot() as connection:
+        with self._session.snapshot() as connection:
             return self._required(execution_id, load_stored(connection, self._types, execution_id))
 
-    def _blobs(self, without: Collection[str]) -> list[StoredBlob]:
-        with translated(self.location), self._readers.snapshot() as connection:
-            return log_reader.list_blobs(connection, without)
-
-    def _blob(self, digest: bytes) -> bytes | None:
-        with translated(self.location), self._readers.snapshot() as connection:
-            return log_reader.load_blob(connection, digest)
-
     def _faults(self) -> list[str]:
-        with translated(self.location), self._readers.snapshot() as connection:
-            return find_faults(connection)
+        with self._session.snapshot() as connection:
+            # The other queries could not be trusted with damaged pages.
+            faults = find_damaged_pages(connection)
+            if faults:
+                return faults
+            faults = find_faults(connection)
+        return faults + self._caches.faults()
 
     def _discard(self, last_sequences: Mapping[str, int | None], moment: Moment | None) -> list[str]:
         discarded: list[str] = []
@@ -474,10 +368,6 @@ class SqliteStore(EventStore):
         self._logs.forget(changed_ids)
         return discarded
 
-    def _drop_blobs(self) -> int:
-        with self._transaction() as cursor:
-            return log_reader.drop_unused_blobs(cursor)
-
     def _close(self) -> None:
         # The readers close first. As the last connection, the writer moves the write-ahead log into the file and
         # deletes it (test_closing_leaves_one_file).
@@ -490,24 +380,24 @@ class SqliteStore(EventStore):
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _read_records(self, execution_id: str, after: int, last: int) -> list[Record]:
-        with translated(self.location), self._readers.snapshot() as connection:
+        with self._session.snapshot() as connection:
             log = self._find(connection, execution_id)
             return load_decoded_records(connection, self._types, self.sealing, log, after=after, last=last)
 
     def _facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:
-        with translated(self.location), self._readers.snapshot() as connection:
+        with self._session.snapshot() as connection:
             log = self._find(connection, execution_id)
             return load_facts(connection, self._types, self.sealing, log, sequences)
 
     def _page(self, execution_id: str, after: int, limit: int) -> EventPage:
-        with translated(self.location), self._readers.snapshot() as connection:
+        with self._session.snapshot() as connection:
             log = self._find(connection, execution_id)
             page = read_columns(connection, self._types, self.sealing, log, after=after, limit=limit)
         # Reading record by record names the damaged one.
         return super()._page(execution_id, after, limit) if page is None else page
 
     def _last_sequence(self, execution_id: str) -> int:
-        with translated(self.location), self._readers.snapshot() as connection:
+        with self._session.snapshot() as connection:
             return log_end_of(connection, self._types, self._find(connection, execution_id)).last_sequence
 
     def _find(self, connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> Log:
@@ -517,11 +407,6 @@ class SqliteStore(EventStore):
         if value is None:
             raise self._unknown(execution_id)
         return value
-
-    def _record(self, execution_id: str) -> ExecutionRecord:
-        with translated(self.location), self._readers.snapshot() as connection:
-            row = connection.execute(f"{RECORD} WHERE id = ?", (execution_id,)).fetchone()
-            return load_record(connection, self._types, self._required(execution_id, row))
 
 
 # --- write transactions ---
@@ -843,33 +728,22 @@ def _text(raw: bytes) -> str:
 
 
 def find_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of damaged pages of the file. If there are none, return descriptions of rows that belong to
-    no execution or contradict other rows.
-    """
-    faults = [f"the file's structure is damaged: {text}" for text in _damaged_pages(connection)]
-    # The queries below could not be trusted with damaged pages.
-    if faults:
-        return faults
-    (events,) = connection.execute(_STRAY_EVENTS).fetchone()
-    if events:
-        faults.append(f"{events} events belong to no execution")
-    for table in TABLES:
-        (count,) = connection.execute(_STRAY.format(table)).fetchone()
-        if count:
-            faults.append(f"{count} rows of table {table} belong to no execution")
+    """Return descriptions of rows that belong to no execution or contradict other rows."""
+    faults = find_strays(TABLES, lambda statement: connection.execute(DIALECT.text(statement)).fetchone()[0])
     faults += tables.find_queue_faults(connection)
     faults += tables.find_message_faults(connection)
     faults += tables.find_question_faults(connection)
     faults += tables.find_list_faults(connection)
-    faults += tables.find_summary_faults(connection)
     return faults
 
 
-def _damaged_pages(connection: sqlite3.Connection) -> list[str]:
+def find_damaged_pages(connection: sqlite3.Connection) -> list[str]:
+    """Return descriptions of damaged pages of the file."""
     try:
-        return [text for (text,) in connection.execute("PRAGMA integrity_check(20)").fetchall() if text != "ok"]
+        texts = [text for (text,) in connection.execute("PRAGMA integrity_check(20)").fetchall() if text != "ok"]
     except sqlite3.DatabaseError as error:  # some damage makes the check itself fail
-        return [str(error)]
+        texts = [str(error)]
+    return [f"the file's structure is damaged: {text}" for text in texts]
 
 
 # --- backup ---

@@ -1,14 +1,14 @@
-"""SQL statements for the tables of a store file except the logs: leases, messages, queues, questions, caches.
+"""SQL statements for the tables of a store file except the logs: leases, messages, queues, questions, lists, caches.
 
 Each function runs one or a few statements. Functions with the parameter `cursor` write, inside of the caller's
-transaction.
+transaction. Statements that stores in Postgres share are in `divebook.store.sql`.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from types import NoneType
@@ -17,29 +17,45 @@ from zlib import crc32
 
 from divebook.engine.inbox import Message
 from divebook.engine.lifecycle import STATUSES, TERMINAL, check_may_receive
-from divebook.errors import CorruptStoreError, DecryptionError
+from divebook.errors import CorruptStoreError, ExecutionNotFoundError
 from divebook.events.catalog import BOOK, CHILD, ENQUEUED, RUNNING, WAITING, ExecutionEnqueued
 from divebook.events.codec import encode
-from divebook.store.append import RecordFilter
-from divebook.store.base import StoredMessage, StoredSummary, sound_messages, summary_damage
+from divebook.store.append import RELAXED, ExecutionRecord, RecordFilter, load_sound_records
+from divebook.store.backend import (
+    MAX_CANDIDATES,
+    StoredMessage,
+    StoredSummary,
+    check_reached,
+    digests_reached,
+    sound_messages,
+)
 from divebook.store.codec import Sealing
-from divebook.store.encoding import of_row, reached
+from divebook.store.encoding import of_row
 from divebook.store.leases import (
     Claim,
     Lease,
     Moment,
     Owner,
-    QueuedExecution,
-    WorkerRecord,
-    stored_worker,
-    worker_from,
 )
 from divebook.store.listeners import NewsCounter
+from divebook.store.sql import (
+    DELETE_EVENTS,
+    DELETE_ROWS,
+    MESSAGES_AFTER,
+    NEWEST_MESSAGE,
+    PUT_CHECKPOINT,
+    QUESTIONS_OF_ONE,
+    REPLACE_SOURCE,
+    SELECT_MESSAGES,
+    SET_SIZE,
+    SET_SOURCE,
+    SqlCaches,
+    typed,
+)
 from divebook.store.sqlite import log_reader
-from divebook.store.sqlite.connections import typed
-from divebook.store.sqlite.log_reader import COLUMNS, RECORD, Log, find, load_line
-from divebook.store.sqlite.schema import place_of, places_of
-from divebook.text.redaction import logger
+from divebook.store.sqlite.connections import DIALECT, SqliteSession
+from divebook.store.sqlite.log_reader import COLUMNS, RECORD, Log, find, load_line, load_record, log_end_of
+from divebook.store.sqlite.schema import EventTypes, place_of, places_of
 
 # --- leases ---
 # The token is in the execution's row, where every append checks it; the rest has a row of its own.
@@ -126,15 +142,12 @@ MIN_POLL_PAUSE = 0.02
 """Seconds between the first two polls for writes of other processes."""
 MAX_POLL_PAUSE = 0.2
 """Maximum seconds between two polls, reached after some time without writes of other processes."""
-_SELECT = """
-SELECT executions.id, messages.kind, messages.name, payload, source, posted_at, number, messages.checksum
-FROM messages JOIN executions USING (key)
-"""
+_SELECT = DIALECT.text(SELECT_MESSAGES)
 _FIRST = f"{_SELECT} WHERE messages.key = ? AND kind = ? AND name = ?"
 _MESSAGES_OF_ONE = f"{_SELECT} WHERE messages.key = ? AND number > ? ORDER BY number"
-_OF_ALL = f"{_SELECT} WHERE number > ? ORDER BY number"
+_OF_ALL = DIALECT.text(MESSAGES_AFTER)
 _STATUS = "SELECT status FROM executions WHERE key = ?"
-_NEWEST_MESSAGE = "SELECT ifnull(max(number), 0) FROM messages WHERE key = ?"
+_NEWEST_MESSAGE = DIALECT.text(NEWEST_MESSAGE)
 _UNENDED_KEY = "SELECT key FROM executions WHERE id = ? AND ended_at IS NULL"
 # `untaken` is 0 if the execution has ended, or if a message from another store is in its log already.
 _INSERT_MESSAGE = """
@@ -308,13 +321,12 @@ class MessageWatch:
         return load_new_messages(self._writer, self._sealing, after) if self._last > after else []
 
 
-# --- queues, schedules and workers ---
+# --- queues ---
 # Every append updates the row of its execution, so that a claim reads no logs.
 
 
 _PUT = "INSERT OR REPLACE INTO queued (key, queue, priority, withheld) VALUES (?, ?, ?, ?)"
 _WITHHOLD = "UPDATE queued SET withheld = ? WHERE key = ?"
-_WITHHOLD_ONE = "UPDATE queued SET withheld = 1 WHERE key = (SELECT key FROM executions WHERE id = ?)"
 # With the lease of each, live or not: SQL cannot decide whether the owner has died. In the order of the index.
 _TO_DO = f"""
 SELECT executions.id, token, host, pid, started, name, boot, expires_at, expires_uptime
@@ -326,18 +338,6 @@ WHERE queue = :queue AND NOT withheld AND ended_at IS NULL
     OR EXISTS (SELECT 1 FROM messages WHERE messages.key = executions.key AND untaken) END
 ORDER BY priority DESC, queued.key
 """  # noqa: S608 - our own text
-_ALL_QUEUES = """
-SELECT executions.id, queue, priority, workflow_name, fingerprint FROM queued CROSS JOIN executions USING (key)
-WHERE {} AND ended_at IS NULL AND origin <> 'fork' ORDER BY queue, priority DESC, queued.key
-"""
-_WHICH = "NOT withheld", "withheld"  # by the argument `withheld`
-_SEEN = "SELECT seen FROM schedules WHERE id = ?"
-_SEE = """
-INSERT INTO schedules (id, seen) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET seen = max(seen, excluded.seen)
-"""
-_ANNOUNCE = "INSERT OR REPLACE INTO workers (id, expires_at, data) VALUES (?, ?, ?)"
-_FORGET = "DELETE FROM workers WHERE expires_at < ?"
-_RETIRE = "DELETE FROM workers WHERE id = ?"
 _STRAY_QUEUE_ROWS = "SELECT id FROM queued JOIN executions USING (key) WHERE NOT withheld AND ended_at IS NOT NULL"
 
 
@@ -351,11 +351,6 @@ def set_withheld(cursor: sqlite3.Cursor, key: int, *, withheld: bool) -> None:
     cursor.execute(_WITHHOLD, (withheld, key))
 
 
-def withhold_execution(cursor: sqlite3.Cursor, execution_id: str) -> None:
-    """Mark an execution so that workers skip it. If the execution is not in a queue, do nothing."""
-    cursor.execute(_WITHHOLD_ONE, (execution_id,))
-
-
 def claimable(connection: sqlite3.Connection | sqlite3.Cursor, claim: Claim, moment: Moment) -> Iterator[str]:
     """Yield the ids of the executions that a worker may claim, in the order of claims."""
     parameters = {"workflows": encode(dict(claim.workflows)).decode(), "now": moment.wall}
@@ -363,49 +358,6 @@ def claimable(connection: sqlite3.Connection | sqlite3.Cursor, claim: Claim, mom
         for execution_id, *columns in connection.execute(_TO_DO, {**parameters, "queue": queue}):
             if execution_id not in claim.without and has_no_live_lease(execution_id, tuple(columns), moment):
                 yield execution_id
-
-
-def load_queued(connection: sqlite3.Connection, *, withheld: bool) -> list[QueuedExecution]:
-    """Return the queue entries of executions that have not ended: with `withheld` the entries that workers skip,
-    otherwise the entries that they may claim.
-    """
-    return [QueuedExecution(*row) for row in connection.execute(_ALL_QUEUES.format(_WHICH[withheld])).fetchall()]
-
-
-def load_schedule(connection: sqlite3.Connection | sqlite3.Cursor, schedule: str) -> int | None:
-    """Return the time up to which the due times of a schedule have been handled; None if the schedule is new to the
-    store.
-    """
-    row = connection.execute(_SEEN, (schedule,)).fetchone()
-    return None if row is None else typed("schedule", row, (int,))[0]
-
-
-def advance_schedule(cursor: sqlite3.Cursor, schedule: str, moment: int) -> None:
-    """Record that the due times of a schedule up to a moment have been handled; an earlier moment has no effect."""
-    cursor.execute(_SEE, (schedule, moment))
-
-
-def write_worker(cursor: sqlite3.Cursor, worker: WorkerRecord, until: int, delete_before: int) -> None:
-    """Write the record of a running worker, valid up to `until`. Delete the records of workers that expired before
-    `delete_before`.
-    """
-    # Workers that died leave their records; each announcement removes the old ones.
-    cursor.execute(_FORGET, (delete_before,))
-    cursor.execute(_ANNOUNCE, (worker.id, until, stored_worker(worker)))
-
-
-def delete_worker(cursor: sqlite3.Cursor, worker_id: str) -> None:
-    """Delete the record of a worker."""
-    cursor.execute(_RETIRE, (worker_id,))
-
-
-def load_workers(connection: sqlite3.Connection) -> list[WorkerRecord]:
-    """Return the records of all workers, including expired ones."""
-    rows = connection.execute("SELECT id, expires_at, data FROM workers").fetchall()
-    return [
-        worker_from(worker_id, data, expires_at)
-        for worker_id, expires_at, data in (typed("worker", row, (str, int, str)) for row in rows)
-    ]
 
 
 def find_queue_faults(connection: sqlite3.Connection) -> list[str]:
@@ -435,7 +387,7 @@ _SETTLE_QUESTIONS = "UPDATE questions SET is_over = ? WHERE key = ?"
 _STRAY_QUESTIONS = """
 SELECT questions.id, executions.id FROM questions JOIN executions USING (key) WHERE is_over <> (ended_at IS NOT NULL)
 """
-_QUESTIONS_OF_ONE = "SELECT id FROM questions WHERE key = ?"
+_QUESTIONS_OF_ONE = DIALECT.text(QUESTIONS_OF_ONE)
 
 
 def write_questions(cursor: sqlite3.Cursor, key: int, changes: Mapping[str, bool]) -> None:
@@ -463,15 +415,6 @@ def find_question_faults(connection: sqlite3.Connection) -> list[str]:
     ]
 
 
-def load_open_questions(connection: sqlite3.Connection, question_id: str | None) -> list[tuple[str, str]]:
-    """Return the open questions of unended executions as pairs of execution id and question id.
-
-    With `question_id`, only the questions with that id.
-    """
-    rows = connection.execute(_OPEN) if question_id is None else connection.execute(_CALLED, (question_id,))
-    return [(execution_id, question) for execution_id, question in (typed("question", row, (str, str)) for row in rows)]
-
-
 def open_questions_of(connection: sqlite3.Connection, key: int) -> frozenset[str]:
     """Return the ids of the open questions of one execution, which may have ended."""
     rows = connection.execute(_QUESTIONS_OF_ONE, (key,)).fetchall()
@@ -483,7 +426,6 @@ def open_questions_of(connection: sqlite3.Connection, key: int) -> frozenset[str
 # the statements, and the work that they do as a store grows.
 
 
-_log = logger(__name__)
 _TAG = "INSERT OR IGNORE INTO tags (tag, began, key) VALUES (?, ?, ?)"
 _STRAY_LIST_ROWS = """
 SELECT id FROM (
@@ -510,11 +452,11 @@ _COLUMNS_OF = {
 SQLite uses the index of the first column.
 """
 _TAGGED = f"SELECT {COLUMNS} FROM tags CROSS JOIN executions USING (key)"  # noqa: S608 - our own text
-IDS = "SELECT id FROM executions ORDER BY +created_at DESC, key DESC"  # +: an index may be damaged
+_IDS = "SELECT id FROM executions ORDER BY +created_at DESC, key DESC"  # +: an index may be damaged
 # char(1114111) is the highest character, so the range has all ids that begin with the prefix, and uses the index.
-CANDIDATES = "SELECT id FROM executions WHERE id >= ? AND id < ? || char(1114111) ORDER BY id LIMIT ?"
+_CANDIDATES = "SELECT id FROM executions WHERE id >= ? AND id < ? || char(1114111) ORDER BY id LIMIT ?"
 # UNION and not UNION ALL, so that rows which name each other as parents (only damage can cause that) end the search.
-DESCENDANTS = f"""
+_DESCENDANTS = f"""
 WITH RECURSIVE below (id) AS (
   SELECT id FROM executions WHERE parent = :parent AND origin = '{CHILD}'
   UNION
@@ -525,7 +467,7 @@ SELECT count(*) FROM below
 _UNENDED = ", ".join(f"'{status}'" for status in sorted(set(STATUSES) - TERMINAL))
 _ACTIVE = ", ".join(f"'{status}'" for status in sorted(set(STATUSES) - TERMINAL - {WAITING}))
 # With the lease of each, live or not: SQL cannot decide whether the owner has died.
-ORPHANS = f"""
+_ORPHANS = f"""
 WITH pressed (key) AS (
   SELECT key FROM executions WHERE status IN ({_ACTIVE})
   UNION SELECT key FROM executions WHERE wake_at <= :now
@@ -536,8 +478,64 @@ SELECT {COLUMNS}, token, host, pid, started, name, boot, expires_at, expires_upt
 FROM pressed CROSS JOIN executions USING (key) LEFT JOIN leases USING (key)
 WHERE ended_at IS NULL {_NEWEST}
 """  # noqa: S608 - our own text
-WIDTH = COLUMNS.count(",") + 1
-"""Number of leading columns in a row of `ORPHANS` that form a row of `RECORD`."""
+_WIDTH = COLUMNS.count(",") + 1
+"""Number of leading columns in a row of `_ORPHANS` that form a row of `RECORD`."""
+
+
+class SqliteLists:
+    """Rows of executions in a store file; a `divebook.store.backend.ListBackend`."""
+
+    def __init__(
+        self, session: SqliteSession, types: EventTypes, unknown: Callable[[str], ExecutionNotFoundError]
+    ) -> None:
+        self._session = session
+        self._types = types
+        self._unknown = unknown
+        self._warned: set[str] = set()
+
+    def record(self, execution_id: str) -> ExecutionRecord:
+        """Return the row of one execution."""
+        with self._session.snapshot() as connection:
+            row = connection.execute(f"{RECORD} WHERE id = ?", (execution_id,)).fetchone()
+            if row is None:
+                raise self._unknown(execution_id)
+            return load_record(connection, self._types, row)
+
+    def records(self, record_filter: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
+        """Return the rows that a filter matches, newest first, without those that are damaged."""
+        with self._session.snapshot() as connection:
+            rows = connection.execute(*list_statement(record_filter, limit, offset)).fetchall()
+            return load_sound_records(rows, lambda row: load_record(connection, self._types, row), self._warned)
+
+    def orphans(self, moment: Moment) -> list[ExecutionRecord]:
+        """Return the executions that can continue and have no live lease, newest first."""
+        with self._session.snapshot() as connection:
+            rows = connection.execute(_ORPHANS, {"now": moment.wall}).fetchall()
+
+            def load(row: tuple[Any, ...]) -> ExecutionRecord | None:
+                # The columns of the execution's row precede its token and its lease, or NULL.
+                has_no_driver = has_no_live_lease(row[0], row[_WIDTH:], moment)
+                return load_record(connection, self._types, row[:_WIDTH]) if has_no_driver else None
+
+            return load_sound_records(rows, load, self._warned)
+
+    def descendants(self, execution_id: str) -> int:
+        """Return the number of direct and indirect child executions of an execution."""
+        with self._session.snapshot() as connection:
+            return int(connection.execute(_DESCENDANTS, {"parent": execution_id}).fetchone()[0])
+
+    def asking(self, question_id: str | None) -> list[tuple[str, str]]:
+        """Return the open questions of executions that have not ended, as pairs of execution id and question id."""
+        with self._session.snapshot() as connection:
+            rows = connection.execute(_OPEN) if question_id is None else connection.execute(_CALLED, (question_id,))
+            typed_rows = [typed("question", row, (str, str)) for row in rows]
+            return [(execution_id, question) for execution_id, question in typed_rows]
+
+    def ids(self, prefix: str | None = None) -> list[str]:
+        """Return the ids of all executions, newest first, or those that begin with a prefix, sorted."""
+        if prefix is None:
+            return self._session.read(_IDS, (), str)
+        return self._session.read(_CANDIDATES, (prefix, prefix, MAX_CANDIDATES + 1), str)
 
 
 def list_statement(record_filter: RecordFilter, limit: int, offset: int) -> tuple[str, dict[str, Any]]:
@@ -582,64 +580,57 @@ def find_list_faults(connection: sqlite3.Connection) -> list[str]:
     return [f"execution {execution_id} is not listed under the tags that its row has" for execution_id in strays]
 
 
-# --- summaries ---
-# Caches that lists show beside the rows of executions, each with a checksum.
+# --- checkpoints and summaries ---
+# There is one checkpoint of an execution, with a checksum over it and over the log up to it. One that is damaged, or
+# that belongs to another log or to an earlier state of its log, counts as missing; `divebook check` reports it.
 
 
 _PUT_SUMMARY = """
 INSERT INTO summaries (key, sequence, checksum, data) SELECT key, ?, ?, ? FROM executions WHERE id = ?
 ON CONFLICT (key) DO UPDATE SET sequence = excluded.sequence, checksum = excluded.checksum, data = excluded.data
 """
-_GET = """
-SELECT executions.id, sequence, summaries.checksum, data FROM summaries JOIN executions USING (key)
-WHERE executions.id IN (SELECT value FROM json_each(?))
-"""
-_ALL_SUMMARIES = "SELECT executions.id, sequence, summaries.checksum, data FROM summaries JOIN executions USING (key)"
-
-
-def write_summaries(cursor: sqlite3.Cursor, summaries: Mapping[str, StoredSummary]) -> None:
-    """Write cached summaries of executions in place of older ones."""
-    rows = [
-        (summary.sequence, summary.checksum(execution_id), summary.data, execution_id)
-        for execution_id, summary in summaries.items()
-    ]
-    cursor.executemany(_PUT_SUMMARY, rows)
-
-
-def load_summaries(connection: sqlite3.Connection, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
-    """Return the cached summaries of the given executions, without those that do not match their checksums."""
-    rows = connection.execute(_GET, (encode(list(execution_ids)).decode(),)).fetchall()
-    return {execution_id: summary for execution_id, summary, is_sound in _summaries_in(rows) if is_sound}
-
-
-def find_summary_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of cached summaries of executions that do not match their checksums."""
-    rows = connection.execute(_ALL_SUMMARIES)
-    return [summary_damage(execution_id) for execution_id, _, is_sound in _summaries_in(rows) if not is_sound]
-
-
-def _summaries_in(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[str, StoredSummary, bool]]:
-    """Yield the id of the execution, the summary, and True if it matches its checksum."""
-    for execution_id, sequence, checksum, data in rows:
-        summary = StoredSummary(sequence, data)
-        # A damaged file may have another type in the column.
-        yield execution_id, summary, isinstance(data, bytes) and summary.checksum(execution_id) == checksum
-
-
-# --- checkpoints ---
-# The newest one of each execution, with a checksum over it and over the log up to it. One that is damaged, or that
-# belongs to another log or to an earlier state of its log, counts as missing; `divebook check` reports it.
-
-
-_PUT_CHECKPOINT = """
-INSERT INTO checkpoints (key, sequence, checksum, data) VALUES (?, ?, ?, ?)
-ON CONFLICT (key) DO UPDATE SET sequence = excluded.sequence, checksum = excluded.checksum, data = excluded.data
-WHERE excluded.sequence >= sequence
-"""
+_PUT_CHECKPOINT = DIALECT.text(PUT_CHECKPOINT)
 _GET_CHECKPOINT = "SELECT sequence, checksum, data FROM checkpoints WHERE key = ?"
 _CHAIN = "SELECT checksum FROM events WHERE place > ? AND place <= ? ORDER BY place DESC LIMIT 1"
-_LIST = "SELECT id FROM checkpoints JOIN executions USING (key)"
-_DROP = "DELETE FROM checkpoints WHERE key = (SELECT key FROM executions WHERE id = ?)"
+
+
+class SqliteCaches(SqlCaches):
+    """Checkpoints and summaries in a store file; a `divebook.store.backend.CacheBackend`."""
+
+    def __init__(
+        self, session: SqliteSession, types: EventTypes, unknown: Callable[[str], ExecutionNotFoundError]
+    ) -> None:
+        super().__init__(session)
+        self._file = session
+        self._types = types
+        self._unknown = unknown
+
+    # Relaxed durability: a cache may be lost at any time.
+
+    def put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
+        """Write the checkpoint of an execution, unless the execution has a newer checkpoint."""
+        with self._file.transaction(RELAXED) as cursor:
+            log = find(cursor, execution_id)
+            if log is None:
+                raise self._unknown(execution_id)
+            check_reached(execution_id, sequence, log_end_of(cursor, self._types, log).last_sequence)
+            checksum = _checkpoint_checksum(cursor, log, sequence, data)
+            cursor.execute(_PUT_CHECKPOINT, (log.key, sequence, checksum, data))
+
+    def checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
+        """Return the checkpoint of an execution as sequence number and data; None if it is missing or damaged."""
+        with self._file.snapshot() as connection:
+            log = find(connection, execution_id)
+            return None if log is None else load_checkpoint(connection, log)
+
+    def put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None:
+        """Write summaries of executions in place of older ones."""
+        rows = [
+            (summary.sequence, summary.checksum(execution_id), summary.data, execution_id)
+            for execution_id, summary in summaries.items()
+        ]
+        with self._file.transaction(RELAXED) as cursor:
+            cursor.executemany(_PUT_SUMMARY, rows)
 
 
 def _checkpoint_checksum(connection: sqlite3.Connection | sqlite3.Cursor, log: Log, sequence: int, data: bytes) -> int:
@@ -647,11 +638,6 @@ def _checkpoint_checksum(connection: sqlite3.Connection | sqlite3.Cursor, log: L
     first, last = log.ranges(1, sequence)[-1]
     chain = connection.execute(_CHAIN, (first - 1, last)).fetchone()
     return crc32(data, of_row((log.execution_id, sequence, chain)))
-
-
-def write_checkpoint(cursor: sqlite3.Cursor, log: Log, sequence: int, data: bytes) -> None:
-    """Write the checkpoint of an execution, unless the execution has a newer checkpoint."""
-    cursor.execute(_PUT_CHECKPOINT, (log.key, sequence, _checkpoint_checksum(cursor, log, sequence, data), data))
 
 
 def load_checkpoint(connection: sqlite3.Connection, log: Log) -> tuple[int, bytes] | None:
@@ -679,16 +665,6 @@ def checkpoint_fits(connection: sqlite3.Connection, log: Log) -> bool:
     return checksum in (crc32(data, of_row((log.execution_id, sequence))), crc32(data, sequence))
 
 
-def checkpointed_ids(connection: sqlite3.Connection) -> list[str]:
-    """Return the ids of the executions that have a checkpoint."""
-    return [execution_id for (execution_id,) in connection.execute(_LIST).fetchall()]
-
-
-def drop_checkpoints(cursor: sqlite3.Cursor, execution_ids: Sequence[str]) -> int:
-    """Delete the checkpoints of executions; return the number of deleted checkpoints."""
-    return sum(cursor.execute(_DROP, (execution_id,)).rowcount for execution_id in execution_ids)
-
-
 # --- deletion of executions ---
 
 
@@ -699,9 +675,11 @@ _HEIRS = "SELECT key, forked_at FROM executions WHERE source_key = ? ORDER BY fo
 _MOVE = "UPDATE events SET place = place + ? WHERE place BETWEEN ? AND ?"
 _LONG = "SELECT ifnull(sum(length(CAST(data AS BLOB))), 0) FROM events WHERE place BETWEEN ? AND ?"
 _PAYLOADS = "SELECT CAST(data AS BLOB) FROM events WHERE place BETWEEN ? AND ?"
-_INHERIT = "UPDATE executions SET source_key = ?, forked_at = ? WHERE key = ?"
-_FOLLOW = "UPDATE executions SET source_key = ? WHERE source_key = ?"
-_GROW = "UPDATE executions SET size = ?, seal = ? WHERE key = ?"
+_INHERIT = DIALECT.text(SET_SOURCE)
+_FOLLOW = DIALECT.text(REPLACE_SOURCE)
+_GROW = DIALECT.text(SET_SIZE)
+_DELETE_EVENTS = DIALECT.text(DELETE_EVENTS)
+_DELETE_ROWS = DIALECT.text(DELETE_ROWS)
 
 
 def delete_execution(cursor: sqlite3.Cursor, execution_id: str, sealing: Sealing) -> list[str]:
@@ -716,9 +694,9 @@ def delete_execution(cursor: sqlite3.Cursor, execution_id: str, sealing: Sealing
     changed_ids: list[str] = []
     if log is not None:
         changed_ids = [execution_id, *_move_shared_events(cursor, log, sealing)]
-        cursor.execute("DELETE FROM events WHERE place BETWEEN ? AND ?", places_of(log.key))
+        cursor.execute(_DELETE_EVENTS, places_of(log.key))
         for table in ("executions", *TABLES):
-            cursor.execute(f"DELETE FROM {table} WHERE key = ?", (log.key,))  # noqa: S608 - one of our own tables
+            cursor.execute(_DELETE_ROWS.format(table=table), (log.key,))
     return changed_ids
 
 
@@ -743,25 +721,15 @@ def _move_shared_events(cursor: sqlite3.Cursor, log: Log, sealing: Sealing) -> l
     cursor.execute(_INHERIT, (source_key, after or None, heir))
     cursor.execute(_FOLLOW, (heir, log.key))
     # The size of a log does not include what it shares, so the heir's log grows by what it takes over.
-    grown += log_reader.inherit_blobs(cursor, log.key, heir, _digests_reached(cursor, heir, upto, sealing))
+    payloads = [data for (data,) in cursor.execute(_PAYLOADS, (place_of(heir, 1), place_of(heir, upto))).fetchall()]
+    reached_digests = digests_reached(payloads, sealing, log_reader.fetcher(cursor, sealing))
+    grown += log_reader.inherit_blobs(cursor, log.key, heir, reached_digests)
     row = cursor.execute(f"{RECORD} WHERE key = ?", (heir,)).fetchone()
     with suppress(CorruptStoreError):  # a damaged row stays damaged, and `divebook check` reports it
         line = load_line(row)
         line = line._replace(size=line.size + grown)
         cursor.execute(_GROW, (line.size, line.seal(), heir))
     return [row[0]]
-
-
-def _digests_reached(cursor: sqlite3.Cursor, heir: int, upto: int, sealing: Sealing) -> frozenset[bytes] | None:
-    """Return the hashes of all large values to which the events that a fork has taken over refer. Return None if the
-    events cannot be read; the caller then assumes that they refer to all values.
-    """
-    fetch = log_reader.fetcher(cursor, sealing)
-    rows = cursor.execute(_PAYLOADS, (place_of(heir, 1), place_of(heir, upto))).fetchall()
-    try:
-        return frozenset(digest for (data,) in rows for digest in reached(sealing.open_packed(data), fetch))
-    except (CorruptStoreError, DecryptionError):
-        return None
 
 
 def is_over(cursor: sqlite3.Cursor, execution_id: str, last_sequence: int | None, moment: Moment) -> bool:
