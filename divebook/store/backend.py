@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 from zlib import crc32
 
 from divebook.engine.inbox import Message
@@ -223,6 +223,13 @@ class StoredMessage(NamedTuple):
     posted_at: int
     number: int
     checksum: int
+
+    @classmethod
+    def of(cls, message: Message, payload: str | bytes) -> Self:
+        """Return the row of a message with an encrypted payload."""
+        row = (message.execution_id, message.kind, message.key, payload, message.source, message.posted_at)
+        # The checksum does not cover the number, which the store may give later.
+        return cls(*row, message.number, of_row(row))
 
     @property
     def is_sound(self) -> bool:

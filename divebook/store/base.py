@@ -58,8 +58,10 @@ from divebook.store.backend import (
     QueueBackend,
     StoredBlob,
     StoredLog,
+    StoredMessage,
     StoredSummary,
     missing_event_error,
+    sound_messages,
 )
 from divebook.store.codec import Codec, Sealing
 from divebook.store.encoding import pack_new_blobs
@@ -804,7 +806,7 @@ class EventStore(ABC):
             The store has no such execution.
         """
         self._check_open()
-        return self._inbox(execution_id, after)
+        return [stored.opened(self.sealing) for stored in self._stored_messages(after, execution_id)]
 
     def new_messages(self, after: int) -> list[Message]:
         """Return the messages of all executions with numbers above `after`, ascending.
@@ -813,7 +815,7 @@ class EventStore(ABC):
         """
         self._check_open()
         with self._lock:
-            return self._new_messages(after)
+            return sound_messages(self._stored_messages(after), self.sealing)
 
     def last_message(self) -> int:
         """Return the highest number that a message in this store ever had; 0 if there was none."""
@@ -1155,10 +1157,10 @@ class EventStore(ABC):
         """
 
     @abstractmethod
-    def _inbox(self, execution_id: str, after: int) -> list[Message]: ...
-
-    @abstractmethod
-    def _new_messages(self, after: int) -> list[Message]: ...
+    def _stored_messages(self, after: int, execution_id: str | None = None) -> list[StoredMessage]:
+        """Return the messages with numbers above `after`, ascending: those of all executions, or those of one
+        execution. Raise ExecutionNotFoundError for an unknown id.
+        """
 
     def _wait_for_news(self, last_count: int, seconds: float) -> int:
         return self._news_counter.wait(last_count, seconds)

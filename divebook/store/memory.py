@@ -10,7 +10,6 @@ import itertools
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from operator import itemgetter
@@ -20,14 +19,12 @@ from divebook.engine.inbox import Message
 from divebook.engine.lifecycle import TERMINAL, check_may_receive
 from divebook.errors import (
     ConcurrentAppendError,
-    DecryptionError,
     ExecutionNotFoundError,
     InvalidEventError,
     StartKeyTakenError,
     StoreError,
 )
 from divebook.events.catalog import CHILD, ENQUEUED, FORK, RUNNING, WAITING, ExecutionEnqueued
-from divebook.events.codec import decode
 from divebook.events.event import Record, to_datetime
 from divebook.store.append import (
     FULL,
@@ -46,6 +43,7 @@ from divebook.store.backend import (
     MAX_CANDIDATES,
     StoredBlob,
     StoredLog,
+    StoredMessage,
     StoredRecord,
     StoredSummary,
     check_brought_numbers,
@@ -84,7 +82,7 @@ class MemoryStore(EventStore):
         self._log_numbers = itertools.count()
         self._start_keys: dict[str, str] = {}
         """Execution id by start key."""
-        self._messages: dict[int, tuple[Message, bytes]] = {}
+        self._messages: dict[int, StoredMessage] = {}
         self._message_numbers: dict[str, list[int]] = {}
         """Message numbers of each execution id, ascending."""
         self._message_places: dict[tuple[str, str, str], int] = {}
@@ -209,7 +207,7 @@ class MemoryStore(EventStore):
             # A key of a deleted execution may be used again.
             del self._start_keys[start_key]
         for number in self._message_numbers.pop(execution_id, ()):
-            message, _ = self._messages.pop(number)
+            message = self._messages.pop(number)
             self._message_places.pop((execution_id, message.kind, message.key), None)
 
     # --- leases and checkpoints --------------------------------------------------------------------------------------
@@ -281,10 +279,9 @@ class MemoryStore(EventStore):
     def _post(self, message: Message, payload: bytes) -> Message:
         log = self._find(message.execution_id)
         key = (message.execution_id, message.kind, message.key)
-        entry = self._messages.get(self._message_places.get(key, 0))
-        if entry is not None:
-            stored, encoded = entry
-            return replace(stored, payload=decode(self.sealing.open(encoded)))
+        stored = self._messages.get(self._message_places.get(key, 0))
+        if stored is not None:
+            return stored.opened(self.sealing)
         check_may_receive(message.execution_id, log.status, message.kind)
         numbered = replace(message, number=self._last_number + 1)
         self._bring([(numbered, payload)])
@@ -298,26 +295,18 @@ class MemoryStore(EventStore):
         for message, payload in messages:
             self._last_number = message.number
             self._message_places[message.execution_id, message.kind, message.key] = message.number
-            # The payload is kept encoded only, so that each reader gets an object of its own.
-            self._messages[message.number] = (replace(message, payload=None), payload)
+            self._messages[message.number] = StoredMessage.of(message, payload)
             self._message_numbers.setdefault(message.execution_id, []).append(message.number)
 
-    def _inbox(self, execution_id: str, after: int) -> list[Message]:
-        with self._lock:
-            self._find(execution_id)
-            sent = [self._messages[number] for number in self._message_numbers.get(execution_id, ()) if number > after]
-            return [replace(message, payload=decode(self.sealing.open(payload))) for message, payload in sent]
-
-    def _new_messages(self, after: int) -> list[Message]:
-        if after >= self._last_number:
+    def _stored_messages(self, after: int, execution_id: str | None = None) -> list[StoredMessage]:
+        if execution_id is None and after >= self._last_number:
             return []
-        readable = []
-        for number, (message, payload) in self._messages.items():
-            if number <= after:
-                continue
-            with suppress(DecryptionError):  # `inbox` of its execution raises it
-                readable.append(replace(message, payload=decode(self.sealing.open(payload))))
-        return readable
+        with self._lock:
+            numbers: Iterable[int] = self._messages
+            if execution_id is not None:
+                self._find(execution_id)
+                numbers = self._message_numbers.get(execution_id, ())
+            return [self._messages[number] for number in numbers if number > after]
 
     def _last_message(self) -> int:
         return self._last_number
@@ -333,7 +322,7 @@ class MemoryStore(EventStore):
 
     def _last_addressee(self, kind: str, key: str) -> str | None:
         with self._lock:
-            messages = [message for message, _ in self._messages.values()]
+            messages = self._messages.values()
             addressees = [message.execution_id for message in messages if (message.kind, message.key) == (kind, key)]
             return addressees[-1] if addressees else None
 

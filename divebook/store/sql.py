@@ -167,8 +167,8 @@ class SqlQueues:
     def schedule(self, name: str, moment: int, *, advances: bool) -> int:
         """Return the time up to which the due times of a schedule have been handled, and store it."""
         if advances:
-            ((seen,),) = self._session.write(_ADVANCE_SCHEDULE, (name, moment))
-            return int(seen)
+            ((latest,),) = self._session.write(_ADVANCE_SCHEDULE, (name, moment))
+            return int(latest)
         rows = self._session.read(_SCHEDULE, (name,), _time_of_schedule)
         if not rows:
             # If another process was faster, its moment stays, and the second read returns it.
@@ -192,8 +192,8 @@ class SqlQueues:
 
 
 def _time_of_schedule(*row: Any) -> int:
-    (seen,) = typed("schedule", row, (int,))
-    return int(seen)
+    (moment,) = typed("schedule", row, (int,))
+    return int(moment)
 
 
 def _worker(*row: Any) -> WorkerRecord:

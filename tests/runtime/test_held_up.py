@@ -142,9 +142,9 @@ class Refusing(MemoryStore):
         self._refuse("release")
         return super()._release(lease)
 
-    def _inbox(self, execution_id, after):
+    def inbox(self, execution_id, after=0):
         self._refuse("look")
-        return super()._inbox(execution_id, after)
+        return super().inbox(execution_id, after)
 
 
 @pytest.mark.parametrize("kind", [ReadOnlyStoreError, CorruptStoreError, StoreError])
@@ -185,11 +185,11 @@ def test_a_lease_that_was_taken_for_news_is_given_back_where_these_cannot_be_rea
     looks = []
 
     class Failing(MemoryStore):
-        def _inbox(self, execution_id, after):
+        def inbox(self, execution_id, after=0):
             looks.append(execution_id)
             if len(looks) == fails_at:
                 raise StoreError("no look")
-            return super()._inbox(execution_id, after)
+            return super().inbox(execution_id, after)
 
     work, ended = Workflow("w", [Step("wait", signal="go")]), []
     for nth in range(1, 12):

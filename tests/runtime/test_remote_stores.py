@@ -198,7 +198,7 @@ def test_a_state_is_kept_while_more_is_recorded(store, monkeypatch):
 def test_nothing_that_comes_at_the_end_is_forgotten(store, loss):
     world = environment(Workflow("w", [Step("a", "wait", signal="go")]), store=store)
     execution = world.create("w")
-    looking = store.answers["_inbox"]
+    looking = store.answers["_stored_messages"]
     with ExitStack() as look:
         with store.gates["_release"].closed() as resting:
             beginning = threading.Thread(target=execution.start)
@@ -215,7 +215,7 @@ def test_nothing_that_comes_at_the_end_is_forgotten(store, loss):
 
 
 @pytest.mark.parametrize("loss", [BEFORE, AFTER])
-@pytest.mark.parametrize("name", ["_inbox", "_release"])
+@pytest.mark.parametrize("name", ["_stored_messages", "_release"])
 def test_a_connection_lost_in_another_call_is_waited_for(store, name, loss):
     world = environment(Workflow("w", [Step("a", "wait", signal="go"), Step("b", script="1")]), store=store)
     execution = world.create("w")
@@ -255,7 +255,7 @@ def test_cancelling_at_the_end_is_not_forgotten(store):
     assert execution.wait(20).status == "cancelled"
 
 
-@pytest.mark.parametrize("name", ["_write", "_read_records", "_lists.record", "_caches.checkpoint", "_inbox"])
+@pytest.mark.parametrize("name", ["_write", "_read_records", "_lists.record", "_caches.checkpoint", "_stored_messages"])
 @pytest.mark.parametrize("loss", [BEFORE, AFTER])
 def test_a_fork_is_created_once_wherever_the_connection_is_lost(store, name, loss):
     world = environment(store=store)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from divebook.store import MemoryStore
+from divebook.store.backend import StoredMessage
 
 
 class ForgetsThatItWaits(MemoryStore):
@@ -38,7 +39,7 @@ class TakesMessagesInTwice(MemoryStore):
 
 class LetsTheLastMessageWin(MemoryStore):
     def _post(self, message, payload):
-        for number, (kept, _) in list(self._messages.items()):
+        for number, kept in list(self._messages.items()):
             if (kept.execution_id, kept.kind, kept.key) == (message.execution_id, message.kind, message.key):
                 del self._messages[number]
         return super()._post(message, payload)
@@ -48,8 +49,9 @@ class TakesEveryMessage(MemoryStore):
     def _post(self, message, payload):
         self._find(message.execution_id)
         self._last_number += 1
-        self._messages[self._last_number] = (replace(message, number=self._last_number), payload)
-        return replace(message, number=self._last_number)
+        numbered = replace(message, number=self._last_number)
+        self._messages[self._last_number] = StoredMessage.of(numbered, payload)
+        return numbered
 
 
 class AnswersWithTheLaterMessage(MemoryStore):
@@ -81,21 +83,21 @@ class GivesNumbersAgain(MemoryStore):
 
 class NumbersMessagesPerExecution(MemoryStore):
     def _post(self, message, payload):
-        self._last_number = len(self._inbox(message.execution_id, 0))
+        self._last_number = len(self.inbox(message.execution_id))
         return super()._post(message, payload)
 
 
 class DeliversMessagesOnce(MemoryStore):
-    def _new_messages(self, after):
-        found = super()._new_messages(after)
+    def new_messages(self, after):
+        found = super().new_messages(after)
         self._messages.clear()
         return found
 
 
 class LeavesWhatItCannotDecryptOutOfAnInbox(MemoryStore):
-    def _inbox(self, execution_id, after):
+    def inbox(self, execution_id, after=0):
         self._find(execution_id)
-        return [message for message in self._new_messages(after) if message.execution_id == execution_id]
+        return [message for message in self.new_messages(after) if message.execution_id == execution_id]
 
 
 class KeepsMessagesToItself(MemoryStore):
@@ -109,13 +111,16 @@ class AlwaysHasNews(MemoryStore):
 
 
 class HandsOutItsOwnMessages(MemoryStore):
-    def _post(self, message, payload):
-        kept = super()._post(message, payload)
-        self._messages[kept.number] = (kept, payload)
-        return kept
+    def __init__(self):
+        super().__init__()
+        self._posted = []
 
-    def _new_messages(self, after):
-        return [message for message, _ in self._messages.values() if message.number > after]
+    def _post(self, message, payload):
+        self._posted.append(super()._post(message, payload))
+        return self._posted[-1]
+
+    def new_messages(self, after):
+        return [message for message in self._posted if message.number > after]
 
 
 class RecoversWhatOnlyWaits(MemoryStore):

@@ -17,7 +17,7 @@ from divebook.store.sqlite.connections import DIALECT as SQLITE
 
 STORE = Path(divebook.store.__file__).parent
 PARTS = {"_lists": ListBackend, "_queues": QueueBackend, "_caches": CacheBackend, "_large_values": BlobBackend}
-MOST_METHODS = 37
+MOST_METHODS = 36
 SQL = re.compile(r"\b(SELECT|INSERT|UPDATE|DELETE)\b.*\b(FROM|INTO|SET)\b", re.DOTALL)
 
 

@@ -39,6 +39,7 @@ from divebook.store.append import (
 )
 from divebook.store.backend import (
     StoredLog,
+    StoredMessage,
     check_brought_numbers,
     missing_event_error,
 )
@@ -270,12 +271,10 @@ class PostgresStore(EventStore):
                 if not tables.insert_message(execute, message, payload):
                     raise self._unknown(message.execution_id)
 
-    def _inbox(self, execution_id: str, after: int) -> list[Message]:
-        messages = tables.load_inbox(self._connections.read, self.sealing, execution_id, after)
-        return self._required(execution_id, messages)
-
-    def _new_messages(self, after: int) -> list[Message]:
-        return tables.load_new_messages(self._connections.read, self.sealing, after)
+    def _stored_messages(self, after: int, execution_id: str | None = None) -> list[StoredMessage]:
+        if execution_id is None:
+            return tables.load_new_messages(self._connections.read, after)
+        return self._required(execution_id, tables.load_inbox(self._connections.read, execution_id, after))
 
     def on_news(self, listener: NewsListener, execution_id: str | None = None) -> Callable[[], None]:
         """Call ``listener()`` when a message arrives or another process has appended events, as `EventStore.on_news`

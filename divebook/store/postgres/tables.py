@@ -25,7 +25,6 @@ from divebook.store.backend import (
     StoredSummary,
     check_reached,
     digests_reached,
-    sound_messages,
 )
 from divebook.store.codec import Sealing
 from divebook.store.encoding import Packed, of_row, unpack_blob
@@ -223,8 +222,7 @@ def insert_message(execute: SendStatement, message: Message, payload: bytes) -> 
     """Write a message under the number that it already has, as from another store. Return False if its execution does
     not exist.
     """
-    row = (message.kind, message.key, payload, message.source, message.posted_at)
-    checksum = of_row((message.execution_id, *row))
+    checksum = StoredMessage.of(message, payload).checksum
     strings = (escaped(message.key), payload, escaped(message.source))
     columns = (message.number, message.number, place_of_message(message.kind, message.key), message.kind, *strings)
     return bool(execute(_BRING, (*columns, message.posted_at, checksum, escaped(message.execution_id))))
@@ -236,24 +234,20 @@ def load_message(execute: SendStatement, sealing: Sealing, number: int) -> Messa
     return messages[0].opened(sealing) if messages else None
 
 
-def load_inbox(execute: SendStatement, sealing: Sealing, execution_id: str, after: int) -> list[Message] | None:
+def load_inbox(execute: SendStatement, execution_id: str, after: int) -> list[StoredMessage] | None:
     """Return the messages of one execution with numbers above `after`; None if the execution does not exist."""
     rows = execute(_MESSAGES_OF_ONE, (after, escaped(execution_id)))
-    if not rows:
-        return None
-    return [message.opened(sealing) for message in _messages_in(row for row in rows if row[1] is not None)]
+    return _messages_in(row for row in rows if row[1] is not None) if rows else None
 
 
-def load_new_messages(execute: SendStatement, sealing: Sealing, after: int) -> list[Message]:
-    """Return the messages of all executions with numbers above `after`, without those that are damaged or cannot be
-    decrypted.
-    """
-    return sound_messages(_messages_in(execute(_OF_ALL, (after,))), sealing)
+def load_new_messages(execute: SendStatement, after: int) -> list[StoredMessage]:
+    """Return the messages of all executions with numbers above `after`, ascending."""
+    return _messages_in(execute(_OF_ALL, (after,)))
 
 
 def find_message_faults(execute: SendStatement) -> list[str]:
     """Return descriptions of messages that do not match their checksums."""
-    return [message.damage for message in _messages_in(execute(_OF_ALL, (0,))) if not message.is_sound]
+    return [message.damage for message in load_new_messages(execute, 0) if not message.is_sound]
 
 
 def last_message_number(execute: SendStatement) -> int:

@@ -38,6 +38,7 @@ from divebook.store.append import (
 )
 from divebook.store.backend import (
     StoredLog,
+    StoredMessage,
     StoredRecord,
     check_brought_numbers,
 )
@@ -173,7 +174,7 @@ class SqliteStore(EventStore):
         # The migration relies on SQLite's own waiting, so this comes after it.
         disable_busy_timeout(writer)
         self._writer = writer
-        self._watch = tables.MessageWatch(writer, self.sealing)
+        self._watch = tables.MessageWatch(writer)
         self._write_lock = WriteLock(writer, threading.Condition(self._lock), self.durability)
         close_when_dropped(self, writer)
 
@@ -306,17 +307,15 @@ class SqliteStore(EventStore):
         if self._watch is not None:
             self._watch.on_post(messages[-1][0].number)
 
-    def _inbox(self, execution_id: str, after: int) -> list[Message]:
-        # In one snapshot: the key of a deleted execution may be given to a new one.
-        with self._session.snapshot() as connection:
-            return tables.load_inbox(connection, self.sealing, self._find(connection, execution_id).key, after)
-
-    def _new_messages(self, after: int) -> list[Message]:
-        if self._watch is not None:
+    def _stored_messages(self, after: int, execution_id: str | None = None) -> list[StoredMessage]:
+        if execution_id is None and self._watch is not None:
             with translated(self.location):
                 return self._watch.new_messages(after)
         with self._session.snapshot() as connection:
-            return tables.load_new_messages(connection, self.sealing, after)
+            if execution_id is None:
+                return tables.load_new_messages(connection, after)
+            # In one snapshot: the key of a deleted execution may be given to a new one.
+            return tables.load_inbox(connection, self._find(connection, execution_id).key, after)
 
     def _wait_for_news(self, last_count: int, seconds: float) -> int:
         return tables.wait_for_news(self._news_counter, self._has_news, last_count, seconds)

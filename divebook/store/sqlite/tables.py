@@ -27,7 +27,6 @@ from divebook.store.backend import (
     StoredSummary,
     check_reached,
     digests_reached,
-    sound_messages,
 )
 from divebook.store.codec import Sealing
 from divebook.store.encoding import of_row
@@ -213,11 +212,11 @@ def insert_message(cursor: sqlite3.Cursor, key: int, message: Message, payload: 
     """Write a message and return its number. A message that has a number keeps it; a message with number 0 gets the
     next free number.
     """
-    row = (message.kind, message.key, payload.decode(), message.source, message.posted_at)
     # The checksum covers the id of the execution and not its key, which another execution may get after a deletion.
-    checksum = of_row((message.execution_id, *row))
+    _, *columns, _, checksum = StoredMessage.of(message, payload.decode())
     number_or_none = message.number or None
-    number: int = cursor.execute(_INSERT_MESSAGE, (number_or_none, *row, checksum, number_or_none, key)).fetchone()[0]
+    row = (number_or_none, *columns, checksum, number_or_none, key)
+    number: int = cursor.execute(_INSERT_MESSAGE, row).fetchone()[0]
     return number
 
 
@@ -226,26 +225,21 @@ def newest_message_number(cursor: sqlite3.Cursor, key: int) -> int:
     return int(cursor.execute(_NEWEST_MESSAGE, (key,)).fetchone()[0])
 
 
-def load_inbox(connection: sqlite3.Connection, sealing: Sealing, key: int, after: int) -> list[Message]:
+def load_inbox(connection: sqlite3.Connection, key: int, after: int) -> list[StoredMessage]:
     """Return the messages of one execution with numbers above `after`, ascending."""
-    rows = connection.execute(_MESSAGES_OF_ONE, (key, after)).fetchall()
-    return [StoredMessage(*row).opened(sealing) for row in rows]
+    return [StoredMessage(*row) for row in connection.execute(_MESSAGES_OF_ONE, (key, after)).fetchall()]
 
 
-def load_new_messages(connection: sqlite3.Connection, sealing: Sealing, after: int) -> list[Message]:
-    """Return the messages of all executions with numbers above `after`, without those that are damaged or cannot be
-    decrypted.
-    """
-    rows = connection.execute(_OF_ALL, (after,)).fetchall()
-    return sound_messages([StoredMessage(*row) for row in rows], sealing)
+def load_new_messages(connection: sqlite3.Connection, after: int) -> list[StoredMessage]:
+    """Return the messages of all executions with numbers above `after`, ascending."""
+    return [StoredMessage(*row) for row in connection.execute(_OF_ALL, (after,)).fetchall()]
 
 
 def find_message_faults(connection: sqlite3.Connection) -> list[str]:
     """Return descriptions of messages that do not match their checksums, or that are wrongly listed as contained, or
     not contained, in the log of their execution.
     """
-    messages = [StoredMessage(*row) for row in connection.execute(_OF_ALL, (0,)).fetchall()]
-    damaged = [message.damage for message in messages if not message.is_sound]
+    damaged = [message.damage for message in load_new_messages(connection, 0) if not message.is_sound]
     strays = [number for (number,) in connection.execute(_STRAY).fetchall()]
     return damaged + [f"message {number} is not listed as what its execution has made of it" for number in strays]
 
@@ -289,9 +283,8 @@ class MessageWatch:
     microseconds, much less than a query for messages.
     """
 
-    def __init__(self, writer: sqlite3.Connection, sealing: Sealing) -> None:
+    def __init__(self, writer: sqlite3.Connection) -> None:
         self._writer = writer
-        self._sealing = sealing
         self._version = -1
         """``PRAGMA data_version`` of the file at the last query for messages."""
         self._news_version = -1
@@ -311,14 +304,14 @@ class MessageWatch:
         (self._news_version,) = self._writer.execute("PRAGMA data_version").fetchone()
         return before != self._news_version
 
-    def new_messages(self, after: int) -> list[Message]:
+    def new_messages(self, after: int) -> list[StoredMessage]:
         """Return the new messages of all executions, those with numbers above `after`."""
         (version,) = self._writer.execute("PRAGMA data_version").fetchone()
         # Only another connection's write changes the version; own messages are noted by `on_post`.
         if version != self._version:
             self._last = last_message_number(self._writer)
             self._version = version
-        return load_new_messages(self._writer, self._sealing, after) if self._last > after else []
+        return load_new_messages(self._writer, after) if self._last > after else []
 
 
 # --- queues ---
