@@ -74,9 +74,11 @@ async function labextension() {
   write(join(folder, "schemas", "divebook", "questions.json"), SETTINGS);
   write(join(folder, "install.json"), { packageManager: "python", packageName: "divebook", uninstallInstructions: "pip uninstall divebook" });
   report("labextension", [entry]);
-  const panel = join(folder, "static", "panel.js");
-  await withStyle("src/panel/index.ts", panel, "esm");
-  report("panel", [panel]);
+  for (const name of ["panel", "saved"]) {
+    const made = join(folder, "static", `${name}.js`);
+    await withStyle(`src/${name}/index.ts`, made, "esm");
+    report(name, [made]);
+  }
 }
 
 /** Bundles a script in which `inline:style` are its style sheets as one text. */

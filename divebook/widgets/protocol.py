@@ -406,8 +406,8 @@ class ArgumentView(TypedDict):
     text: str
 
 
-# Saved notebooks contain failures in this form. A new field needs a default value in `_upgraded` of
-# `divebook.widgets.recording`.
+# Saved notebooks contain failures in this form, as all types inside `Recording`. A new field needs a default value in
+# `DEFAULTS` of `divebook.widgets.recording`.
 class FailureView(TypedDict):
     """A failed item or step, and the error that caused the failure."""
 

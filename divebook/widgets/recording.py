@@ -18,9 +18,10 @@ import operator
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, repeat
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState
@@ -849,51 +850,55 @@ def unpack(text: str) -> Any:
         raise SavedRunError(f"its data cannot be unpacked: {error}") from None
 
 
-_UNTIMED: dict[str, Any] = {
-    "doing": "stopped",
-    "since_us": None,
-    "worked_us": 0,
-    "waited_us": 0,
-    "paused_us": 0,
-    "stretches": [],
-    "progress": [],
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "Recording": {
+        "conversations": [],
+        "variables": [],
+        "workspaces": [],
+        "failures": {"total": 0, "kept": "", "shown": []},
+        "sample": "",
+    },
+    "Header": {
+        "waits": "",
+        "workspaces": 0,
+        "tool_calls": 0,
+        "spenders": [],
+        "failed": 0,
+        "ways": [],
+        "dashboards": [],
+        "doing": "stopped",
+        "since_us": None,
+        "worked_us": 0,
+        "waited_us": 0,
+        "paused_us": 0,
+        "stretches": [],
+        "progress": [],
+    },
+    "StepProgress": {"spread": []},
+    "FailureView": {"means": ""},
+    "WorkspaceView": {"left_out": [], "points": []},
+    "FileView": {"protected": False},
+    "QuestionView": {
+        "data": {},
+        "schema": None,
+        "expires_us": None,
+        "required": True,
+        "answered_us": None,
+        "fallback": "",
+        "alike": "",
+    },
+    "Conversation": {"type": "conversation", "view": ""},
 }
-"""Values of the header fields about activity, for recordings that do not have these fields."""
+"""Fields that recordings of older versions lack, with their values, by type. ``widgets/src/checks.ts`` has them too."""
 
 
 def _upgraded(data: Any) -> Any:
     """Convert a recording from an older version of divebook to the current format. The data is not validated yet.
 
-    In older recordings an answered question has the status ``completed``. They lack awaited signals, times of answers,
-    distributions of results, conversations of agents with tools, changed files and recovery options. These get default
-    values.
+    Each missing field gets its default (`DEFAULTS`), or a value that is computed from other fields.
     """
     # The values of older files are not trusted: each level is checked before it is changed.
-    if isinstance(data, dict) and isinstance(data.get("header"), dict):
-        # Defaults first, so that present fields replace them.
-        data["header"] = {
-            "waits": "",
-            "workspaces": 0,
-            "tool_calls": 0,
-            "spenders": [],
-            "failed": 0,
-            "ways": [],
-            "dashboards": [],
-            **_UNTIMED,
-            **data["header"],
-        }
-        _add_missing_spread(data["header"]["progress"])
     if isinstance(data, dict):
-        data.setdefault("conversations", [])
-        data.setdefault("variables", [])
-        data.setdefault("workspaces", [])
-        for workspace in data["workspaces"] if isinstance(data["workspaces"], list) else ():
-            if isinstance(workspace, dict):
-                # Left-out files and points were added after workspaces.
-                workspace.setdefault("left_out", [])
-                workspace.setdefault("points", [])
-        data.setdefault("failures", {"total": 0, "kept": "", "shown": []})
-        _add_missing_explanations(data["failures"])
         _number_events(data)
         spans = data.get("spans")
         if isinstance(spans, dict) and isinstance(spans.get("id"), list):
@@ -901,34 +906,31 @@ def _upgraded(data: Any) -> Any:
             spans.setdefault("within", [-1] * len(spans["id"]))
             for name in ("item", "given", "came"):
                 spans.setdefault(name, [0] * len(spans["id"]))
-    questions = data.get("questions") if isinstance(data, dict) else None
-    for question in questions if isinstance(questions, list) else ():
-        if isinstance(question, dict):
-            _upgrade_question(question)
+        questions = data.get("questions")
+        for question in questions if isinstance(questions, list) else ():
+            if isinstance(question, dict):
+                _upgrade_question(question)
+    _add_defaults(data, Recording)
     return data
 
 
-def _add_missing_spread(progress: Any) -> None:
-    """Add empty distributions of results to the steps of a recording from an older version, which has none."""
-    for step in progress if isinstance(progress, list) else ():
-        if isinstance(step, dict):
-            step.setdefault("spread", [])
-
-
-def _add_missing_explanations(failures: Any) -> None:
-    """Add empty explanations to the failures of a recording from an older version, which has none."""
-    shown = failures.get("shown") if isinstance(failures, dict) else None
-    for failure in shown if isinstance(shown, list) else ():
-        if isinstance(failure, dict):
-            failure.setdefault("means", "")
+def _add_defaults(data: Any, kind: Any) -> None:
+    """Add the defaults of missing fields to data of the type `kind`, and to all data inside it."""
+    inner = get_args(kind)
+    if get_origin(kind) is list and isinstance(data, list) and is_typeddict(inner[0]):
+        for part in data:
+            _add_defaults(part, inner[0])
+    elif is_typeddict(kind) and isinstance(data, dict):
+        for name, value in DEFAULTS.get(kind.__name__, {}).items():
+            if name not in data:
+                data[name] = deepcopy(value)
+        for name, field in get_type_hints(kind).items():
+            _add_defaults(data.get(name), field)
 
 
 def _upgrade_question(question: dict[str, Any]) -> None:
     if question.get("status") == "completed":
         question["status"] = InterruptStatus.RESOLVED.value
-    question.setdefault("answered_us", None)
-    question.setdefault("fallback", "")
-    question.setdefault("alike", "")
     if "became" not in question:
         question["became"] = cut(became(str(question.get("status")), question.get("response")), MAX_ANSWER)
 

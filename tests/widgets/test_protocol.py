@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from divebook.widgets.recording import DEFAULTS
+
 ROOT = Path(__file__).parent.parent.parent
 GENERATE = runpy.run_path(str(ROOT / "widgets" / "generate.py"))
 
@@ -29,6 +31,28 @@ def test_the_generated_styles_are_up_to_date():
 def test_the_generated_constants_are_up_to_date():
     generated = (ROOT / "widgets" / "src" / "constants.ts").read_text(encoding="utf-8")
     assert generated == GENERATE["constants"](), "run python widgets/generate.py"
+
+
+def test_the_generated_checks_are_up_to_date():
+    generated = (ROOT / "widgets" / "src" / "checks.ts").read_text(encoding="utf-8")
+    assert generated == GENERATE["checks"](), "run python widgets/generate.py"
+
+
+def test_a_type_without_a_check_is_named():
+    with pytest.raises(TypeError, match="set"):
+        GENERATE["_check"](set[int], {}, {})
+
+
+def test_every_limit_and_default_is_of_a_field_that_is_saved():
+    """A limit or default of a field that has another name now would be lost silently."""
+    checks = GENERATE["checks"]()
+    fields = {
+        f"{kind}.{field}"
+        for kind, body in re.findall(r"check(\w+) = objectOf\(\{\n(.*?)\n\}", checks, re.DOTALL)
+        for field in re.findall(r"^  (\w+): ", body, re.MULTILINE)
+    }
+    assert set(GENERATE["LIMITS"]) <= fields
+    assert {f"{kind}.{field}" for kind, values in DEFAULTS.items() for field in values} <= fields
 
 
 def words_of(value):

@@ -15,7 +15,7 @@ from divebook.replay.files import _html_lines
 from divebook.store.embedded import checksum, whole_texts, with_texts
 from divebook.text.format import NOTHING, branch_name, parts, plural, price, printed, seconds, visible
 from divebook.text.redaction import cut, one_line
-from divebook.widgets.recording import RecordedPositions
+from divebook.widgets.recording import RecordedPositions, read_saved
 from divebook.widgets.runs_and_questions import order_of_entry
 from divebook.widgets.source import question_of
 from divebook.workflow.json_schemas import FITTING, complaint
@@ -200,6 +200,13 @@ def test_states(given, expected):
     for state, part in zip(states, expected, strict=True):
         assert [*state["variables"]] == part.get("order", [*state["variables"]])
         assert state == {**state, **{name: value for name, value in part.items() if name != "order"}}
+
+
+def test_a_recording_of_the_first_version_is_read_by_both_sides():
+    """``widgets/test/lab/decode.test.ts`` reads the same file, in which many of the present fields are missing."""
+    fixture = json.loads((CASES.parent / "lab" / "saved.json").read_text(encoding="utf-8"))
+    positions = RecordedPositions(read_saved(fixture["saved"])[1])
+    assert [positions.state_at(sequence) for sequence in range(positions.total + 1)] == fixture["states"]
 
 
 def message(kind, text):

@@ -35,6 +35,13 @@ export function number(least = -MAX_NUMBER, most = MAX_NUMBER, whole = true): Ch
   };
 }
 
+/** One of some words. */
+export function oneOf(...words: readonly string[]): Check {
+  return (value, where) => {
+    if (typeof value !== "string" || !words.includes(value)) refuse(where, "one of its words");
+  };
+}
+
 /** A list whose entries all pass one check. */
 export function listOf(check: Check): Check {
   return (value, where) => {
@@ -56,11 +63,15 @@ export function tableOf(check: Check): Check {
   };
 }
 
-/** An object with at least these properties. Inherited properties do not count. */
-export function objectOf(parts: Record<string, Check>): Check {
+/**
+ * An object with at least these properties. Inherited properties do not count. A property that is missing gets its default,
+ * if there is one: older recordings do not contain it.
+ */
+export function objectOf(parts: Record<string, Check>, defaults: Record<string, unknown> = {}): Check {
   return (value, where) => {
     if (!isObject(value)) refuse(where, "an object");
     for (const [name, check] of Object.entries(parts)) {
+      if (!Object.hasOwn(value, name) && Object.hasOwn(defaults, name)) value[name] = structuredClone(defaults[name]);
       const part = Object.hasOwn(value, name) ? value[name] : undefined;
       check(part, `${where}.${name}`);
     }

@@ -12,9 +12,15 @@ import type {
 } from "./jupyterlab";
 import "./questions.css";
 import { addPanel, type PanelBundle } from "./panel";
-import { savedRun } from "./view";
+import type { savedRun } from "./view";
 import type { View } from "../shared/dom";
 import style from "inline:style";
+
+/** Export of the bundle that shows saved runs. */
+interface SavedBundle {
+  style: string;
+  savedRun: typeof savedRun;
+}
 
 const RANK = 40; // HTML has 50; JupyterLab prefers lower ranks
 
@@ -106,10 +112,7 @@ async function panel(): Promise<unknown> {
 /** Return the renderer for saved runs, which the page loads separately from the plugins. */
 async function mimeExtension(): Promise<unknown> {
   const { Widget } = await shared<{ Widget: LuminoWidgetClass }>(WIDGETS);
-  const createRenderer = (): LuminoWidget => {
-    addStyle();
-    return new (rendererClass(Widget))();
-  };
+  const createRenderer = (): LuminoWidget => new (rendererClass(Widget))();
   const rendererFactory = { safe: true, mimeTypes: [RUN_MIME], defaultRank: RANK, createRenderer };
   return [{ id: "divebook:run", description: "Shows saved runs.", rendererFactory, rank: RANK, dataType: "json" }];
 }
@@ -120,7 +123,9 @@ function rendererClass(base: LuminoWidgetClass): LuminoWidgetClass {
     #view: View | null = null;
 
     async renderModel({ data }: MimeModel): Promise<void> {
-      const view = await savedRun(data[RUN_MIME], data["text/plain"], load);
+      const { default: saved } = await (load("saved") as Promise<{ default: SavedBundle }>); // JupyterLab shows a failure
+      addStyle("divebook-saved-style", saved.style);
+      const view = await saved.savedRun(data[RUN_MIME], data["text/plain"], load);
       this.#view?.destroy();
       this.#view = view;
       this.node.replaceChildren(view.element);
@@ -133,13 +138,12 @@ function rendererClass(base: LuminoWidgetClass): LuminoWidgetClass {
   };
 }
 
-/** Add the style sheets of the extension to the page, once. */
-function addStyle(): void {
-  const id = "divebook-style";
+/** Add style sheets to the page, once: those of the extension, or of a part of it. */
+function addStyle(id = "divebook-style", text = style): void {
   if (document.getElementById(id) !== null) return;
   const element = document.createElement("style");
   element.id = id;
-  element.textContent = style;
+  element.textContent = text;
   document.head.append(element);
 }
 

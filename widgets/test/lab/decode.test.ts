@@ -114,6 +114,30 @@ test("a recording of the newest events by an older version is opened", async () 
   await expect(host.stateAt(50)).rejects.toThrow("Event 50 is not");
 });
 
+test("what older versions did not write gets its default, each time anew", async () => {
+  const question = { interrupt_id: "ask_1", kind: "clarification", question: "Which?", message: "", path: "main", step: "s", status: "completed", response: "MIT", answered_by: null, raised_us: 1 };
+  const older = await repacked((recording) => {
+    recording.questions = [question, question] as unknown as Recording["questions"];
+    delete (recording as Partial<Recording>).conversations;
+    delete (recording.header as Partial<Recording["header"]>).spenders;
+  });
+  const recording = await decode(older);
+  expect(recording.questions[0]).toEqual({ ...question, status: "resolved", became: "MIT", data: {}, schema: null, expires_us: null, required: true, answered_us: null, fallback: "", alike: "" });
+  expect(recording.questions[0]?.data).not.toBe(recording.questions[1]?.data);
+  expect([recording.conversations, recording.header.spenders]).toEqual([[], []]);
+});
+
+test.each(["kind", "status"] as const)("a question of an unknown %s is refused", async (name) => {
+  const question = { interrupt_id: "ask_1", kind: "clarification", question: "Which?", message: "", path: "main", step: "s", status: "pending", response: null, answered_by: null, raised_us: 1 };
+  const damaged = await repacked((recording) => { recording.questions = [{ ...question, [name]: "constructor" }] as unknown as Recording["questions"]; });
+  await expect(decode(damaged)).rejects.toThrow(`questions[0].${name} is not one of its words`);
+});
+
+test.each([[["status", ""]], [["usage", "x", {}]]])("a change that takes away what every state has is refused: %j", async (change) => {
+  const damaged = await repacked((recording) => { recording.changes[0] = [change]; });
+  await expect(decode(damaged)).rejects.toThrow("is not a change of");
+});
+
 const broken: Record<string, (recording: Recording) => void> = {
   "a total that would take all memory": (recording) => { recording.total = 1e12; },
   "an id beyond the total": (recording) => { recording.spans.id[0] = 1e9; },
