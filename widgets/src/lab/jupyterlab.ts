@@ -1,4 +1,8 @@
 // Types of the parts of JupyterLab that the extension uses. The page provides the packages.
+//
+// They are written by hand, because the packages with the types (@jupyterlab/notebook, codemirror, apputils, ... 4.6) would be
+// 273 more packages: measured, node_modules grows from 125 to 456 MB, `npm ci` takes 27 instead of 10 seconds, and `tsc` 17
+// instead of 7. `Pick<>` types of them would still need about 70 lines here.
 
 export interface Signal<S, A> {
   connect: (slot: (sender: S, args: A) => void) => boolean;
