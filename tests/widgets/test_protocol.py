@@ -82,6 +82,31 @@ def test_no_constant_of_python_is_written_a_second_time_in_typescript():
     assert repeated == [], "import it from constants.ts, which is generated from Python"
 
 
+ONE_PLACE = {
+    r"\borNull\(": ({"checks.ts", "lab/check.ts"}, "checks of saved data are generated from the protocol"),
+    r"raised_us - |raised_us < |raised_us > ": ({"shared/order.ts"}, "questions have one order"),
+    r"TextDecoder\(|DecompressionStream\(": ({"shared/unpack.ts"}, "data is unpacked up to a limit"),
+}
+"""What only some files of the front end may contain, by pattern: the files, and the reason."""
+
+
+@pytest.mark.parametrize("pattern", ONE_PLACE)
+def test_a_rule_stands_in_one_place(pattern):
+    source = ROOT / "widgets" / "src"
+    allowed, reason = ONE_PLACE[pattern]
+    texts = {path.relative_to(source).as_posix(): path.read_text(encoding="utf-8") for path in source.rglob("*.ts")}
+    assert {name for name, text in texts.items() if re.search(pattern, text)} == allowed, reason
+
+
+def test_questions_are_ordered_by_their_own_rule():
+    """`Question.order` is the order everywhere: by time alone, questions of one microsecond would change places."""
+    wrong = re.compile(r"key=lambda \w+: [^\n]*raised_us")
+    files = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "divebook").rglob("*.py")}
+    found = {name for name, path in files.items() if wrong.search(path.read_text(encoding="utf-8"))}
+    # Closed questions are ordered by the time of their answers.
+    assert found == {"divebook/notebook/report.py", "divebook/pipeline/envelope/envelope.py"}
+
+
 def test_docstrings_and_unions_come_along():
     source = 'class A(TypedDict):\n    """One."""\n\n    x: list[int] | None\n    """Two."""\n'
     assert GENERATE["typescript"]([source]).endswith(
