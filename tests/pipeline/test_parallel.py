@@ -1,4 +1,5 @@
 import asyncio
+from decimal import Decimal
 from threading import Barrier
 
 import pytest
@@ -196,3 +197,25 @@ def test_hops_of_many_runs_side_by_side_do_not_mix(limit):
 def test_bounds_of_the_envelope_that_the_pipeline_does_not_set_are_kept():
     done = run(flat(a={}), given=envelope(bounds=Bounds(max_tokens=7)))
     assert done.bounds.max_tokens == 7
+
+
+@pytest.mark.parametrize(
+    ("on_exhausted", "bounds"),
+    [
+        ("stop", {"max_llm_calls": 49, "max_tokens": 4, "max_cost": "0.75", "on_exhausted": "fail"}),
+        ("ask", {"max_tokens": 4, "max_cost": "0.75", "on_exhausted": "fail"}),
+    ],
+)
+def test_the_execution_gets_what_is_left_of_the_budget_of_its_envelope(on_exhausted, bounds):
+    given = envelope(bounds=Bounds(max_tokens=7, max_cost=Decimal("1.50")))
+    given.llm_call_count, given.token_count, given.cost = 1, 3, Decimal("0.75")
+    runner = pipeline({**flat(a={}), "on_exhausted": on_exhausted}, environment=world())
+    present = runner.start(given).wait(20).state.bounds.to_dict()
+    assert {name: limit for name, limit in present.items() if name not in ("max_depth", "max_descendants")} == bounds
+    given.token_count, given.cost = 9, Decimal(2)
+    assert runner.start(given).wait(20).state.bounds.max_tokens == 0
+
+
+def test_an_execution_of_an_envelope_without_a_budget_has_none():
+    runner = pipeline({**flat(a={}), "on_exhausted": "ask"}, environment=world())
+    assert runner.start(envelope()).wait(20).state.bounds.on_exhausted == "ask"

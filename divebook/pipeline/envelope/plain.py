@@ -197,8 +197,8 @@ types_of: Callable[[type], dict[str, Any]] = functools.cache(get_type_hints)
 """Function that returns the resolved type annotations of a class."""
 
 
-# Why this is not a `TypeAdapter` of pydantic, which reads dataclasses too. It was tried with 14 states that are wrong in
-# one field each:
+# Why this is not a `TypeAdapter` of pydantic, which reads dataclasses too. It was tried with 14 states, each of which
+# is wrong in one field:
 #
 # - In its lax mode it accepts 5 of them, for example ``"yes"`` as True, 5 as a time, and a time without a time zone.
 #   Its strict mode refuses the texts of times and amounts, which every saved state has.
