@@ -22,6 +22,7 @@ from divebook.pipeline import progress
 from divebook.pipeline.envelope import Envelope, InterruptResponse
 from divebook.pipeline.envelope.envelope import utc_now
 from divebook.pipeline.envelope.interrupts import FlowInterrupt, as_question, given_parts, parts_of
+from divebook.pipeline.envelope.plain import opened_data
 from divebook.pipeline.progress import question_inside, ready_stages, reflect, slots_to, state_of
 from divebook.pipeline.stages import EnvelopeFunction, StageFunctions, stage_step
 from divebook.projections.spans import Span, Spans
@@ -144,7 +145,7 @@ class _Reader:
             stage = str(parameters[NAME])
             text = span.result
         if text:
-            yield StageOutput(stage, json.loads(text))
+            yield StageOutput(stage, opened_data(json.loads(text)))
 
 
 Response = InterruptResponse | Mapping[str, Any] | str | bool | int

@@ -39,6 +39,7 @@ from divebook.errors import (
     UnstorableValueError,
 )
 from divebook.events.catalog import StepRetried
+from divebook.events.codec import tagged_form
 from divebook.events.values import normalize, untag
 from divebook.pipeline import progress
 from divebook.pipeline.envelope import (
@@ -428,9 +429,11 @@ class _Run:
 
 def _output_text(output: Mapping[str, Any] | None) -> str:
     """Return the output of a stage as JSON, which becomes the text result of its step; an empty string if the stage did
-    not run.
+    not run. Values that JSON lacks, such as dates, are in tagged form.
     """
-    return "" if output is None else json.dumps(output, ensure_ascii=False)
+    if output is None:
+        return ""
+    return json.dumps(output, ensure_ascii=False, default=lambda value: tagged_form(normalize(value, "output")))
 
 
 def _outcome(

@@ -1,5 +1,6 @@
 """Values that JSON lacks, in the envelopes of pipelines: the same live, resumed and replayed."""
 
+import asyncio
 import io
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
@@ -60,3 +61,28 @@ def test_a_stage_gets_the_same_value_live_resumed_and_replayed(name):
         lines.seek(0)
         assert elsewhere.verify(import_(lines, elsewhere.store)).equal
         assert elsewhere.execution(run.id).envelope.metadata == {"given": value, "added": [value]}
+
+
+@pytest.mark.parametrize("mode", ["sequential", "parallel"])
+@pytest.mark.parametrize("name", VALUES)
+def test_a_stage_returns_and_streams_any_value(name, mode):
+    value = VALUES[name]
+    output = {"value": value, "items": [value]}
+    config = {**chain("a"), "default_run_mode": mode}
+    runner = pipeline(config, Script(a=[output]), environment=world())
+    request = envelope()
+    outputs = asyncio.run(_streamed(runner, request))
+    assert request.outputs == {"a": output}
+    assert _as_lists(outputs["a"]) == _as_lists(output), "JSON has no tuples"
+
+
+async def _streamed(runner, request):
+    return {item.stage: item.output async for item in runner.stream(request)}
+
+
+def _as_lists(value):
+    if isinstance(value, list | tuple):
+        return [_as_lists(item) for item in value]
+    if type(value) is dict:
+        return {str(key): _as_lists(item) for key, item in value.items()}
+    return value

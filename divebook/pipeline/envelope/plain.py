@@ -160,9 +160,9 @@ def _is_left_out(each: Field[Any], value: Any) -> bool:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _opened(value: Any) -> Any:
-    """Convert data of a saved state, from JSON or from the log of an execution, to Python objects. Values in tagged or
-    recorded form become the objects that they represent.
+def opened_data(value: Any) -> Any:
+    """Convert data from JSON or from the log of an execution to Python objects, for example a saved state. Values in
+    tagged or recorded form become the objects that they represent.
 
     Data with a dict that only looks like a tagged value stays unchanged. A value that cannot be opened stays in
     recorded form.
@@ -287,7 +287,7 @@ class PlainReading:
 
     def _data(self, value: Any, path: str) -> Any:
         try:
-            return deep_copy(_opened(value), path, _DEPTH)
+            return deep_copy(opened_data(value), path, _DEPTH)
         except UncopyableValueError as error:
             self.problems.append(str(error))
             return UNREADABLE
