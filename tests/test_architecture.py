@@ -385,3 +385,9 @@ def test_texts_of_questions_have_one_home():
             if isinstance(call, ast.Call) and name in ("interrupt", "question") and len(call.args) > 1:
                 texts |= {str(path)} if isinstance(call.args[1], ast.Constant | ast.JoinedStr) else set()
     assert texts == set()
+
+
+def test_a_process_is_recognized_in_one_way():
+    """The start time in seconds changes when the clock is set. Records of older versions of `dev_env` have no other."""
+    assert callers("create_time") == {"divebook.devenv.jobs:_began"}
+    assert callers("is_running") == {"divebook.devenv.jobs:_is_alive", "divebook.store.leases:has_died"}

@@ -26,6 +26,7 @@ from divebook.errors import (
     ShellExecutionError,
     ShellTimeoutError,
 )
+from divebook.processes import is_running, start_of, this_boot
 from divebook.text.format import visible
 from divebook.text.redaction import shared
 
@@ -34,7 +35,7 @@ STDERR = "stderr"
 ENDED = "ended.json"
 """Name of the file that the process of a job writes at its end: exit_code, error and ended_at."""
 STARTED = "job.json"
-"""Name of the file written when a job starts: id, command, started_at, process id and start time of the process."""
+"""Name of the file written when a job starts: id, command, started_at, and the fields of `process_fields`."""
 _ENDING = 20.0
 
 
@@ -82,10 +83,10 @@ class Jobs:
     def record(self, job: str) -> dict[str, Any]:
         """Return the record of the background job with this id. Raise `DevEnvError` for an unknown id."""
         record = self._start_record(job)
-        process = (record.pop("pid"), record.pop("began"))
+        process = {key: record.pop(key) for key in _PROCESS_FIELDS if key in record}
         # The process is checked before its result is read: a job that ends in between has written the result by then
         # (test_a_job_that_ends_while_it_is_looked_at_has_ended).
-        is_alive = _is_alive(*process)
+        is_alive = _is_alive(process)
         # The process writes its result last, so that a result alone shows that the job has ended.
         result: dict[str, Any] = {"exit_code": None}
         with suppress(FileNotFoundError):
@@ -119,7 +120,7 @@ class Jobs:
         import psutil
 
         record = self._start_record(job)
-        if not _is_alive(record["pid"], record["began"]):
+        if not _is_alive(record):
             return False
         with suppress(psutil.Error):
             try:
@@ -135,11 +136,18 @@ class Jobs:
         return True
 
 
-def start_time(pid: int) -> float:
-    """Return the time at which the process with this id was started, in seconds. Return 0 if the process has ended.
+_PROCESS_FIELDS = ("pid", "began", "ticks", "boot")
 
-    Process ids are reused. The start time distinguishes a process from a later one with the same id.
+
+def process_fields(pid: int) -> dict[str, Any]:
+    """Return the fields of a job's record that identify its process: pid, start time in ticks (0 if it has ended, or if
+    the system does not count them), boot, and began, the start time in seconds.
     """
+    # `began` is for versions that do not know the others. It changes when the clock of the machine is set.
+    return {"pid": pid, "began": _began(pid), "ticks": start_of(pid), "boot": this_boot()}
+
+
+def _began(pid: int) -> float:
     import psutil
 
     try:
@@ -148,12 +156,18 @@ def start_time(pid: int) -> float:
         return 0.0
 
 
-def _is_alive(pid: int, began: float) -> bool:
+def _is_alive(process: Mapping[str, Any]) -> bool:
+    """Return True if the process with these `process_fields` still runs."""
     import psutil
 
+    if process.get("ticks"):
+        return bool(process["boot"] == this_boot() and is_running(process["pid"], process["ticks"]))
+    # An older version has written the record, or the system counts no ticks.
     try:
         # 0.0 means that the job had ended before it was recorded. A zombie has ended, too.
-        return start_time(pid) == began != 0.0 and bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+        began = process["began"]
+        is_zombie = psutil.Process(process["pid"]).status() == psutil.STATUS_ZOMBIE
+        return _began(process["pid"]) == began != 0.0 and not is_zombie
     except psutil.Error:
         return False
 

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from divebook.devenv.jobs import ENDED, STARTED, start_time
+from divebook.devenv.jobs import ENDED, STARTED, process_fields
 from divebook.devenv.manager import DevEnvManager
 from divebook.devenv.templates import write_json
 from divebook.errors import DivebookError
@@ -63,7 +63,7 @@ def main() -> None:
     # The parent records the process id of the child and returns; the child runs the command.
     child = os.fork()
     if child:
-        write_json(folder / STARTED, {**request["job"], "pid": child, "began": start_time(child)})
+        write_json(folder / STARTED, {**request["job"], **process_fields(child)})
         return
     manager = DevEnvManager(
         Path(request["root"]), request["tenant"], request["owner"], log_format=request["log_format"]

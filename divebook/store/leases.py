@@ -24,12 +24,12 @@ from typing import NamedTuple, Self
 from divebook.errors import CorruptStoreError, LeaseHeldError
 from divebook.events.codec import decode, encode
 from divebook.events.event import to_datetime
+from divebook.processes import is_running, start_of, this_boot
 
 LEASE_SECONDS = 30.0
 """Seconds after which a lease expires unless its owner renews it."""
 WORKER_SECONDS = LEASE_SECONDS
 """Seconds for which the record of a worker is valid."""
-_PROC = Path("/proc")
 
 
 # --- leases ---
@@ -159,7 +159,7 @@ class Owner:
         if self.host != socket.gethostname():
             return False
         if self.boot == boot:
-            return not _runs(self.pid, self.started)
+            return not is_running(self.pid, self.started)
         # Another start of this machine. A container of the same start has the same first word, and is invisible here.
         return self.boot.split()[:1] != boot.split()[:1] and bool(self.boot and boot)
 
@@ -180,58 +180,13 @@ THIS_PROCESS = _ThisProcess()
 
 
 @lru_cache(maxsize=1)
-def this_boot() -> str:
-    """Return an identifier of the machine's current boot and of the container of this process; empty if the operating
-    system provides none.
-    """
-    try:
-        machine = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
-        return f"{machine} {(_PROC / 'self/ns/pid').readlink()}"
-    except OSError:
-        return ""
-
-
-@lru_cache(maxsize=1)
 def _program(command: str) -> str:
     return Path(command).name or "python"
 
 
 @lru_cache(maxsize=1)
 def _start_of_this_process(pid: int) -> int:  # with the number as parameter, a forked process reads it again
-    status = _state_and_start(pid)
-    return status[1] if status else 0
-
-
-def _runs(pid: int, started: int) -> bool:
-    status = _state_and_start(pid)
-    # The process does not exist, /proc hides it, or the system has none.
-    if status is None:
-        return _accepts_signals(pid)
-    state, start = status
-    return state not in "ZX" and started in (0, start)  # Z, X: dead, but its parent has not waited for it yet
-
-
-def _state_and_start(pid: int) -> tuple[str, int] | None:
-    try:
-        stat = (_PROC / str(pid) / "stat").read_text()
-    except OSError:
-        return None
-    # The state is field 3 of the file, with which `fields` begins, and the start time is field 22.
-    fields = stat.rpartition(")")[2].split()  # the program's name, in brackets, may contain anything
-    return fields[0], int(fields[19])
-
-
-def _accepts_signals(pid: int) -> bool:
-    # Processes of other users may be hidden in /proc, but still accept signal 0. On Windows, that would end them.
-    if os.name != "posix":
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return start_of(pid)
 
 
 # --- queues and workers ---

@@ -8,8 +8,10 @@ import pty
 import signal
 import subprocess
 import termios
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -136,7 +138,7 @@ def test_a_job_that_ends_while_it_is_looked_at_has_ended(tmp_path: Path, monkeyp
     process = {"pid": 1, "began": 1.0}
     (folder / jobs.STARTED).write_text(json.dumps({"id": "job-1", "command": "true", "started_at": "now", **process}))
 
-    def ends(pid: int, began: float) -> bool:
+    def ends(process: Mapping[str, Any]) -> bool:
         (folder / jobs.ENDED).write_text(json.dumps({"exit_code": 0, "error": None, "ended_at": "now"}))
         return False
 
@@ -151,8 +153,29 @@ def test_a_job_that_ends_before_it_is_killed_had_ended(tmp_path: Path, monkeypat
     with subprocess.Popen(["true"]) as process:
         process.wait()
     (folder / jobs.STARTED).write_text(json.dumps({"id": "job-1", "pid": process.pid, "began": 1.0}))
-    monkeypatch.setattr(jobs, "_is_alive", lambda pid, began: True)  # as it was a moment ago
+    monkeypatch.setattr(jobs, "_is_alive", lambda process: True)  # as it was a moment ago
     assert jobs.Jobs(tmp_path).kill("job-1") is False
+
+
+HERE = jobs.process_fields(os.getpid())
+PROCESSES = {
+    "this one": (HERE, "running"),
+    "after the clock was set": ({**HERE, "began": 1.0}, "running"),
+    "a later one of the same number": ({**HERE, "ticks": HERE["ticks"] - 1}, "killed"),
+    "before the machine was started": ({**HERE, "boot": "another"}, "killed"),
+    "of an older version": ({key: HERE[key] for key in ("pid", "began")}, "running"),
+    "a later one, of an older version": ({"pid": HERE["pid"], "began": 1.0}, "killed"),
+    "one that ended before it was recorded": ({**HERE, "began": 0.0, "ticks": 0}, "killed"),
+}
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_a_job_runs_as_long_as_its_own_process(tmp_path: Path, name: str) -> None:
+    process, status = PROCESSES[name]
+    (tmp_path / "job-1").mkdir()
+    told = {"id": "job-1", "command": "true", "started_at": "now"}
+    (tmp_path / "job-1" / jobs.STARTED).write_text(json.dumps({**told, **process}))
+    assert jobs.Jobs(tmp_path).record("job-1") == {**told, "status": status, "exit_code": None}
 
 
 REFUSED = {

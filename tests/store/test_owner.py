@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from divebook.processes import this_boot
 from divebook.store import MemoryStore, Owner
-from divebook.store.leases import this_boot
 from tests.store.logs import ONE, log
 
 PRINT = (
