@@ -205,7 +205,7 @@ def test_changes_of_a_log_are_watched_in_one_way():
 
 def test_a_growing_pause_is_computed_by_a_retry_policy_only():
     """`Retry.delay` is the only formula. A loop that multiplies its own pause would be a second retry policy."""
-    polls = {"divebook/store/sqlite/tables.py", "divebook/store/postgres/store.py", "divebook/devenv/templates.py"}
+    polls = {"divebook/store/sqlite/tables.py", "divebook/store/postgres/store.py"}
     growing = {path for path in sources() if path.is_relative_to(PACKAGE) and grows_a_pause(path)}
     assert {str(path.relative_to(ROOT)) for path in growing} == polls
 

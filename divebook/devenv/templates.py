@@ -20,6 +20,7 @@ from typing import Any, Self, TypeVar
 from divebook.documents.policy import KINDS, Policy
 from divebook.documents.policy import resolved as references_resolved
 from divebook.documents.private_files import replace_whole
+from divebook.engine.retries import pause_after
 from divebook.errors import (
     ContainerError,
     DevEnvError,
@@ -35,6 +36,7 @@ from divebook.errors import (
 from divebook.text.format import parse_size
 from divebook.text.passwords import looks_secret
 from divebook.text.redaction import shared
+from divebook.workflow.step import Retry
 from divebook.workspace.local import project_name
 
 
@@ -640,9 +642,10 @@ def require_host(limits: Mapping[str, str], root: Path) -> None:
 
 
 T = TypeVar("T")
-ATTEMPTS = 3
-FIRST = 0.5
-"""Seconds before the second attempt. The pause doubles with each further attempt."""
+UNREACHABLE = Retry(attempts=3, seconds=0.25, jitter=2.0)
+"""Attempts after a network error. The pauses are 0.25 to 0.75 seconds, and then 0.5 to 1.5 seconds: random, so that
+waiting processes spread out.
+"""
 # Parts of messages of engines and package installers about the network.
 _TEMPORARY_SIGNS = (
     "connection",
@@ -669,9 +672,7 @@ def is_temporary(error: DivebookError) -> bool:
 
 @dataclass
 class Retrying:
-    """Policy that calls a function again after temporary errors. The pauses between the calls are random and become
-    longer.
-    """
+    """Calls a function again after temporary errors, by the policy `UNREACHABLE`."""
 
     notify: Callable[[str], None] = lambda _: None
     """Callback that gets a message before each retry."""
@@ -679,22 +680,19 @@ class Retrying:
     chance: Callable[[], float] = random.random
 
     async def __call__(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Call `work` until it succeeds, at most `ATTEMPTS` times, and return its result. Raise the last error, or at
-        once an error that is not temporary.
+        """Call `work` until it succeeds, and return its result. Raise an error that is not temporary, and the error of
+        the last attempt.
         """
-        wait = FIRST
-        # The last attempt is outside the loop, since its error is raised to the caller.
-        for attempt in range(1, ATTEMPTS):
+        failures = 0
+        while True:
             try:
                 return await work()
             except DivebookError as error:
-                if not is_temporary(error):
+                failures += 1
+                if failures == UNREACHABLE.attempts or not is_temporary(error):
                     raise
-                self.notify(f"attempt {attempt} of {ATTEMPTS} failed: {error}")
-            # 0.25 to 0.75 seconds, then 0.5 to 1.5 seconds.
-            await self.sleep(wait * (0.5 + self.chance()))  # random, so that waiting processes spread out
-            wait *= 2
-        return await work()
+                self.notify(f"attempt {failures} of {UNREACHABLE.attempts} failed: {error}")
+            await self.sleep(pause_after(UNREACHABLE, failures, self.chance()))
 
 
 # --- files below a root ---
