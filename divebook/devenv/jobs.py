@@ -29,6 +29,7 @@ from divebook.errors import (
 from divebook.processes import is_running, start_of, this_boot
 from divebook.text.format import visible
 from divebook.text.redaction import shared
+from divebook.workspace.background import ProcessStatus
 
 STDOUT = "stdout"
 STDERR = "stderr"
@@ -91,6 +92,7 @@ class Jobs:
         result: dict[str, Any] = {"exit_code": None}
         with suppress(FileNotFoundError):
             result = json.loads((self.folder / job / ENDED).read_text("utf-8"))
+        status: ProcessStatus  # of background processes of workspaces: the same words
         if "ended_at" in result:
             status = "ended"
         elif is_alive:
