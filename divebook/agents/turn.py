@@ -131,7 +131,7 @@ class StepTurn:
     prefix
         Prefix of the operation keys of the turn.
     turn
-        Id of the operation that contains the operations of the turn.
+        Id of the operation that contains the operations of the turn. None for a turn that consists of a single request.
     sampler
         Returns the agent with a name, to answer the sampling requests of MCP servers. Raises `NotFoundError` if the
         environment has no agent of this name.
@@ -143,7 +143,7 @@ class StepTurn:
         self,
         context: StepContext,
         prefix: str,
-        turn: str,
+        turn: str | None,
         sampler: Callable[[str], Sampler],
         response_source: ResponseSource | None = None,
     ) -> None:
@@ -158,7 +158,11 @@ class StepTurn:
         self._failures: dict[str, int] = {}
         """Number of earlier failures of each running call, by name."""
         self._below: list[StepTurn] = []
-        self.run_id = run_id_of(context, f"{prefix}{TURN}")
+
+    @property
+    def run_id(self) -> str:
+        """Id of the turn. The id is unique in the execution, and stays the same when the turn runs again."""
+        return run_id_of(self._context, f"{self.prefix}{TURN}")
 
     @property
     def started_at(self) -> datetime | None:
@@ -207,7 +211,8 @@ class StepTurn:
         """Return the consumption (calls, tokens, cost) of all model requests of the turn in the log, including those of
         subordinate agents.
         """
-        return consumption_of(self._context, self._context.operation_record(self._turn))
+        record = None if self._turn is None else self._context.operation_record(self._turn)
+        return consumption_of(self._context, record)
 
     def calling(self) -> AbstractContextManager[None]:
         """Return a context manager that counts a call as running while its ``with`` block runs. A step with a running
@@ -317,7 +322,7 @@ class StepTurn:
         parameters: Mapping[str, Any],
         call: Callable[[], Awaitable[Any]],
         *,
-        key: str,
+        key: str | None = None,
         retry: Retry | None = None,
         admitted: Admission | None = None,
         **options: Any,
@@ -325,8 +330,15 @@ class StepTurn:
         """Run a function as a recorded operation. If the log has the result, return it; otherwise call the function,
         with the retry policy of the step or else with `retry`. Each attempt is made inside the context manager that
         `admitted` returns. Other options are those of `StepContext.operation`.
+
+        The operation of a turn that consists of a single request has no key: like all operations without a key, it is
+        numbered. A step with a retry policy repeats such a turn as a whole.
         """
-        name = self.prefix + key
+        if key is None and self._context.step.retry is not None:
+            # Retrying the request as well would multiply the requests.
+            return await self._note_suspension(self._context.operation(kind, parameters, call, **options))
+        # All attempts at an operation have one key, and differ by their number.
+        name = self._context.next_key() if key is None else self.prefix + key
 
         async def attempt(failures: int) -> Any:
             async with nullcontext() if admitted is None else admitted(failures):
@@ -403,7 +415,9 @@ class StepTurn:
         # (test_an_agent_that_gets_tools_while_its_step_is_retried_answers).
         return self._context.record_of(self.prefix + key, attempt)
 
-    def _retried(self, name: str, policy: Retry | None, attempt: Callable[[int], Awaitable[Any]]) -> Awaitable[Any]:
+    def _retried(
+        self, name: str | int, policy: Retry | None, attempt: Callable[[int], Awaitable[Any]]
+    ) -> Awaitable[Any]:
         """Repeat a failed call as the retry policy of the step allows; if the step has no policy, as `policy`
         allows.
         """

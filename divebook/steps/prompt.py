@@ -14,7 +14,7 @@ import json
 import os
 import subprocess
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
@@ -36,7 +36,6 @@ from divebook.engine.operations import (
     BATCH_SUBMISSION,
     DYNAMIC_CONTENT,
     Reserved,
-    RunOperation,
     Setting,
 )
 from divebook.errors import NotFoundError, ScriptError, SetupError, StepError, TemplateError, ToolError
@@ -348,12 +347,19 @@ def agent_for_run(context: StepContext, agent: Agent, services: AgentServices) -
     return agent if context.miss_policy is None or context.miss_policy.asks_models else unasked(agent)
 
 
-# --- agent turns -----------------------------------------------------------------------------------------------------
+# --- asking an agent -------------------------------------------------------------------------------------------------
 #
-# Calls of agents from a step: a single request, or a recorded turn with tools and delegation.
-#
-# `ask_agent` is the only way to ask an agent from a step. Each request to its model is recorded, counted and retried as
-# an operation of its own.
+# `ask_agent` is the only way to ask an agent from a step. Each answer is a turn: with a single request, or with tools,
+# structured output, a conversation or delegation. Each request to a model is recorded, counted and retried as an
+# operation of its own.
+
+
+SHARE = "share"
+"""Key in the setting of a turn for the part of the budget that the delegating turn assigned to it."""
+
+
+Blocks: TypeAlias = Callable[[Agent, str], Awaitable[Sequence[Mapping[str, Any]]]]
+"""Returns the content blocks of an agent's own `Context`. Their operations have a prefix before their keys."""
 
 
 async def ask_agent(
@@ -370,30 +376,12 @@ async def ask_agent(
         Returns the content blocks of the `Context` of agents to which the agent delegates tasks. By default these
         agents get no blocks.
     """
-    agent = agent_for_run(context, agent, services)
-    # A recorded turn is resumed as a turn, even if the agent has lost its tools since.
-    has_turn = context.record_of(f"{task.prefix}{TURN}") is not None
-    if has_turn or turn_reasons_in(services, agent, task.output, task.thread):
-        return await run_turn(context, agent, task, services, blocks or _none)
-    # A step with a Retry repeats the whole step. Retrying each request as well would multiply the requests.
-    operation = context.operation if context.step.retry is not None else _with_retries(context, agent.retry)
-    text = await agent.respond(
-        task.prompt, operation, content=task.content, context=task.context, date=context.started_at
-    )
-    return Answer(text, text)
+    return await TaskTurn(context, agent, task, services, blocks or _none).answer()
 
 
-async def run_turn(
-    context: StepContext,
-    agent: Agent,
-    task: AgentTask,
-    services: AgentServices,
-    blocks: Blocks,
-    *,
-    chain: DelegationChain = ALONE,
-) -> Answer:
-    """Run a turn of an agent as a recorded operation: with tools, structured output or a conversation. Return the
-    agent's answer.
+class TaskTurn:
+    """Turn in which an agent carries out one task. It has one of two recorded forms: a single request, which is an
+    operation of the step, or an operation that encloses all requests and tool calls of the turn.
 
     Parameters
     ----------
@@ -402,27 +390,161 @@ async def run_turn(
     chain
         Turns that wait for this turn.
     """
-    key = f"{task.prefix}{TURN}"
-    conditions = await _turn_conditions(context, agent, task, key, services)
-    task = replace(task, share=conditions.get(SHARE))
-    if task.thread is not None:
-        task = replace(task, history=conditions["thread"]["history"])
-    setting = Setting(conditions, short_hash(conditions))
-    parameters = {"agent": agent.name, **task.to_dict()}
-    recorded_turn = _RecordedTurn(context, agent, task, services, blocks, chain)
-    try:
-        result = await context.enclosing(
-            AGENT_TURN, parameters, recorded_turn.run, key=key, setting=setting, within=chain.within
+
+    def __init__(  # noqa: PLR0917 - the arguments of `ask_agent`, and the chain
+        self,
+        context: StepContext,
+        agent: Agent,
+        task: AgentTask,
+        services: AgentServices,
+        blocks: Blocks,
+        chain: DelegationChain = ALONE,
+    ) -> None:
+        self._context = context
+        self._agent = agent_for_run(context, agent, services)
+        self._task = task
+        self._services = services
+        self._blocks = blocks
+        self._chain = chain
+        self._key = f"{task.prefix}{TURN}"
+        self._has_run = False
+        """True if the enclosed turn ran in this process, even if it failed. False if its result came from the log."""
+
+    async def answer(self) -> Answer:
+        """Carry out the task, and return the agent's answer."""
+        # A turn that was recorded with its calls is resumed in this form, even if the agent has lost its tools since.
+        is_recorded = self._context.record_of(self._key) is not None
+        if is_recorded or turn_reasons_in(self._services, self._agent, self._task.output, self._task.thread):
+            return await self.enclosed()
+        return await self._single_request()
+
+    async def _single_request(self) -> Answer:
+        task = self._task
+        text = await self._agent.respond(
+            task.prompt,
+            functools.partial(self._step_turn(None).operation, retry=self._agent.retry),
+            content=task.content,
+            context=task.context,
+            date=self._context.started_at,
         )
-    finally:
-        # The turn did not run here, so its requests have not been counted in the budget of the delegating turn.
-        record = context.record_of(key)
-        if not recorded_turn.has_run and record is not None and record.status in (COMPLETED, FAILED):
-            count_spent(consumption_of(context, record))
-    # A replay must not change the conversation, which is shared with other runs.
-    if task.thread is not None and (context.miss_policy is None or context.miss_policy.writes):
-        await _append_to_thread(context, services, conditions["thread"], key, result["messages"])
-    return Answer(result.get("text", result["output"]), result["output"])
+        return Answer(text, text)
+
+    async def enclosed(self) -> Answer:
+        """Carry out the task in the form of an operation that encloses the requests and tool calls of the turn. Return
+        the agent's answer.
+        """
+        context = self._context
+        conditions = await self._conditions()
+        task = self._task = replace(self._task, share=conditions.get(SHARE))
+        if task.thread is not None:
+            self._task = replace(task, history=conditions["thread"]["history"])
+        setting = Setting(conditions, short_hash(conditions))
+        parameters = {"agent": self._agent.name, **task.to_dict()}
+        try:
+            result = await context.enclosing(
+                AGENT_TURN, parameters, self._run, key=self._key, setting=setting, within=self._chain.within
+            )
+        finally:
+            # The turn did not run here, so its requests have not been counted in the budget of the delegating turn.
+            record = context.record_of(self._key)
+            if not self._has_run and record is not None and record.status in (COMPLETED, FAILED):
+                count_spent(consumption_of(context, record))
+        # A replay must not change the conversation, which is shared with other runs.
+        if task.thread is not None and (context.miss_policy is None or context.miss_policy.writes):
+            await self._append_to_thread(conditions["thread"], result["messages"])
+        return Answer(result.get("text", result["output"]), result["output"])
+
+    async def _conditions(self) -> dict[str, Any]:
+        """Return the setting that is recorded with the turn: its model, its share of the budget of the agent that
+        delegated the turn, the number of the turn for a scripted model, and the conversation before the turn.
+
+        A recorded turn keeps the recorded values in every process. Without a record, a replay policy may supply those
+        of the original run. The share of a turn that is run again is computed anew, because the bounds of the
+        delegating agent may have been raised.
+        """
+        context = self._context
+        agent = self._agent
+        conditions: dict[str, Any] = {"model": agent.model_name}
+        record = context.record_of(self._key)
+        delegating_turn = present()
+        recorded_conditions = {} if record is None else (await context.start_of(self._key))[1]
+        # A turn that began without a share keeps none.
+        if delegating_turn is not None and (SHARE in recorded_conditions or record is None):
+            is_again = record is not None and record.status == PENDING
+            share = delegating_turn.share(ASSIGN_WORK, recorded_conditions.get(SHARE), is_again=is_again)
+            conditions |= {} if share is None else {SHARE: share}
+        # A what-if continues the script and the conversation where the original run did.
+        if record is None and context.miss_policy is not None:
+            recorded_conditions = context.miss_policy.setting_of(context.place(self._key).operation_id)
+        if isinstance(agent.model, ScriptedModel) and not agent.model.is_texts:
+            conditions["script"] = agent.model.turn(run_id_of(context, self._key), recorded_conditions.get("script"))
+        if self._task.thread is not None:
+            conversation = recorded_conditions.get("thread") or await self._services.threads.begin(self._task.thread)
+            conditions["thread"] = conversation
+        return conditions
+
+    async def _append_to_thread(self, thread: Mapping[str, Any], messages: Any) -> None:
+        """Append the messages of the turn to its conversation, unless they are stored already. If another turn was
+        appended in the meantime, the messages become a new branch of the conversation, and an event records the
+        branch's id.
+        """
+        context = self._context
+        turn_id = run_id_of(context, self._key)
+        branch_id = await self._services.threads.append(thread, turn_id, messages, context.execution_id)
+        if branch_id != thread["id"]:
+            context.emit(BRANCHED, {"thread": thread["id"], "branch": branch_id}, key=f"{self._key}-branched")
+
+    async def _run(self, turn: str) -> dict[str, Any]:
+        """Run the agent's turn from its beginning. Requests and tool calls that the log has are answered from the log.
+        Return the result of the turn in recorded form. `turn` is the id of the enclosing operation.
+        """
+        self._has_run = True
+        services = self._services
+        step_turn = self._step_turn(turn, await response_source_for(self._context, self._agent, services, turn))
+        try:
+            servers = services.servers_for(self._agent.definition)
+            return await self._agent.turn(self._task, step_turn, self._tools(turn), servers, services.limited)
+        finally:
+            step_turn.raise_suspension()
+
+    def _step_turn(self, turn: str | None, response_source: ResponseSource | None = None) -> StepTurn:
+        return StepTurn(self._context, self._task.prefix, turn, self._sampler, response_source)
+
+    def _sampler(self, name: str) -> Agent:
+        return agent_for_run(self._context, self._services.agent(name), self._services)
+
+    def _tools(self, turn: str) -> list[ToolFunction]:
+        """Return the tools that the agent's definition names. If the agent has subordinates, add the tool
+        ``assign_work``, unless another tool has that name.
+        """
+        definition = self._agent.definition
+        chain = DelegationChain(turn, (*self._chain.agents, self._agent.name))
+        tools = [*self._services.tools_for(definition)]
+        assign_work = work_tool(
+            self._services.subordinates_for(definition), chain.agents, functools.partial(self._delegate, chain)
+        )
+        # A tool of the user has precedence.
+        if assign_work is None or any(tool.name == assign_work.name for tool in (*tools, *self._agent.tools)):
+            return tools
+        return [*tools, assign_work]
+
+    async def _delegate(self, chain: DelegationChain, subordinate: Agent, description: str) -> str:
+        """Run a turn of the agent `subordinate` for a delegated task, and return the text of its answer. The operation
+        keys of the turn begin with the key of the delegating tool call.
+        """
+        call = CALL.get()
+        assert call is not None  # noqa: S101 - the guard around all tools has set it
+        # For call `c1` that request 2 asks for, the operation keys of the subordinate turn begin with `tool-2-c1/`.
+        prefix = f"{call.turn.context.prefix}{call.key}/"
+        task = AgentTask(description, context=await self._blocks(subordinate, prefix), prefix=prefix)
+        turn = TaskTurn(self._context, subordinate, task, self._services, self._blocks, chain)
+        return (await turn.enclosed()).text
+
+
+def turn_reasons_in(services: AgentServices, agent: Agent, output: Any = None, thread: str | None = None) -> list[str]:
+    """Return the reasons why an agent answers in a recorded turn in its environment; see `turn_reasons`."""
+    subordinates = services.subordinates_for(agent.definition)
+    return turn_reasons(agent, output=output, thread=thread, subordinates=subordinates)
 
 
 async def response_source_for(
@@ -463,146 +585,8 @@ def _at(context: StepContext, requests: Sequence[RequestView], turn: str) -> lis
     ]
 
 
-SHARE = "share"
-"""Key in the setting of a turn for the part of the budget that the delegating turn assigned to it."""
-
-
-Blocks: TypeAlias = Callable[[Agent, str], Awaitable[Sequence[Mapping[str, Any]]]]
-"""Returns the content blocks of an agent's own `Context`. Their operations have a prefix before their keys."""
-
-
-def turn_reasons_in(services: AgentServices, agent: Agent, output: Any = None, thread: str | None = None) -> list[str]:
-    """Return the reasons why an agent answers in a recorded turn in its environment; see `turn_reasons`."""
-    subordinates = services.subordinates_for(agent.definition)
-    return turn_reasons(agent, output=output, thread=thread, subordinates=subordinates)
-
-
-@dataclass
-class _RecordedTurn:
-    """One agent turn as an operation of a step. If the log already has the result of the turn, the turn does not
-    run.
-    """
-
-    context: StepContext
-    agent: Agent
-    task: AgentTask
-    services: AgentServices
-    blocks: Blocks
-    chain: DelegationChain
-    has_run: bool = False
-    """True if the turn ran in this process, even if it failed. False if its result came from the log."""
-
-    async def run(self, turn: str) -> dict[str, Any]:
-        """Run the agent's turn from its beginning. Requests and tool calls that the log has are answered from the log.
-        Return the result of the turn in recorded form.
-        """
-        self.has_run = True
-        response_source = await response_source_for(self.context, self.agent, self.services, turn)
-        turn_context = StepTurn(self.context, self.task.prefix, turn, self._sampler, response_source)
-        try:
-            servers = self.services.servers_for(self.agent.definition)
-            return await self.agent.turn(self.task, turn_context, self._tools(turn), servers, self.services.limited)
-        finally:
-            turn_context.raise_suspension()
-
-    def _sampler(self, name: str) -> Agent:
-        return agent_for_run(self.context, self.services.agent(name), self.services)
-
-    def _tools(self, turn: str) -> list[ToolFunction]:
-        """Return the tools that the agent's definition names. If the agent has subordinates, add the tool
-        ``assign_work``, unless another tool has that name.
-        """
-        definition = self.agent.definition
-        chain = DelegationChain(turn, (*self.chain.agents, self.agent.name))
-        tools = [*self.services.tools_for(definition)]
-        assign_work = work_tool(
-            self.services.subordinates_for(definition), chain.agents, functools.partial(self._delegate, chain)
-        )
-        # A tool of the user has precedence.
-        if assign_work is None or any(tool.name == assign_work.name for tool in (*tools, *self.agent.tools)):
-            return tools
-        return [*tools, assign_work]
-
-    async def _delegate(self, chain: DelegationChain, subordinate: Agent, description: str) -> str:
-        """Run a turn of the agent `subordinate` for a delegated task, and return the text of its answer. The operation
-        keys of the turn begin with the key of the delegating tool call.
-        """
-        call = CALL.get()
-        assert call is not None  # noqa: S101 - the guard around all tools has set it
-        # For call `c1` that request 2 asks for, the operation keys of the subordinate turn begin with `tool-2-c1/`.
-        prefix = f"{call.turn.context.prefix}{call.key}/"
-        task = AgentTask(description, context=await self.blocks(subordinate, prefix), prefix=prefix)
-        subordinate = agent_for_run(self.context, subordinate, self.services)
-        return (await run_turn(self.context, subordinate, task, self.services, self.blocks, chain=chain)).text
-
-
-async def _turn_conditions(
-    context: StepContext, agent: Agent, task: AgentTask, key: str, services: AgentServices
-) -> dict[str, Any]:
-    """Return the setting that is recorded with an agent's turn: its model, its share of the budget of the agent that
-    delegated the turn, the number of the turn for a scripted model, and the conversation before the turn.
-
-    A recorded turn keeps the recorded values in every process. Without a record, a replay policy may supply those of
-    the original run. The share of a turn that is run again is computed anew, because the bounds of the delegating agent
-    may have been raised.
-    """
-    conditions: dict[str, Any] = {"model": agent.model_name}
-    record = context.record_of(key)
-    delegating_turn = present()
-    recorded_conditions = {} if record is None else (await context.start_of(key))[1]
-    # A turn that began without a share keeps none.
-    if delegating_turn is not None and (SHARE in recorded_conditions or record is None):
-        is_again = record is not None and record.status == PENDING
-        share = delegating_turn.share(ASSIGN_WORK, recorded_conditions.get(SHARE), is_again=is_again)
-        conditions |= {} if share is None else {SHARE: share}
-    # A what-if continues the script and the conversation where the original run did.
-    if record is None and context.miss_policy is not None:
-        recorded_conditions = context.miss_policy.setting_of(context.place(key).operation_id)
-    if isinstance(agent.model, ScriptedModel) and not agent.model.is_texts:
-        conditions["script"] = agent.model.turn(run_id_of(context, key), recorded_conditions.get("script"))
-    if task.thread is not None:
-        conditions["thread"] = recorded_conditions.get("thread") or await services.threads.begin(task.thread)
-    return conditions
-
-
-async def _append_to_thread(
-    context: StepContext, services: AgentServices, thread: Mapping[str, Any], key: str, messages: Any
-) -> None:
-    """Append the messages of an agent's turn to its conversation, unless they are stored already. If another turn was
-    appended in the meantime, the messages become a new branch of the conversation, and an event records the branch's
-    id.
-    """
-    branch_id = await services.threads.append(thread, run_id_of(context, key), messages, context.execution_id)
-    if branch_id != thread["id"]:
-        context.emit(BRANCHED, {"thread": thread["id"], "branch": branch_id}, key=f"{key}-branched")
-
-
 async def _none(*_: object) -> Sequence[Mapping[str, Any]]:
     return ()
-
-
-def _with_retries(context: StepContext, policy: Retry) -> RunOperation:
-    """Return a function that is called like `StepContext.operation`, but repeats a failed operation as the retry policy
-    allows.
-    """
-
-    async def operation(
-        operation_type: str,
-        parameters: Mapping[str, Any],
-        call: Callable[[], Awaitable[Any]],
-        *,
-        key: str | None = None,
-        **options: Any,
-    ) -> Any:
-        # All attempts of a call have one key, and differ by their number.
-        name = context.next_key() if key is None else key
-
-        async def attempt(failures: int) -> Any:
-            return await context.operation(operation_type, parameters, call, key=name, attempt=failures, **options)
-
-        return await context.retried(name, policy, attempt)
-
-    return operation
 
 
 class PromptStep:
