@@ -67,7 +67,7 @@ async def discover_tools(
     ServerError
         A server cannot be reached.
     SetupError
-        The agent named for sampling is not allowed to answer, or the dialect forbids two tools with one name.
+        The dialect forbids two tools with one name.
     NotFoundError
         The agent names a tool that does not exist.
     """
@@ -76,10 +76,6 @@ async def discover_tools(
     used_names = set(other_names)
     # Names that only a server can explain: neither tools of divebook nor tools that the agent has already.
     requested_names = set(definition.tools) - used_names - set(TOOLS)
-    # Checked before any server is started.
-    for server in servers:
-        if server.sampling is not None:
-            require_sampler(context, server.sampling, server.name)
     for server, discovered in zip(
         servers, await side_by_side(context, [_discover(context, server) for server in servers]), strict=True
     ):
@@ -167,17 +163,6 @@ def server_tool(server: ToolServer, tool: OfferedTool, *, is_shared: bool = Fals
     return offered
 
 
-def require_sampler(context: StepTurn, name: str, server: str) -> None:
-    """Raise `SetupError` if the agent that answers the sampling requests of MCP servers has tools. The text in such a
-    request comes from a server and must not cause tool calls.
-    """
-    if context.sampler(name).has_hands:
-        raise SetupError(
-            f"agent {name} answers what MCP server {server} asks of a model, but has tools, servers, an output, bounds "
-            f"or a cache: name one in its Sampling that has none of these"
-        )
-
-
 async def sample(
     turn: AgentTurn, call: str, request: Mapping[str, Any], consumed: Counter[str] | None = None
 ) -> dict[str, Any]:
@@ -192,32 +177,23 @@ async def sample(
         Counter to which the consumption of the request is added, in the form of a budget.
     """
     context = turn.context
-    agent = context.sampler(request["agent"]).with_settings(
-        temperature=request.get("temperature"), max_tokens=request["max_tokens"]
-    )
-    # The sampling agent makes a single request, so earlier messages become text before the last one.
-    *earlier_messages, last_message = request[MESSAGES]
-    texts = [request["system"]] if request.get("system") else []
-    texts += [f"{message['role']}: {message['text']}" for message in earlier_messages]
-    content = [{"type": "text", "text": "\n\n".join(texts)}] if texts else []
     key = turn.key(f"sample-{call}-{short_hash(request)}")
 
     async def operation(*arguments: Any, **options: Any) -> Any:
         # The tool call counts as running in place of its requests: if a person is asked about a bound, nothing runs.
-        recorded = await turn.request(*arguments, key=key, retry=agent.retry, **options)
+        recorded = await turn.request(*arguments, key=key, **options)
         if consumed is not None:
             consumed.update(consumed_by(recorded))
         return recorded
 
     try:
-        text = await agent.respond(last_message["text"], operation, context=content)
+        return await context.sample(request, operation)
     # The server gets the error as an answer, and decides itself whether its tool fails.
     except OperationError as error:
         return {"error": str(error)}
     finally:
         if consumed is not None:
             consumed.update(_failed_attempts(context, key))
-    return {"text": text, "model": agent.model_name}
 
 
 def _failed_attempts(context: StepTurn, key: str) -> Counter[str]:

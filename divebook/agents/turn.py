@@ -7,11 +7,11 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import anyio
 
@@ -21,7 +21,6 @@ from divebook.engine.operations import (
     AGENT_RESPONSE,
     AGENT_TURN,
     TOOL_CALL,
-    RunOperation,
     Setting,
     Slot,
 )
@@ -90,34 +89,16 @@ class AgentTask:
         return {name: value for name, value in fields.items() if value or name == "prompt"}
 
 
-class Sampler(Protocol):
-    """Protocol for an agent that answers sampling requests, with which MCP servers ask for a model response.
-    `divebook.agents.Agent` implements it.
-    """
-
-    @property
-    def model_name(self) -> str:
-        """Name of the agent's model, ``provider:model``."""
-
-    @property
-    def has_hands(self) -> bool:
-        """True if the agent may use tools. Such an agent must not answer sampling requests of MCP servers."""
-
-    @property
-    def retry(self) -> Retry:
-        """Retry policy of the agent's model requests."""
-
-    def with_settings(self, *, temperature: float | None = None, max_tokens: int | None = None) -> Self:
-        """Return a copy of the agent with another temperature or token limit. None keeps the current setting."""
-
-    async def respond(self, prompt: str, operation: RunOperation, *, context: Sequence[Mapping[str, Any]] = ()) -> str:
-        """Answer a prompt with a single model request and return the answer. `operation` makes and records the
-        request.
-        """
-
-
 Admission: TypeAlias = Callable[[int], AbstractAsyncContextManager[None]]
 """Returns the context manager of one attempt at an operation, for the number of failed attempts before it."""
+
+
+Sample: TypeAlias = Callable[[Mapping[str, Any], Callable[..., Coroutine[Any, Any, Any]]], Awaitable[dict[str, Any]]]
+"""Lets an agent answer a sampling request, with which an MCP server asks for a model response.
+
+Parameters: the request, and the function that makes and records the model request (called like `StepTurn.operation`,
+without a key). Returns the answer, ``{"text", "model"}``.
+"""
 
 
 class StepTurn:
@@ -132,9 +113,8 @@ class StepTurn:
         Prefix of the operation keys of the turn.
     turn
         Id of the operation that contains the operations of the turn. None for a turn that consists of a single request.
-    sampler
-        Returns the agent with a name, to answer the sampling requests of MCP servers. Raises `NotFoundError` if the
-        environment has no agent of this name.
+    sample
+        Lets an agent answer the sampling requests of MCP servers.
     response_source
         Source of model responses that is asked before the model; None to always ask the model.
     """
@@ -144,11 +124,11 @@ class StepTurn:
         context: StepContext,
         prefix: str,
         turn: str | None,
-        sampler: Callable[[str], Sampler],
+        sample: Sample,
         response_source: ResponseSource | None = None,
     ) -> None:
         self.prefix = prefix
-        self.sampler = sampler
+        self.sample = sample
         self.response_source = response_source
         self._context = context
         self._turn = turn
@@ -289,7 +269,7 @@ class StepTurn:
         of that turn begin with `key`, the key of the tool call.
         """
         # Without a response source, because another agent may run there. `run_or_ask` passes on that of the same agent.
-        turn = StepTurn(self._context, f"{self.prefix}{key}/", self._turn, self.sampler)
+        turn = StepTurn(self._context, f"{self.prefix}{key}/", self._turn, self.sample)
         self._below.append(turn)
         return turn
 

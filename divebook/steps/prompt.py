@@ -13,7 +13,7 @@ import functools
 import json
 import os
 import subprocess
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -503,15 +503,48 @@ class TaskTurn:
         step_turn = self._step_turn(turn, await response_source_for(self._context, self._agent, services, turn))
         try:
             servers = services.servers_for(self._agent.definition)
+            for server in servers:
+                self._require_sampler(server)
             return await self._agent.turn(self._task, step_turn, self._tools(turn), servers, services.limited)
         finally:
             step_turn.raise_suspension()
 
     def _step_turn(self, turn: str | None, response_source: ResponseSource | None = None) -> StepTurn:
-        return StepTurn(self._context, self._task.prefix, turn, self._sampler, response_source)
+        return StepTurn(self._context, self._task.prefix, turn, self._sample, response_source)
+
+    def _require_sampler(self, server: ToolServer) -> None:
+        """Raise `SetupError` if the agent that answers the sampling requests of an MCP server has tools. The text in
+        such a request comes from the server and must not cause tool calls.
+        """
+        if server.sampling is None:
+            return
+        reasons = turn_reasons(self._sampler(server.sampling))
+        if reasons:
+            raise SetupError(
+                f"agent {server.sampling} answers what MCP server {server.name} asks of a model, but has {reasons[0]}: "
+                "name one in its Sampling that answers with a single request"
+            )
 
     def _sampler(self, name: str) -> Agent:
         return agent_for_run(self._context, self._services.agent(name), self._services)
+
+    async def _sample(
+        self, request: Mapping[str, Any], operation: Callable[..., Coroutine[Any, Any, Any]]
+    ) -> dict[str, Any]:
+        """Let the agent that a sampling request of an MCP server names answer it with a single model request. Return
+        the answer.
+        """
+        agent = self._sampler(request["agent"]).with_settings(
+            temperature=request.get("temperature"), max_tokens=request["max_tokens"]
+        )
+        # A single request has one message, so earlier messages become text before the last one.
+        *earlier_messages, last_message = request["messages"]
+        texts = [request["system"]] if request.get("system") else []
+        texts += [f"{message['role']}: {message['text']}" for message in earlier_messages]
+        content = [text_block("\n\n".join(texts))] if texts else []
+        with_retry = functools.partial(operation, retry=agent.retry)
+        text = await agent.respond(last_message["text"], with_retry, context=content)
+        return {"text": text, "model": agent.model_name}
 
     def _tools(self, turn: str) -> list[ToolFunction]:
         """Return the tools that the agent's definition names. If the agent has subordinates, add the tool
