@@ -234,6 +234,32 @@ def test_each_way_to_ask_records_what_it_always_did(way, retries, event):
     assert line_of(way, retries, event) == lines[CASES.index((way, retries, event))]
 
 
+def test_each_way_sends_the_same_request_and_counts_it_alike():
+    sent = {}
+    for way in WAYS:
+        request = run(way, "no retry", "ok").requests[1 if way == "sampling" else 0]
+        prompts = [message["parts"][-1]["content"] for message in request.messages]
+        instructions = request.instructions.replace(f"You are {request.agent}.", "You are NAME.")
+        sent[way] = prompts, instructions, dict(request.usage), request.cost, request.model
+    asked = ["Who?"], "You are NAME.\n\nToday is Tuesday, 14 November 2023."
+    counted = {"requests": 1, "input_tokens": 7, "output_tokens": 3}, None, "function:m"
+    # The agent of a server gets no date.
+    others = {"sampling": (["Why?"], "You are NAME.", *counted)}
+    assert sent == dict.fromkeys(WAYS, (*asked, *counted)) | others
+
+
+def test_agents_are_asked_in_one_file():
+    """Prompt steps, `ctx.agent`, stages and tool servers go through `TaskTurn`, which chooses the recorded form."""
+    package = Path(divebook.__file__).parent
+    askers = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "respond"
+    }
+    assert askers == {"steps/prompt.py", "agents/agent.py"}
+
+
 SAYING = FunctionModel(lambda _messages, _info: ModelResponse(parts=[TextPart("ann")]))
 REASONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "": ({}, {}),
