@@ -17,7 +17,7 @@ from divebook.agents.clients import CLIENTS
 from divebook.documents import DocumentRepository, FileDocuments, Policy
 from divebook.engine.approvals import StandingRule
 from divebook.engine.forks import Change
-from divebook.environment.registry import Registry
+from divebook.environment.registry import EnvironmentApprovalPolicy, Registry
 from divebook.environment.settings import EnvironmentWorkspaces, Hook, Settings, TelemetrySetting
 from divebook.environment.starts import (
     DEFAULT_QUEUE,
@@ -71,7 +71,6 @@ from divebook.runtime.recorder import CallTracing
 from divebook.runtime.step import Handler, Services
 from divebook.scripting import Interpreter, default_interpreter
 from divebook.steps.actions import Action, action_of, built_in_actions
-from divebook.steps.approval import EnvironmentApprovalPolicy
 from divebook.steps.conversations import ConversationStore, DurableLog, Thread
 from divebook.steps.handlers import built_in_handlers
 from divebook.steps.prompt import ContentBuilder
