@@ -613,11 +613,12 @@ class StoreCalls:
 
 
 async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
-    outage = Outage("An execution waits for it, and goes on by itself")
+    outage: Outage | None = None
     while True:
         try:
             return await call()
         except StoreBusyError as error:
+            outage = outage or Outage("An execution waits for it, and goes on by itself")
             await asyncio.sleep(outage.pause_after(error))
 
 

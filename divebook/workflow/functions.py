@@ -962,9 +962,7 @@ def bind_inputs(workflow: Workflow, values: Mapping[str, Any], *, coerce_text: b
 class BoundInputs(dict[str, Any]):
     """Inputs of a workflow, checked and converted by `bind_inputs`, in the form in which a log stores them."""
 
-    def __init__(self, workflow: Workflow, values: Mapping[str, Any]) -> None:
-        super().__init__(storable(values, "inputs"))
-        self._workflow = workflow
+    _workflow: Workflow
 
     @classmethod
     def of(cls, workflow: Workflow, values: Mapping[str, Any], *, coerce_text: bool = False) -> BoundInputs:
@@ -973,7 +971,9 @@ class BoundInputs(dict[str, Any]):
         """
         if isinstance(values, cls) and values._workflow is workflow:  # noqa: SLF001 - another object of this class
             return values
-        return cls(workflow, bind_inputs(workflow, values, coerce_text=coerce_text))
+        bound = cls(storable(bind_inputs(workflow, values, coerce_text=coerce_text), "inputs"))
+        bound._workflow = workflow
+        return bound
 
     @functools.cached_property
     def digest(self) -> str:
