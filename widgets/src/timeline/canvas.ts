@@ -73,6 +73,8 @@ export class TimelineCanvas implements View {
   readonly #tip = h("div", { class: "db-tip", hidden: true });
   readonly #announcement = h("div", { class: "db-hidden", "aria-live": "polite" });
   #palette: Palette | null = null;
+  /** True if the element was hidden when it should have been drawn last. */
+  #wasHidden = false;
   #requested = 0;
   #paintedAt = -Infinity;
   #delayed: ReturnType<typeof setTimeout> | undefined;
@@ -160,7 +162,13 @@ export class TimelineCanvas implements View {
     this.#requested = 0;
     clearTimeout(this.#delayed);
     this.#delayed = undefined;
-    if (this.element.clientWidth === 0) return;
+    if (this.element.clientWidth === 0) {
+      // JupyterLab hides the page for a part of a frame while it changes the theme. That is too short for the ResizeObserver.
+      if (!this.#wasHidden) this.invalidate();
+      this.#wasHidden = true;
+      return;
+    }
+    this.#wasHidden = false;
     const startedAt = performance.now();
     this.#palette = paletteFor(this.element, this.#palette); // the event of a theme change may precede its colours
     this.layout.update(this.model.spans, this.model.generation);

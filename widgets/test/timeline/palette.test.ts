@@ -46,6 +46,25 @@ test("colours that come after the change of theme was told are painted once thei
   canvas.destroy();
 });
 
+test("a page that is hidden for a part of a frame while its theme changes is painted in the new colours", async () => {
+  const canvas = new TimelineCanvas(root, new Model(() => 0), new Matches());
+  root.append(canvas.element);
+  canvas.element.style.setProperty("--db-ink", "black");
+  let width = 600;
+  Object.defineProperty(canvas.element, "clientWidth", { get: () => width });
+  vi.advanceTimersByTime(50);
+  expect(canvas.palette["ink"]).toBe("black");
+  canvas.element.style.setProperty("--db-ink", "white");
+  document.body.dataset["theme"] = "hidden";
+  await Promise.resolve(); // observers are told
+  width = 0;
+  vi.advanceTimersToNextFrame();
+  width = 600;
+  vi.advanceTimersByTime(50);
+  expect(canvas.palette["ink"]).toBe("white");
+  canvas.destroy();
+});
+
 test("while no colour differs the palette is the same one, and what is made of it is kept", () => {
   const known = paletteFor(root);
   expect(paletteFor(root, known)).toBe(known);
