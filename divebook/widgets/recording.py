@@ -916,6 +916,8 @@ def _upgraded(data: Any) -> Any:
 
 def _add_defaults(data: Any, kind: Any) -> None:
     """Add the defaults of missing fields to data of the type `kind`, and to all data inside it."""
+    # Only TypedDicts have defaults, so that long lists of numbers and texts are not walked through. Data that does not
+    # have its type is left as it is: `checked` refuses it afterwards.
     inner = get_args(kind)
     if get_origin(kind) is list and isinstance(data, list) and is_typeddict(inner[0]):
         for part in data:
