@@ -242,11 +242,25 @@ class StoredMessage(NamedTuple):
         return f"message {self.number} to execution {self.execution_id} does not have the checksum it was written with"
 
     def opened(self, sealing: Sealing) -> Message:
-        """Return the decrypted message. Raise CorruptStoreError if the row does not match its checksum."""
+        """Return the decrypted message.
+
+        Raises
+        ------
+        CorruptStoreError
+            The row does not match its checksum, or the payload is not in a form that divebook has written.
+        DecryptionError
+            The payload was encrypted with another key, or the key is missing.
+        """
         if not self.is_sound:
             raise CorruptStoreError(f"{self.damage}; delete that execution, or restore a backup")
         raw = self.payload if isinstance(self.payload, bytes) else self.payload.encode()
-        content = decode(sealing.open(raw))
+        try:
+            content = decode(sealing.open(raw))
+        except (TypeError, ValueError) as error:
+            raise CorruptStoreError(
+                f"message {self.number} to execution {self.execution_id} cannot be decoded: {error}; "
+                "delete that execution, or restore a backup"
+            ) from error
         return Message(self.execution_id, self.kind, self.key, content, self.source, self.posted_at, self.number)
 
 

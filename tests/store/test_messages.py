@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from divebook.errors import ReadOnlyStoreError, StoreError
+from divebook.errors import CorruptStoreError, ReadOnlyStoreError, StoreError
 from divebook.store import Message, SqliteStore
 from divebook.store.maintenance import check
 from divebook.store.sqlite.log_reader import find
@@ -98,6 +98,16 @@ def test_messages_of_no_execution_are_found(path, store):
         assert [damage.text for damage in check(again).damages] == [
             "1 rows of table messages belong to no execution",
         ]
+
+
+@pytest.mark.parametrize("payload", [b"{", b'{"$type": "date", "value": "never"}'])
+def test_a_payload_that_cannot_be_decoded_is_damage_though_its_checksum_fits(store, payload):
+    with store._transaction() as cursor:
+        insert_message(cursor, find(cursor, ONE).key, answer(), payload)
+    posted = store.post(answer("ask_2"))
+    with pytest.raises(CorruptStoreError, match=f"message 1 to execution {ONE} cannot be decoded"):
+        store.inbox(ONE)
+    assert store.new_messages(0) == [posted]
 
 
 def test_no_message_is_brought_below_one_that_another_process_has_just_posted(path, store):
