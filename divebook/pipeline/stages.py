@@ -40,7 +40,7 @@ from divebook.errors import (
 )
 from divebook.events.catalog import StepRetried
 from divebook.events.codec import tagged_form
-from divebook.events.values import normalize, untag
+from divebook.events.values import normalize
 from divebook.pipeline import progress
 from divebook.pipeline.envelope import (
     Envelope,
@@ -50,7 +50,7 @@ from divebook.pipeline.envelope import (
     TerminalReason,
     merge_branches,
 )
-from divebook.pipeline.envelope.envelope import UNSET, SetClock
+from divebook.pipeline.envelope.envelope import UNSET, SetClock, recorded_state
 from divebook.pipeline.envelope.interrupts import as_question, parts_of
 from divebook.pipeline.envelope.plain import json_object
 from divebook.pipeline.progress import failure_of, question_id, slots_from, stage_error
@@ -374,7 +374,7 @@ class _Run:
         # The id of a question that the branch asks is derived from the current stage.
         envelope.current_stage = name
         branch, visit_result = await self._visited(stage, envelope)
-        result: dict[str, Any] = {"stage": name, ENVELOPE: _recorded_form(branch), "error": visit_result.error}
+        result: dict[str, Any] = {"stage": name, ENVELOPE: recorded_state(branch), "error": visit_result.error}
         result |= {"reason": visit_result.reason and str(visit_result.reason), "exhausted": visit_result.exhausted}
         return Outcome(_output_text(visit_result.output), result)
 
@@ -444,16 +444,8 @@ def _outcome(
     exhausted: str | None = None,
     text: str = "",
 ) -> Outcome:
-    state: dict[str, Any] = {ENVELOPE: _recorded_form(envelope), "next": chosen or [], "again": asks_again}
+    state: dict[str, Any] = {ENVELOPE: recorded_state(envelope), "next": chosen or [], "again": asks_again}
     return Outcome(text, state if exhausted is None else {**state, "exhausted": exhausted})
-
-
-def _recorded_form(envelope: Envelope) -> Any:
-    """Return the state of an envelope as a reader of the log gets it. The variables of a live execution then equal
-    those of a resumed or replayed one.
-    """
-    # `normalize` is for integers beyond 64 bits, which are not in tagged form in a saved state.
-    return normalize(untag(envelope.to_state_dict()), ENVELOPE)
 
 
 # --- one visit of a stage: its attempts, and its output or failure ----------------------------------------------------

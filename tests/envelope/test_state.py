@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from divebook import create_envelope
 from divebook.errors import InvalidEnvelopeError, UncopyableValueError
+from divebook.events.codec import decode, encode
 from divebook.pipeline.envelope import Bounds, Envelope, InterruptKind, TerminalReason
-from divebook.pipeline.envelope.envelope import STATE_KEYS
+from divebook.pipeline.envelope.envelope import STATE_KEYS, recorded_state
 from tests.envelope.strategies import FIELDS, NOW, envelopes, fresh, json_values
 
 
@@ -32,6 +33,13 @@ def nested(depth):
 
 def test_every_field_is_among_the_random_ones():
     assert FIELDS.keys() == set(STATE_KEYS) - {"max_iterations", "max_llm_calls", "max_agent_hops"}
+
+
+@given(envelopes)
+def test_a_recorded_state_is_what_a_log_holds_and_restores_the_same_envelope(envelope):
+    recorded = recorded_state(envelope)
+    assert decode(encode(recorded)) == recorded
+    assert Envelope.from_state_dict(recorded, strict=True) == envelope
 
 
 @given(envelopes)

@@ -19,6 +19,7 @@ from divebook.engine.state import ENDED, IN_STEP, ExecutionState, Hop
 from divebook.errors import EnvelopeError, InvalidEnvelopeError, did_you_mean
 from divebook.events.catalog import FAILED
 from divebook.events.event import to_datetime
+from divebook.events.values import normalize
 from divebook.pipeline.envelope.interrupts import (
     FlowInterrupt,
     GoalStatus,
@@ -37,6 +38,7 @@ from divebook.pipeline.envelope.plain import (
     deep_copy,
     json_object,
     plain,
+    saved_form,
     types_of,
 )
 from divebook.questions.bounds import DEFAULT_BOUNDS, Bounds, exceeded_edge
@@ -602,7 +604,7 @@ class Envelope:
         UncopyableValueError
             A field contains a value that cannot be copied.
         """
-        return {"schema_version": SCHEMA_VERSION, **{key: plain(getattr(self, key), key) for key in STATE_KEYS}}
+        return _state_of(self, saved_form)
 
     @classmethod
     def from_state_dict(
@@ -743,6 +745,23 @@ def _goals_of(stage: dict[str, Any]) -> list[str]:
     """
     goals = stage.get("satisfied_goals")
     return [goal for goal in goals if isinstance(goal, str)] if isinstance(goals, list) else []
+
+
+def recorded_state(envelope: Envelope) -> dict[str, Any]:
+    """Return the state of an envelope as a reader of the log gets it. The variables of a live execution then equal
+    those of a resumed or replayed one.
+
+    Raises
+    ------
+    UnstorableValueError
+        The envelope contains an object that no log can hold.
+    """
+    return _state_of(envelope, normalize)
+
+
+def _state_of(envelope: Envelope, data_form: Callable[[Any, str], Any]) -> dict[str, Any]:
+    state = {key: plain(getattr(envelope, key), key, data_form) for key in STATE_KEYS}
+    return {"schema_version": SCHEMA_VERSION, **state}
 
 
 def _strangers(state: Mapping[Any, Any]) -> list[str]:

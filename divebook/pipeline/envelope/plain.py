@@ -103,9 +103,25 @@ def copied_maps(values: Sequence[Mapping[str, Any] | None], path: str) -> list[d
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def plain(value: Any, path: str) -> Any:
-    """Convert the value of an envelope's field to plain data that shares no objects with it. Raise
-    `UncopyableValueError` if that is not possible.
+def saved_form(value: Any, path: str) -> Any:
+    """Convert data of the user, such as metadata, to JSON data with tagged values. The result shares no objects with
+    the value. Raise `UncopyableValueError` if that is not possible.
+
+    An object of a class that no log can hold is copied.
+    """
+    if isinstance(value, float) or _is_json(value):  # the fields that are numbers are read as such
+        return deep_copy(value, path)
+    try:
+        return tagged_form(normalize(value, path), path)
+    except UnstorableValueError:
+        return deep_copy(value, path)
+
+
+def plain(value: Any, path: str, data_form: Callable[[Any, str], Any] = saved_form) -> Any:
+    """Convert the value of an envelope's field to plain data that shares no objects with it.
+
+    `data_form` converts the data of the user in it, and raises an error if that is not possible: `saved_form` for a
+    saved state, or `normalize` for a state that the log records.
     """
     if isinstance(value, datetime):
         return rfc3339(value)
@@ -115,16 +131,11 @@ def plain(value: Any, path: str) -> Any:
     if isinstance(value, Bounds):
         return value.to_dict()
     if isinstance(value, EnvelopePart):
-        return plain_part(value, type(value), path)
+        return plain_part(value, type(value), path, data_form)
     # Lists in the fields hold values of one type.
     if isinstance(value, list) and value and isinstance(value[0], EnvelopePart):
-        return [plain_part(item, type(item), f"{path}[{index}]") for index, item in enumerate(value)]
-    if isinstance(value, float) or _is_json(value):  # the fields that are numbers are read as such
-        return deep_copy(value, path)
-    try:
-        return tagged_form(normalize(value, path), path)
-    except UnstorableValueError:  # an object of a class that no log can hold; the envelope keeps a copy of it
-        return deep_copy(value, path)
+        return [plain_part(item, type(item), f"{path}[{index}]", data_form) for index, item in enumerate(value)]
+    return data_form(value, path)
 
 
 def _is_json(value: Any, depth: int = 0) -> bool:
@@ -143,13 +154,15 @@ def _is_json(value: Any, depth: int = 0) -> bool:
     return False
 
 
-def plain_part(part: EnvelopePart, kind: type[EnvelopePart], path: str) -> dict[str, Any]:
+def plain_part(
+    part: EnvelopePart, kind: type[EnvelopePart], path: str, data_form: Callable[[Any, str], Any] = saved_form
+) -> dict[str, Any]:
     """Return the fields of an `EnvelopePart` as a dict of plain data.
 
     Only the fields that the class `kind` declares are included: the part may be an instance of a subclass with more
     fields.
     """
-    values = {each.name: plain(getattr(part, each.name), f"{path}.{each.name}") for each in fields(kind)}
+    values = {each.name: plain(getattr(part, each.name), f"{path}.{each.name}", data_form) for each in fields(kind)}
     return {each.name: values[each.name] for each in fields(kind) if not _is_left_out(each, values[each.name])}
 
 
