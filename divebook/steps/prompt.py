@@ -411,7 +411,7 @@ class TaskTurn:
         """True if the enclosed turn ran in this process, even if it failed. False if its result came from the log."""
 
     async def answer(self) -> Answer:
-        """Carry out the task, and return the agent's answer."""
+        """Return the agent's answer to the task."""
         # A turn that was recorded with its calls is resumed in this form, even if the agent has lost its tools since.
         is_recorded = self._context.record_of(self._key) is not None
         if is_recorded or turn_reasons_in(self._services, self._agent, self._task.output, self._task.thread):
@@ -430,8 +430,8 @@ class TaskTurn:
         return Answer(text, text)
 
     async def enclosed(self) -> Answer:
-        """Carry out the task in the form of an operation that encloses the requests and tool calls of the turn. Return
-        the agent's answer.
+        """Return the agent's answer to the task. The turn is recorded as an operation that encloses its requests and
+        tool calls.
         """
         context = self._context
         conditions = await self._conditions()
@@ -531,8 +531,8 @@ class TaskTurn:
     async def _sample(
         self, request: Mapping[str, Any], operation: Callable[..., Coroutine[Any, Any, Any]]
     ) -> dict[str, Any]:
-        """Let the agent that a sampling request of an MCP server names answer it with a single model request. Return
-        the answer.
+        """Answer a sampling request of an MCP server with a single request to the model of the agent that the request
+        names. Return the answer.
         """
         agent = self._sampler(request["agent"]).with_settings(
             temperature=request.get("temperature"), max_tokens=request["max_tokens"]
