@@ -241,9 +241,11 @@ class MemoryStore(EventStore):
             log.lease = None
 
     def _leases(self, execution_id: str | None = None) -> list[Lease]:
+        if execution_id is not None:
+            lease = self._find(execution_id).lease
+            return [] if lease is None else [lease]
         with self._lock:
-            logs = self._logs.values() if execution_id is None else [self._find(execution_id)]
-            return [log.lease for log in logs if log.lease is not None]
+            return [log.lease for log in self._logs.values() if log.lease is not None]
 
     # --- queues -------------------------------------------------------------------------------------------------------
 
