@@ -903,12 +903,9 @@ RULES = "divebook/rules"
 """Start key of the durable log of rules."""
 
 
+# Keys and values of the entries.
 ADDED = "added"
-
-
 REVOKED = "revoked"
-
-
 NOBODY = "nobody"
 
 

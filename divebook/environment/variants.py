@@ -596,6 +596,10 @@ class Edits:
     ----------
     environment
         Workflows and actions as they are now.
+    workflow
+        Name of the workflow of the execution.
+    events
+        The log of the execution from event 1.
     """
 
     def __init__(self, environment: HasFunctions, workflow: str, events: Sequence[Event]) -> None:

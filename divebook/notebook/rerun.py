@@ -396,7 +396,6 @@ def edit_policy(word: str | None) -> EditPolicy | None:
 def changed_functions(environment: Environment, execution: Execution) -> ChangedFunctions | None:
     """Return which Python functions were edited since a run, and which of its calls can be reused. Return None if the
     edits affect no recorded call.
-
     """
     events = execution.history()
     edits = Edits(environment, execution.state.workflow_name, events)

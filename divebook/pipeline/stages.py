@@ -433,7 +433,7 @@ def _output_text(output: Mapping[str, Any] | None) -> str:
     """
     if output is None:
         return ""
-    return json.dumps(output, ensure_ascii=False, default=lambda value: tagged_form(normalize(value, "output")))
+    return json.dumps(tagged_form(normalize(output, "output")), ensure_ascii=False)
 
 
 def _outcome(

@@ -59,8 +59,8 @@ def bound_reached(summary: str, name: str, data: Mapping[str, Any], owner: str =
     owner
         Text that names the agent that the bound belongs to; empty for a bound of the execution.
     """
-    whose = f"{owner}: " if owner else ""
-    return Wording(f"{whose}{summary} Raise `{name}`{OR_STOP}", data={**data, "choices": [RAISE, STOP]})
+    prefix = f"{owner}: " if owner else ""
+    return Wording(f"{prefix}{summary} Raise `{name}`{OR_STOP}", data={**data, "choices": [RAISE, STOP]})
 
 
 def owner_of_bound(agent: str, delegating_agent: str | None) -> str:

@@ -53,9 +53,8 @@ from divebook.workflow.resources import ASK, DENY
 class ToolContext:
     """Object through which an action or tool accesses the execution that calls it.
 
-    A function receives it as the parameter with the annotation ``ToolContext``, whatever its name. An action also
-    receives it as a parameter ``context`` without an annotation and without a default. Models do not see this parameter
-    of a tool.
+    It is passed as the parameter with the annotation ``ToolContext``, whatever its name. An action also receives it as
+    a parameter ``context`` without an annotation and without a default. Models do not see this parameter of a tool.
 
     Attributes
     ----------
@@ -253,9 +252,10 @@ def compute_for(context: StepContext, function: UserFunction, arguments: Mapping
     """
     executor = context.step.executor or function.executor
     takes = function.takes
+    parameter = function.context_parameter
     is_here = function.workspace is not None
     # Objects of this process, such as a workspace or a context, cannot be sent to another process.
-    is_bound = function.stays_here or is_here or (bool(takes.context) and takes.context not in arguments)
+    is_bound = function.stays_here or is_here or (bool(parameter) and parameter not in arguments)
     if executor is None:
         # Without a named executor, such a function stays in this process instead of the environment's default executor.
         return THREADS if takes.is_async or is_bound else context.executors.default

@@ -376,13 +376,15 @@ class GroupCommit:
         # `since` survives further refusals, so that people see the whole time of the outage.
         since = loop.time() if before is None else before.since
         self.held_up = StoreUnavailable(str(error), since, "disk" if self.store.local else "server")
+        # Not an `Outage`: this one is shown to people, ends with the first success, and is logged earlier, because the
+        # records of all executions wait here.
         if not self._is_logged and loop.time() - self.held_up.since >= PATIENCE_SECONDS:
             self._is_logged = True
             _log.warning("%s. Executions wait for it and go on by themselves; what they did is kept in memory", error)
         # Set, so that new records do not schedule an attempt before the pause is over.
         self._is_scheduled = True
         self._refusals += 1
-        loop.call_later(UNAVAILABLE_STORE.delay(self._refusals), self._end_turn)
+        loop.call_later(STORE_PAUSES.delay(self._refusals), self._end_turn)
 
     def _note_available(self) -> None:
         if self._is_logged:
@@ -519,9 +521,9 @@ def wake(waiting: Iterable[asyncio.Future[None]]) -> None:
 
 _log = logger(__name__)
 T = TypeVar("T")
-UNAVAILABLE_STORE = Retry(seconds=0.05, max_seconds=1.0, jitter=0.0)
-"""Pauses between two attempts to reach a busy store. Its number of attempts is not used: a call is repeated until the
-store answers.
+STORE_PAUSES = Retry(seconds=0.05, max_seconds=1.0, jitter=0.0)
+"""Pauses between two attempts to reach a busy store, or to get a held lease. The number of attempts is not used: a call
+is repeated until the store answers.
 """
 CALL_PATIENCE_SECONDS = 10.0
 """Seconds after which a waiting call is logged, for example one that waits for a free session of a pool."""
@@ -544,11 +546,13 @@ class Outage:
     ----------
     consequence
         Sentence that the warning ends with: what waits for the store.
+    since
+        Monotonic time at which the first attempt began, in seconds.
     """
 
-    def __init__(self, consequence: str) -> None:
+    def __init__(self, consequence: str, since: float) -> None:
         self._consequence = consequence
-        self._since = time.monotonic()
+        self._since = since
         self._failures = 0
         self._is_logged = False
 
@@ -558,7 +562,7 @@ class Outage:
         if not self._is_logged and time.monotonic() - self._since >= CALL_PATIENCE_SECONDS:
             self._is_logged = True
             _log.warning("%s. %s", error, self._consequence)
-        return UNAVAILABLE_STORE.delay(self._failures)
+        return STORE_PAUSES.delay(self._failures)
 
 
 class StoreCalls:
@@ -613,12 +617,13 @@ class StoreCalls:
 
 
 async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
+    since = time.monotonic()
     outage: Outage | None = None
     while True:
         try:
             return await call()
         except StoreBusyError as error:
-            outage = outage or Outage("An execution waits for it, and goes on by itself")
+            outage = outage or Outage("An execution waits for it, and goes on by itself", since)
             await asyncio.sleep(outage.pause_after(error))
 
 

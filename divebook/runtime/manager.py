@@ -57,7 +57,7 @@ from divebook.runtime.children import (
     workflows_to_begin,
 )
 from divebook.runtime.clock import MICROSECONDS, Chance, Clock, Ids
-from divebook.runtime.commit import UNAVAILABLE_STORE, Outage
+from divebook.runtime.commit import STORE_PAUSES, Outage
 from divebook.runtime.driver import (
     CancelledMeanwhileError,
     Driver,
@@ -273,7 +273,7 @@ class Control:
         or find the id of the first one taken
         (test_a_fork_is_created_once_wherever_the_connection_is_lost).
         """
-        outage = Outage(f"The fork {batch.execution_id} waits for it, and continues by itself")
+        outage = Outage(f"The fork {batch.execution_id} waits for it, and continues by itself", time.monotonic())
         while True:
             try:
                 (refusal,) = self.store.append_all([batch])
@@ -431,7 +431,7 @@ class Control:
         # Usually the loop ends in its first round: the holder has read the message, or has released the lease.
         while time.monotonic() < until:
             rounds += 1
-            await asyncio.sleep(UNAVAILABLE_STORE.delay(rounds))
+            await asyncio.sleep(STORE_PAUSES.delay(rounds))
             try:
                 if self.store.closed or not await self._session.calls.work(lambda: self._must_wait(execution_id)):
                     return

@@ -461,8 +461,8 @@ class Workspaces:
         question_id = self._question_about(name, recorded, actual)
         if question_id not in self._journal.state.interrupts:
             changes = changes_between(recorded.entries, actual.entries)
-            shown = [change_data(change) for change in changes[:MOST_CHANGES]]
-            wording = files_differ(name, short_summary(changes), shown, restore=RESTORE, keep=KEEP)
+            rows = [change_data(change) for change in changes[:MOST_CHANGES]]
+            wording = files_differ(name, short_summary(changes), rows, restore=RESTORE, keep=KEEP)
             self._operations.record(place, wording.event(question_id, CLARIFICATION, f"{ABOUT_FILES}{name}"))
         # The question is not asked by code of the step, so a replay does not request it.
         self._operations.skip(question_id)

@@ -252,7 +252,7 @@ class EventStore(ABC):
 
     def cleanup(self, before: datetime, now: int | None = None) -> int:
         """Delete the executions, of whatever status, that ended before a moment and that no process resumes; return the
-        number of deleted executions.
+        number of deleted executions. Executions with a damaged row stay, so that a check reports them.
 
         Parameters
         ----------
@@ -824,7 +824,7 @@ class EventStore(ABC):
 
     def untaken(self) -> set[str]:
         """Return the ids of the executions that have not ended and have received messages which are not in their logs
-        yet.
+        yet. Reads the messages of each execution that has not ended.
         """
         self._check_open()
         unended = self._lists.records(RecordFilter(with_books=True, unended=True), 0, 0)

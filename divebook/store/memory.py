@@ -72,7 +72,7 @@ class MemoryStore(EventStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self._lists = MemoryLists(self._lock, weak_method(self._has_untaken))
+        self._lists = MemoryLists(self._lock, weak_method(self._has_untaken), weak_method(self._unknown))
         self._logs = self._lists.logs
         self._unended_logs = self._lists.unended_logs
         self._find = self._lists.find
@@ -124,7 +124,7 @@ class MemoryStore(EventStore):
     def _begin(self, batch: PreparedBatch) -> MemoryLog:
         beginning = batch.beginning
         if beginning is None:
-            raise self._lists.unknown_error(batch.execution_id)
+            raise self._unknown(batch.execution_id)
         if batch.token:
             raise batch.fenced_error(0)
         if beginning.key is not None and beginning.key in self._start_keys:
@@ -369,10 +369,18 @@ class MemoryLists:
         Lock of the store.
     has_untaken
         Function that returns True if an execution has not ended and has received messages that are not in its log yet.
+    unknown
+        Function that returns the error for an unknown execution id.
     """
 
-    def __init__(self, lock: threading.RLock, has_untaken: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        lock: threading.RLock,
+        has_untaken: Callable[[str], bool],
+        unknown: Callable[[str], ExecutionNotFoundError],
+    ) -> None:
         self.lock = lock
+        self._unknown = unknown
         self._has_untaken = has_untaken
         self.logs: dict[str, MemoryLog] = {}
         self.unended_logs: dict[str, MemoryLog] = {}
@@ -382,13 +390,8 @@ class MemoryLists:
         """Return the log of an execution. Raise ExecutionNotFoundError for an unknown id."""
         log = self.logs.get(execution_id)
         if log is None:
-            raise self.unknown_error(execution_id)
+            raise self._unknown(execution_id)
         return log
-
-    def unknown_error(self, execution_id: str) -> ExecutionNotFoundError:
-        """Return the error for an unknown execution id, which names the latest executions."""
-        latest = self.records(RecordFilter(), MAX_CANDIDATES, 0)
-        return ExecutionNotFoundError(execution_id, [record.execution_id for record in latest])
 
     def record(self, execution_id: str) -> ExecutionRecord:
         """Return the row of one execution."""

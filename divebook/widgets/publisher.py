@@ -58,7 +58,7 @@ def _nothing() -> None:
     return
 
 
-class Listening(NamedTuple):
+class PublisherListener(NamedTuple):
     """The functions of one listener of a publisher: see `Publisher.add`."""
 
     listener: Listener
@@ -101,7 +101,9 @@ class Publisher(Generic[FeedT]):
     def __init__(self, feed: FeedT, clock: Callable[[], float] = time.monotonic) -> None:
         self.feed = feed
         self._clock = clock
-        self._listeners: Listeners[Listening] = Listeners()
+        self._listeners: Listeners[PublisherListener] = Listeners()
+        # Listeners that get no more frames, because the store could not be read.
+        self._former: list[Listeners[PublisherListener]] = []
         self._urgent: deque[Reply] = deque()
         self._patient: deque[Reply] = deque()
         # True if the last message was a patient reply, so that a frame has its turn now.
@@ -122,9 +124,9 @@ class Publisher(Generic[FeedT]):
 
         `end` is called when the publisher is stopped.
         """
-        # Added before the check below: the thread ends only if it finds no listener while it holds the lock.
-        remove = self._listeners.add(Listening(listener, beat, end))
+        # Under the lock, so that the thread either finds the listener or has ended.
         with self._lock:
+            remove = self._listeners.add(PublisherListener(listener, beat, end))
             if self._thread is None:
                 self._start()
 
@@ -149,9 +151,10 @@ class Publisher(Generic[FeedT]):
         with self._lock:
             # `_publish` sets `_thread` to None under the same lock.
             thread = self._thread
-        for (listening,) in self._listeners.entries:
-            listening.end()
-        self._listeners.clear()
+        for listeners in (*self._former, self._listeners):
+            for (entry,) in listeners.entries:
+                entry.end()
+            listeners.clear()
         self._news.set()
         # A thread that is inside a slow frame ends after it. The caller does not wait longer than this.
         if thread is not None:
@@ -210,8 +213,8 @@ class Publisher(Generic[FeedT]):
         if now >= self._beat_at:
             self._beat_at = now + HEARTBEAT
             self.feed.request_refresh()
-            for (listening,) in self._listeners.entries:
-                listening.beat()
+            for (entry,) in self._listeners.entries:
+                entry.beat()
         elif not self.feed.has_news:
             return 0
         delta = self.feed.frame()
@@ -220,7 +223,13 @@ class Publisher(Generic[FeedT]):
         # Each listener returns the number of its messages. They belong to different widgets, so the largest number
         # determines the rate of one widget. A frame that no listener sends counts as one, since making it takes time as
         # well.
-        return max([1, *(listening.listener(delta) for (listening,) in self._listeners.entries)])
+        return max([1, *(entry.listener(delta) for (entry,) in self._listeners.entries)])
+
+    def _stop_sending(self) -> None:
+        # `stop` still calls the ends of these listeners.
+        with self._lock:
+            self._former.append(self._listeners)
+            self._listeners = Listeners()
 
     def _publish(self) -> None:
         while True:
@@ -230,10 +239,10 @@ class Publisher(Generic[FeedT]):
             try:
                 wait = self.turn()
             except StoreClosedError:  # as the kernel ends
-                self._listeners.clear()
+                self._stop_sending()
             except StoreError:  # damaged: the code that writes to it reports that where it is seen
                 _log.exception("a live view ends: its events cannot be read")
-                self._listeners.clear()
+                self._stop_sending()
             # Under the lock, so that a listener that is added now either keeps this thread alive or starts another one.
             with self._lock:
                 # Without listeners, the feed needs no events from the engine.

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import textwrap
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast, overload
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast, get_args, overload
 
 from divebook.errors import (
     DefinitionError,
@@ -95,6 +96,11 @@ class UserFunction:
         if self.timeout is not None and not SOME_SECONDS.fits(self.timeout):
             message = f"the timeout of {self.name} must be {SOME_SECONDS}, not {shown_number(self.timeout)}"
             raise DefinitionError([Problem(message, key="timeout", hint="leave it out for no limit")])
+        if self.kind == "step" and self.takes.is_context_annotated:
+            parameter = self.takes.context
+            message = f"{self.label} has the parameter {parameter} of type ToolContext, which actions and tools get"
+            hint = "let the workflow function, which has a Context, pass what the step needs"
+            raise DefinitionError([Problem(message, key=parameter, hint=hint)])
         if self.executor is not None:
             self._require_fit()
 
@@ -210,8 +216,12 @@ def takes_of(function: Callable[..., Any]) -> Takes:
 
 def _is_tool_context(annotation: Any) -> bool:
     # The class is defined in a higher layer. In modules with postponed annotations, the annotation is a string.
-    name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    return name.rpartition(".")[2] == "ToolContext"
+    if isinstance(annotation, str):
+        return bool(_TOOL_CONTEXT.fullmatch(annotation))
+    return any(getattr(part, "__name__", "") == "ToolContext" for part in (annotation, *get_args(annotation)))
+
+
+_TOOL_CONTEXT = re.compile(r"(\w+\.)*(Optional\[)?(\w+\.)*ToolContext(\]| \| None)?")
 
 
 _BOTH = inspect.Parameter.POSITIONAL_OR_KEYWORD

@@ -6,6 +6,7 @@ from divebook import Action, Agent, Environment, MemoryStore, ScriptedModel, Ste
 from divebook.agents.signatures import library_tool
 from divebook.errors import DefinitionError
 from divebook.events import catalog
+from divebook.workflow import step
 from divebook.workflow.tools import tool_of
 
 
@@ -68,6 +69,26 @@ def test_an_action_gets_its_context_by_annotation_or_by_name():
         with Environment(store=MemoryStore(), actions=[Action("act", function)]) as environment:
             execution = environment.start(flow).wait(20)
             assert execution.variables["id"] == execution.id
+
+
+def test_a_context_may_be_optional_for_direct_calls():
+    @tool
+    def report(city: str, execution: ToolContext | None = None) -> str:
+        """Report a city."""
+        return "no run" if execution is None else execution.execution_id
+
+    assert list(library_tool(tool_of(report), None).function_schema.json_schema["properties"]) == ["city"]
+    execution, _ = run_tool(report, {"city": "Bonn"})
+    results = [e.data.result for e in execution.history() if isinstance(e.data, catalog.OperationCompleted)]
+    assert {"result": execution.id} in results
+
+
+def test_a_step_function_cannot_have_the_context_of_a_tool():
+    with pytest.raises(DefinitionError, match="execution of type ToolContext, which actions and tools"):
+
+        @step
+        def report(execution: ToolContext):
+            """Report."""
 
 
 def test_a_tool_with_a_context_cannot_run_in_another_process():

@@ -3,6 +3,7 @@
 import asyncio
 import io
 from collections import Counter
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -11,8 +12,16 @@ from uuid import UUID
 
 import pytest
 
+from divebook import allow
 from divebook.store.transfer import export, import_
 from tests.pipeline.worlds import Script, chain, envelope, pipeline, world
+
+
+@allow
+@dataclass
+class Paid:
+    amount: int
+
 
 VALUES = {
     "bytes": b"\x00",
@@ -27,6 +36,14 @@ VALUES = {
     "path": PurePosixPath("a"),
     "set": {"b", "a"},
     "tag-like": {"$type": "nothing"},
+    "tag of a date": {"$type": "date", "value": "2026-01-02"},
+    "tag of a date in a list": [{"n": {"$type": "date", "value": "2026-01-02"}}],
+    "tag of a dict": {"$type": "dict", "value": [["a", 1]]},
+    "tag of a path": {"$type": "path", "value": ["PosixPath", "/etc"]},
+    "tag of an object": {
+        "$type": "dataclass",
+        "value": {"class": "tests.pipeline.test_values.Paid", "fields": {"amount": 500}},
+    },
     "timedelta": timedelta(seconds=1.5),
     "tuple": (1, (2.5,)),
     "uuid": UUID(int=7),

@@ -167,7 +167,7 @@ CREATE TRIGGER no_room BEFORE UPDATE ON divebook.executions FOR EACH ROW WHEN (O
 def test_a_batch_that_is_refused_after_others_of_its_commit_is_written_later(
     store, address, administrator, monkeypatch
 ):
-    monkeypatch.setattr(group_commit, "UNAVAILABLE_STORE", Retry(seconds=0.01))
+    monkeypatch.setattr(group_commit, "STORE_PAUSES", Retry(seconds=0.01))
     store.append(TWO, log(1, TWO), 0)
     fork(store, TWO, 1, THREE, length=1)
 

@@ -67,6 +67,6 @@ def stores_are(request, monkeypatch):
         for module in (worlds, request.module):
             if hasattr(module, "MemoryStore"):
                 monkeypatch.setattr(module, "MemoryStore", Remote)
-        monkeypatch.setattr(commit, "UNAVAILABLE_STORE", Retry(seconds=0.001))
+        monkeypatch.setattr(commit, "STORE_PAUSES", Retry(seconds=0.001))
     yield
     assert [store.on_the_loop for store in made if store.on_the_loop] == []

@@ -72,13 +72,13 @@ def check(seed):
     """
     random = Random(seed)
     store = MixedStore(random, random.choice(KINDS), random.randrange(60))
-    before = group_commit.UNAVAILABLE_STORE, journals.HEAVY
-    group_commit.UNAVAILABLE_STORE = Retry(seconds=0)
+    before = group_commit.STORE_PAUSES, journals.HEAVY
+    group_commit.STORE_PAUSES = Retry(seconds=0)
     journals.HEAVY = HEAVY_SIZE
     try:
         asyncio.run(asyncio.wait_for(_record_in_journals(store, random), PATIENCE))
     finally:
-        group_commit.UNAVAILABLE_STORE, journals.HEAVY = before
+        group_commit.STORE_PAUSES, journals.HEAVY = before
 
 
 async def _record_in_journals(store, random):

@@ -25,7 +25,7 @@ PAYING = Workflow("w", [Step("pay", action="gate", store="paid"), Step("after", 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(commit, "UNAVAILABLE_STORE", Retry(seconds=0.001, factor=1))
+    monkeypatch.setattr(commit, "STORE_PAUSES", Retry(seconds=0.001, factor=1))
 
 
 @pytest.mark.parametrize("refusals", [1, 2, 7, 40])

@@ -25,7 +25,7 @@ from tests.store.remote import AFTER, BEFORE, RemoteStore
 
 @pytest.fixture
 def store(monkeypatch):
-    monkeypatch.setattr(commit, "UNAVAILABLE_STORE", Retry(seconds=0.001, factor=1))
+    monkeypatch.setattr(commit, "STORE_PAUSES", Retry(seconds=0.001, factor=1))
     made = RemoteStore()
     yield made
     assert made.on_the_loop == []

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from divebook.errors import CorruptStoreError, StoreClosedError
-from divebook.widgets.publisher import HEARTBEAT, INTERVAL, Listening, Publisher, publisher_of
+from divebook.widgets.publisher import HEARTBEAT, INTERVAL, Publisher, PublisherListener, publisher_of
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
 from tests.engine.history import step
@@ -29,7 +29,7 @@ class Stage:
     def __init__(self):
         self.log, self.clock, self.told = Log(), Clock(), []
         self.publisher = Publisher(self.log.feed, self.clock)
-        self.publisher._listeners.add(Listening(self.tell, lambda: None, lambda: None))
+        self.publisher._listeners.add(PublisherListener(self.tell, lambda: None, lambda: None))
 
     def tell(self, delta):
         self.told.append(delta)
@@ -106,7 +106,7 @@ def test_two_views_of_one_execution_share_what_is_made_of_its_events():
     publisher, heard = publisher_of(execution), []
     assert publisher_of(execution) is publisher
     for _ in range(2):
-        publisher._listeners.add(Listening(lambda delta: heard.append(delta) or 1, lambda: None, lambda: None))
+        publisher._listeners.add(PublisherListener(lambda delta: heard.append(delta) or 1, lambda: None, lambda: None))
     publisher.turn()
     assert [delta["total"] for delta in heard] == [2, 2]
     assert heard[0] is heard[1]
@@ -138,16 +138,30 @@ def test_a_store_that_cannot_be_read_ends_the_thread_and_only_damage_is_logged(c
 
     log.feed.source = dataclasses.replace(log.source, read=read)
     publisher = Publisher(log.feed)
-    publisher._listeners.add(Listening(lambda _: 1, lambda: None, lambda: None))
+    publisher._listeners.add(PublisherListener(lambda _: 1, lambda: None, lambda: None))
     publisher._publish()
     assert len(logs()) == bool(logged)
     assert logged in caplog.text
     assert publisher._listeners.entries == ()
 
 
+def test_a_view_of_a_store_that_cannot_be_read_is_still_closed_at_the_end():
+    log, ended = Log(), []
+
+    def read(after, limit):
+        raise CorruptStoreError("event 3 makes no sense")
+
+    log.feed.source = dataclasses.replace(log.source, read=read)
+    publisher = Publisher(log.feed)
+    publisher.add(lambda _: 1, end=lambda: ended.append("closed"))
+    publisher._thread and publisher._thread.join(20)
+    publisher.stop()
+    assert ended == ["closed"]
+
+
 def test_each_heartbeat_is_told_to_those_who_follow():
     stage, beats = Stage(), []
-    stage.publisher._listeners.add(Listening(stage.tell, lambda: beats.append(stage.clock.now), lambda: None))
+    stage.publisher._listeners.add(PublisherListener(stage.tell, lambda: beats.append(stage.clock.now), lambda: None))
     stage.run(2.5 * HEARTBEAT)
     assert [round(later - earlier, 3) for earlier, later in itertools.pairwise(beats)] == [HEARTBEAT, HEARTBEAT]
 
@@ -155,6 +169,6 @@ def test_each_heartbeat_is_told_to_those_who_follow():
 def test_a_frame_that_nobody_sends_counts_as_a_message():
     stage = Stage()
     stage.publisher._listeners.clear()
-    stage.publisher._listeners.add(Listening(lambda _: 0, lambda: None, lambda: None))
+    stage.publisher._listeners.add(PublisherListener(lambda _: 0, lambda: None, lambda: None))
     stage.log.write(*steps(1))
     assert stage.publisher.turn() == pytest.approx(INTERVAL)

@@ -19,7 +19,6 @@ from divebook.engine.state import ENDED, IN_STEP, ExecutionState, Hop
 from divebook.errors import EnvelopeError, InvalidEnvelopeError, did_you_mean
 from divebook.events.catalog import FAILED
 from divebook.events.event import to_datetime
-from divebook.events.values import normalize
 from divebook.pipeline.envelope.interrupts import (
     FlowInterrupt,
     GoalStatus,
@@ -38,6 +37,7 @@ from divebook.pipeline.envelope.plain import (
     deep_copy,
     json_object,
     plain,
+    recorded_form,
     saved_form,
     types_of,
 )
@@ -756,7 +756,7 @@ def recorded_state(envelope: Envelope) -> dict[str, Any]:
     UnstorableValueError
         The envelope contains an object that no log can hold.
     """
-    return _state_of(envelope, normalize)
+    return _state_of(envelope, recorded_form)
 
 
 def _state_of(envelope: Envelope, data_form: Callable[[Any, str], Any]) -> dict[str, Any]:

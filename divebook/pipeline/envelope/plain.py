@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, Union, get_args, get_origin, get_type_h
 
 from divebook.errors import BoundsError, UncopyableValueError, UnstorableValueError
 from divebook.events.codec import tagged_form
-from divebook.events.recorded import TAG, opened
+from divebook.events.recorded import TAG, TaggedDict, opened
 from divebook.events.values import MAX_DEPTH, normalize, untag
 from divebook.questions.bounds import Bounds
 from divebook.text.format import rfc3339
@@ -117,11 +117,29 @@ def saved_form(value: Any, path: str) -> Any:
         return deep_copy(value, path)
 
 
+def recorded_form(value: Any, path: str) -> Any:
+    """Convert data of the user to the values that the log records, so that `opened_data` returns them unchanged.
+
+    Raises the errors of `normalize`.
+    """
+    return _escaped(normalize(value, path))
+
+
+def _escaped(value: Any) -> Any:
+    # Earlier versions recorded tagged forms, which `opened_data` still opens. A dict of the user with the key ``$type``
+    # must not be opened, since it may come from a model. It is therefore recorded as the tagged form of a dict.
+    if type(value) is TaggedDict:
+        return TaggedDict({TAG: "dict", "value": [[key, _escaped(item)] for key, item in value.items()]})
+    if isinstance(value, dict):
+        return {key: _escaped(item) for key, item in value.items()}
+    return [_escaped(item) for item in value] if isinstance(value, list) else value
+
+
 def plain(value: Any, path: str, data_form: Callable[[Any, str], Any] = saved_form) -> Any:
     """Convert the value of an envelope's field to plain data that shares no objects with it.
 
     `data_form` converts the data of the user in it, and raises an error if that is not possible: `saved_form` for a
-    saved state, or `normalize` for a state that the log records.
+    saved state, or `recorded_form` for a state that the log records.
     """
     if isinstance(value, datetime):
         return rfc3339(value)

@@ -270,7 +270,7 @@ class Connections:
             cursor = self._send(link, statement, values)
             rows = cursor.fetchall() if cursor.description else []
         self.may_write = True
-        # The condition is part of the statement, so that the check needs no further round trip in the usual case.
+        # The condition is part of the statement, so that a statement that changed rows needs no further round trip.
         if not cursor.rowcount:
             self.check_format(self.read)
         return rows

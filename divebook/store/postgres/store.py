@@ -329,7 +329,7 @@ class PostgresStore(EventStore):
         discarded: list[str] = []
         changed_ids: list[str] = []
         with self._connections.transaction() as execute:
-            # All processes lock rows in the order of the ids, so that no two of them wait for each other.
+            # In the order of the ids, so that two processes that delete the same executions do not wait for each other.
             for execution_id, last in sorted(last_sequences.items(), key=itemgetter(0)):
                 if moment is not None and not tables.is_over(execute, execution_id, last, moment):
                     continue

@@ -483,11 +483,6 @@ JOIN divebook.executions USING (id) WHERE {KNOWN_FORMAT}
 ON CONFLICT (key) DO UPDATE SET sequence = excluded.sequence, checksum = excluded.checksum, data = excluded.data
 """  # noqa: S608 - our own text
 _CHECKPOINT = """
-INSERT INTO divebook.checkpoints AS kept (key, sequence, checksum, data) VALUES (%s, %s, %s, %s)
-ON CONFLICT (key) DO UPDATE SET sequence = excluded.sequence, checksum = excluded.checksum, data = excluded.data
-WHERE excluded.sequence >= kept.sequence
-"""
-_CHECKPOINT = """
 SELECT kept.sequence, kept.checksum, kept.data, (
   SELECT checksum FROM divebook.read_log(%s, kept.sequence - 1, kept.sequence) WHERE sequence > 0
   ORDER BY sequence DESC LIMIT 1

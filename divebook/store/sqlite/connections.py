@@ -302,13 +302,12 @@ class Snapshot:
             raise_translated(error, self._location)
             raise
         reader.lock.acquire()
-        connection = reader.connection
         try:
-            _begin_read(connection)
+            _begin_read(reader.connection)
         except BaseException as error:
             self._end(error)
             raise
-        return connection
+        return reader.connection
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
         self._end(error)
@@ -317,10 +316,13 @@ class Snapshot:
         """End the read, and raise the error of divebook for an error of the block."""
         reader = self._reader
         try:
-            _end_read(reader.connection)
-        except sqlite3.Error as failure:
-            error = error or failure
-        try:
+            try:
+                _end_read(reader.connection)
+            except sqlite3.Error as failure:
+                error = error or failure
+            except BaseException:  # a Ctrl-C before the read has ended
+                self._readers.drop(reader)
+                raise
             # An unknown execution is a result, and not a fault of the connection.
             if error is not None and not isinstance(error, ExecutionNotFoundError):
                 self._readers.drop(reader)
