@@ -189,6 +189,18 @@ def callers(name):
     return functions
 
 
+def users(name):
+    """Return the functions of divebook that call a function or pass it on, as ``module:function``."""
+    functions = set()
+    for path in sorted((ROOT / "divebook").rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                names = {getattr(node, "id", getattr(node, "attr", None)) for node in ast.walk(function)}
+                functions |= {f"{module}:{function.name}"} if name in names else set()
+    return functions
+
+
 def test_the_first_event_of_a_variant_is_made_in_one_place():
     """Forks, what-ifs, their children, continuations and trials differ in the arguments of one function."""
     assert callers("ExecutionForked") == {"divebook.environment.starts:forked_of"}
@@ -267,6 +279,7 @@ def test_there_is_one_list_of_listeners():
         "divebook.runtime.streaming:subscribe",
         "divebook.store.listeners:__init__",
         "divebook.widgets.publisher:__init__",
+        "divebook.widgets.publisher:_stop_sending",
     }
 
 
@@ -291,10 +304,12 @@ def test_files_are_locked_in_one_way():
 def test_names_of_hosts_are_resolved_and_checked_in_one_place():
     """Who resolves a name itself could connect to an address that the policy has not checked."""
     assert callers("getaddrinfo") == {"divebook.documents.addresses:ip_addresses"}
-    assert callers("ip_addresses") == {"divebook.documents.policy:addresses_of"}
+    # The proxy of workspaces runs in a process of its own, without a policy.
+    uses = {"divebook.documents.policy:addresses_of", "divebook.workspace.egress.proxy:resolve"}
+    assert users("ip_addresses") == uses
     pages = {"divebook.documents.fetch:_connect"}
-    servers = {"divebook.tools.mcp.connection:opener"}
-    assert callers("addresses_of") == pages | servers
+    servers = {f"divebook.tools.mcp.connection:{name}" for name in ("opener", "_over_http", "admit")}
+    assert users("addresses_of") == pages | servers
 
 
 def test_one_function_records_model_requests():

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakValueDictionary
 
 from pydantic_ai.exceptions import ModelConnectionError, ModelHTTPError
@@ -57,10 +57,6 @@ from divebook.engine.operations import (
     Write,
     arguments_part,
 )
-
-if TYPE_CHECKING:
-    pass
-
 
 # --- recorded requests -----------------------------------------------------------------------------------------------
 

@@ -138,6 +138,8 @@ def _copy_signature(wrapper: Any, function: Callable[..., Any]) -> None:
     parameters = [parameter for name, parameter in signature.parameters.items() if name not in supplied]
     wrapper.__signature__ = signature.replace(parameters=parameters)
     functools.update_wrapper(wrapper, inspect.unwrap(function))
+    # A class that is imported for type checkers only cannot be resolved, as pydantic-ai does with all annotations.
+    wrapper.__annotations__ = {name: hint for name, hint in wrapper.__annotations__.items() if name not in supplied}
 
 
 # --- results as data ------------------------------------------------------------------------------------------------

@@ -195,7 +195,7 @@ def addresses_of(policy: Policy, host: str) -> list[str]:
     """Return the IP addresses of a host name. Raise `SetupError` if the policy forbids the name or one of the
     addresses.
 
-    Who connects must use one of them: a second look-up of the name could return others. Blocks the thread.
+    Callers must connect to one of them: a second look-up of the name could return others. Blocks the thread.
     """
     policy.host(host)
     addresses = ip_addresses(host)

@@ -44,6 +44,8 @@ def replacement(path: Path, *, is_durable: bool = False) -> Iterator[BinaryIO]:
     with _draft(path) as (draft, stream):
         yield stream
         _complete(stream, is_durable=is_durable)
+        # Some file systems report a failed write only when the file is closed.
+        stream.close()
         draft.replace(path)
 
 

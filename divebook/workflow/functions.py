@@ -199,13 +199,13 @@ def takes_of(function: Callable[..., Any]) -> Takes:
     """Return the properties of a function and its parameters that every call needs, cached."""
     parameters = signature_of(function).parameters
     kinds = {parameter.kind for parameter in parameters.values()}
-    annotated = next((name for name, parameter in parameters.items() if _is_tool_context(parameter.annotation)), "")
+    annotated = [name for name, parameter in parameters.items() if _is_tool_context(parameter.annotation, function)]
     # A parameter ``context`` with a default is an argument of the user.
     is_required = CONTEXT in parameters and parameters[CONTEXT].default is inspect.Parameter.empty
     return Takes(
         inspect.iscoroutinefunction(function),
         IDEMPOTENCY_KEY in parameters,
-        annotated or (CONTEXT if is_required else ""),
+        annotated[0] if annotated else (CONTEXT if is_required else ""),
         bool(annotated),
         frozenset(parameters) if kinds <= {_BOTH, inspect.Parameter.KEYWORD_ONLY} else frozenset(),
         # The idempotency key is added by name at each call, so that such a function has no fast path by position.
@@ -214,14 +214,25 @@ def takes_of(function: Callable[..., Any]) -> Takes:
     )
 
 
-def _is_tool_context(annotation: Any) -> bool:
-    # The class is defined in a higher layer. In modules with postponed annotations, the annotation is a string.
+def _is_tool_context(annotation: Any, function: Callable[..., Any]) -> bool:
+    """Return whether the annotation of a parameter is ``ToolContext``, or that or None."""
+    # In modules with postponed annotations, an annotation is a string.
     if isinstance(annotation, str):
-        return bool(_TOOL_CONTEXT.fullmatch(annotation))
-    return any(getattr(part, "__name__", "") == "ToolContext" for part in (annotation, *get_args(annotation)))
+        named = _TOOL_CONTEXT.fullmatch(annotation)
+        if named is None:
+            return False
+        first, *others = named["name"].split(".")
+        value = getattr(inspect.unwrap(function), "__globals__", {}).get(first)
+        for name in others:
+            value = getattr(value, name, None)
+        # A class that is imported for type checkers only is not among the globals.
+        return value is None or _is_tool_context(value, function)
+    # The class is defined in a higher layer. Other libraries have classes of the same name.
+    names = {(part.__module__, part.__name__) for part in (annotation, *get_args(annotation)) if isinstance(part, type)}
+    return ("divebook.runtime.calls", "ToolContext") in names
 
 
-_TOOL_CONTEXT = re.compile(r"(\w+\.)*(Optional\[)?(\w+\.)*ToolContext(\]| \| None)?")
+_TOOL_CONTEXT = re.compile(r"(?:(?:\w+\.)*Optional\[)?(?P<name>(?:\w+\.)*ToolContext)(?:\]| \| None)?")
 
 
 _BOTH = inspect.Parameter.POSITIONAL_OR_KEYWORD

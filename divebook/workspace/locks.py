@@ -1,7 +1,7 @@
 """Locks between processes: `flock` on an open file or folder, with a time limit.
 
 The kernel releases such a lock when its process ends, also if it is killed. A blocking ``flock`` has no time limit, so
-that a lock that is held is tried again at short intervals.
+a held lock is tried again at short intervals.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def open_locked(path: Path, wait: float) -> int | None:
         is_held = False
         try:
             # Another program may delete the lock file when it releases it, as some versions of the library filelock do.
-            # A lock on a deleted file excludes nobody who opens the path now.
+            # A lock on a deleted file does not exclude a process that opens the path now.
             is_held = _try_lock(descriptor) and _is_at(path, descriptor)
         finally:
             if not is_held:

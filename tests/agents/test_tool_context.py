@@ -7,6 +7,7 @@ from divebook.agents.signatures import library_tool
 from divebook.errors import DefinitionError
 from divebook.events import catalog
 from divebook.workflow import step
+from divebook.workflow.functions import takes_of
 from divebook.workflow.tools import tool_of
 
 
@@ -81,6 +82,35 @@ def test_a_context_may_be_optional_for_direct_calls():
     execution, _ = run_tool(report, {"city": "Bonn"})
     results = [e.data.result for e in execution.history() if isinstance(e.data, catalog.OperationCompleted)]
     assert {"result": execution.id} in results
+
+
+IMPORTED_FOR_TYPES = """
+from __future__ import annotations
+from typing import TYPE_CHECKING
+from divebook import tool
+if TYPE_CHECKING:
+    from divebook import ToolContext
+class Other:
+    class ToolContext:
+        pass
+@tool
+def report(city: str, execution: ToolContext) -> str:
+    \"\"\"Report a city.\"\"\"
+    return execution.execution_id
+@tool
+def other(city: str, execution: Other.ToolContext | None = None) -> str:
+    \"\"\"Report a city.\"\"\"
+    return city
+"""
+
+
+def test_the_context_may_be_imported_for_type_checkers_only():
+    names = {}
+    exec(IMPORTED_FOR_TYPES, names)
+    assert list(library_tool(tool_of(names["report"]), None).function_schema.json_schema["properties"]) == ["city"]
+    execution, _ = run_tool(names["report"], {"city": "Bonn"})
+    assert execution.status == "completed"
+    assert takes_of(tool_of(names["other"]).function).context == ""
 
 
 def test_a_step_function_cannot_have_the_context_of_a_tool():

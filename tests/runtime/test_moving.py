@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from divebook import Environment, Step, Workflow
+from divebook.documents import private_files
 from divebook.errors import DivebookError, ExecutionError, InterruptError, InvalidEventError, StoreError
 from divebook.events import catalog
 from divebook.runtime import queueing
@@ -359,7 +360,7 @@ def at_the_end_line(_, monkeypatch):
 
 
 def at_the_last_flush(_, monkeypatch):
-    monkeypatch.setattr(transfer, "flush", die)
+    monkeypatch.setattr(private_files, "_complete", die)
 
 
 def at_the_renaming(_, monkeypatch):
