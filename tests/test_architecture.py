@@ -308,7 +308,9 @@ def test_names_of_hosts_are_resolved_and_checked_in_one_place():
     uses = {"divebook.documents.policy:addresses_of", "divebook.workspace.egress.proxy:resolve"}
     assert users("ip_addresses") == uses
     pages = {"divebook.documents.fetch:_connect"}
-    servers = {f"divebook.tools.mcp.connection:{name}" for name in ("opener", "_over_http", "admit")}
+    servers = {
+        f"divebook.tools.mcp.connection:{name}" for name in ("opener", "handle_async_request", "_over_http", "admit")
+    }
     assert users("addresses_of") == pages | servers
 
 

@@ -142,7 +142,7 @@ class StepTurn:
     @property
     def run_id(self) -> str:
         """Id of the turn. The id is unique in the execution, and stays the same when the turn runs again."""
-        return run_id_of(self._context, f"{self.prefix}{TURN}")
+        return run_id_of(self._context, f"{self.prefix}{TURN_KEY}")
 
     @property
     def started_at(self) -> datetime | None:
@@ -451,7 +451,7 @@ _LIMITERS: dict[tuple[str, int], anyio.CapacityLimiter] = {}
 """Concurrency limits of tools in this process, by name and limit."""
 
 
-TURN = "turn"
+TURN_KEY = "turn"
 """Key of a turn, after its prefix."""
 
 

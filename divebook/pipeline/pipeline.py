@@ -21,8 +21,8 @@ from divebook.events.event import to_microseconds
 from divebook.pipeline import progress
 from divebook.pipeline.envelope import Envelope, InterruptResponse
 from divebook.pipeline.envelope.envelope import utc_now
-from divebook.pipeline.envelope.interrupts import FlowInterrupt, as_question, given_parts, parts_of
-from divebook.pipeline.envelope.plain import opened_data
+from divebook.pipeline.envelope.interrupts import FlowInterrupt, as_question, parts_of, parts_of_response
+from divebook.pipeline.envelope.plain import open_data
 from divebook.pipeline.progress import question_inside, ready_stages, reflect, slots_to, state_of
 from divebook.pipeline.stages import EnvelopeFunction, StageFunctions, stage_step
 from divebook.projections.spans import Span, Spans
@@ -145,7 +145,7 @@ class _Reader:
             stage = str(parameters[NAME])
             text = span.result
         if text:
-            yield StageOutput(stage, opened_data(json.loads(text)))
+            yield StageOutput(stage, open_data(json.loads(text)))
 
 
 Response = InterruptResponse | Mapping[str, Any] | str | bool | int
@@ -336,7 +336,7 @@ class Pipeline:
         # wait.
         inputs: dict[str, Any] = {FEEDBACK: True} | ({} if self._is_kept else {DETACHED: True})
         if answer is not None:
-            inputs[RESPONSE] = given_parts(answer)
+            inputs[RESPONSE] = parts_of_response(answer)
         return self.environment.create(
             compiled(self.config, mode, self.functions.stages),
             {ENVELOPE: envelope.to_state_dict(), SLOTS: slots_to(envelope.slot_names), **inputs},
@@ -478,7 +478,7 @@ def _parts_of_response(response: Response) -> Any:
     """Convert an `InterruptResponse` to a dict with its text, approval, decision and data. Return an answer of another
     type unchanged.
     """
-    return given_parts(response) if isinstance(response, InterruptResponse) else response
+    return parts_of_response(response) if isinstance(response, InterruptResponse) else response
 
 
 def _checked(question: FlowInterrupt, response: Response) -> dict[str, Any]:

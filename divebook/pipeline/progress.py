@@ -25,7 +25,7 @@ from divebook.pipeline.envelope import (
     edge_key,
     merge_branches,
 )
-from divebook.pipeline.envelope.envelope import COUNTS, MAXIMA, SetClock, envelope_from_state
+from divebook.pipeline.envelope.envelope import COUNTS, MAXIMA, ManualClock, envelope_from_state
 from divebook.questions import Question
 from divebook.questions.answer import doubled_bound
 from divebook.questions.question import RAISE, STOP
@@ -88,7 +88,7 @@ def _failed_envelope(slot_names: SlotNames, state: ExecutionState, workflow: Wor
     # The error text begins with the name of the stage (`failure_of`).
     stage = next((stage for stage in config.agents if error.startswith(failure_of(stage.name))), None)
     # The time of the failure, and not of this call: equal logs give equal envelopes.
-    clock = SetClock(to_datetime(path.ended_us))
+    clock = ManualClock(to_datetime(path.ended_us))
     envelope = Envelope.from_state_dict(state_of(state), slot_names=slot_names, clock=clock)
     if stage is None or envelope.terminated:
         return None

@@ -50,7 +50,7 @@ from divebook.pipeline.envelope import (
     TerminalReason,
     merge_branches,
 )
-from divebook.pipeline.envelope.envelope import UNSET, SetClock, recorded_state
+from divebook.pipeline.envelope.envelope import UNSET, ManualClock, recorded_state
 from divebook.pipeline.envelope.interrupts import as_question, parts_of
 from divebook.pipeline.envelope.plain import json_object
 from divebook.pipeline.progress import failure_of, question_id, slots_from, stage_error
@@ -188,7 +188,7 @@ class _Run:
     """
 
     def __init__(self, context: StepContext, functions: StageFunctions, work: Work) -> None:
-        self.ticker = SetClock(UNSET)
+        self.ticker = ManualClock(UNSET)
         """Clock of the envelope. It has the last time that was recorded in the log, so that a replay gets the same."""
         self._context = context
         self._functions = functions
@@ -504,7 +504,7 @@ class Visit:
         stage: AgentStage,
         envelope: Envelope,
         *,
-        ticker: SetClock,
+        ticker: ManualClock,
         functions: StageFunctions,
         work: Work,
         ends_step: bool = False,

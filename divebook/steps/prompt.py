@@ -23,11 +23,11 @@ import anyio
 import anyio.to_thread
 
 from divebook.agents import Agent, ScriptedModel
-from divebook.agents.agent import OUTPUT, loaded, turn_reasons, unasked
+from divebook.agents.agent import OUTPUT, RECORDED_MODEL, loaded, turn_reasons, unasked
 from divebook.agents.cache import Cached, Cassette, ResponseCache, lasting
 from divebook.agents.models import RECORDED
 from divebook.agents.running_turn import CALL, count_spent, present
-from divebook.agents.turn import TURN, AgentTask, Answer, StepTurn, consumption_of, run_id_of
+from divebook.agents.turn import TURN_KEY, AgentTask, Answer, StepTurn, consumption_of, run_id_of
 from divebook.documents import DocumentRepository, Policy
 from divebook.engine.operations import (
     AGENT_TURN,
@@ -406,7 +406,7 @@ class TaskTurn:
         self._services = services
         self._blocks = blocks
         self._chain = chain
-        self._key = f"{task.prefix}{TURN}"
+        self._key = f"{task.prefix}{TURN_KEY}"
         self._has_run = False
         """True if the enclosed turn ran in this process, even if it failed. False if its result came from the log."""
 
@@ -676,7 +676,7 @@ class PromptStep:
         agent = self._find_agent(name)
         if agent is None:
             raise NotFoundError("agent", name)
-        if context.record_of(f"{task.prefix}{TURN}") is None:
+        if context.record_of(f"{task.prefix}{TURN_KEY}") is None:
             self._services.check_agent(agent)  # the name was not known when the execution started
         return await self._answer(context, agent, task)
 
@@ -748,8 +748,10 @@ async def run_batches(context: StepContext, agent: Agent, frame: Any, services: 
 
 
 def _require_one_request(agent: Agent, services: AgentServices) -> None:
-    # A batch can request structured output. All other reasons need further requests, or a decision before a request.
-    reason = next((reason for reason in turn_reasons_in(services, agent) if reason != OUTPUT), None)
+    # A batch can request structured output, and has an error of its own for models without an API for batches. All
+    # other reasons need further requests, or a decision before a request.
+    reasons = turn_reasons_in(services, agent)
+    reason = next((reason for reason in reasons if reason not in (OUTPUT, RECORDED_MODEL)), None)
     if reason is not None:
         raise StepError(
             f"agent {agent.name} has {reason}, and a batch is for agents that answer with one request and nothing "

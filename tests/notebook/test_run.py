@@ -19,7 +19,7 @@ from divebook.notebook.shell_state import FrontEnd
 from divebook.text.format import AS_TEXT
 from tests.notebook.test_saved import notebook
 from tests.runtime.worlds import held_up
-from tests.steps.test_approval import SetClock
+from tests.steps.test_approval import ManualClock
 
 HOSTILE = (
     "<script>alert(1)</script><style>*{}</style><svg onload=x> \x1b[31mred\x1b[0m \u202egnp.exe \x00\x07"
@@ -338,7 +338,7 @@ def test_tags_are_given_at_any_time_and_a_resumed_run_keeps_them():
 
 
 def test_reports_say_how_long_a_run_worked_and_how_long_it_waited_for_a_person(tmp_path, capsys):
-    clock = SetClock()
+    clock = ManualClock()
     environment = Environment(store="memory:", clock=clock)
     asking = Run(environment.start(Workflow("w", [Step("ask", ask="Which?")])), environment).wait()
     clock.ahead = 63_000_000

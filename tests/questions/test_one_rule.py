@@ -11,7 +11,7 @@ from divebook.engine.bounds import Exhausted, asked_about
 from divebook.errors import InterruptError
 from divebook.events.event import to_microseconds
 from divebook.pipeline.envelope import FlowInterrupt, InterruptResponse
-from divebook.pipeline.envelope.interrupts import accepts_empty_answer, given_parts
+from divebook.pipeline.envelope.interrupts import accepts_empty_answer, parts_of_response
 from divebook.pipeline.envelope.service import DEFAULT_POLICIES
 from divebook.questions import InterruptKind, Question, checked_answer
 from divebook.questions.answer import PART_TYPES
@@ -23,7 +23,7 @@ from tests.pipeline.worlds import Script, chain, envelope, pipeline
 
 @given(responses)
 def test_an_answer_is_empty_by_one_rule(response):
-    parts = given_parts(response)
+    parts = parts_of_response(response)
     optional = Question("q", "checkpoint", "Seen?", optional=True)
     try:
         is_empty = checked_answer(optional, parts, FITTING, 0) == {}

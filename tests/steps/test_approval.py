@@ -25,7 +25,7 @@ PAY_TWICE = Workflow(
 SAME = {"to": "ann", "second": 5}
 
 
-class SetClock(SystemClock):
+class ManualClock(SystemClock):
     """A clock that goes on by itself, and can be set on."""
 
     def __init__(self):
@@ -97,7 +97,7 @@ def test_a_person_may_widen_a_rule_by_writing_patterns():
 
 
 def test_a_rule_for_always_holds_in_other_runs_and_environments_until_it_expires():
-    clock = SetClock()
+    clock = ManualClock()
     till = Till(clock=clock)
     till.approved(till.asked(), scope="always")
     ((run, rule),) = till.world.rules()

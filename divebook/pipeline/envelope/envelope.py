@@ -66,7 +66,7 @@ def utc_now() -> datetime:
 
 
 @dataclass(slots=True)
-class SetClock:
+class ManualClock:
     """Clock that returns the time that was set, for example the last time that the log of an execution contains."""
 
     time: datetime
@@ -1004,7 +1004,7 @@ def envelope_from_state(state: ExecutionState, steps: Sequence[str] = ()) -> Env
     used = state.usage
     return Envelope(
         bounds=state.bounds,
-        clock=SetClock(to_datetime(state.last_us)),
+        clock=ManualClock(to_datetime(state.last_us)),
         # No random ids: equal event logs must give equal envelopes.
         new_id=lambda _: "",
         iteration=ledger.iterations,

@@ -154,7 +154,7 @@ class InterruptResponse(EnvelopePart):
             The answer has an unknown part, or a part of the wrong type.
         """
         if isinstance(given, InterruptResponse):
-            given = given_parts(given)
+            given = parts_of_response(given)
         if not isinstance(given, Mapping):
             raise InterruptError(interrupt_id, f"answer with a mapping such as {{'text': ...}}, not {given!r}")
         # The time of receipt is that of this process, whatever the answer contains.
@@ -182,7 +182,7 @@ class InterruptResponse(EnvelopePart):
     @property
     def is_empty(self) -> bool:
         """True if the answer has no text, no decision and no data. A refusal (`approved` is False) is not empty."""
-        return is_empty_answer(given_parts(self))
+        return is_empty_answer(parts_of_response(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the time of receipt, and those parts of the answer that are not None, as plain data."""
@@ -335,7 +335,7 @@ def accepts_empty_answer(kind: str, data: Mapping[str, Any] | None = None) -> bo
     return kind in KINDS and KINDS[kind].optional
 
 
-def given_parts(response: InterruptResponse) -> dict[str, Any]:
+def parts_of_response(response: InterruptResponse) -> dict[str, Any]:
     """Return those parts of the answer to a question of an envelope that were given, without the time of receipt."""
     parts = {part: getattr(response, part) for part in _PART_TYPES}
     return {part: value for part, value in parts.items() if value is not None}

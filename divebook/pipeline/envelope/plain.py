@@ -118,7 +118,7 @@ def saved_form(value: Any, path: str) -> Any:
 
 
 def recorded_form(value: Any, path: str) -> Any:
-    """Convert data of the user to the values that the log records, so that `opened_data` returns them unchanged.
+    """Convert data of the user to the values that the log records, so that `open_data` returns them unchanged.
 
     Raises the errors of `normalize`.
     """
@@ -126,7 +126,7 @@ def recorded_form(value: Any, path: str) -> Any:
 
 
 def _escaped(value: Any) -> Any:
-    # Earlier versions recorded tagged forms, which `opened_data` still opens. A dict of the user with the key ``$type``
+    # Earlier versions recorded tagged forms, which `open_data` still opens. A dict of the user with the key ``$type``
     # must not be opened, since it may come from a model. It is therefore recorded as the tagged form of a dict.
     if type(value) is TaggedDict:
         return TaggedDict({TAG: "dict", "value": [[key, _escaped(item)] for key, item in value.items()]})
@@ -191,7 +191,7 @@ def _is_left_out(each: Field[Any], value: Any) -> bool:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def opened_data(value: Any) -> Any:
+def open_data(value: Any) -> Any:
     """Convert data from JSON or from the log of an execution to Python objects, for example a saved state. Values in
     tagged or recorded form become the objects that they represent.
 
@@ -318,7 +318,7 @@ class PlainReading:
 
     def _data(self, value: Any, path: str) -> Any:
         try:
-            return deep_copy(opened_data(value), path, _DEPTH)
+            return deep_copy(open_data(value), path, _DEPTH)
         except UncopyableValueError as error:
             self.problems.append(str(error))
             return UNREADABLE
