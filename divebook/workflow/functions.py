@@ -218,12 +218,12 @@ def _is_tool_context(annotation: Any, function: Callable[..., Any]) -> bool:
     """Return whether the annotation of a parameter is ``ToolContext``, or that or None."""
     # In modules with postponed annotations, an annotation is a string.
     if isinstance(annotation, str):
-        named = _TOOL_CONTEXT.fullmatch(annotation)
-        if named is None:
+        match = _TOOL_CONTEXT.fullmatch(annotation)
+        if match is None:
             return False
-        first, *others = named["name"].split(".")
+        first, *attributes = match["name"].split(".")
         value = getattr(inspect.unwrap(function), "__globals__", {}).get(first)
-        for name in others:
+        for name in attributes:
             value = getattr(value, name, None)
         # A class that is imported for type checkers only is not among the globals.
         return value is None or _is_tool_context(value, function)
