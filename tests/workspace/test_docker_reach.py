@@ -36,7 +36,7 @@ def test_hosts_that_are_allowed_are_reached_without_a_network(image, tmp_path, m
             await writer.drain()
             writer.close()
 
-        async def resolve(_host, _port):
+        async def resolve(_host):
             return ["127.0.0.1"]
 
         server = await asyncio.start_server(echo, "127.0.0.1", 0)
