@@ -177,27 +177,24 @@ def test_continuous_integration_runs_the_readme_test_command():
 
 def callers(name):
     """Return the functions of divebook that call a function or method called `name`, as ``module:function``."""
-    functions = set()
-    for path in sorted((ROOT / "divebook").rglob("*.py")):
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-                continue
-            calls = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
-            if name in {getattr(call, "attr", getattr(call, "id", None)) for call in calls}:
-                functions.add(f"{module}:{function.name}")
-    return functions
+    return functions_with(name, lambda node: [node.func] if isinstance(node, ast.Call) else [])
 
 
 def users(name):
     """Return the functions of divebook that call a function or pass it on, as ``module:function``."""
+    return functions_with(name, lambda node: [node])
+
+
+def functions_with(name, names_in):
+    """Return the functions of divebook in which `names_in` returns a part called `name` for one of the nodes."""
     functions = set()
-    for path in sorted((ROOT / "divebook").rglob("*.py")):
+    for path in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-                names = {getattr(node, "id", getattr(node, "attr", None)) for node in ast.walk(function)}
-                functions |= {f"{module}:{function.name}"} if name in names else set()
+                parts = [part for node in ast.walk(function) for part in names_in(node)]
+                if name in {getattr(part, "attr", getattr(part, "id", None)) for part in parts}:
+                    functions.add(f"{module}:{function.name}")
     return functions
 
 
@@ -302,7 +299,7 @@ def test_files_are_locked_in_one_way():
 
 
 def test_names_of_hosts_are_resolved_and_checked_in_one_place():
-    """Who resolves a name itself could connect to an address that the policy has not checked."""
+    """Code that resolves a name itself could connect to an address that the policy has not checked."""
     assert callers("getaddrinfo") == {"divebook.documents.addresses:ip_addresses"}
     # The proxy of workspaces runs in a process of its own, without a policy.
     uses = {"divebook.documents.policy:addresses_of", "divebook.workspace.egress.proxy:resolve"}

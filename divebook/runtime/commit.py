@@ -623,7 +623,7 @@ async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
         try:
             return await call()
         except StoreBusyError as error:
-            outage = outage or Outage("An execution waits for it, and goes on by itself", since)
+            outage = outage or Outage("An execution waits for it, and continues by itself", since)
             await asyncio.sleep(outage.pause_after(error))
 
 

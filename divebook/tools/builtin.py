@@ -369,7 +369,7 @@ def _fetch_page(url: str, reach: ToolReach, limits: PageLimits, retries: int) ->
         try:
             return fetching.fetch(url, reach.policy, limits)
         except SetupError as error:
-            # Without a network error, the page may not be fetched or is no page; another attempt would not help.
+            # Another attempt helps after a network error only, and not if the policy refuses the address, for example.
             if failures == retries or not isinstance(error.__cause__, OSError):
                 raise
             failures += 1

@@ -1,4 +1,4 @@
-"""What a back end has to implement, and what the two databases share."""
+"""Tests of the methods that a back end implements, and of the statements that the two databases share."""
 
 import ast
 import importlib
