@@ -179,6 +179,8 @@ class Driver:
         self.parked_run = ParkedRun(self)
         self._session: StoreSession | None = None
         self._future: Future[None] | None = None
+        self.drives = 0
+        """Number of drives that this process has begun. A caller that waits for a drive notices a later one by it."""
         self._standstill = _Standstill()
         self._task: asyncio.Task[None] | None = None
         self._token: int | None = None  # of the last lease under which this process drove it
@@ -587,6 +589,7 @@ class Driver:
         DRIVEN_LEASES.drive(self.store, lease)  # no await from here on: code that finds the lease must find it driven
         self._token = lease.token
         self._task = ENGINE.keep(work)
+        self.drives += 1
         standstill = self._standstill = _Standstill()
         self._future = ENGINE.promise_of(self._task)
         self._process = os.getpid()

@@ -491,6 +491,7 @@ class Execution(ReadExecution):
         timeout = wait_limit(timeout)
         if ENGINE.is_current():
             raise ExecutionError(f"wait() on the engine's own thread would wait for itself; use `await` for {self.id}")
+        drives = self._driver.drives
         driving = None if is_elsewhere(self._driver) else self._driver.standstill()
         until = None if timeout is None else time.monotonic() + timeout
         try:
@@ -506,9 +507,15 @@ class Execution(ReadExecution):
                     except (FencedError, LeftError) as error:
                         driving = self._drive_after_loss(driving, error)
                     else:
-                        if not is_elsewhere(self._driver):
+                        if is_elsewhere(self._driver):
+                            driving = None  # it returned to the workers of its queue
+                        elif self._driver.drives == drives:
                             break
-                        driving = None  # it returned to the workers of its queue
+                        # A worker of this environment has continued it meanwhile
+                        # (test_waiting_follows_a_drive_that_begins_when_another_has_just_ended).
+                        else:
+                            drives = self._driver.drives
+                            driving = self._driver.standstill()
         except TimeoutError as error:
             # User code may raise TimeoutError too, and the future of the drive passes it on.
             if timeout is None or (driving is not None and driving.done()):  # not raised by this wait
@@ -524,6 +531,7 @@ class Execution(ReadExecution):
 
         A pending execution is started: ``await environment.create(workflow)`` never blocks the event loop.
         """
+        drives = self._driver.drives
         is_elsewhere_now = yield from self._is_elsewhere().__await__()
         driving = None if is_elsewhere_now else self._control.run(self._driver)
         while True:
@@ -535,10 +543,14 @@ class Execution(ReadExecution):
                 yield from asyncio.shield(asyncio.wrap_future(driving)).__await__()
             except (FencedError, LeftError) as error:
                 driving = self._drive_after_loss(driving, error)
-            else:
-                if not (yield from self._is_elsewhere().__await__()):
+            else:  # as in `wait`
+                if (yield from self._is_elsewhere().__await__()):
+                    driving = None
+                elif self._driver.drives == drives:
                     break
-                driving = None
+                else:
+                    drives = self._driver.drives
+                    driving = self._driver.standstill()
         return self
 
     def _drive_after_loss(self, lost: Future[None], error: FencedError | LeftError) -> Future[None] | None:

@@ -23,7 +23,7 @@ from divebook.errors import (
 )
 from divebook.events.catalog import ExecutionResumed
 from divebook.events.event import type_id
-from divebook.runtime.manager import wait_elsewhere
+from divebook.runtime.manager import is_elsewhere, wait_elsewhere
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore, Owner, open_store
 from tests.runtime.worlds import Gate, HeldEnd, becomes
@@ -31,6 +31,13 @@ from tests.runtime.worlds import Gate, HeldEnd, becomes
 SUM = Workflow("sum", [Step("add", script="inputs.n + 1", store="n")], inputs=["n"])
 ASK = Workflow("ask", [Step("ask", ask="Which one?", store="answer")])
 PATIENCE = 20
+
+
+def asked(made):
+    """Return the id of the question that somebody asks, once it is asked."""
+    assert becomes(made.interrupts)
+    ((_, question),) = made.interrupts()
+    return question.id
 
 
 def environment(*workflows, **given):
@@ -125,6 +132,40 @@ def test_who_waits_goes_on_waiting_if_a_worker_of_the_same_environment_gives_it_
             end.result(0.3)
         with Worker(made):
             assert end.result(PATIENCE).status == "completed"
+
+
+@pytest.mark.parametrize("way", ["wait", "await"])
+def test_waiting_follows_a_drive_that_begins_when_another_has_just_ended(way, monkeypatch):
+    """A worker continues the execution between the end of one drive and the next look of the caller."""
+    before, after = Gate(), Gate()
+    is_waiting = threading.Event()
+
+    def look_when_continued(driver):
+        if is_waiting.is_set() and not driver.is_live and not after.reached.is_set():
+            made.answer(asked(made), "this")
+            assert after.reached.wait(PATIENCE)
+        found = is_elsewhere(driver)
+        is_waiting.set()
+        return found
+
+    monkeypatch.setattr("divebook.runtime.execution.is_elsewhere", look_when_continued)
+    steps = [Step("before", action="before"), Step("ask", ask="Which one?"), Step("after", action="after")]
+    actions = [before.action("before"), after.action("after")]
+    flow = Workflow("w", steps)
+    with environment(flow, actions=actions) as made, Worker(made), ThreadPoolExecutor() as pool:
+        execution = made.enqueue("w")
+        assert before.reached.wait(PATIENCE)
+
+        async def awaited():
+            return await execution
+
+        end = pool.submit(execution.wait, PATIENCE) if way == "wait" else pool.submit(asyncio.run, awaited())
+        assert is_waiting.wait(PATIENCE)
+        before.opened.set()
+        with pytest.raises(TimeoutError):
+            end.result(0.3)
+        after.opened.set()
+        assert end.result(PATIENCE).status == "completed"
 
 
 def test_an_await_that_times_out_leaves_no_thread_behind():

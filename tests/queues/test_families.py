@@ -18,7 +18,7 @@ from divebook.steps.actions import Action
 from divebook.store import MemoryStore, Owner, open_store
 from divebook.store.append import Batch, records_of
 from divebook.workflow.functions import step, workflow
-from tests.queues.test_enqueued import ASK, PATIENCE, SUM, environment, types
+from tests.queues.test_enqueued import ASK, PATIENCE, SUM, asked, environment, types
 from tests.runtime.worlds import Gate, becomes
 
 GONE = Owner(Owner.current().host, 2**22 + 1, 1, "worker", Owner.current().boot)
@@ -60,13 +60,6 @@ def members(made, execution):
 
 def recoveries(execution):
     return [event.data.recovery for event in execution.history() if isinstance(event.data, ExecutionResumed)]
-
-
-def asked(made):
-    """Return the id of the question that somebody asks, once it is asked."""
-    assert becomes(made.interrupts)
-    ((_, question),) = made.interrupts()
-    return question.id
 
 
 def test_what_begins_in_no_queue_begins_as_ever():
