@@ -139,7 +139,9 @@ def test_word_of_a_child_that_ends_while_its_worker_drains_begins_nothing_there(
     outer = Workflow("outer", [Step("child", workflow="inner"), Step("after", action="more", store="n")])
     with environment(outer, inner, actions=[gate.action(), more.action("more")]) as made:
         execution, worker = made.enqueue(outer), Worker(made).start()
-        made.answer(asked(made), "this")  # the child alone goes on; what has started it rests
+        question = asked(made)
+        assert becomes(lambda: not worker.driving)
+        made.answer(question, "this")  # the child alone goes on; what has started it rests
         assert gate.reached.wait(PATIENCE)
         assert becomes(lambda: len(worker.driving) == 1)
         draining = threading.Thread(target=worker.drain)
