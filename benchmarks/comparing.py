@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.figure import Figure
 from divebook import Action, Each, Environment, Step, Workflow
-from divebook.workflow import step, workflow
+from divebook.definitions import step, workflow
 
 CALLS, TARGET, ROUNDS = 10_000, 1.0, 5
 

@@ -12,7 +12,7 @@ from divebook import Environment, Workflow
 from divebook.runtime.compute.processes import processors
 from divebook.steps.function import Context
 from divebook.store import EventStore
-from divebook.workflow.functions import step, workflow
+from divebook.definitions.functions import step, workflow
 
 CALLS, ROUNDS = 300, 12
 WORK, SHARE = 3_000_000, 8

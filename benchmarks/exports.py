@@ -15,8 +15,8 @@ from divebook.environment.environment import Environment
 from divebook.errors import DivebookError
 from divebook.events.event import Event
 from divebook.store import EventStore, MemoryStore, transfer
-from divebook.workflow.definition import Workflow
-from divebook.workflow.step import Each, Step
+from divebook.definitions.definition import Workflow
+from divebook.definitions.step import Each, Step
 
 EQUAL, REFUSED, WRONG, RAW = "equal", "refused", "wrong value", "raw error"
 

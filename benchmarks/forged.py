@@ -22,7 +22,7 @@ from divebook import Each, Environment, Step, Workflow
 from divebook.errors import DivebookError
 from divebook.notebook.saved_notebook import SavedNotebook, SavedRun, open_notebook
 from divebook.widgets.recording import MIME, saved_run
-from divebook.workflow.step import Ask
+from divebook.definitions.step import Ask
 
 ODD: list[Any] = [
     *(None, True, False, 0, -1, 1, 2**31, 2**53, 2**64, 10**400, 1.5, -0.0, 1e308),

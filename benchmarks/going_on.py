@@ -15,7 +15,7 @@ from benchmarks.worlds import STORES, Kind, chain, make_store, opened
 from divebook import Environment
 from divebook.steps.actions import Action
 from divebook.steps.function import Context
-from divebook.workflow.functions import step, workflow
+from divebook.definitions.functions import step, workflow
 
 STEPS, DIES_AT = 2_000, 1_000
 ROUNDS = 5

@@ -12,8 +12,8 @@ from divebook.environment.environment import Environment
 from divebook.runtime import journal
 from divebook.runtime.clock import SystemClock
 from divebook.store import Message, SqliteStore
-from divebook.workflow.definition import Workflow
-from divebook.workflow.step import Step
+from divebook.definitions.definition import Workflow
+from divebook.definitions.step import Step
 
 STEPS = [
     Step("make", script='"rows " * 20000', store="rows", next=["count"]),

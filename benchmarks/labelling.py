@@ -167,8 +167,8 @@ async def bare_agent(rows: int, timeout: float) -> Took:  # noqa: ASYNC109 - pyd
 def durable(rows: int, store: str, timeout: float) -> tuple[Took, Any]:
     """Return what the same job takes as a workflow, and its execution."""
     from divebook import Agent, Each, Environment, Step, Workflow
-    from divebook.workflow.resources import AgentDefinition
-    from divebook.workflow.step import Retry
+    from divebook.definitions.resources import AgentDefinition
+    from divebook.definitions.step import Retry
 
     each = Each(list(range(rows)), as_="row", parallel=PARALLEL, on_item_error="keep")
     step = Step("label", agent="labeller", prompt="Label ${row}", each=each, store="labels")

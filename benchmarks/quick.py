@@ -22,7 +22,7 @@ from benchmarks.floor import FloorJournal, run_sequence, run_together
 from benchmarks.worlds import ACTIONS, chain, items, make_store, one, paths, run
 from divebook import Environment
 from divebook.store import EventStore
-from divebook.workflow.functions import step, workflow
+from divebook.definitions.functions import step, workflow
 
 STEPS = 150
 LEAST_ROUNDS, SECONDS_A_ROW = 5, 3.5

@@ -31,7 +31,7 @@ from divebook.events import Event, catalog
 from divebook.events.event import Record, type_id
 from divebook.projections.spans import spans_of
 from divebook.store import Batch, EventStore, SqliteStore
-from divebook.workflow.functions import step, workflow
+from divebook.definitions.functions import step, workflow
 
 STEPS = 10_000
 LOGS = 1_000

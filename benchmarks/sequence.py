@@ -18,7 +18,7 @@ from divebook.engine.evolve import fold_records
 from divebook.events.event import Record
 from divebook.steps.actions import Action
 from divebook.store import EventStore
-from divebook.workflow.functions import step, workflow
+from divebook.definitions.functions import step, workflow
 
 STEPS = 1_000
 ROUNDS = 7

@@ -28,7 +28,7 @@ from divebook.runtime.loop import ENGINE
 from divebook.steps.actions import Action
 from divebook.store import EventStore, SqliteStore
 from divebook.store.maintenance import check
-from divebook.workflow.reader import read_definitions
+from divebook.definitions.reader import read_definitions
 
 say = lines_of("soak")
 

@@ -22,8 +22,8 @@ from benchmarks.figure import Figure
 from benchmarks.worlds import STORES, Kind, make_store, opened
 from divebook import Agent, Environment, Step, Workflow
 from divebook.store import EventStore
-from divebook.workflow.resources import AgentDefinition
-from divebook.workflow.tools import ToolFunction
+from divebook.definitions.resources import AgentDefinition
+from divebook.definitions.tools import ToolFunction
 
 CALLS = (20, 200)
 TOOLS = 10

@@ -14,7 +14,7 @@ from typing import Literal
 from divebook import Each, Environment, Execution, Step, Workflow
 from divebook.steps.actions import Action
 from divebook.store import EventStore, MemoryStore, SqliteStore
-from divebook.workflow.functions import step, workflow
+from divebook.definitions.functions import step, workflow
 
 Kind = Literal["memory", "relaxed", "full"]
 STORES: tuple[Kind, ...] = ("memory", "relaxed", "full")

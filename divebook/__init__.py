@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
     from divebook.agents import Agent, ScriptedModel
     from divebook.config import load
+    from divebook.definitions.definition import Workflow
+    from divebook.definitions.functions import lint, step, workflow
+    from divebook.definitions.resources import ApprovalRule, ScheduleDefinition, WorkspaceDefinition
+    from divebook.definitions.servers import MCPServerDefinition
+    from divebook.definitions.step import Catch, Each, Edge, Retry, Rollback, Step
+    from divebook.definitions.tools import ToolFunction, tool
     from divebook.documents import FileDocuments, MemoryDocuments, Policy
     from divebook.environment.environment import Environment
     from divebook.errors import DefinitionError, DeterminismWarning, DivebookError
@@ -59,12 +65,6 @@ if TYPE_CHECKING:
     from divebook.steps.function import Context
     from divebook.store import MemoryStore, SqliteStore, open_store
     from divebook.workers import Worker
-    from divebook.workflow.definition import Workflow
-    from divebook.workflow.functions import lint
-    from divebook.workflow.resources import ApprovalRule, ScheduleDefinition, WorkspaceDefinition
-    from divebook.workflow.servers import MCPServerDefinition
-    from divebook.workflow.step import Catch, Each, Edge, Retry, Rollback, Step
-    from divebook.workflow.tools import ToolFunction, tool
     from divebook.workspace.workspace import present_workspace
 
 # Public names by module. The table repeats the imports above, which only type checkers execute, because `import
@@ -96,12 +96,12 @@ _NAMES = {
     "divebook.steps.function": "Context",
     "divebook.store": "MemoryStore SqliteStore open_store",
     "divebook.workers": "Worker",
-    "divebook.workflow.definition": "Workflow",
-    "divebook.workflow.functions": "lint",
-    "divebook.workflow.resources": "ApprovalRule ScheduleDefinition WorkspaceDefinition",
-    "divebook.workflow.servers": "MCPServerDefinition",
-    "divebook.workflow.step": "Catch Each Edge Retry Rollback Step",
-    "divebook.workflow.tools": "ToolFunction tool",
+    "divebook.definitions.definition": "Workflow",
+    "divebook.definitions.functions": "lint step workflow",
+    "divebook.definitions.resources": "ApprovalRule ScheduleDefinition WorkspaceDefinition",
+    "divebook.definitions.servers": "MCPServerDefinition",
+    "divebook.definitions.step": "Catch Each Edge Retry Rollback Step",
+    "divebook.definitions.tools": "ToolFunction tool",
     "divebook.workspace.workspace": "present_workspace",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -174,7 +174,9 @@ __all__ = [
     "run",
     "runs",
     "show",
+    "step",
     "tool",
+    "workflow",
 ]
 
 

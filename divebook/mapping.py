@@ -15,6 +15,10 @@ from typing import Any, NamedTuple
 
 from divebook.agents import Agent
 from divebook.agents.agent import digest_of
+from divebook.definitions.answer_types import named_answer
+from divebook.definitions.definition import InputDefinition, Workflow, names
+from divebook.definitions.functions import step_of
+from divebook.definitions.step import KEEP, Each, Retry, Step
 from divebook.environment.environment import Environment
 from divebook.errors import LeaseHeldError, SetupError
 from divebook.events import catalog
@@ -30,10 +34,6 @@ from divebook.runtime.forks import recorded_opening
 from divebook.steps.actions import REGISTERED, Action, action
 from divebook.steps.row_calls import RowResult, arguments_of
 from divebook.text.redaction import one_line, shared
-from divebook.workflow.answer_types import named_answer
-from divebook.workflow.definition import InputDefinition, Workflow, names
-from divebook.workflow.functions import step_of
-from divebook.workflow.step import KEEP, Each, Retry, Step
 
 __all__ = ["PARALLEL", "MappedRows", "mapped"]
 

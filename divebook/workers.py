@@ -19,6 +19,8 @@ from datetime import datetime
 from typing import Any, Self
 
 from divebook.config.schedules import Schedules
+from divebook.definitions.definition import Definitions
+from divebook.definitions.resources import ScheduleDefinition
 from divebook.environment.environment import Environment
 from divebook.environment.starts import DEFAULT_QUEUE
 from divebook.errors import (
@@ -37,8 +39,6 @@ from divebook.store.leases import WORKER_SECONDS, Owner, WorkerRecord
 from divebook.text.arguments import describe, wait_limit
 from divebook.text.ranges import COUNT, SECONDS
 from divebook.text.redaction import logger
-from divebook.workflow.definition import Definitions
-from divebook.workflow.resources import ScheduleDefinition
 
 DEFAULT_PARALLEL = 8
 """Default for the number of executions that a worker drives concurrently."""

@@ -49,7 +49,7 @@ ATTACKS = (
     "tests/text/test_patterns.py",
     "tests/tools/test_hostile_servers.py",
     "tests/tools/test_mcp_processes.py",
-    "tests/workflow/test_json_schemas.py",
+    "tests/definitions/test_json_schemas.py",
     "tests/workspace/test_applying.py",
 )
 PROCESSES = (
@@ -80,7 +80,14 @@ CAMPAIGNS = (*ATTACKS, *PROCESSES)
 and other processes."""
 ON_ONE_PYTHON = tuple(f"--ignore={place}" for place in (*CAMPAIGNS, *TEXTS))
 """What is the same on every Python: campaigns, and tests that read the project's own text."""
-ON_EVERY_PYTHON = ("tests/engine", "tests/events", "tests/runtime", "tests/scripting", "tests/text", "tests/workflow")
+ON_EVERY_PYTHON = (
+    "tests/engine",
+    "tests/events",
+    "tests/runtime",
+    "tests/scripting",
+    "tests/text",
+    "tests/definitions",
+)
 """Tests of code that depends on the version: syntax trees, annotations, tasks, encoders and names of errors. Of the
 other tests, each further Python runs its share."""
 TESTS_OF = {

@@ -31,8 +31,8 @@ DOORS = {
     "ipywidgets": ("divebook.widgets",),
     "jsonschema": (
         "divebook.devenv.templates",
-        "divebook.workflow.json_schemas",
-        "divebook.workflow.schema_keywords",
+        "divebook.definitions.json_schemas",
+        "divebook.definitions.schema_keywords",
     ),
     "mcp": ("divebook.serve", "divebook.tools"),
     "nbformat": ("divebook.export",),
@@ -45,10 +45,10 @@ DOORS = {
     "pyarrow": ("divebook.analysis", "divebook.events.arrow", "divebook.store.pages"),
     "pydantic_ai": ("divebook.agents", "divebook.tools"),
     "pydantic_monty": ("divebook.scripting",),
-    "referencing": ("divebook.workflow.json_schemas", "divebook.workflow.schema_keywords"),
+    "referencing": ("divebook.definitions.json_schemas", "divebook.definitions.schema_keywords"),
     "regex": ("divebook.text.patterns",),
     "rich": ("divebook.cli",),
-    "ruamel": ("divebook.workflow",),
+    "ruamel": ("divebook.definitions",),
     "sqlite3": ("divebook.store.sqlite",),
     "typer": ("divebook.cli",),
     "uvicorn": ("divebook.serve.server",),
@@ -233,7 +233,7 @@ def grows_a_pause(path):
 def test_inputs_are_bound_in_one_place():
     """`BoundInputs` keeps the stored form and its hash. Of a changed definition only the names of inputs are used."""
     assert callers("bind_inputs") == {
-        "divebook.workflow.functions:of",
+        "divebook.definitions.functions:of",
         "divebook.environment.variants:_changed_definition",
     }
 

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 import divebook
 from divebook.cli.main import app
+from divebook.definitions.reader import read_definitions
+from divebook.definitions.schema import reference
+from divebook.definitions.stored_form import Definition
 from divebook.errors import NotFoundError
-from divebook.workflow.reader import read_definitions
-from divebook.workflow.schema import reference
-from divebook.workflow.stored_form import Definition
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

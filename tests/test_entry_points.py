@@ -11,9 +11,9 @@ import pytest
 
 import divebook
 from divebook import Agent, Bounds, DivebookError, Environment, Pipeline, Run, Step, Worker, Workflow
+from divebook.definitions import step, workflow
 from divebook.errors import SetupError
 from divebook.notebook.session import open_session
-from divebook.workflow import step, workflow
 
 FLOW = Workflow("w", [Step("a", script="1", store="x")])
 

@@ -6,14 +6,14 @@ from contextlib import closing
 import pytest
 
 from divebook import Agent, Environment, FileDocuments, Step, Workflow, action
+from divebook.definitions import definitions_from, read_definitions
+from divebook.definitions.resources import AgentDefinition, TriggerDefinition
+from divebook.definitions.servers import MCPServerDefinition
 from divebook.errors import AlreadyRegisteredError, CorruptStoreError, NotFoundError, SetupError
 from divebook.notebook.run import Run
 from divebook.runtime.step import Outcome
 from divebook.steps.actions import REGISTERED, Action
 from divebook.store import MemoryStore, SqliteStore
-from divebook.workflow import definitions_from, read_definitions
-from divebook.workflow.resources import AgentDefinition, TriggerDefinition
-from divebook.workflow.servers import MCPServerDefinition
 from tests.left_behind import leave
 
 

@@ -19,11 +19,11 @@ from typer.testing import CliRunner
 from divebook import Agent, ApprovalRule, Environment, Policy, ScriptedModel, Step, Workflow, tool
 from divebook.agents.clients import CLIENTS
 from divebook.cli.main import app
+from divebook.definitions import definitions_from
+from divebook.definitions.resources import AgentDefinition, ModelSettings
 from divebook.notebook.run import Run
 from divebook.runtime.loop import ENGINE
 from divebook.text.passwords import REDACTED as HIDDEN
-from divebook.workflow import definitions_from
-from divebook.workflow.resources import AgentDefinition, ModelSettings
 from tests.agents.model_server import ModelServer
 from tests.planted import contents, traces, values
 from tests.tools.conftest import defined

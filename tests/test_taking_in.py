@@ -13,6 +13,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from divebook import Agent, ApprovalRule, Environment, Formatter, MemoryDocuments, Policy, Step, Workflow
+from divebook.definitions import read_definitions
+from divebook.definitions.resources import WorkspaceDefinition
+from divebook.definitions.servers import MCPServerDefinition
+from divebook.definitions.step import Ask
 from divebook.errors import NotFoundError
 from divebook.notebook.session import Session
 from divebook.runtime.step import Outcome
@@ -20,10 +24,6 @@ from divebook.scripting import Interpreter
 from divebook.steps.actions import Action
 from divebook.store.codec import FernetCodec
 from divebook.telemetry import Telemetry
-from divebook.workflow import read_definitions
-from divebook.workflow.resources import WorkspaceDefinition
-from divebook.workflow.servers import MCPServerDefinition
-from divebook.workflow.step import Ask
 
 KEPT = {
     "store": "the command line, or who else runs it, says where the log is",

@@ -6,11 +6,11 @@ import pytest
 
 from divebook import Agent, Environment, MemoryDocuments, Policy, Retry, ScriptedModel, tool
 from divebook.agents.signatures import library_tool
+from divebook.definitions import AgentDefinition, definitions_from
+from divebook.definitions.tools import tool_of
 from divebook.errors import DefinitionError, NotFoundError, SetupError
 from divebook.store import MemoryStore
 from divebook.text.redaction import shared
-from divebook.workflow import AgentDefinition, definitions_from
-from divebook.workflow.tools import tool_of
 
 WORKFLOW = {"Name": "w", "Steps": [{"Name": "s", "Agent": "a", "Prompt": "Hi"}]}
 

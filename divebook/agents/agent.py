@@ -15,6 +15,13 @@ import anyio.to_thread
 from divebook.agents.cache import lasting
 from divebook.agents.models import RECORDED, check_key, model_name, without_secrets
 from divebook.agents.scripted import SCRIPTED, ScriptedModel
+from divebook.definitions.answer_types import allow_answers, named_answer
+from divebook.definitions.code import code_of
+from divebook.definitions.json_schemas import require_possible_schema, require_schema
+from divebook.definitions.resources import AgentDefinition, ApprovalRule, Approvals, ModelSettings
+from divebook.definitions.servers import MCPServerDefinition, ToolServer
+from divebook.definitions.step import ContentEntry, Retry
+from divebook.definitions.tools import ToolFunction, tool_of
 from divebook.documents.policy import Policy
 from divebook.engine.operations import RunOperation
 from divebook.errors import SetupError, StepError, TemplateError
@@ -22,13 +29,6 @@ from divebook.events.codec import short_hash
 from divebook.questions.bounds import Bounds, agent_bounds
 from divebook.scripting import render_template
 from divebook.text.arguments import has_methods, list_of, require
-from divebook.workflow.answer_types import allow_answers, named_answer
-from divebook.workflow.code import code_of
-from divebook.workflow.json_schemas import require_possible_schema, require_schema
-from divebook.workflow.resources import AgentDefinition, ApprovalRule, Approvals, ModelSettings
-from divebook.workflow.servers import MCPServerDefinition, ToolServer
-from divebook.workflow.step import ContentEntry, Retry
-from divebook.workflow.tools import ToolFunction, tool_of
 
 if TYPE_CHECKING:
     from pydantic_ai import Agent as LibraryAgent

@@ -57,6 +57,10 @@ from divebook.agents.turn_compatibility import (
     placeholders,
     run_or_ask,
 )
+from divebook.definitions.answer_types import allow_answers, answer_type
+from divebook.definitions.resources import AgentDefinition
+from divebook.definitions.servers import ToolServer
+from divebook.definitions.tools import ToolFunction
 from divebook.engine.operations import RunOperation, Write
 from divebook.engine.retries import failure_text, names_of
 from divebook.errors import AgentError, OperationError, StepError, ToolError
@@ -66,10 +70,6 @@ from divebook.projections.model_requests import request_messages
 from divebook.questions.bounds import Bounds
 from divebook.text.format import plural
 from divebook.text.redaction import logger
-from divebook.workflow.answer_types import allow_answers, answer_type
-from divebook.workflow.resources import AgentDefinition
-from divebook.workflow.servers import ToolServer
-from divebook.workflow.tools import ToolFunction
 
 if TYPE_CHECKING:
     from divebook.agents.agent import Agent

@@ -89,6 +89,8 @@ from divebook.agents.running_turn import CALL, INSIDE, TURN, WRITE, AgentTurn, C
 from divebook.agents.server_tools import InputRequired, answer_questions
 from divebook.agents.signatures import ToolNames, is_readable, plain_result, shortened
 from divebook.agents.turn import SPENT, side_by_side
+from divebook.definitions.resources import IF_DESTRUCTIVE
+from divebook.definitions.tools import MOST, ToolFunction
 from divebook.documents.policy import Policy
 from divebook.engine.approvals import Denied, ToolCall, embedded, is_same
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_STEP, CACHED_RESPONSE, TOOL_CALL, TOOL_DISCOVERY, Write
@@ -98,8 +100,6 @@ from divebook.questions.answer import value_of
 from divebook.questions.question import CLARIFICATION
 from divebook.questions.wording import result_of_tool
 from divebook.text.redaction import logger, shared
-from divebook.workflow.resources import IF_DESTRUCTIVE
-from divebook.workflow.tools import MOST, ToolFunction
 
 USUAL = {"kind": "tool_return"}
 """Field that nearly every result of a call has. The log leaves it out."""

@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from divebook.definitions.definition import Workflow
+from divebook.definitions.step import Edge, Step
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, TOOL_CALL, Place, operation_name
 from divebook.errors import InvalidEventError, StoreError
 from divebook.events import catalog
@@ -23,8 +25,6 @@ from divebook.events.values import normalize
 from divebook.projections.model_requests import call_name
 from divebook.store import transfer
 from divebook.store.embedded import LogFile
-from divebook.workflow.definition import Workflow
-from divebook.workflow.step import Edge, Step
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage

@@ -13,11 +13,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from divebook.agents.scripted import SCRIPTED
+from divebook.definitions.resources import AgentDefinition
 from divebook.documents.policy import is_reference
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import Reserved
 from divebook.errors import SetupError
-from divebook.workflow.resources import AgentDefinition
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, Provider

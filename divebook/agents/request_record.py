@@ -45,6 +45,8 @@ from pydantic_ai.usage import RequestUsage
 
 from divebook.agents.models import cost_of, tokens_of
 from divebook.agents.signatures import plain_data
+from divebook.definitions.resources import AgentDefinition
+from divebook.definitions.resources import ModelSettings as SettingsDefinition
 from divebook.documents.policy import Policy, resolved
 from divebook.engine.operations import Setting
 from divebook.errors import OperationError, SetupError, UnstorableValueError
@@ -52,8 +54,6 @@ from divebook.events.codec import by_hash, canonical_hash, encode, short_hash, s
 from divebook.projections.model_requests import call_name
 from divebook.projections.spans import COST
 from divebook.text.redaction import logger, shared
-from divebook.workflow.resources import AgentDefinition
-from divebook.workflow.resources import ModelSettings as SettingsDefinition
 
 if TYPE_CHECKING:
     from pydantic_ai.durable_exec import ModelRequestParams

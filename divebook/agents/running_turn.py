@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from divebook.agents.turn import failed_attempt
+from divebook.definitions.tools import ToolFunction
 from divebook.documents.policy import CREDENTIALS, Policy
 from divebook.engine.bounds import share_of
 from divebook.engine.operations import Setting
 from divebook.errors import OperationError
 from divebook.projections.model_requests import call_name
 from divebook.text.redaction import logger, shared
-from divebook.workflow.tools import ToolFunction
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model, ModelRequestParameters
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from divebook.agents.request_record import RequestRecord
     from divebook.agents.turn import Admission, StepTurn
     from divebook.agents.turn_compatibility import TurnCompatibility
+    from divebook.definitions.step import Retry
     from divebook.engine.operations import Reserved, Write
-    from divebook.workflow.step import Retry
 
 
 _log = logger(__name__)

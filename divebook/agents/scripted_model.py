@@ -26,10 +26,10 @@ from pydantic_ai.usage import RequestUsage
 
 from divebook.agents.scripted import SCRIPTED, ScriptedModel, ScriptedReply, made_for, words
 from divebook.agents.signatures import ITEM
+from divebook.definitions.json_schemas import complaint
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import TEXT, THINKING, Reserved, Write, arguments_part
 from divebook.projections.spans import COST
-from divebook.workflow.json_schemas import complaint
 
 _Category: TypeAlias = (
     exceptions.ModelRequestRejectedError

@@ -16,6 +16,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from divebook.agents.turn import consumed_by, failed_attempt, side_by_side
+from divebook.definitions.dialect import TOOLS
+from divebook.definitions.json_schemas import require_possible_schema
+from divebook.definitions.resources import IF_NOT_READ_ONLY
+from divebook.definitions.servers import Answers, CallOutcome, Discovered, Elicit, OfferedTool, ToolServer
+from divebook.definitions.tools import ToolFunction, ToolHints
 from divebook.engine.approvals import embedded
 from divebook.engine.operations import TOOL_DISCOVERY
 from divebook.errors import DefinitionError, NotFoundError, OperationError, SetupError
@@ -26,16 +31,11 @@ from divebook.questions.answer import value_of
 from divebook.questions.question import CLARIFICATION, EXPIRED
 from divebook.questions.wording import asked_by_server
 from divebook.text.redaction import logger, shared
-from divebook.workflow.dialect import TOOLS
-from divebook.workflow.json_schemas import require_possible_schema
-from divebook.workflow.resources import IF_NOT_READ_ONLY
-from divebook.workflow.servers import Answers, CallOutcome, Discovered, Elicit, OfferedTool, ToolServer
-from divebook.workflow.tools import ToolFunction, ToolHints
 
 if TYPE_CHECKING:
     from divebook.agents.turn import StepTurn
+    from divebook.definitions.resources import AgentDefinition
     from divebook.questions import Question
-    from divebook.workflow.resources import AgentDefinition
 from divebook.agents.running_turn import CALL, AgentTurn, CallPlace
 
 # --- MCP sampling -------------------------------------------------------------------------------------------------

@@ -30,14 +30,14 @@ from pydantic_ai.messages import BinaryContent, FileUrl, ModelMessage, ModelResp
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 
+from divebook.definitions.functions import IDEMPOTENCY_KEY, signature_of, takes_of
+from divebook.definitions.json_schemas import complaint, require_schema
+from divebook.definitions.tools import ToolFunction
 from divebook.engine.operations import Write, arguments_part
 from divebook.errors import DefinitionError, Problem, SetupError
 from divebook.events.codec import json_form, storable
 from divebook.text.format import as_unicode
 from divebook.text.redaction import head_and_tail
-from divebook.workflow.functions import IDEMPOTENCY_KEY, signature_of, takes_of
-from divebook.workflow.json_schemas import complaint, require_schema
-from divebook.workflow.tools import ToolFunction
 
 Call = Callable[[ToolFunction, Mapping[str, Any]], Awaitable[Any]]
 

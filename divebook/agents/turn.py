@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import anyio
 
+from divebook.definitions.step import Retry
+from divebook.definitions.tools import FileSpellings, ToolFunction
 from divebook.documents.policy import FileArguments
 from divebook.engine.approvals import Approved, Denied, ToolCall
 from divebook.engine.operations import (
@@ -33,8 +35,6 @@ from divebook.runtime.calls import approve, call_in_slot, compute_for, invoke, w
 from divebook.runtime.compute.threads import Compute, LimitedSlot, Slots
 from divebook.runtime.concurrency import CallCounter, Suspended
 from divebook.runtime.context import StepContext
-from divebook.workflow.step import Retry
-from divebook.workflow.tools import FileSpellings, ToolFunction
 
 if TYPE_CHECKING:
     from divebook.agents.request_record import ResponseSource

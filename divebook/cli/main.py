@@ -17,11 +17,11 @@ from divebook.cli import options as questions_options
 from divebook.cli import queues, run, runs, store
 from divebook.cli.options import Actions, By, Code, Json, Store, number_option
 from divebook.cli.output import Commands, as_json, columns, note, one_line, run_with_streams, say, secrets, write
+from divebook.definitions.dialect import OWN, Dialect
 from divebook.documents.policy import ENVIRONMENT, KINDS
 from divebook.errors import DefinitionError, InputError
 from divebook.text.format import visible
 from divebook.text.ranges import SECONDS
-from divebook.workflow.dialect import OWN, Dialect
 
 # ``divebook keys``: what a definition can say.
 
@@ -35,7 +35,7 @@ def keys(
     json: Json = False,
 ) -> None:
     """List the keys of definitions, with their types and meanings."""
-    from divebook.workflow.schema import TABLES, page, reference
+    from divebook.definitions.schema import TABLES, page, reference
 
     if markdown:
         write(page())
@@ -170,8 +170,8 @@ def convert(
     before it can run.
     """
     from divebook.config.loader import load_file, load_folder
+    from divebook.definitions.reader import definitions_to_text, read_definitions
     from divebook.steps.checks import syntax_problems
-    from divebook.workflow.reader import definitions_to_text, read_definitions
 
     # Checked before the definitions are loaded, and never overwritten.
     if output is not None and output.exists():

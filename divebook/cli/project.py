@@ -20,6 +20,8 @@ from divebook.config.loader import (
     python_of_notebook,
     text_of,
 )
+from divebook.definitions.definition import Definitions
+from divebook.definitions.dialect import OWN, Dialect
 from divebook.documents import FileDocuments
 from divebook.environment.environment import Environment
 from divebook.errors import InputError, SetupError, StoreError
@@ -27,8 +29,6 @@ from divebook.store import EventStore, open_store
 from divebook.store.registry import DEFAULT, VARIABLE, path_of
 from divebook.text.format import in_shell
 from divebook.text.passwords import for_command, without_password
-from divebook.workflow.definition import Definitions
-from divebook.workflow.dialect import OWN, Dialect
 
 
 def open_environment(store: str | None, actions: Sequence[str], printer: Callable[[str], None]) -> Environment:

@@ -32,6 +32,7 @@ from divebook.cli.output import (
     status_text,
     write,
 )
+from divebook.definitions.definition import hidden_in
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.state import PathState, Usage
 from divebook.errors import StoreError
@@ -56,7 +57,6 @@ from divebook.text.format import (
     seconds,
     visible,
 )
-from divebook.workflow.definition import hidden_in
 
 # A status without an entry, such as "moved", has the code 1.
 EXIT_CODES = {catalog.COMPLETED: 0, catalog.FAILED: 1, catalog.WAITING: 3, catalog.CANCELLED: 130}

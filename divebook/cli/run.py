@@ -45,6 +45,7 @@ from divebook.cli.options import (
     ways_on,
 )
 from divebook.cli.output import note, say, secrets
+from divebook.definitions.dialect import OWN, Dialect
 from divebook.errors import (
     AnswerKeptError,
     ConcurrentAppendError,
@@ -59,16 +60,15 @@ from divebook.events.catalog import COMPLETED, WAITING
 from divebook.interrupts import interruptible_wait
 from divebook.text.format import plural
 from divebook.text.ranges import INTEGER
-from divebook.workflow.dialect import OWN, Dialect
 
 if TYPE_CHECKING:
     from divebook.cli.result import Progress
     from divebook.config.answers import Answers
+    from divebook.definitions.definition import Workflow
     from divebook.environment.environment import Environment
     from divebook.environment.starts import StartOptions
     from divebook.replay.resume_changed import ResumePlan
     from divebook.runtime.execution import Execution
-    from divebook.workflow.definition import Workflow
 
 
 # Ctrl-C while an execution runs: the first cancels it durably, the second leaves at once.
@@ -467,8 +467,8 @@ def signal(
     quiet: Quiet = False,
 ) -> None:
     """Send a signal to an execution and resume it."""
+    from divebook.definitions.yaml_text import value_typed
     from divebook.engine.state import kept_until_taken
-    from divebook.workflow.yaml_text import value_typed
 
     value = None if payload is None else value_typed(payload)
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from divebook.config.answers import BulkResult
+    from divebook.definitions.definition import Workflow
     from divebook.environment.environment import Environment
     from divebook.environment.variants import TrialOptions, WhatIfOptions
     from divebook.projections.compare import Pair, Row
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from divebook.replay.what_if import Plan, WhatIf
     from divebook.runtime.execution import Execution
     from divebook.store import EventStore, ExecutionRecord
-    from divebook.workflow.definition import Workflow
 
 
 Status = Literal[
@@ -849,7 +849,7 @@ def try_step(
     """
     from divebook.cli.project import environment_for, existing_store
     from divebook.config.answers import bounds_from, change_from
-    from divebook.workflow.reader import with_keys
+    from divebook.definitions.reader import with_keys
 
     existing_store(store)
     # Checked before the tries, which may cost money.

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from divebook.config.content import Sources, build_content, resolve_content, with_documents
 from divebook.config.loader import load, save
-from divebook.workflow.definition import merge, merge_all
+from divebook.definitions.definition import merge, merge_all
 
 __all__ = ["Sources", "build_content", "load", "merge", "merge_all", "resolve_content", "save", "with_documents"]

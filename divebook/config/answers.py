@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from divebook.definitions.resources import RECOVERIES, Config
+from divebook.definitions.yaml_text import value_typed, yaml_of
 from divebook.engine.forks import Change
 from divebook.environment.environment import Environment
 from divebook.errors import DefinitionError, DivebookError, ExecutionError, InputError, NotFoundError
@@ -22,8 +24,6 @@ from divebook.runtime.messages import annotation
 from divebook.store import ExecutionRecord
 from divebook.text.arguments import normal_name
 from divebook.text.redaction import one_line
-from divebook.workflow.resources import RECOVERIES, Config
-from divebook.workflow.yaml_text import value_typed, yaml_of
 
 VARIABLE = "DIVEBOOK_ANSWERS"
 """Environment variable with early answers: a YAML mapping, or the path of a file that contains one."""

@@ -19,14 +19,14 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from divebook.definitions.definition import Definitions, Workflow
+from divebook.definitions.resources import AgentDefinition
+from divebook.definitions.step import Block, ContentEntry, ContentFingerprint, base64_block, text_block
+from divebook.definitions.yaml_text import yaml_of
 from divebook.documents.fetch import Page, check_address, fetch
 from divebook.documents.policy import Policy
 from divebook.documents.repository import DocumentRepository, alternatives, has_wildcards, matches
 from divebook.errors import PatternError, SetupError
-from divebook.workflow.definition import Definitions, Workflow
-from divebook.workflow.resources import AgentDefinition
-from divebook.workflow.step import Block, ContentEntry, ContentFingerprint, base64_block, text_block
-from divebook.workflow.yaml_text import yaml_of
 
 _FOLDERS = "**"
 """Part of a pattern that matches any number of folders."""

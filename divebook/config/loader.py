@@ -19,17 +19,17 @@ from typing import Any, get_args
 
 from divebook.agents import Agent
 from divebook.config.content import Sources, resolve_content
+from divebook.definitions.definition import Definitions, Workflow, merge_all
+from divebook.definitions.dialect import DIALECT_RULES, OWN, Dialect
+from divebook.definitions.reader import Body, definitions_to_text, read_definitions
+from divebook.definitions.resources import ScheduleDefinition
+from divebook.definitions.servers import MCPServerDefinition
+from divebook.definitions.table import MAX_TEXT, Format
 from divebook.environment.environment import Environment
 from divebook.errors import DefinitionError, Problem, SetupError
 from divebook.steps.checks import syntax_problems
 from divebook.text.path_arguments import as_path
 from divebook.text.syntax import parse_python
-from divebook.workflow.definition import Definitions, Workflow, merge_all
-from divebook.workflow.dialect import DIALECT_RULES, OWN, Dialect
-from divebook.workflow.reader import Body, definitions_to_text, read_definitions
-from divebook.workflow.resources import ScheduleDefinition
-from divebook.workflow.servers import MCPServerDefinition
-from divebook.workflow.table import MAX_TEXT, Format
 
 # --- files and folders -----------------------------------------------------------------------------------------------
 

@@ -17,6 +17,9 @@ from typing import Any
 from urllib.parse import quote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from divebook.definitions.definition import Definitions
+from divebook.definitions.resources import ScheduleDefinition
+from divebook.definitions.table import nearest_position
 from divebook.environment.environment import Environment
 from divebook.errors import DefinitionError, DivebookError, Problem, SetupError, StoreClosedError, did_you_mean
 from divebook.events.event import to_microseconds
@@ -25,9 +28,6 @@ from divebook.scripting.templates import fill_values
 from divebook.store.base import EventStore
 from divebook.text.format import local_time
 from divebook.text.redaction import logger
-from divebook.workflow.definition import Definitions
-from divebook.workflow.resources import ScheduleDefinition
-from divebook.workflow.table import nearest_position
 
 
 class Schedules:

@@ -17,6 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from divebook.definitions.step import Retry
 from divebook.documents.policy import KINDS, Policy
 from divebook.documents.policy import resolved as references_resolved
 from divebook.documents.private_files import replace_whole
@@ -36,7 +37,6 @@ from divebook.errors import (
 from divebook.text.format import parse_size
 from divebook.text.passwords import looks_secret
 from divebook.text.redaction import shared
-from divebook.workflow.step import Retry
 from divebook.workspace.local import project_name
 
 

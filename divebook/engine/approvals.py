@@ -20,12 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from divebook.events import catalog
-from divebook.events.event import hashed_id
-from divebook.questions import Question
-from divebook.questions.question import CONFIRMATION
-from divebook.text.patterns import Item, Repeated, WildcardMatcher
-from divebook.workflow.resources import (
+from divebook.definitions.resources import (
     ALLOW,
     ASK,
     DESTRUCTIVE,
@@ -37,8 +32,13 @@ from divebook.workflow.resources import (
     ApprovalRule,
     Approvals,
 )
-from divebook.workflow.resources import ALWAYS as APPROVALS_ALWAYS
-from divebook.workflow.tools import FileSpellings, ToolHints
+from divebook.definitions.resources import ALWAYS as APPROVALS_ALWAYS
+from divebook.definitions.tools import FileSpellings, ToolHints
+from divebook.events import catalog
+from divebook.events.event import hashed_id
+from divebook.questions import Question
+from divebook.questions.question import CONFIRMATION
+from divebook.text.patterns import Item, Repeated, WildcardMatcher
 
 # --- comparing a value with a rule -----------------------------------------------------------------------------------
 #

@@ -15,6 +15,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from divebook.definitions.step import Step
 from divebook.engine.changes import held_by_children
 from divebook.engine.instructions import Fact
 from divebook.engine.operations import Reserved
@@ -26,7 +27,6 @@ from divebook.questions import Question
 from divebook.questions.bounds import ASK, FAIL, Bounds, edge_key
 from divebook.questions.question import RAISE, RESOURCE_EXHAUSTED, STOP
 from divebook.questions.wording import OR_STOP, Wording, bound_reached
-from divebook.workflow.step import Step
 
 MICROSECONDS = 1_000_000
 NANODOLLARS = 1_000_000_000

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from divebook.definitions.definition import Workflow
 from divebook.engine.bounds import facts_about, fails_at_bounds, step_bound
 from divebook.engine.instructions import (
     AwaitAnswer,
@@ -44,7 +45,6 @@ from divebook.engine.state import (
 )
 from divebook.events import catalog
 from divebook.events.catalog import COMPLETED, FAILED, PENDING
-from divebook.workflow.definition import Workflow
 
 ROOT = "main"
 """Id of the first path."""

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from immutables import Map
 
+from divebook.definitions.step import STAGE
 from divebook.engine.approvals import StandingRule
 from divebook.engine.bounds import MICROSECONDS, follow_about_bounds
 from divebook.engine.changes import (
@@ -67,7 +68,6 @@ from divebook.events.event import Event, Record
 from divebook.questions import Question
 from divebook.questions.bounds import Bounds, edge_key
 from divebook.questions.question import RESOURCE_EXHAUSTED
-from divebook.workflow.step import STAGE
 
 PROMPT = "prompt"
 FUNCTION = "function"

@@ -15,6 +15,7 @@ from typing import Any
 
 from immutables import Map
 
+from divebook.definitions.definition import Workflow
 from divebook.engine.bounds import follow_about_bounds
 from divebook.engine.changes import without_a_call, workspaces_of_source
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
@@ -41,7 +42,6 @@ from divebook.events.event import Event
 from divebook.questions.bounds import Bounds
 from divebook.questions.question import RESOURCE_EXHAUSTED
 from divebook.text.arguments import normal_name
-from divebook.workflow.definition import Workflow
 
 # --- changes of a fork -----------------------------------------------------------------------------------------------
 

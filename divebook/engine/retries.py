@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from divebook.definitions.step import STAGE, Catch, Retry, Step
 from divebook.errors import (
     ApprovalDeniedError,
     BoundExceededError,
@@ -32,7 +33,6 @@ from divebook.errors import (
     UnusableEngineError,
 )
 from divebook.text.format import as_unicode
-from divebook.workflow.step import STAGE, Catch, Retry, Step
 
 MOST_TEXT = 20_000
 """Longest stored error message, in characters."""

@@ -14,6 +14,17 @@ from typing import Any, Literal, Self, Unpack, overload
 from divebook.agents import Agent, imports
 from divebook.agents.cache import ResponseCache, cache_of
 from divebook.agents.clients import CLIENTS
+from divebook.definitions.definition import Definitions, Workflow, require_name
+from divebook.definitions.resources import (
+    AgentDefinition,
+    ApprovalRule,
+    Approvals,
+    Config,
+    ScheduleDefinition,
+    WorkspaceDefinition,
+)
+from divebook.definitions.servers import MCPServerDefinition
+from divebook.definitions.tools import ToolFunction
 from divebook.documents import DocumentRepository, FileDocuments, Policy
 from divebook.engine.approvals import StandingRule
 from divebook.engine.forks import Change
@@ -84,17 +95,6 @@ from divebook.text.arguments import has_methods, id_of, is_list_of_strings, list
 from divebook.text.path_arguments import as_path
 from divebook.text.redaction import logger
 from divebook.tools.mcp.servers import Server
-from divebook.workflow.definition import Definitions, Workflow, require_name
-from divebook.workflow.resources import (
-    AgentDefinition,
-    ApprovalRule,
-    Approvals,
-    Config,
-    ScheduleDefinition,
-    WorkspaceDefinition,
-)
-from divebook.workflow.servers import MCPServerDefinition
-from divebook.workflow.tools import ToolFunction
 
 _log = logger(__name__)
 _USERS: weakref.WeakKeyDictionary[EventStore, weakref.WeakSet[Environment]] = weakref.WeakKeyDictionary()
@@ -531,7 +531,7 @@ class Environment:
         Parameters
         ----------
         name
-            One of `divebook.workflow.step.STEP_TYPES`.
+            One of `divebook.definitions.step.STEP_TYPES`.
         handler
             Coroutine function from a `StepContext` to an `Outcome`.
         check

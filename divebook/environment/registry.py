@@ -11,6 +11,36 @@ from divebook.agents import Agent
 from divebook.agents.agent import agent_of
 from divebook.agents.models import is_known_provider, model_name
 from divebook.agents.scripted import SCRIPTED
+from divebook.definitions.code import code_of
+from divebook.definitions.definition import (
+    Definitions,
+    Workflow,
+    check_default_workflow,
+    check_providers,
+    merge,
+    merge_config,
+    missing_actions,
+    missing_agents,
+    missing_workflows,
+    provider_settings,
+    require_definition,
+    unknown,
+    with_defaults,
+)
+from divebook.definitions.dialect import OWN, TOOLS
+from divebook.definitions.functions import FUNCTION, WORKFLOW_FUNCTIONS, roots_of
+from divebook.definitions.resources import (
+    AgentDefinition,
+    ApprovalRule,
+    Approvals,
+    Config,
+    ScheduleDefinition,
+    ToolDefinition,
+    WorkspaceDefinition,
+)
+from divebook.definitions.servers import SCHEME, MCPServerDefinition
+from divebook.definitions.step import STEP_TYPES, Step
+from divebook.definitions.tools import REGISTERED_TOOLS, ToolFunction, tool_of
 from divebook.documents import DocumentRepository, Policy
 from divebook.documents.policy import APPROVALS, KINDS, VARIABLE, require_allowed
 from divebook.engine.approvals import StandingRule
@@ -42,36 +72,6 @@ from divebook.tools.builtin import ABSENT, OFFERED, declared, limited
 from divebook.tools.file_tools import ToolReach
 from divebook.tools.mcp.servers import ServedDocuments, Server, Servers
 from divebook.tools.workspace import PROCESS_TOOLS, SHELL, WORKSPACE_TOOLS, workspace_tool
-from divebook.workflow.code import code_of
-from divebook.workflow.definition import (
-    Definitions,
-    Workflow,
-    check_default_workflow,
-    check_providers,
-    merge,
-    merge_config,
-    missing_actions,
-    missing_agents,
-    missing_workflows,
-    provider_settings,
-    require_definition,
-    unknown,
-    with_defaults,
-)
-from divebook.workflow.dialect import OWN, TOOLS
-from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS, roots_of
-from divebook.workflow.resources import (
-    AgentDefinition,
-    ApprovalRule,
-    Approvals,
-    Config,
-    ScheduleDefinition,
-    ToolDefinition,
-    WorkspaceDefinition,
-)
-from divebook.workflow.servers import SCHEME, MCPServerDefinition
-from divebook.workflow.step import STEP_TYPES, Step
-from divebook.workflow.tools import REGISTERED_TOOLS, ToolFunction, tool_of
 from divebook.workspace.docker.engine import require_image
 
 T = TypeVar("T")

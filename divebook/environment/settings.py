@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from divebook.definitions.resources import DOCKER, FENCED, VIRTUALENV, WorkspaceDefinition
 from divebook.documents import DocumentRepository, Policy
 from divebook.documents.policy import HIDDEN, resolved
 from divebook.environment.registry import Registry
@@ -35,7 +36,6 @@ from divebook.store.codec import Codec
 from divebook.store.maintenance import file_content
 from divebook.text.format import in_shell
 from divebook.text.redaction import cut, logger, one_line, shared, silence
-from divebook.workflow.resources import DOCKER, FENCED, VIRTUALENV, WorkspaceDefinition
 from divebook.workspace.docker.workspace import DockerWorkspace
 from divebook.workspace.local import FencedWorkspace, FilesWorkspace, LocalWorkspace, VirtualenvWorkspace
 from divebook.workspace.workspace import Workspace

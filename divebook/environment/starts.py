@@ -12,6 +12,8 @@ from datetime import datetime
 from typing import Any, TypeAlias, TypedDict
 
 from divebook._version import __version__
+from divebook.definitions.definition import Workflow
+from divebook.definitions.functions import BoundInputs, changed_names
 from divebook.engine.bounds import within
 from divebook.engine.forks import Change
 from divebook.engine.state import ExecutionState
@@ -39,8 +41,6 @@ from divebook.store import EventStore
 from divebook.store.append import Durability
 from divebook.text.arguments import describe, require
 from divebook.text.redaction import shared
-from divebook.workflow.definition import Workflow
-from divebook.workflow.functions import BoundInputs, changed_names
 
 
 class StartOptions(TypedDict, total=False):

@@ -6,6 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias, TypedDict
 
+from divebook.definitions.definition import Workflow, require_definition
+from divebook.definitions.functions import BoundInputs, bind_inputs, changed_names
+from divebook.definitions.reader import with_keys
 from divebook.engine.bounds import within
 from divebook.engine.decide import steps_ahead
 from divebook.engine.forks import Change, require_reach
@@ -83,9 +86,6 @@ from divebook.runtime.step import Services
 from divebook.steps.function import ChangedFunction, HasFunctions, changed_since
 from divebook.store.append import Durability
 from divebook.store.base import EventStore
-from divebook.workflow.definition import Workflow, require_definition
-from divebook.workflow.functions import BoundInputs, bind_inputs, changed_names
-from divebook.workflow.reader import with_keys
 
 _FROM_ANYWHERE = frozenset({"variables", "inputs", "prompts", "model", "definition"})
 """Names of the parts of a `Change` that can be made at any event of a log."""

@@ -157,7 +157,7 @@ class ExecutionStarted(Payload):
     A copy under another id has the same seed.
     """
     code: Mapping[str, str] | None = None
-    """Digests of the Python functions that the execution may call, by kind and name (`divebook.workflow.code`)."""
+    """Digests of the Python functions that the execution may call, by kind and name (`divebook.definitions.code`)."""
     model: str | None = None
     """Model of all agents of the execution, if the start replaced their models."""
     state: Mapping[str, Any] | None = None

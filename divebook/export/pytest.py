@@ -30,6 +30,10 @@ from divebook.agents import Agent
 from divebook.agents.signatures import library_tool
 from divebook.config import load, with_documents
 from divebook.config.loader import add_values, import_actions
+from divebook.definitions.definition import Definitions, Workflow
+from divebook.definitions.functions import FUNCTION, WORKFLOW_FUNCTIONS
+from divebook.definitions.reader import definitions_to_text, read_definitions
+from divebook.definitions.tools import ToolFunction, ToolHints
 from divebook.documents import FileDocuments
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE
@@ -60,10 +64,6 @@ from divebook.store.transfer import import_, new_file, read
 from divebook.text.format import visible
 from divebook.text.redaction import Redactor, cut, one_line, shared
 from divebook.widgets.recording import MIME, saved_run
-from divebook.workflow.definition import Definitions, Workflow
-from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
-from divebook.workflow.reader import definitions_to_text, read_definitions
-from divebook.workflow.tools import ToolFunction, ToolHints
 
 # --- called by exported tests: a definition driven against a log in a file ---
 

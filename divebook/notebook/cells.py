@@ -15,17 +15,17 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
+from divebook.definitions.definition import Definitions
+from divebook.definitions.dialect import DIALECT_RULES, OWN, Dialect
+from divebook.definitions.reader import Body, read_definitions
+from divebook.definitions.table import nearest_position
+from divebook.definitions.yaml_text import yaml_of
 from divebook.errors import DefinitionError, DivebookError, Place, Problem, SetupError, did_you_mean
 from divebook.notebook.commands import Names, parse, print_answer, split
 from divebook.notebook.recovery import lines_after_defining
 from divebook.notebook.session import Defined, Session
 from divebook.text.format import visible
 from divebook.text.redaction import one_line, shared
-from divebook.workflow.definition import Definitions
-from divebook.workflow.dialect import DIALECT_RULES, OWN, Dialect
-from divebook.workflow.reader import Body, read_definitions
-from divebook.workflow.table import nearest_position
-from divebook.workflow.yaml_text import yaml_of
 
 BODIES = ("workflow", "agent")
 DIALECTS = tuple(DIALECT_RULES)

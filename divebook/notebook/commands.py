@@ -23,10 +23,10 @@ from typing import Any, TypeAlias
 
 from IPython.core.error import UsageError
 
+from divebook.definitions.yaml_text import BRACKETS, QUOTES, value_typed
 from divebook.errors import DefinitionError, nearest
 from divebook.text.format import visible
 from divebook.text.redaction import one_line, shared
-from divebook.workflow.yaml_text import BRACKETS, QUOTES, value_typed
 
 # --- Python expressions on the line of a magic: ``$name`` and ``$expression`` ----------------------------------------
 #
@@ -536,8 +536,8 @@ def command(usage: str, *, data_word: int | None = None) -> Callable[[Method], C
 
 def help_with(word: str, commands: Mapping[str, Command]) -> str:
     """Return the help for a word: a sub-command, or a key of definitions. Other words raise `UsageError`."""
+    from divebook.definitions.schema import help_about
     from divebook.errors import NotFoundError
-    from divebook.workflow.schema import help_about
 
     # A sub-command has precedence over a key of the same name, such as ``run``.
     if word in commands:

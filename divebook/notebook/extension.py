@@ -420,8 +420,8 @@ def help_at(code: str, cursor: int) -> str | None:
     column = cursor - (code.rfind("\n", 0, cursor) + 1)
     body = body_at(lines, row, column)
     if body is not None:
+        from divebook.definitions.schema import help_for
         from divebook.notebook.line_completion import key_at
-        from divebook.workflow.schema import help_for
 
         table_and_key = key_at(body)
         return None if table_and_key is None else help_for(*table_and_key)

@@ -1,7 +1,7 @@
 """Candidates for tab completion: names, inputs, options and ids in a ``%dive`` line, keys and values in a ``%%dive``
 cell.
 
-`complete` handles a line and `complete_cell` the body of a cell. The tables of keys in `divebook.workflow.schema`
+`complete` handles a line and `complete_cell` the body of a cell. The tables of keys in `divebook.definitions.schema`
 define what a cell may contain. `Outline` finds the position of the cursor in the unfinished YAML.
 `divebook.notebook.extension` imports this module at the first completion.
 """
@@ -17,6 +17,12 @@ from IPython.core.error import UsageError
 
 from divebook.agents.models import DEFAULT_MODELS
 from divebook.agents.scripted import SCRIPTED
+from divebook.definitions import schema
+from divebook.definitions.dialect import DIALECT_RULES, OWN, Dialect
+from divebook.definitions.resources import DURABILITIES
+from divebook.definitions.schema import key_names
+from divebook.definitions.step import STEP_TYPES
+from divebook.definitions.table import INPUT_TYPES, Flag, Key, Many, One, Table, Text, Texts
 from divebook.engine.lifecycle import STATUSES
 from divebook.errors import DivebookError, Place
 from divebook.events.catalog import CANCELLED, ENQUEUED, FAILED, ORIGINS, PENDING, RUNNING, WAITING
@@ -26,21 +32,15 @@ from divebook.questions import bounds
 from divebook.questions.question import DEFINABLE, address_of
 from divebook.replay.recorded_answers import TOOLS
 from divebook.text.format import quoted
-from divebook.workflow import schema
-from divebook.workflow.dialect import DIALECT_RULES, OWN, Dialect
-from divebook.workflow.resources import DURABILITIES
-from divebook.workflow.schema import key_names
-from divebook.workflow.step import STEP_TYPES
-from divebook.workflow.table import INPUT_TYPES, Flag, Key, Many, One, Table, Text, Texts
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from divebook.definitions.definition import InputDefinition, Workflow
     from divebook.environment.environment import Environment
     from divebook.notebook.commands import Command
     from divebook.questions import Question
     from divebook.store import ExecutionRecord
-    from divebook.workflow.definition import InputDefinition, Workflow
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from divebook.config.answers import Answers
+    from divebook.definitions.definition import Workflow
     from divebook.engine.forks import Change
     from divebook.environment.variants import WhatIfOptions
     from divebook.notebook.commands import Arguments, Names
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from divebook.replay.trial import StepTrial
     from divebook.replay.verify import Verification
     from divebook.replay.what_if import Plan, RepeatedWhatIf, WhatIf
-    from divebook.workflow.definition import Workflow
 
 
 Result: TypeAlias = Any
@@ -436,10 +436,10 @@ class DiveMagics(Magics):
         A worker is a process: `divebook worker FILE --queue NAME` in a shell, on any machine that has the store. The
         same cell with the same workflow and inputs shows the run that it has enqueued: Run All enqueues nothing twice.
         """
+        from divebook.definitions.functions import BoundInputs
         from divebook.environment.starts import DEFAULT_QUEUE, WARN, time_named
         from divebook.notebook.rerun import start_key
         from divebook.notebook.run import Run
-        from divebook.workflow.functions import BoundInputs
 
         options = arguments.options
         environment = self._session.over(options.get("store"))
@@ -732,8 +732,8 @@ class DiveMagics(Magics):
         """Run a trial of a step like ``%dive try``; the keys in the text of a ``%%dive try`` cell replace keys of the
         step.
         """
+        from divebook.definitions.reader import with_keys
         from divebook.notebook.session import try_step
-        from divebook.workflow.reader import with_keys
 
         if not text.strip():
             return try_step(self._session, arguments)
@@ -947,7 +947,7 @@ class DiveMagics(Magics):
         --no-data      leave the data of the run out of the notebook
         --store PATH   where its log is
         """
-        from divebook.workflow.yaml_text import value_typed
+        from divebook.definitions.yaml_text import value_typed
 
         if len(arguments.words) not in (2, 3):
             raise UsageError("%dive signal needs the id of an execution, the name of a signal, and perhaps a payload")
@@ -1015,7 +1015,7 @@ class DiveMagics(Magics):
 
         PART           such as Step, Agent or Each; without it, the names of the parts
         """
-        from divebook.workflow.schema import TABLES, reference
+        from divebook.definitions.schema import TABLES, reference
 
         if not arguments.words:
             print_answer(f"parts of a definition: {', '.join(TABLES)}; %dive keys PART lists the keys of one")

@@ -18,6 +18,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from divebook.analysis.timeline import layout, svg, svg_data_uri
+from divebook.definitions.definition import InputDefinition, Workflow, is_pipeline, visible_steps
 from divebook.engine.bounds import NANODOLLARS, spent_of
 from divebook.engine.state import AwaitedSignal, awaited_signals, waits_for
 from divebook.environment.environment import Environment
@@ -58,7 +59,6 @@ from divebook.text.format import (
 )
 from divebook.text.markup import details_element, element, row_element, safe, table_element
 from divebook.text.redaction import Redactor, cut, one_line, shared
-from divebook.workflow.definition import InputDefinition, Workflow, is_pipeline, visible_steps
 
 # --- session text ----------------------------------------------------------------------------------------------------
 #

@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from IPython.core.error import UsageError
 
+from divebook.definitions.definition import Workflow
+from divebook.definitions.functions import BoundInputs
 from divebook.engine.lifecycle import TERMINAL
 from divebook.environment.environment import Environment
 from divebook.environment.starts import CELL, StartOptions
@@ -39,8 +41,6 @@ from divebook.runtime.forks import calls_in, recorded_opening
 from divebook.steps.function import ChangedFunction
 from divebook.store import ExecutionRecord
 from divebook.text.format import plural
-from divebook.workflow.definition import Workflow
-from divebook.workflow.functions import BoundInputs
 
 if TYPE_CHECKING:
     from divebook.config.answers import Answers

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
+from divebook.definitions.resources import NOTEBOOK_DATA, Config
 from divebook.engine.forks import Change
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.state import ExecutionState, awaited_signals
@@ -39,10 +40,10 @@ from divebook.widgets.publisher import Publisher, publisher_of
 from divebook.widgets.recording import MAX_EVENTS, MIME, saved_run
 from divebook.widgets.source import awaited_from_outside
 from divebook.widgets.views import Handlers
-from divebook.workflow.resources import NOTEBOOK_DATA, Config
 
 if TYPE_CHECKING:
     from divebook.config.answers import Answers
+    from divebook.definitions.definition import Workflow
     from divebook.environment.variants import ChangeLike, StepChanges, TrialOptions
     from divebook.notebook.view_output import RunReplay
     from divebook.projections.failures import Failure
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from divebook.replay.what_if import Plan, RepeatedWhatIf, WhatIf
     from divebook.widgets.protocol import TakingOver
     from divebook.widgets.views import LiveView
-    from divebook.workflow.definition import Workflow
 
 
 VARIABLE = "DIVEBOOK_NOTEBOOK_DATA"

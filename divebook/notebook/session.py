@@ -16,6 +16,10 @@ from IPython.core.error import UsageError
 from divebook.agents import ScriptedModel
 from divebook.config import with_documents
 from divebook.config.answers import Answers, Recovered, interrupted, recover_automatically, resume_all
+from divebook.definitions.definition import Definitions, Workflow, is_pipeline, visible_steps
+from divebook.definitions.dialect import OWN, Dialect
+from divebook.definitions.functions import FUNCTION, BoundInputs
+from divebook.definitions.reader import definitions_to_text, read_definitions
 from divebook.engine.state import kept_until_taken
 from divebook.environment.environment import Environment
 from divebook.environment.starts import StartOptions
@@ -47,10 +51,6 @@ from divebook.store import MemoryStore
 from divebook.store.transfer import new_file
 from divebook.text.arguments import require
 from divebook.text.format import plural
-from divebook.workflow.definition import Definitions, Workflow, is_pipeline, visible_steps
-from divebook.workflow.dialect import OWN, Dialect
-from divebook.workflow.functions import FUNCTION, BoundInputs
-from divebook.workflow.reader import definitions_to_text, read_definitions
 
 if TYPE_CHECKING:
     from divebook.notebook.commands import Arguments

@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 from divebook.agents import Agent
 from divebook.config import load
 from divebook.config.answers import answers_from
+from divebook.definitions.answer_types import allow_answers, answer_type
+from divebook.definitions.definition import Definitions, InputDefinition, Workflow
+from divebook.definitions.dialect import OWN, Dialect
+from divebook.definitions.reader import read_definitions
+from divebook.definitions.step import Retry, Step
 from divebook.environment.environment import Environment
 from divebook.environment.starts import StartOptions
 from divebook.errors import NotFoundError, SetupError
@@ -24,11 +29,6 @@ from divebook.questions.bounds import Bounds
 from divebook.runtime.execution import Execution
 from divebook.store import EventStore
 from divebook.text.arguments import require
-from divebook.workflow.answer_types import allow_answers, answer_type
-from divebook.workflow.definition import Definitions, InputDefinition, Workflow
-from divebook.workflow.dialect import OWN, Dialect
-from divebook.workflow.reader import read_definitions
-from divebook.workflow.step import Retry, Step
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,8 @@ lower layers do not import this package when they are loaded: `Environment` adds
 `Execution.envelope` imports the package when the property is first used.
 """
 
+from divebook.definitions.pipelines import AgentStage, EdgeLimit, PipelineConfig, RoutingRule
 from divebook.pipeline.pipeline import Pipeline, StageOutput
 from divebook.pipeline.stages import StageResult
-from divebook.workflow.pipelines import AgentStage, EdgeLimit, PipelineConfig, RoutingRule
 
 __all__ = ["AgentStage", "EdgeLimit", "Pipeline", "PipelineConfig", "RoutingRule", "StageOutput", "StageResult"]

@@ -13,6 +13,21 @@ from datetime import datetime
 from typing import Any, get_args
 
 from divebook.agents import Agent
+from divebook.definitions.definition import (
+    BATCH,
+    DETACHED,
+    ENVELOPE,
+    FEEDBACK,
+    NAME,
+    PART,
+    RESPONSE,
+    RUN,
+    SLOTS,
+    Workflow,
+    compiled,
+)
+from divebook.definitions.json_schemas import FITTING
+from divebook.definitions.pipelines import AgentStage, PipelineConfig, RunMode
 from divebook.engine.bounds import NANODOLLARS, Consumption, left_after
 from divebook.environment.environment import Environment
 from divebook.errors import ExecutionCancelledError, ExecutionFailedError, NotFoundError, ResumeError, SetupError
@@ -33,21 +48,6 @@ from divebook.runtime.clock import SystemClock
 from divebook.runtime.execution import Execution
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
-from divebook.workflow.definition import (
-    BATCH,
-    DETACHED,
-    ENVELOPE,
-    FEEDBACK,
-    NAME,
-    PART,
-    RESPONSE,
-    RUN,
-    SLOTS,
-    Workflow,
-    compiled,
-)
-from divebook.workflow.json_schemas import FITTING
-from divebook.workflow.pipelines import AgentStage, PipelineConfig, RunMode
 
 # --- outputs of stages, read from the log while an execution runs -----------------------------------------------------
 

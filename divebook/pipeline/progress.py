@@ -10,6 +10,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from divebook.definitions.definition import ENVELOPE, SLOTS, STATE, Workflow, is_pipeline
+from divebook.definitions.pipelines import ASKING, END, START, AgentStage, PipelineConfig, RunMode
 from divebook.engine.bounds import REASONS, dollars
 from divebook.engine.state import ExecutionState
 from divebook.errors import ResumeError
@@ -31,8 +33,6 @@ from divebook.questions.answer import doubled_bound
 from divebook.questions.question import RAISE, STOP
 from divebook.questions.wording import bound_of_envelope_reached
 from divebook.text.format import rfc3339
-from divebook.workflow.definition import ENVELOPE, SLOTS, STATE, Workflow, is_pipeline
-from divebook.workflow.pipelines import ASKING, END, START, AgentStage, PipelineConfig, RunMode
 
 # --- the envelope in the log of its execution -------------------------------------------------------------------------
 

@@ -21,6 +21,29 @@ import anyio
 
 from divebook.agents import Agent
 from divebook.agents.turn import AgentTask
+from divebook.definitions.definition import (
+    BATCH,
+    BRANCHES,
+    DETACHED,
+    ENVELOPE,
+    FEEDBACK,
+    FUNCTIONS,
+    MERGE,
+    METADATA,
+    NAME,
+    PART,
+    REQUEST,
+    RESPONSE,
+    ROUTE,
+    SESSION,
+    SLOTS,
+    STATE,
+    USER,
+    Workflow,
+)
+from divebook.definitions.functions import Takes, UserFunction
+from divebook.definitions.pipelines import END, AgentStage, PipelineConfig
+from divebook.definitions.step import STAGE, Retry
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, ENCLOSING, STAGE_ATTEMPT
 from divebook.engine.retries import Fault, retry_delay
@@ -64,29 +87,6 @@ from divebook.steps.checks import agents_with_subordinates
 from divebook.steps.prompt import AgentServices, ask_agent
 from divebook.steps.script_step import render_texts
 from divebook.text.redaction import logger
-from divebook.workflow.definition import (
-    BATCH,
-    BRANCHES,
-    DETACHED,
-    ENVELOPE,
-    FEEDBACK,
-    FUNCTIONS,
-    MERGE,
-    METADATA,
-    NAME,
-    PART,
-    REQUEST,
-    RESPONSE,
-    ROUTE,
-    SESSION,
-    SLOTS,
-    STATE,
-    USER,
-    Workflow,
-)
-from divebook.workflow.functions import Takes, UserFunction
-from divebook.workflow.pipelines import END, AgentStage, PipelineConfig
-from divebook.workflow.step import STAGE, Retry
 
 # --- handler of the steps of pipelines --------------------------------------------------------------------------------
 

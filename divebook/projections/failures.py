@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from divebook.definitions.definition import Workflow
 from divebook.engine.operations import AGENT_TURN, CHILD_WORKFLOW, TIMER, operation_arguments
 from divebook.events import Event, catalog
 from divebook.events.catalog import Payload
@@ -23,7 +24,6 @@ from divebook.projections.spans import Handled, PlaceOf, Span, headline, places_
 from divebook.projections.summary import ReadLog
 from divebook.text.format import branch_name, plural
 from divebook.text.redaction import cut, one_line, shared
-from divebook.workflow.definition import Workflow
 
 MOST_ARGUMENT = 2_000
 MOST_ARGUMENTS = 30

@@ -26,6 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from divebook.definitions.step import base64_block, text_block
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE, TOOL_CALL
 from divebook.events import Event
@@ -35,7 +36,6 @@ from divebook.events.recorded import opened
 from divebook.events.values import normalize
 from divebook.projections.spans import COST, DENIALS, Span, spans_of
 from divebook.text.format import plural
-from divebook.workflow.step import base64_block, text_block
 
 # --- messages for people ---------------------------------------------------------------------------------------------
 #

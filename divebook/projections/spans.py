@@ -28,6 +28,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from divebook.definitions.definition import Workflow, hidden_steps
+from divebook.definitions.step import Each
 from divebook.engine.approvals import BY_PERSON, BY_RULE
 from divebook.engine.forks import Change
 from divebook.engine.operations import (
@@ -44,8 +46,6 @@ from divebook.events.event import Timed
 from divebook.questions.question import OUTCOME_UNKNOWN
 from divebook.text.format import seconds
 from divebook.text.redaction import one_line
-from divebook.workflow.definition import Workflow, hidden_steps
-from divebook.workflow.step import Each
 
 Kind: TypeAlias = Literal["step", "item", "operation", "event"]
 Handled: TypeAlias = Literal["", "skipped", "kept", "caught"]
@@ -61,7 +61,7 @@ class Spans:
     ----------
     for_people
         Whether to omit the steps that people do not see, such as the router of a pipeline
-        (`divebook.workflow.definition.hidden_steps`), and their calls, unless they fail.
+        (`divebook.definitions.definition.hidden_steps`), and their calls, unless they fail.
 
     Examples
     --------

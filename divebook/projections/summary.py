@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
+from divebook.definitions.definition import hidden_steps
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
 from divebook.engine.operations import (
@@ -53,7 +54,6 @@ from divebook.store import EventStore, ExecutionRecord
 from divebook.store.backend import StoredSummary
 from divebook.text.format import local_time, plural, price
 from divebook.text.redaction import Redactor, one_line, shared
-from divebook.workflow.definition import hidden_steps
 
 # Part of each stored summary. Another number makes all stored summaries invalid, so that logs are read again.
 VERSION = 2

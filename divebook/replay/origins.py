@@ -26,6 +26,9 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from immutables import Map
 
+from divebook.definitions.definition import Workflow
+from divebook.definitions.functions import FUNCTION
+from divebook.definitions.step import STAGE, Step
 from divebook.engine.operations import DYNAMIC_CONTENT, SCRIPT_EXECUTION
 from divebook.errors import DivebookError
 from divebook.events import Event, catalog
@@ -41,9 +44,6 @@ from divebook.scripting.needs import (
 )
 from divebook.scripting.templates import unwrapped
 from divebook.text.syntax import parse_python
-from divebook.workflow.definition import Workflow
-from divebook.workflow.functions import FUNCTION
-from divebook.workflow.step import STAGE, Step
 
 
 class Origins:

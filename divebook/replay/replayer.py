@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
+from divebook.definitions.definition import Workflow
 from divebook.engine.evolve import evolve, fold
 from divebook.engine.operations import AGENT_RESPONSE, CACHED_RESPONSE
 from divebook.engine.state import ExecutionState, PathState
@@ -31,7 +32,6 @@ from divebook.events.catalog import (
 from divebook.events.recorded import garbage_collection_paused, opened
 from divebook.projections.model_requests import CallMessage, RequestView, requests_of
 from divebook.runtime.execution import Execution
-from divebook.workflow.definition import Workflow
 
 # --- states of a log by position --------------------------------------------------------------------------------------
 #

@@ -14,6 +14,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from divebook.definitions.definition import Workflow
 from divebook.engine.operations import (
     ACTION_EXECUTION,
     CHILD_WORKFLOW,
@@ -47,7 +48,6 @@ from divebook.runtime.execution import Execution
 from divebook.runtime.forks import made_again, point_before
 from divebook.runtime.manager import Control
 from divebook.text.format import plural, price
-from divebook.workflow.definition import Workflow
 
 _ENDS = (catalog.OperationCompleted, catalog.OperationFailed, catalog.InterruptResolved, catalog.InterruptExpired)
 _DONE_AGAIN = COMPUTED | {TIMER, TIME_ACCESS, RANDOM_GENERATION, VERSION_DECISION}

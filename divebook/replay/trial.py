@@ -12,6 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from divebook.definitions.definition import Workflow
+from divebook.definitions.functions import FUNCTION
+from divebook.definitions.reader import require_step_of, workflow_text
+from divebook.definitions.step import Step
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.forks import Change
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE, STEP_EXECUTION
@@ -32,10 +36,6 @@ from divebook.runtime.execution import Execution
 from divebook.text.format import AS_TEXT, REMOVED, marked, pieces, plural, price, seconds
 from divebook.text.markup import safe, styled
 from divebook.text.redaction import cut, one_line, shared
-from divebook.workflow.definition import Workflow
-from divebook.workflow.functions import FUNCTION
-from divebook.workflow.reader import require_step_of, workflow_text
-from divebook.workflow.step import Step
 
 if TYPE_CHECKING:
     import pandas as pd

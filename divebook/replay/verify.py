@@ -16,6 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+from divebook.definitions.definition import Sketch, Workflow
+from divebook.definitions.functions import FUNCTION, WORKFLOW_FUNCTIONS
+from divebook.definitions.step import Step
 from divebook.engine.decide import decide_cancellation, decide_end, decide_joins, decide_start
 from divebook.engine.instructions import Fact, RecordFacts
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE, SCRIPT_EXECUTION
@@ -45,9 +48,6 @@ from divebook.runtime.runner import PathRunner
 from divebook.runtime.step import Services, code_place
 from divebook.text.format import plural
 from divebook.text.redaction import one_line, shared
-from divebook.workflow.definition import Sketch, Workflow
-from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
-from divebook.workflow.step import Step
 
 # --- driving a definition against a log -------------------------------------------------------------------------------
 #

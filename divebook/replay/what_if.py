@@ -12,6 +12,7 @@ from dataclasses import astuple, dataclass, replace
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
+from divebook.definitions.definition import Workflow
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.decide import steps_ahead
 from divebook.engine.forks import Change
@@ -34,7 +35,6 @@ from divebook.store.memory import MemoryStore
 from divebook.text.format import AS_TEXT, plural, price
 from divebook.text.markup import element, row_element, safe, styled, table_element
 from divebook.text.redaction import one_line, shared
-from divebook.workflow.definition import Workflow
 
 
 @dataclass(frozen=True, slots=True, repr=False)

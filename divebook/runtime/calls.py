@@ -13,6 +13,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from divebook.definitions.functions import (
+    CONTEXT,
+    CURRENT,
+    IDEMPOTENCY_KEY,
+    StepFunction,
+    UserFunction,
+    place_of,
+    require_unambiguous_name,
+)
+from divebook.definitions.json_schemas import require_schema
+from divebook.definitions.resources import ASK, DENY
 from divebook.engine.approvals import (
     BY_PERSON,
     BY_RULE,
@@ -37,17 +48,6 @@ from divebook.runtime.clock import mark_lost
 from divebook.runtime.compute.threads import THREADS, Compute, Task
 from divebook.runtime.context import StepContext
 from divebook.runtime.loop import ENGINE
-from divebook.workflow.functions import (
-    CONTEXT,
-    CURRENT,
-    IDEMPOTENCY_KEY,
-    StepFunction,
-    UserFunction,
-    place_of,
-    require_unambiguous_name,
-)
-from divebook.workflow.json_schemas import require_schema
-from divebook.workflow.resources import ASK, DENY
 
 
 class ToolContext:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
+from divebook.definitions.definition import Workflow
 from divebook.engine.bounds import (
     bounds_for_resumption,
     bounds_with_reservation,
@@ -56,7 +57,6 @@ from divebook.runtime.errors import clean_text
 from divebook.runtime.operations import OperationLog, OperationRequest, WhatIfSource
 from divebook.store.append import Durability, ExecutionRecord
 from divebook.store.base import EventStore
-from divebook.workflow.definition import Workflow
 
 
 class Children:

@@ -27,6 +27,7 @@ import anyio
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
+from divebook.definitions.step import Retry
 from divebook.errors import StoreBusyError, StoreError
 from divebook.events.catalog import RUNNING
 from divebook.runtime.compute.threads import ThreadCall, run_engine_call, start_engine_call
@@ -34,7 +35,6 @@ from divebook.store.append import FULL, Appending, Batch
 from divebook.store.base import EventStore
 from divebook.text.format import in_parts
 from divebook.text.redaction import logger
-from divebook.workflow.step import Retry
 
 
 # Example: in one turn of the loop, two executions record events and wait for them. The first record schedules

@@ -18,6 +18,9 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import anyio
 
+from divebook.definitions.definition import Workflow
+from divebook.definitions.json_schemas import FITTING
+from divebook.definitions.step import Retry, Step
 from divebook.engine.operations import (
     CONSUMED,
     RANDOM_GENERATION,
@@ -48,9 +51,6 @@ from divebook.runtime.errors import fault_of
 from divebook.runtime.operations import OperationRequest
 from divebook.runtime.recorder import Body, Call, Recorder
 from divebook.runtime.waiting import engine_code
-from divebook.workflow.definition import Workflow
-from divebook.workflow.json_schemas import FITTING
-from divebook.workflow.step import Retry, Step
 
 MakeOperation: TypeAlias = Callable[
     [str, Mapping[str, Any], "str | int | None", "int | None", "float | None", Call], Coroutine[Any, Any, Any]

@@ -34,6 +34,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from divebook.definitions.definition import Workflow
+from divebook.definitions.functions import CURRENT
 from divebook.engine.checkpoint import load_state
 from divebook.engine.decide import decide_cancellation, decide_leaving, decide_opening, decide_resumption
 from divebook.engine.evolve import fold, fold_records
@@ -68,8 +70,6 @@ from divebook.store.leases import Lease, Owner
 from divebook.text.arguments import id_of
 from divebook.text.format import in_shell
 from divebook.text.redaction import logger, shared
-from divebook.workflow.definition import Workflow
-from divebook.workflow.functions import CURRENT
 
 # --- membership in queues and workers --------------------------------------------------------------------------------
 #

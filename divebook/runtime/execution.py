@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from divebook.definitions.definition import Workflow
 from divebook.engine.state import ExecutionState, PathState, Usage, waits_for
 from divebook.errors import (
     CorruptStoreError,
@@ -46,7 +47,6 @@ from divebook.store.history import History
 from divebook.store.leases import Owner
 from divebook.text.arguments import wait_limit
 from divebook.text.redaction import one_line, shared
-from divebook.workflow.definition import Workflow
 
 if TYPE_CHECKING:
     import pandas as pd

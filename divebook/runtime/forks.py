@@ -18,6 +18,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from divebook.definitions.definition import Sketch, Workflow, sketch_of
+from divebook.definitions.functions import bind_changed
+from divebook.definitions.json_schemas import FITTING
 from divebook.engine.evolve import fold
 from divebook.engine.forks import Change, opened_as, snapped
 from divebook.engine.lifecycle import TERMINAL
@@ -38,9 +41,6 @@ from divebook.questions.question import PENDING
 from divebook.store.append import Batch, Durability
 from divebook.store.base import EventStore
 from divebook.store.leases import Owner
-from divebook.workflow.definition import Sketch, Workflow, sketch_of
-from divebook.workflow.functions import bind_changed
-from divebook.workflow.json_schemas import FITTING
 
 # --- fork points -----------------------------------------------------------------------------------------------------
 
@@ -257,7 +257,7 @@ def entered_workflow(name: str, events: Sequence[Event]) -> Sketch:
 
 
 FUNCTION_KINDS = {ACTION_EXECUTION: "action", STEP_EXECUTION: "step"}
-"""Kinds of functions in the labels of `divebook.workflow.functions`, by operation type."""
+"""Kinds of functions in the labels of `divebook.definitions.functions`, by operation type."""
 
 _ENDS = catalog.OperationCompleted | catalog.OperationFailed
 

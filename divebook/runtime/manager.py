@@ -19,6 +19,7 @@ from concurrent.futures import Future, wait
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 
+from divebook.definitions.definition import Workflow
 from divebook.engine.bounds import REASONS
 from divebook.engine.decide import steps_ahead, steps_to_undo
 from divebook.engine.inbox import Message, facts_of
@@ -79,7 +80,6 @@ from divebook.store.base import EventStore
 from divebook.store.follow import on_change
 from divebook.store.leases import LEASE_SECONDS, Lease, Owner
 from divebook.text.redaction import logger
-from divebook.workflow.definition import Workflow
 
 SEED_BITS = 64
 _log = logger(__name__)

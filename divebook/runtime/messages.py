@@ -17,6 +17,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
+from divebook.definitions.json_schemas import FITTING
 from divebook.engine.approvals import RUN, StandingRule, rules_of_run
 from divebook.engine.inbox import (
     ANNOTATION,
@@ -53,7 +54,6 @@ from divebook.runtime.leases import DRIVEN_LEASES, give_up
 from divebook.store.append import Batch, ExecutionRecord
 from divebook.store.base import EventStore
 from divebook.store.leases import Lease
-from divebook.workflow.json_schemas import FITTING
 
 
 class Answering:

@@ -28,6 +28,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
+from divebook.definitions.definition import Workflow
+from divebook.definitions.functions import FUNCTION, WORKFLOW_FUNCTIONS
+from divebook.definitions.step import Step
 from divebook.engine.decide import (
     decide_cancellation,
     decide_end,
@@ -53,9 +56,6 @@ from divebook.runtime.operations import MissPolicy, OperationLog
 from divebook.runtime.recorder import Recorder
 from divebook.runtime.step import Outcome, Services, StepRun, definition_place
 from divebook.runtime.waiting import engine_code
-from divebook.workflow.definition import Workflow
-from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
-from divebook.workflow.step import Step
 
 # --- paths -----------------------------------------------------------------------------------------------------------
 #

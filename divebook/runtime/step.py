@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
+from divebook.definitions.definition import Workflow
+from divebook.definitions.step import CONTINUE, KEEP, SKIP, Each, Rollback, Step
 from divebook.engine.inbox import Message
 from divebook.engine.instructions import RunStep
 from divebook.engine.operations import Place
@@ -44,8 +46,6 @@ from divebook.runtime.waiting import ApprovalPolicy, NoApprovalPolicy
 from divebook.runtime.workspaces import WorkspaceProvider
 from divebook.scripting.values import value_text
 from divebook.text.redaction import one_line
-from divebook.workflow.definition import Workflow
-from divebook.workflow.step import CONTINUE, KEEP, SKIP, Each, Rollback, Step
 
 # --- places in a definition ------------------------------------------------------------------------------------------
 #

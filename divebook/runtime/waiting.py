@@ -21,6 +21,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, Protocol, cast
 
+from divebook.definitions.resources import ALLOW, ASK, ApprovalRule, Approvals
+from divebook.definitions.tools import FileSpellings
 from divebook.engine.approvals import ALWAYS, RUN, StandingRule, ToolCall, Verdict, rules_of_run, verdict_of
 from divebook.engine.bounds import Exhausted, call_bound, facts_about, fails_at_bounds, question_about, require_price
 from divebook.engine.operations import SIGNAL_WAIT, TIMER, Place, Reserved
@@ -37,8 +39,6 @@ from divebook.runtime.errors import is_user_code, present_place
 from divebook.runtime.operations import CallOptions, OperationLog, OperationRequest
 from divebook.text.format import parse_duration
 from divebook.text.ranges import MOST_SECONDS
-from divebook.workflow.resources import ALLOW, ASK, ApprovalRule, Approvals
-from divebook.workflow.tools import FileSpellings
 
 MICROSECONDS = 1_000_000
 
@@ -286,7 +286,7 @@ class Approving:
 # A time limit (`asyncio.timeout`), a pause, the loop's time, or which of several calls ends first depend on speed. On
 # replay recorded calls return at once, so the code could take another branch without a trace in the log. All of these
 # use the running loop: its time, a timer, or a future to wait with. The engine's loop therefore refuses them the first
-# time the code runs, and the error names the durable alternative (`tests/workflow/test_unrecorded_waits.py`).
+# time the code runs, and the error names the durable alternative (`tests/definitions/test_unrecorded_waits.py`).
 #
 # A request counts as the function's own if user code is nearer on the stack than divebook: `ctx.sleep` may set a timer.
 # Recorded calls (steps, actions, agents and their tools) may use all of them, because their results are in the log.

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from divebook.definitions.resources import WorkspaceDefinition
 from divebook.documents.policy import patterns_of_stores
 from divebook.engine.operations import OUTPUT, Place, StreamedCall, Write
 from divebook.engine.state import ABOUT_FILES, HeldWorkspace
@@ -29,7 +30,6 @@ from divebook.questions.question import CLARIFICATION
 from divebook.questions.wording import files_differ
 from divebook.runtime.concurrency import Waits
 from divebook.runtime.operations import FileEvents, OperationLog, WorkspaceRef
-from divebook.workflow.resources import WorkspaceDefinition
 from divebook.workspace.egress.proxy import EgressAnswer
 from divebook.workspace.paths import Root
 from divebook.workspace.shell import PRINTED

@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias, TypeVar
 
+from divebook.definitions.functions import FUNCTION
+from divebook.definitions.step import CONTINUE, WORKFLOW, Step
 from divebook.errors import DivebookError, Place, TemplateError
 from divebook.scripting.prelude import ACTIVITY_NAMES, SAFE_NAMES, Attribute, Item, Reference
 from divebook.scripting.syntax import (
@@ -27,8 +29,6 @@ from divebook.scripting.syntax import (
 from divebook.scripting.templates import LITERALS, escape_hint, expressions_of, unwrapped
 from divebook.text.arguments import normal_name
 from divebook.text.syntax import is_escaped_expression, is_expression, texts_in, without_escape
-from divebook.workflow.functions import FUNCTION
-from divebook.workflow.step import CONTINUE, WORKFLOW, Step
 
 Need: TypeAlias = tuple[str, str]
 """A required key: ``state`` or ``inputs``, and the key in it, such as ``("state", "total")``."""

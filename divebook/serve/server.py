@@ -43,6 +43,11 @@ from mcp.types import (
 )
 
 from divebook._version import __version__
+from divebook.definitions.answer_types import combine
+from divebook.definitions.definition import InputDefinition, Workflow
+from divebook.definitions.functions import declared_type
+from divebook.definitions.json_schemas import complaint
+from divebook.definitions.table import INPUT_TYPES
 from divebook.documents.private_files import create_whole
 from divebook.environment.environment import Environment
 from divebook.errors import DivebookError, InterruptError, LeaseHeldError, SetupError, StoreError
@@ -60,11 +65,6 @@ from divebook.runtime.manager import has_news
 from divebook.store.follow import follow
 from divebook.store.memory import MemoryStore
 from divebook.text.redaction import clean_libraries, shared
-from divebook.workflow.answer_types import combine
-from divebook.workflow.definition import InputDefinition, Workflow
-from divebook.workflow.functions import declared_type
-from divebook.workflow.json_schemas import complaint
-from divebook.workflow.table import INPUT_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping

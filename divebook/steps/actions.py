@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any, TypeVar, overload
 
+from divebook.definitions.code import source_of
+from divebook.definitions.functions import UserFunction, decorated
+from divebook.definitions.step import Retry
 from divebook.documents import DocumentRepository
 from divebook.errors import DivebookError, SetupError, StepError
 from divebook.text.arguments import describe
-from divebook.workflow.code import source_of
-from divebook.workflow.functions import UserFunction, decorated
-from divebook.workflow.step import Retry
 
 F = TypeVar("F", bound=Callable[..., Any])
 

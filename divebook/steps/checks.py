@@ -13,6 +13,13 @@ from typing import Any, TypeAlias, TypeVar
 
 from divebook.agents import Agent
 from divebook.agents.models import DEFAULT_MODELS, RECORDED, is_known_provider
+from divebook.definitions.definition import Definitions, Workflow
+from divebook.definitions.functions import FUNCTION
+from divebook.definitions.graph import reachable_from
+from divebook.definitions.resources import ToolDefinition
+from divebook.definitions.step import STAGE, Step
+from divebook.definitions.table import nearest_position
+from divebook.definitions.tools import ToolFunction
 from divebook.errors import (
     DefinitionError,
     ExecutionNotFoundError,
@@ -41,13 +48,6 @@ from divebook.steps.prompt import ASSIGN_WORK, AgentToolkit
 from divebook.store import EventStore
 from divebook.text.redaction import logger
 from divebook.tools.builtin import ABSENT, OFFERED
-from divebook.workflow.definition import Definitions, Workflow
-from divebook.workflow.functions import FUNCTION
-from divebook.workflow.graph import reachable_from
-from divebook.workflow.resources import ToolDefinition
-from divebook.workflow.step import STAGE, Step
-from divebook.workflow.table import nearest_position
-from divebook.workflow.tools import ToolFunction
 
 N = TypeVar("N", str, str | None)
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
+from divebook.definitions.definition import Workflow
+from divebook.definitions.step import Step
 from divebook.engine.inbox import SIGNAL, Message, signal_payload
 from divebook.errors import ExecutionNotFoundError, NotFoundError, SetupError, StoreBusyError
 from divebook.events.catalog import BOOK
@@ -22,8 +24,6 @@ from divebook.runtime.clock import Clock
 from divebook.runtime.commit import StoreCalls
 from divebook.store import EventStore
 from divebook.text.format import plural
-from divebook.workflow.definition import Workflow
-from divebook.workflow.step import Step
 
 # --- durable log -----------------------------------------------------------------------------------------------------
 #

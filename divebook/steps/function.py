@@ -12,6 +12,10 @@ from datetime import datetime
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar, cast
 
 from divebook.agents.turn import AgentTask, Answer
+from divebook.definitions.code import parts_of, reaching
+from divebook.definitions.definition import Workflow
+from divebook.definitions.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, StepFunction, roots_of
+from divebook.definitions.json_schemas import instance_of, schema_of
 from divebook.engine.operations import VERSION_DECISION
 from divebook.engine.state import ExecutionState
 from divebook.errors import (
@@ -36,10 +40,6 @@ from divebook.runtime.waiting import seconds_of, workflow_code
 from divebook.scripting import value_text
 from divebook.steps.actions import Action
 from divebook.steps.workspace_actions import WORKSPACE_ACTIONS
-from divebook.workflow.code import parts_of, reaching
-from divebook.workflow.definition import Workflow
-from divebook.workflow.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, StepFunction, roots_of
-from divebook.workflow.json_schemas import instance_of, schema_of
 from divebook.workspace.shell import ShellResult
 
 # --- call tasks ------------------------------------------------------------------------------------------------------
@@ -762,7 +762,7 @@ def require_function(name: str) -> None:
 
 
 CALLED = ("workflow ", "step ", "action ")
-"""Prefixes of the labels of functions that run as a whole, as `divebook.workflow.functions` makes them."""
+"""Prefixes of the labels of functions that run as a whole, as `divebook.definitions.functions` makes them."""
 
 
 class ChangedFunction(NamedTuple):

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from divebook.agents import Agent
+from divebook.definitions.functions import UserFunction, find_rollback
+from divebook.definitions.json_schemas import require_schema
+from divebook.definitions.step import CONTINUE, ROLLBACK, Step
 from divebook.errors import ApprovalDeniedError, StepError
 from divebook.questions.answer import value_of
 from divebook.questions.question import CONFIRMATION
@@ -22,9 +25,6 @@ from divebook.steps.prompt import AgentServices, ContentBuilder, PromptStep
 from divebook.steps.row_calls import run_rows
 from divebook.steps.script_step import ScriptStep, filled, render_texts
 from divebook.text.ranges import SECONDS
-from divebook.workflow.functions import UserFunction, find_rollback
-from divebook.workflow.json_schemas import require_schema
-from divebook.workflow.step import CONTINUE, ROLLBACK, Step
 
 
 async def wait_step(context: StepContext) -> Outcome:

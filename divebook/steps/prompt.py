@@ -28,6 +28,19 @@ from divebook.agents.cache import Cached, Cassette, ResponseCache, lasting
 from divebook.agents.models import RECORDED
 from divebook.agents.running_turn import CALL, count_spent, present
 from divebook.agents.turn import TURN_KEY, AgentTask, Answer, StepTurn, consumption_of, run_id_of
+from divebook.definitions.answer_types import answer_type
+from divebook.definitions.resources import AgentDefinition
+from divebook.definitions.servers import ToolServer
+from divebook.definitions.step import (
+    Block,
+    ContentEntry,
+    Retry,
+    Step,
+    blocks_from_program_output,
+    blocks_from_script_result,
+    text_block,
+)
+from divebook.definitions.tools import ToolFunction, ToolHints
 from divebook.documents import DocumentRepository, Policy
 from divebook.engine.operations import (
     AGENT_TURN,
@@ -53,19 +66,6 @@ from divebook.steps.conversations import BRANCHED, ConversationStore
 from divebook.steps.row_calls import UNKNOWN, RowResult, error_text
 from divebook.steps.script_step import ScriptHost, filled, render_texts
 from divebook.text.redaction import shared
-from divebook.workflow.answer_types import answer_type
-from divebook.workflow.resources import AgentDefinition
-from divebook.workflow.servers import ToolServer
-from divebook.workflow.step import (
-    Block,
-    ContentEntry,
-    Retry,
-    Step,
-    blocks_from_program_output,
-    blocks_from_script_result,
-    text_block,
-)
-from divebook.workflow.tools import ToolFunction, ToolHints
 
 if TYPE_CHECKING:
     from divebook.agents.request_record import ResponseSource

@@ -22,6 +22,8 @@ from random import random
 from typing import Any, TypeAlias
 from zlib import crc32
 
+from divebook.definitions.functions import CURRENT, UserFunction
+from divebook.definitions.step import Retry
 from divebook.engine.operations import ACTION_EXECUTION
 from divebook.engine.retries import retry_delay
 from divebook.errors import OutcomeUnknownError, StepError
@@ -34,8 +36,6 @@ from divebook.runtime.compute.threads import THREADS, Compute, Task, in_thread
 from divebook.runtime.context import StepContext
 from divebook.runtime.errors import clean_text, fault_of
 from divebook.runtime.step import Outcome
-from divebook.workflow.functions import CURRENT, UserFunction
-from divebook.workflow.step import Retry
 
 MOST_ROWS = 1_000
 """Number of finished rows that are recorded at once."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from divebook.definitions.functions import FUNCTION
 from divebook.engine.operations import ACTION_EXECUTION
 from divebook.errors import StepError
 from divebook.questions.answer import value_of
@@ -21,7 +22,6 @@ from divebook.runtime.workspaces import OwnChanges
 from divebook.steps.actions import Action, StepAction
 from divebook.text.format import plural
 from divebook.text.redaction import shared
-from divebook.workflow.functions import FUNCTION
 from divebook.workspace.snapshots.restore import left_out_text
 from divebook.workspace.snapshots.tree import FileDiff
 from divebook.workspace.workspace import present_workspace

@@ -30,12 +30,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, ParamSpec, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from divebook._version import __version__
+from divebook.definitions.definition import Workflow
 from divebook.errors import DivebookError, InvalidEventError, NewerStoreError, StoreError
 from divebook.events.catalog import ExecutionStarted, Payload
 from divebook.events.codec import canonical_hash, decode_record, encode, event_to_dict, parse
 from divebook.events.event import Event, to_datetime
 from divebook.events.values import StoredFile
-from divebook.workflow.definition import Workflow
 
 # --- lines of an exported log ---
 # A header, one event in each line, and an end line. Each line has a hash that covers it and all lines before it:

@@ -12,6 +12,10 @@ from html.parser import HTMLParser
 from typing import Any, get_type_hints
 from urllib.parse import urljoin
 
+from divebook.definitions.functions import signature_of
+from divebook.definitions.resources import ToolDefinition
+from divebook.definitions.step import Retry
+from divebook.definitions.tools import ToolFunction
 from divebook.documents import fetch as fetching
 from divebook.documents.fetch import Page, PageLimits
 from divebook.documents.policy import FileArguments, require_allowed, resolved
@@ -29,10 +33,6 @@ from divebook.tools.file_tools import (
     text_editor,
     tool_failure,
 )
-from divebook.workflow.functions import signature_of
-from divebook.workflow.resources import ToolDefinition
-from divebook.workflow.step import Retry
-from divebook.workflow.tools import ToolFunction
 
 # --- web page --------------------------------------------------------------------------------------------------------
 #

@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from divebook.definitions.resources import IF_NOT_READ_ONLY
+from divebook.definitions.tools import FileSpellings, ToolFunction, ToolHints
 from divebook.documents import DocumentRepository, Policy
 from divebook.documents.policy import FILES, HIDDEN, FileArguments
 from divebook.documents.private_files import MOST_FOLDERS
 from divebook.documents.repository import has_wildcards, matches
 from divebook.errors import PathNotAllowedError, SetupError
-from divebook.workflow.resources import IF_NOT_READ_ONLY
-from divebook.workflow.tools import FileSpellings, ToolFunction, ToolHints
 from divebook.workspace.files import Disk
 from divebook.workspace.paths import PathPolicy, Root
 

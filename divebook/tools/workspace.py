@@ -10,8 +10,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from divebook.workflow.resources import CONTAINED, IF_DESTRUCTIVE, WorkspaceDefinition
-from divebook.workflow.tools import ToolFunction, ToolHints
+from divebook.definitions.resources import CONTAINED, IF_DESTRUCTIVE, WorkspaceDefinition
+from divebook.definitions.tools import ToolFunction, ToolHints
 from divebook.workspace import agent_tools
 from divebook.workspace.background import process_manager
 from divebook.workspace.workspace import present_workspace

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise, repeat
 from typing import Any, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints, is_typeddict
 
+from divebook.definitions.definition import hidden_in
 from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState
 from divebook.errors import SavedRunError
@@ -73,7 +74,6 @@ from divebook.widgets.source import (
 from divebook.widgets.source import block_of as spans_block
 from divebook.widgets.stepping import block_of, path_cell, path_view, pending_view, shown_paths, summary_of
 from divebook.widgets.variables_and_files import FilesReader, Setters, VariableReader, shorter, within
-from divebook.workflow.definition import hidden_in
 
 # --- reconstruction of states from a recording -----------------------------------------------------------------------
 

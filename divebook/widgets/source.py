@@ -13,6 +13,8 @@ from functools import cache, partial
 from typing import Any, NamedTuple, cast
 
 from divebook.agents.clients import REQUEST_LIMITERS
+from divebook.definitions.definition import Workflow, hidden_in, visible_steps
+from divebook.definitions.json_schemas import load
 from divebook.engine.bounds import NANODOLLARS, spent_of
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE, NAMED_BY, TOOL_CALL
 from divebook.engine.state import ExecutionState, awaited_signals
@@ -63,8 +65,6 @@ from divebook.widgets.protocol import (
     WorkspaceView,
 )
 from divebook.widgets.variables_and_files import FilesReader, Setters, VariableReader
-from divebook.workflow.definition import Workflow, hidden_in, visible_steps
-from divebook.workflow.json_schemas import load
 
 # --- the activity in a header ----------------------------------------------------------------------------------------
 

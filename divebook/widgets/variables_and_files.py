@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypedDict, cast
 
+from divebook.definitions.definition import Workflow, hidden_steps, visible_steps
 from divebook.engine.state import ExecutionState, HeldWorkspace
 from divebook.errors import UnopenableValueError
 from divebook.events import catalog
@@ -24,7 +25,6 @@ from divebook.runtime.execution import Execution
 from divebook.store.maintenance import file_content
 from divebook.text.redaction import Redactor, cut, one_line
 from divebook.widgets.protocol import FilesPoint, FileView, LeftOutView, VariableView, WorkspaceView
-from divebook.workflow.definition import Workflow, hidden_steps, visible_steps
 from divebook.workspace.snapshots.applying import without_protected
 from divebook.workspace.snapshots.take import Manifest, changed_tree, tree_of
 from divebook.workspace.snapshots.tree import FileDiff, Tree, changes_between, diffs_of, shown_path

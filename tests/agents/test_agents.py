@@ -10,9 +10,9 @@ import pytest
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.agents.agent import loaded
 from divebook.agents.models import DEFAULT_MODELS, is_known_provider, known_models, model_name
+from divebook.definitions.resources import AgentDefinition, ModelSettings
+from divebook.definitions.step import ContentEntry
 from divebook.errors import SetupError
-from divebook.workflow.resources import AgentDefinition, ModelSettings
-from divebook.workflow.step import ContentEntry
 from tests.runtime.worlds import environment, event_types, run
 
 ASK = Workflow("w", [Step("ask", prompt="Say hello to ${inputs.who}", store="r")], inputs=["who"])

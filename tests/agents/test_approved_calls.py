@@ -9,9 +9,9 @@ from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
 
 from divebook import Agent, ScriptedModel, tool
 from divebook.agents.scripted_model import ScriptedFunction
+from divebook.definitions.resources import ApprovalRule
+from divebook.definitions.tools import ToolFunction
 from divebook.runtime.runner import PARKED_RUNS
-from divebook.workflow.resources import ApprovalRule
-from divebook.workflow.tools import ToolFunction
 from tests.agents.test_tool_limits import returns_of
 from tests.agents.test_turns import ASK, started
 from tests.runtime.test_resuming import cut

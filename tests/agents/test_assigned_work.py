@@ -3,11 +3,11 @@
 import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow, tool
+from divebook.definitions.resources import AgentDefinition
+from divebook.definitions.step import ContentEntry, Retry
+from divebook.definitions.tools import ToolFunction, ToolHints
 from divebook.errors import NotFoundError
 from divebook.events import catalog
-from divebook.workflow.resources import AgentDefinition
-from divebook.workflow.step import ContentEntry, Retry
-from divebook.workflow.tools import ToolFunction, ToolHints
 from tests.agents.payable import REFUSED, Payable
 from tests.agents.test_approved_calls import TakesAllErrors
 from tests.agents.test_turns import began

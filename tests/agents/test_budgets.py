@@ -7,13 +7,13 @@ import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.agents.budget import TurnBudget
+from divebook.definitions.reader import definitions_from
 from divebook.engine.operations import Reserved
 from divebook.errors import BoundExceededError, BoundsError, DefinitionError
 from divebook.questions import Question
 from divebook.questions.bounds import Bounds, agent_bounds
 from divebook.runtime.concurrency import ConcurrentCalls
 from divebook.store import MemoryStore
-from divebook.workflow.reader import definitions_from
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment, event_types
 

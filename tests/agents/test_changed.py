@@ -7,12 +7,12 @@ from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, ScriptedModel, Step, Workflow
+from divebook.definitions.resources import AgentDefinition, ModelSettings
+from divebook.definitions.step import Retry
+from divebook.definitions.tools import ToolFunction, tool_of
 from divebook.errors import InterruptError
 from divebook.projections.spans import spans_of
 from divebook.widgets.parts import conversation_of, newest_conversations
-from divebook.workflow.resources import AgentDefinition, ModelSettings
-from divebook.workflow.step import Retry
-from divebook.workflow.tools import ToolFunction, tool_of
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment
 

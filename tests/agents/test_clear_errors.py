@@ -10,10 +10,10 @@ from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, ScriptedModel, Step, Workflow, tool
 from divebook.agents.scripted_model import ScriptedFunction
+from divebook.definitions.functions import workflow
+from divebook.definitions.resources import AgentDefinition
+from divebook.definitions.step import Catch, Retry
 from divebook.errors import ToolError
-from divebook.workflow.functions import workflow
-from divebook.workflow.resources import AgentDefinition
-from divebook.workflow.step import Catch, Retry
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment
 

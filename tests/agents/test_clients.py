@@ -14,9 +14,9 @@ from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.agents.agent import MODEL_RETRY
 from divebook.agents.clients import CLIENTS, FIRST, REQUEST_LIMITERS, RequestLimiter
 from divebook.analysis.log import operations_frame
+from divebook.definitions.resources import AgentDefinition
 from divebook.errors import SetupError
 from divebook.runtime.loop import ENGINE
-from divebook.workflow.resources import AgentDefinition
 from tests.agents.model_server import PIECES, ModelServer, Mood
 
 PATIENCE = 60

@@ -12,11 +12,11 @@ from pydantic_ai.models.function import FunctionModel
 from divebook import Agent, Step, Workflow
 from divebook.agents import agent_loop
 from divebook.agents.request_record import CATEGORIES, MOST_BODY
+from divebook.definitions.resources import AgentDefinition
+from divebook.definitions.step import Retry
 from divebook.errors import OperationError
 from divebook.events import catalog
 from divebook.events.codec import encode_line
-from divebook.workflow.resources import AgentDefinition
-from divebook.workflow.step import Retry
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment
 

@@ -15,8 +15,8 @@ from pydantic_ai.models.function import FunctionModel
 from divebook import Agent, Retry, Step, Workflow
 from divebook.agents.clients import FIRST, REQUEST_LIMITERS, RequestLimiters
 from divebook.agents.requests import reporting_model
+from divebook.definitions.resources import AgentDefinition
 from divebook.engine.operations import Reserved
-from divebook.workflow.resources import AgentDefinition
 from tests.agents.payable import MOST, OK, REFUSED, Payable
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment

@@ -7,10 +7,10 @@ import pytest
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow, tool
 from divebook.agents.clients import CLIENTS
+from divebook.definitions.resources import AgentDefinition, ModelSettings
 from divebook.documents import Policy
 from divebook.errors import SetupError
 from divebook.runtime.loop import ENGINE
-from divebook.workflow.resources import AgentDefinition, ModelSettings
 from tests.agents.model_server import PATIENCE, TEXT, ModelServer
 
 KEY = "k-7c1f0a9e52b84d36"

@@ -11,10 +11,10 @@ from pydantic_ai.models.test import TestModel
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.agents.signatures import output_type, text_of_output
 from divebook.config import load
+from divebook.definitions.resources import AgentDefinition
 from divebook.errors import DefinitionError, SetupError
 from divebook.events import classes
 from divebook.events.codec import decode_line, encode_line
-from divebook.workflow.resources import AgentDefinition
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment
 

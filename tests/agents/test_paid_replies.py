@@ -6,10 +6,10 @@ import pytest
 
 from divebook import Agent, Bounds, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.agents.budget import TurnBudget
+from divebook.definitions.resources import AgentDefinition
+from divebook.definitions.step import Retry
 from divebook.projections.spans import spans_of
 from divebook.runtime.clock import SystemClock
-from divebook.workflow.resources import AgentDefinition
-from divebook.workflow.step import Retry
 from tests.agents.payable import BROKEN, CALLS, MOST, OK, REFUSED, SILENT, STREAMED, STUCK, Payable
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment

@@ -12,11 +12,11 @@ from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow, tool
 from divebook.agents.cache import ENDING, MOST_BYTES, PRUNED_EVERY, Cached, ResponseCache
+from divebook.definitions.resources import AgentDefinition, ModelSettings
+from divebook.definitions.step import Retry
+from divebook.definitions.tools import tool_of
 from divebook.errors import SetupError
 from divebook.store.codec import FernetCodec, Sealing
-from divebook.workflow.resources import AgentDefinition, ModelSettings
-from divebook.workflow.step import Retry
-from divebook.workflow.tools import tool_of
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment, event_types
 

@@ -10,10 +10,10 @@ from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Step, Workflow
 from divebook.agents.agent_loop import ANSWER_NOW
+from divebook.definitions.functions import workflow
+from divebook.definitions.reader import definitions_from
+from divebook.definitions.resources import AgentDefinition
 from divebook.errors import AgentError, DefinitionError, StepError
-from divebook.workflow.functions import workflow
-from divebook.workflow.reader import definitions_from
-from divebook.workflow.resources import AgentDefinition
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment
 

@@ -13,8 +13,8 @@ from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCall
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.agents.scripted import ScriptedReply
 from divebook.agents.scripted_model import ScriptedFunction
+from divebook.definitions.resources import AgentDefinition
 from divebook.errors import SetupError
-from divebook.workflow.resources import AgentDefinition
 from tests.runtime.worlds import environment, run
 
 ASK = Workflow("w", [Step("ask", prompt="Ask", store="r")])

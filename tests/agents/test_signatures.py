@@ -6,8 +6,8 @@ import pytest
 from pydantic import BaseModel
 
 from divebook.agents.signatures import library_tool
+from divebook.definitions.tools import ToolFunction, tool, tool_of
 from divebook.errors import DefinitionError
-from divebook.workflow.tools import ToolFunction, tool, tool_of
 
 
 class Place(BaseModel):

@@ -14,8 +14,8 @@ from pydantic_ai.models.wrapper import WrapperModel
 
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.agents.scripted import words
-from divebook.workflow.resources import AgentDefinition
-from divebook.workflow.step import Each, Retry
+from divebook.definitions.resources import AgentDefinition
+from divebook.definitions.step import Each, Retry
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment, event_types
 

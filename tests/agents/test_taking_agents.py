@@ -11,8 +11,8 @@ from pydantic_ai.toolsets import FunctionToolset
 from divebook import Agent, ScriptedModel, Step, Workflow, allow
 from divebook.agents.durability import DivebookDurability
 from divebook.agents.scripted_model import ScriptedFunction
+from divebook.definitions import workflow
 from divebook.errors import SetupError
-from divebook.workflow import workflow
 from tests.agents.test_turns import KEYS, SCRIPT, Book, started
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment

@@ -4,11 +4,11 @@ import pytest
 
 from divebook import Action, Agent, Environment, MemoryStore, ScriptedModel, Step, ToolContext, Workflow, tool
 from divebook.agents.signatures import library_tool
+from divebook.definitions import step
+from divebook.definitions.functions import takes_of
+from divebook.definitions.tools import tool_of
 from divebook.errors import DefinitionError
 from divebook.events import catalog
-from divebook.workflow import step
-from divebook.workflow.functions import takes_of
-from divebook.workflow.tools import tool_of
 
 
 def emitted(execution):

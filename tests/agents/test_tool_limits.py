@@ -10,9 +10,9 @@ from pydantic_ai.messages import BinaryContent
 
 from divebook import Agent, ScriptedModel
 from divebook.agents.signatures import MOST_BYTES, shortened
+from divebook.definitions.tools import ToolFunction, ToolHints
 from divebook.events.codec import encode_line
 from divebook.text.redaction import shared
-from divebook.workflow.tools import ToolFunction, ToolHints
 from tests.agents.test_turns import ASK, SCRIPT, started
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment

@@ -3,9 +3,9 @@
 import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
-from divebook.workflow import workflow
-from divebook.workflow.step import Each, Retry
-from divebook.workflow.tools import ToolFunction
+from divebook.definitions import workflow
+from divebook.definitions.step import Each, Retry
+from divebook.definitions.tools import ToolFunction
 from tests.agents.test_approved_calls import Post, goes_on, question_about
 from tests.agents.test_turns import ASK, SCRIPT, Book, started
 from tests.runtime.worlds import environment

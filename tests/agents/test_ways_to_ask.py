@@ -26,14 +26,14 @@ from pydantic_ai.usage import RequestUsage
 import divebook
 from divebook import Agent, Environment, Pipeline, Retry, Step, Workflow, create_envelope, tool
 from divebook.agents import agent
+from divebook.definitions.functions import workflow
+from divebook.definitions.resources import AgentDefinition, ApprovalRule
+from divebook.definitions.servers import CallOutcome, MCPServerDefinition
+from divebook.definitions.step import Each
 from divebook.events import Event, catalog
 from divebook.events.codec import encode, event_to_dict
 from divebook.runtime.execution import Execution
 from divebook.store import MemoryStore
-from divebook.workflow.functions import workflow
-from divebook.workflow.resources import AgentDefinition, ApprovalRule
-from divebook.workflow.servers import CallOutcome, MCPServerDefinition
-from divebook.workflow.step import Each
 from tests.runtime.test_resuming import FixedChance, StoppedClock, cut
 from tests.tools.fakes import FakeServer
 

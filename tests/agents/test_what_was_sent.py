@@ -18,8 +18,8 @@ from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Step, Workflow, tool
 from divebook.agents.request_record import whole
-from divebook.workflow.resources import AgentDefinition
-from divebook.workflow.step import ContentEntry
+from divebook.definitions.resources import AgentDefinition
+from divebook.definitions.step import ContentEntry
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment
 

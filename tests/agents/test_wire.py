@@ -10,9 +10,9 @@ from divebook import Agent, Environment, Step, Workflow, tool
 from divebook.agents.agent import MODEL_RETRY
 from divebook.agents.clients import CLIENTS
 from divebook.agents.scripted import ScriptedReply
+from divebook.definitions.resources import AgentDefinition
+from divebook.definitions.step import Retry
 from divebook.runtime.loop import ENGINE
-from divebook.workflow.resources import AgentDefinition
-from divebook.workflow.step import Retry
 from tests.agents import anthropic_form, openai_form
 from tests.agents.model_server import PATIENCE, PIECES, TEXT, ModelServer, Mood
 from tests.agents.test_streaming import facts

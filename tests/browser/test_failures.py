@@ -8,7 +8,7 @@ from tests.browser.test_keys import assert_keys_stay_in
 from tests.browser.test_saved import reopened
 
 PARSE = """\
-from divebook.workflow import step, workflow
+from divebook.definitions import step, workflow
 rows = [{'id': n, 'kind': 'billing'} for n in range(8)]
 
 @step(idempotent=True)

@@ -175,7 +175,7 @@ def edit_in(notebook, index, old, new):
 
 
 FUNCTIONS = """\
-from divebook.workflow import step, workflow
+from divebook.definitions import step, workflow
 
 @step
 async def fetch(x):

@@ -11,13 +11,13 @@ from typing import Any
 
 from divebook import Agent, Each, Environment, Retry, ScriptedModel, Step, Workflow
 from divebook.agents.scripted import ScriptedCall, ScriptedReply
+from divebook.definitions.definition import InputDefinition
+from divebook.definitions.functions import step, workflow
+from divebook.definitions.tools import ToolFunction, tool
 from divebook.runtime.clock import MICROSECONDS, SystemClock
 from divebook.steps.actions import Action
 from divebook.steps.function import Context
 from divebook.store import EventStore
-from divebook.workflow.definition import InputDefinition
-from divebook.workflow.functions import step, workflow
-from divebook.workflow.tools import ToolFunction, tool
 
 QUICK, SLOW = 0.001, 0.05
 SIGNAL, CALLS, AGENT = "go", "calls", "hurried"

@@ -2,7 +2,7 @@
 
 import json
 
-from divebook.workflow.schema import TABLES
+from divebook.definitions.schema import TABLES
 
 
 def test_the_keys_of_one_part_are_listed(divebook):

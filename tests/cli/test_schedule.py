@@ -44,7 +44,7 @@ def test_other_words_are_refused(divebook, nightly):
 
 PYTHON = """
 from divebook import ScheduleDefinition
-from divebook.workflow import workflow
+from divebook.definitions import workflow
 
 
 @workflow

@@ -11,7 +11,7 @@ from tests.cli.conftest import write
 
 MODULE = """
 from divebook import Environment, Step, Workflow
-from divebook.workflow import workflow
+from divebook.definitions import workflow
 
 @workflow
 async def double(ctx, n: int = 2):
@@ -34,7 +34,7 @@ def notebook(*cells):
 IN_PROCESSES = """
 import os
 from divebook import Environment
-from divebook.workflow import step, workflow
+from divebook.definitions import step, workflow
 
 HERE = os.getpid()
 
@@ -60,7 +60,7 @@ environment = Environment(store="memory:", executor="process")
 
 EQUIPPED = """
 from divebook import Agent, ApprovalRule, Environment, MemoryDocuments, Policy, ScriptedModel, Step, Workflow
-from divebook.workflow.servers import MCPServerDefinition
+from divebook.definitions.servers import MCPServerDefinition
 
 def erase(path: str) -> str:
     return "erased"
@@ -154,7 +154,7 @@ def test_a_notebook_that_defines_nothing_says_why(divebook, folder, text, messag
 CODE = (
     "FACTOR = 21",
     "raise SystemExit('not needed')",
-    "from divebook.workflow import step, workflow\n@step\ndef times(n: int) -> int:\n    return n * FACTOR",
+    "from divebook.definitions import step, workflow\n@step\ndef times(n: int) -> int:\n    return n * FACTOR",
     "%matplotlib_of_nobody\nprint('seen')",
     "@workflow\nasync def total(ctx, n: int = 2):\n    return [await ctx.ask('Who?'), await times(n)]\nprint('made')",
 )

@@ -2,8 +2,8 @@
 
 import json
 
+from divebook.definitions.reader import read_definitions
 from divebook.store import open_store
-from divebook.workflow.reader import read_definitions
 from tests.cli.conftest import write
 
 POET = """

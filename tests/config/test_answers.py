@@ -3,9 +3,9 @@
 import pytest
 
 from divebook.config.answers import answers_from
+from divebook.definitions.json_schemas import FITTING
 from divebook.errors import InputError
 from divebook.questions import Question, Typed
-from divebook.workflow.json_schemas import FITTING
 
 
 def question(schema=None, kind="clarification"):

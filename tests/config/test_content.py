@@ -11,14 +11,14 @@ import pytest
 
 from divebook.agents.agent import Agent, digest_of
 from divebook.config.content import Sources, build_content, files_at, resolve_content
+from divebook.definitions.definition import Definitions, Workflow, fingerprint_of
+from divebook.definitions.reader import definitions_from
+from divebook.definitions.resources import AgentDefinition
+from divebook.definitions.step import ContentEntry, Step
 from divebook.documents import Policy
 from divebook.documents.fetch import MAX_BYTES, Page
 from divebook.documents.repository import alternatives, has_wildcards
 from divebook.errors import DefinitionError, SetupError
-from divebook.workflow.definition import Definitions, Workflow, fingerprint_of
-from divebook.workflow.reader import definitions_from
-from divebook.workflow.resources import AgentDefinition
-from divebook.workflow.step import ContentEntry, Step
 
 FILES = {
     "file1.txt": "Content of file1.txt",

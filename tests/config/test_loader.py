@@ -3,8 +3,8 @@
 import pytest
 
 from divebook.config import load, save
+from divebook.definitions.reader import read_definitions
 from divebook.errors import DefinitionError
-from divebook.workflow.reader import read_definitions
 
 ENVIRONMENT = "Name: test-env\nDescription: Test Environment\n"
 

@@ -4,9 +4,9 @@ import pytest
 
 from divebook.agents import Agent
 from divebook.config import merge, merge_all
+from divebook.definitions.reader import definitions_from, read_definitions
 from divebook.environment.environment import Environment
 from divebook.store import MemoryStore
-from divebook.workflow.reader import definitions_from, read_definitions
 
 
 def merged(left, right):

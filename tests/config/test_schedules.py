@@ -10,9 +10,9 @@ import pytest
 from divebook import Environment, ScheduleDefinition, Step, Worker, Workflow
 from divebook.config.loader import add_values
 from divebook.config.schedules import Schedules, coming, latest, latest_due, next_due
+from divebook.definitions.reader import read_definitions
 from divebook.errors import AlreadyRegisteredError, DefinitionError, SetupError
 from divebook.steps.checks import syntax_problems
-from divebook.workflow.reader import read_definitions
 from tests.config.zones import CRONS, changes, differences
 
 ZONE = timezone(timedelta(hours=2))

@@ -9,13 +9,13 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from divebook.agents import Agent, ScriptedModel
+from divebook.definitions import AgentDefinition
+from divebook.definitions.definition import Workflow
+from divebook.definitions.step import Step
 from divebook.environment.environment import Environment
 from divebook.errors import StepError
 from divebook.runtime.execution import Execution
 from divebook.store import MemoryStore
-from divebook.workflow import AgentDefinition
-from divebook.workflow.definition import Workflow
-from divebook.workflow.step import Step
 
 Data = Mapping[str, Any]
 TIMEOUT = 30.0

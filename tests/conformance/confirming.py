@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from divebook.agents import Agent, ScriptedModel
+from divebook.definitions.definition import Definitions, Workflow
+from divebook.definitions.resources import Config
+from divebook.definitions.step import Step
+from divebook.definitions.tools import ToolFunction, ToolHints
 from divebook.engine.approvals import asks
 from divebook.environment.environment import Environment
 from divebook.errors import NotFoundError
 from divebook.runtime.execution import Execution
 from divebook.store import MemoryStore
-from divebook.workflow.definition import Definitions, Workflow
-from divebook.workflow.resources import Config
-from divebook.workflow.step import Step
-from divebook.workflow.tools import ToolFunction, ToolHints
 
 Data = Mapping[str, Any]
 

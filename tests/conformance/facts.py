@@ -16,6 +16,8 @@ from functools import partial
 from typing import Any
 
 from divebook.agents import Agent
+from divebook.definitions import AgentDefinition, read_workflow
+from divebook.definitions.step import fingerprint_block, fingerprint_blocks
 from divebook.documents import DocumentRepository, FileDocuments, MemoryDocuments
 from divebook.environment.environment import Environment
 from divebook.errors import InvalidEventError, TemplateError
@@ -26,8 +28,6 @@ from divebook.runtime.execution import Execution
 from divebook.scripting import render_template
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
-from divebook.workflow import AgentDefinition, read_workflow
-from divebook.workflow.step import fingerprint_block, fingerprint_blocks
 from tests.conformance import asked, confirming, hands, servers
 from tests.conformance.not_run import NOT_RUN, NOT_RUN_OF_SHAPE, PROSE
 from tests.conformance.overheard import OverheardModel

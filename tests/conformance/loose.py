@@ -12,6 +12,11 @@ from typing import Any
 
 from divebook.agents import Agent, ScriptedModel
 from divebook.config import Sources, build_content, load, merge
+from divebook.definitions import AgentDefinition
+from divebook.definitions.definition import Definitions, Workflow, check_default_workflow, require_name
+from divebook.definitions.reader import definitions_from, read_definitions, read_workflow
+from divebook.definitions.resources import Config
+from divebook.definitions.step import ContentEntry, blocks_from_script_result
 from divebook.documents.fetch import Page
 from divebook.documents.repository import has_wildcards
 from divebook.engine.operations import DYNAMIC_CONTENT, Place
@@ -21,11 +26,6 @@ from divebook.events.catalog import OperationCompleted
 from divebook.scripting.interpreter import default_interpreter
 from divebook.steps.prompt import run_program
 from divebook.store import MemoryStore
-from divebook.workflow import AgentDefinition
-from divebook.workflow.definition import Definitions, Workflow, check_default_workflow, require_name
-from divebook.workflow.reader import definitions_from, read_definitions, read_workflow
-from divebook.workflow.resources import Config
-from divebook.workflow.step import ContentEntry, blocks_from_script_result
 from tests.conformance.compare import Difference, contains, same
 from tests.conformance.old_ids import legacy_operation_id
 

@@ -12,6 +12,10 @@ from typing import Any
 from mcp.types import BlobResourceContents, TextResourceContents
 
 from divebook.agents import Agent, ScriptedModel
+from divebook.definitions.definition import Workflow
+from divebook.definitions.reader import definitions_from
+from divebook.definitions.resources import ASK, NEVER
+from divebook.definitions.step import Step
 from divebook.documents import Policy
 from divebook.documents.policy import expanded
 from divebook.engine.approvals import ToolCall, verdict_of
@@ -19,10 +23,6 @@ from divebook.environment.environment import Environment
 from divebook.errors import DivebookError
 from divebook.store import MemoryStore
 from divebook.tools.mcp.calls import document_of
-from divebook.workflow.definition import Workflow
-from divebook.workflow.reader import definitions_from
-from divebook.workflow.resources import ASK, NEVER
-from divebook.workflow.step import Step
 
 Data = Mapping[str, Any]
 ROUGH = Path(__file__).parent.parent / "tools" / "servers" / "rough.py"

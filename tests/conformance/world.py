@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from divebook.agents import Agent
+from divebook.definitions import AgentDefinition, read_workflow
 from divebook.documents import MemoryDocuments
 from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState
@@ -17,7 +18,6 @@ from divebook.events import Event
 from divebook.runtime.execution import Execution
 from divebook.scripting import evaluate_condition, render_template
 from divebook.store import MemoryStore
-from divebook.workflow import AgentDefinition, read_workflow
 from tests.conformance.cases import Case
 from tests.conformance.compare import OLD_PARAMETERS
 from tests.conformance.old_ids import legacy_operation_id

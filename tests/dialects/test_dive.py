@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from divebook.definitions import dialect
+from divebook.definitions.reader import read_workflow
 from divebook.environment.environment import Environment
 from divebook.store import MemoryStore
-from divebook.workflow import dialect
-from divebook.workflow.reader import read_workflow
 
 
 @pytest.mark.parametrize(

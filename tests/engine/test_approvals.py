@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from divebook.definitions.resources import AgentDefinition, ApprovalRule, Approvals
+from divebook.definitions.tools import ToolHints
 from divebook.engine import approvals
 from divebook.engine.approvals import StandingRule, ToolCall, Verdict, asks, verdict_of
 from divebook.errors import DefinitionError
-from divebook.workflow.resources import AgentDefinition, ApprovalRule, Approvals
-from divebook.workflow.tools import ToolHints
 
 NOW = 1_700_000_000_000_000
 READS, WRITES, DESTROYS = ToolHints(read_only=True), ToolHints(), ToolHints(destructive=True)

@@ -2,11 +2,11 @@
 
 import pytest
 
+from divebook.definitions.definition import OutputDefinition, Workflow
+from divebook.definitions.step import Step
 from divebook.engine.decide import decide, decide_end, decide_joins, decide_path, outputs_of
 from divebook.engine.instructions import AwaitJoin, CancelPaths, EvaluateConditions, RecordFacts, RunStep
 from divebook.events import catalog
-from divebook.workflow.definition import OutputDefinition, Workflow
-from divebook.workflow.step import Step
 from tests.engine.history import begun, state_after, step
 
 

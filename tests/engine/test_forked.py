@@ -2,12 +2,12 @@
 
 import pytest
 
+from divebook.definitions.definition import Workflow
+from divebook.definitions.step import Step
 from divebook.engine.forks import Change, opened_as, require_reach, snapped
 from divebook.engine.lifecycle import violations
 from divebook.errors import DefinitionError, SetupError, UnstorableValueError
 from divebook.events import catalog
-from divebook.workflow.definition import Workflow
-from divebook.workflow.step import Step
 from tests.engine.history import begun, events, reloaded, state_after, step
 
 STEP = catalog.StepStarted("function")

@@ -10,12 +10,12 @@ from pydantic_ai.messages import ModelResponse, TextPart
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow, tool
 from divebook.agents.agent import unasked
+from divebook.definitions.functions import WORKFLOW_FUNCTIONS, workflow
+from divebook.definitions.reader import read_definitions
 from divebook.errors import SetupError, StoreError
 from divebook.export.pytest import write_test
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
-from divebook.workflow.functions import WORKFLOW_FUNCTIONS, workflow
-from divebook.workflow.reader import read_definitions
 
 SECRET = "sk-proj-abcdefghij1234567890ABCDEFGH"
 SHOP = """\
@@ -99,7 +99,7 @@ def test_it_reads_the_definition_where_that_is_if_it_is_named(tmp_path):
 
 FLOWS = """\
 from divebook import Agent, ScriptedModel, tool
-from divebook.workflow.functions import step, workflow
+from divebook.definitions.functions import step, workflow
 
 @tool
 async def weigh(what: str) -> str:
@@ -191,7 +191,7 @@ def test_it_is_not_written_where_it_would_fail_or_end_nowhere_or_take_the_place_
 
 
 def test_tools_of_a_notebook_and_a_script_that_was_given_there_are_not_needed(tmp_path, monkeypatch):
-    monkeypatch.setattr("divebook.workflow.tools.REGISTERED_TOOLS", {})
+    monkeypatch.setattr("divebook.definitions.tools.REGISTERED_TOOLS", {})
 
     @tool(read_only=True)
     def weigh(what: str, times: int = 2) -> str:

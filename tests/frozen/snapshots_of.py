@@ -30,7 +30,7 @@ PACKAGES = (
     "divebook.serve",
     "divebook.store",
     "divebook.telemetry",
-    "divebook.workflow",
+    "divebook.definitions",
     "divebook.workspace",
 )
 """Packages whose ``__all__`` users may import from."""

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from divebook.definitions import read_definitions
 from divebook.environment.environment import Environment
 from divebook.steps.actions import Action
 from divebook.store import SqliteStore
-from divebook.workflow import read_definitions
 
 HOME = Path(__file__).parents[2]
 KILLED = -9
@@ -31,7 +31,7 @@ VICTIM = f"""
 import os, signal, sys
 from divebook import Action, Environment
 from divebook.store import SqliteStore
-from divebook.workflow import read_definitions
+from divebook.definitions import read_definitions
 
 def act(n):
     os.kill(os.getpid(), signal.SIGKILL)

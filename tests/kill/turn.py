@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from divebook import Agent, Execution, ScriptedModel, Step, Workflow
-from divebook.workflow.servers import MCPServerDefinition, ToolConfigurationDefinition
-from divebook.workflow.tools import ToolFunction, tool
+from divebook.definitions.servers import MCPServerDefinition, ToolConfigurationDefinition
+from divebook.definitions.tools import ToolFunction, tool
 
 BOSS, CLERK, FILING = "boss", "clerk", "filing"
 WORKFLOW = Workflow("agent", [Step("turn", prompt="Pay all bills", agent=BOSS, store="said")], outputs=["said"])

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from divebook import Catch, Each, Environment, Execution, Retry, Step, Workflow
+from divebook.definitions.functions import WORKFLOW_FUNCTIONS, WorkflowFunction, step
 from divebook.errors import OperationError
 from divebook.questions.question import OUTCOME_UNKNOWN
 from divebook.runtime import journal
@@ -26,7 +27,6 @@ from divebook.steps.function import Context
 from divebook.store import Batch, EventStore, SqliteStore
 from divebook.store.append import RELAXED, Durability, Refusal
 from divebook.store.sqlite.store import Transaction
-from divebook.workflow.functions import WORKFLOW_FUNCTIONS, WorkflowFunction, step
 from tests.kill import turn
 from tests.kill.counting import write_down
 

@@ -3,8 +3,8 @@
 import pytest
 
 from divebook.agents.models import usable_models
-from divebook.workflow import schema
-from divebook.workflow.step import STEP_TYPES
+from divebook.definitions import schema
+from divebook.definitions.step import STEP_TYPES
 
 SUM = """\
 %%dive workflow sum

@@ -15,7 +15,7 @@ from divebook.notebook.session import current_session
 from divebook.notebook.shell_state import FrontEnd, notebook_of, present_front_end
 
 FUNCTIONS = """
-from divebook.workflow import step, workflow
+from divebook.definitions import step, workflow
 MADE = []
 def helper(x):
     return x + 1
@@ -310,7 +310,7 @@ def test_a_front_end_without_a_kernel_names_no_cell(shell):
 
 COUNTED = """
 from enum import Enum
-from divebook.workflow import workflow
+from divebook.definitions import workflow
 CONVERTED = []
 class Colour(Enum):
     RED = "red"

@@ -14,7 +14,7 @@ from divebook.projections.spans import spans_of
 
 CELL = """
 
-from divebook.workflow import step, workflow
+from divebook.definitions import step, workflow
 @step
 def boom(x):
     return {"a": 1}["b"]

@@ -164,7 +164,7 @@ def test_a_model_defined_in_a_cell_comes_back_as_the_newest_class_of_that_name(k
     kernel.text("""
 import divebook
 from pydantic import BaseModel
-from divebook.workflow import step, workflow
+from divebook.definitions import step, workflow
 
 @divebook.allow
 class Order(BaseModel):

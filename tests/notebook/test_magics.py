@@ -4,6 +4,7 @@ import pytest
 from IPython.core.error import UsageError
 
 import divebook
+from divebook.definitions.schema import TABLES
 from divebook.errors import (
     DefinitionError,
     ExecutionFailedError,
@@ -13,7 +14,6 @@ from divebook.errors import (
     SetupError,
 )
 from divebook.notebook.magics import COMMANDS
-from divebook.workflow.schema import TABLES
 
 SUM = """\
 %%dive workflow sum

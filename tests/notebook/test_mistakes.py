@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from divebook.definitions.reader import read_definitions
 from divebook.errors import DefinitionError, NotFoundError
-from divebook.workflow.reader import read_definitions
 
 
 def test_a_misspelt_variable_points_at_its_place_in_the_cell(cell, session):
@@ -51,7 +51,7 @@ def test_a_cell_that_ran_is_named_by_its_number_in_the_notebook(kernel):
 def test_a_doubtful_line_of_a_function_is_told_with_its_cell(kernel):
     """Defines a workflow that reads the clock, as Python does in a cell of its own."""
     text = kernel.text(
-        "\nimport time\nfrom divebook.workflow import workflow\n\n"
+        "\nimport time\nfrom divebook.definitions import workflow\n\n"
         "@workflow\nasync def hasty(ctx):\n    return time.time()\n"
     )
     assert re.match(r"Cell \[\d+\]:7: DeterminismWarning: time.time\(\) gives another time", text)

@@ -3,7 +3,7 @@
 CELL = """\
 import os
 from divebook import Environment
-from divebook.workflow import step, workflow
+from divebook.definitions import step, workflow
 
 FACTOR = 2
 class TooMuch(ValueError):

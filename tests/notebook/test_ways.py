@@ -14,7 +14,7 @@ from divebook.widgets.views import Intents
 
 PATIENCE = 20
 CELL = """
-from divebook.workflow import step, workflow
+from divebook.definitions import step, workflow
 MADE = []
 @step
 def fetch(x):

@@ -12,11 +12,11 @@ from divebook import Bounds, ScriptedModel, action
 from divebook.agents import Agent
 from divebook.analysis.timeline import layout, svg
 from divebook.cli.main import app
+from divebook.definitions import step, workflow
 from divebook.notebook.report import as_html, as_text, report_of, ways_on
 from divebook.notebook.run_list import static_bundle
 from divebook.notebook.session import open_session, reset_session
 from divebook.projections.spans import spans_of
-from divebook.workflow import step, workflow
 from tests.text.test_words import BANNED
 
 MACHINE = re.compile(r"\d{4}-\d\d-\d\dT\d|\b\d{13,}\b|\b\d+ ns\b|nano")

@@ -3,10 +3,10 @@ import json
 import pytest
 
 from divebook import AgentStage, Pipeline, PipelineConfig
+from divebook.definitions.definition import compiled
+from divebook.definitions.pipelines import EdgeLimit, RoutingRule
 from divebook.errors import DefinitionError, NotFoundError
 from divebook.pipeline.progress import ready_stages, skipped_stages
-from divebook.workflow.definition import compiled
-from divebook.workflow.pipelines import EdgeLimit, RoutingRule
 from tests.pipeline.worlds import chain, flat
 
 

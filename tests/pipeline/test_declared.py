@@ -3,11 +3,11 @@
 import pytest
 
 from divebook import Environment
+from divebook.definitions.pipelines import AgentStage, PipelineConfig, RoutingRule
+from divebook.definitions.reader import definitions_to_text, read_definitions
 from divebook.errors import DefinitionError
 from divebook.pipeline import Pipeline
 from divebook.widgets.source import graph_of
-from divebook.workflow.pipelines import AgentStage, PipelineConfig, RoutingRule
-from divebook.workflow.reader import definitions_to_text, read_definitions
 
 AGENTS = """
 Agents:

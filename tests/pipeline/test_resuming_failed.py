@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from divebook import Agent, Environment, ScriptedModel
-from divebook.workflow.reader import read_definitions
+from divebook.definitions.reader import read_definitions
 
 REFUSED = {"error": "overloaded", "status": 400}
 PROSE = "Certainly!"

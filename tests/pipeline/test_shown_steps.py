@@ -3,6 +3,8 @@
 import pytest
 
 from divebook.analysis.log import steps_frame
+from divebook.definitions.definition import Workflow, hidden_in
+from divebook.definitions.step import Step
 from divebook.events import Event, catalog
 from divebook.notebook.report import report_of
 from divebook.notebook.saved_notebook import SavedRun
@@ -12,8 +14,6 @@ from divebook.text.redaction import shared
 from divebook.widgets.feed import Feed
 from divebook.widgets.recording import CleanRun, read_saved, saved_run
 from divebook.widgets.source import graph_of, source_of
-from divebook.workflow.definition import Workflow, hidden_in
-from divebook.workflow.step import Step
 from tests.pipeline.test_resuming_failed import BESIDE, REFUSED, REVIEW, Models, world
 
 ASKING = """

@@ -5,9 +5,9 @@ import threading
 import pytest
 
 from divebook import Action, Agent, Bounds, Pipeline, ScriptedModel
+from divebook.definitions.pipelines import PipelineConfig
 from divebook.errors import StepError
 from divebook.pipeline.stages import object_in
-from divebook.workflow.pipelines import PipelineConfig
 from tests.pipeline.worlds import Script, Stumbling, asks, counted, envelope, flat, pipeline, world
 
 MODEL = {"has_llm": True, "model_role": "writer"}

@@ -9,10 +9,10 @@ from itertools import count
 import pytest
 
 from divebook import Action, Agent, Each, Edge, Environment, ScriptedModel, Step, Workflow, tool
+from divebook.definitions import step, workflow
 from divebook.errors import ExecutionNotFoundError, SetupError, UnrelatedError
 from divebook.projections.comparison import Comparison
 from divebook.store import MemoryStore
-from divebook.workflow import step, workflow
 
 PAIRS = 60
 

@@ -5,11 +5,11 @@ import re
 import pytest
 
 from divebook import Agent, Catch, Each, Environment, ScriptedModel, Step, Workflow, tool
+from divebook.definitions import read_definitions, step, workflow
 from divebook.projections.failures import failures_of
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.text.redaction import shared
-from divebook.workflow import read_definitions, step, workflow
 
 HERE = "tests/projections/test_failures.py"
 DEFINITION = """

@@ -6,11 +6,11 @@ from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Environment, Step, Workflow
 from divebook.analysis.agents import messages_frame
+from divebook.definitions.resources import AgentDefinition
+from divebook.definitions.step import ContentEntry
 from divebook.events import catalog
 from divebook.projections.model_requests import messages_of
 from divebook.projections.spans import spans_of
-from divebook.workflow.resources import AgentDefinition
-from divebook.workflow.step import ContentEntry
 from tests.engine.history import begun, events
 
 

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from divebook import Each, Step, Workflow
+from divebook.definitions.step import Retry
 from divebook.projections.spans import Span, item_name, places_in, sleep_name, spans_of
-from divebook.workflow.step import Retry
 from tests.runtime.worlds import Failing, environment, run
 
 

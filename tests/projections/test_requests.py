@@ -7,11 +7,11 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, TextPa
 from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Environment, Step, Workflow
+from divebook.definitions.resources import AgentDefinition
+from divebook.definitions.step import ContentEntry
 from divebook.events import catalog
 from divebook.events.codec import decode_line
 from divebook.projections.model_requests import call_name, conversation_in, requests_of
-from divebook.workflow.resources import AgentDefinition
-from divebook.workflow.step import ContentEntry
 from tests.engine.history import begun, events
 
 LOG = [decode_line(line) for line in (Path(__file__).parent / "turn.jsonl").read_bytes().splitlines()]

@@ -2,9 +2,9 @@
 
 import pytest
 
+from divebook.definitions.json_schemas import FITTING
 from divebook.errors import InterruptError
 from divebook.questions import Question, checked_answer
-from divebook.workflow.json_schemas import FITTING
 
 EXPIRES = 1_000_000
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from divebook.definitions.json_schemas import FITTING
 from divebook.engine.bounds import Exhausted, asked_about
 from divebook.errors import InterruptError
 from divebook.events.event import to_microseconds
@@ -16,7 +17,6 @@ from divebook.pipeline.envelope.service import DEFAULT_POLICIES
 from divebook.questions import InterruptKind, Question, checked_answer
 from divebook.questions.answer import PART_TYPES
 from divebook.questions.question import KINDS, RAISE, RESOURCE_EXHAUSTED
-from divebook.workflow.json_schemas import FITTING
 from tests.envelope.strategies import NOW, responses
 from tests.pipeline.worlds import Script, chain, envelope, pipeline
 

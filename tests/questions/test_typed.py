@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divebook.config.answers import answers_from, typed_answer
+from divebook.definitions.json_schemas import FITTING
 from divebook.engine.approvals import schema_of_answer
 from divebook.errors import InterruptError
 from divebook.events.codec import canonical_hash
@@ -22,7 +23,6 @@ from divebook.questions.question import (
     expected_in_full,
 )
 from divebook.text.format import in_notebook, in_shell
-from divebook.workflow.json_schemas import FITTING
 
 NUMBERS = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 CHOICE, LIST, TEXT = {"enum": ["1.10", 2]}, {"type": "array", "items": NUMBERS}, {"type": "string"}

@@ -15,11 +15,11 @@ import traceback
 from contextlib import suppress
 
 from divebook import Environment, Step, Worker, Workflow, open_store
+from divebook.definitions.functions import WORKFLOW_FUNCTIONS, step, workflow
 from divebook.errors import OperationError
 from divebook.events.catalog import OperationCompleted
 from divebook.runtime import queueing
 from divebook.runtime.clock import SystemClock
-from divebook.workflow.functions import WORKFLOW_FUNCTIONS, step, workflow
 
 MOST_SECONDS = 60
 DAY = 86_400

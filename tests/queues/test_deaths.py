@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from divebook import Environment
+from divebook.definitions.functions import WORKFLOW_FUNCTIONS
 from divebook.events.catalog import ExecutionResumed
 from divebook.runtime.queueing import ATTEMPT_PAUSES
-from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 from tests.queues.deaths import FUNCTIONS, WORKFLOWS
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL on Windows")

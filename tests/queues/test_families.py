@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from divebook import Environment, Rollback, Step, Worker, Workflow
+from divebook.definitions.functions import step, workflow
 from divebook.engine.decide import decide_opening
 from divebook.engine.state import ExecutionState
 from divebook.errors import ExecutionError, LeaseHeldError
@@ -17,7 +18,6 @@ from divebook.events.event import type_id
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore, Owner, open_store
 from divebook.store.append import Batch, records_of
-from divebook.workflow.functions import step, workflow
 from tests.queues.test_enqueued import ASK, PATIENCE, SUM, asked, environment, types
 from tests.runtime.worlds import Gate, becomes
 

@@ -10,9 +10,9 @@ import tempfile
 from pathlib import Path
 
 from divebook import Agent, Environment, ScriptedModel
+from divebook.definitions.reader import read_definitions
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
-from divebook.workflow.reader import read_definitions
 
 HEAD = """\
 Workflows:
@@ -98,7 +98,7 @@ FUNCTION = '''\
 import asyncio
 
 from divebook import action
-from divebook.workflow import step, workflow
+from divebook.definitions import step, workflow
 
 
 @step

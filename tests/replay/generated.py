@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from divebook import Each, Environment, Step, Workflow
+from divebook.definitions.step import Catch
 from divebook.steps.actions import Action
-from divebook.workflow.step import Catch
 
 
 async def work(x: object = 0, plus: int = 0) -> int:

@@ -20,6 +20,8 @@ from weakref import WeakKeyDictionary
 from zlib import crc32
 
 from divebook import Environment
+from divebook.definitions.definition import Workflow
+from divebook.definitions.reader import read_definitions
 from divebook.environment.settings import EnvironmentWorkspaces
 from divebook.events import Event
 from divebook.events.catalog import ExecutionPictured
@@ -30,8 +32,6 @@ from divebook.runtime.execution import Execution
 from divebook.store import MemoryStore, Owner
 from divebook.store.embedded import LineWriter, LogFile
 from divebook.store.transfer import export, import_, read
-from divebook.workflow.definition import Workflow
-from divebook.workflow.reader import read_definitions
 from divebook.workspace import LocalWorkspace
 from divebook.workspace.egress.proxy import EgressAnswer
 from tests.replay import history_pipelines

@@ -8,11 +8,11 @@ from decimal import Decimal
 from uuid import UUID
 
 from divebook import Agent, Environment, Pipeline, ScriptedModel, create_envelope
+from divebook.definitions.reader import read_definitions
+from divebook.definitions.resources import AgentDefinition
 from divebook.pipeline import StageResult
 from divebook.pipeline.envelope import Envelope
 from divebook.runtime.execution import Execution
-from divebook.workflow.reader import read_definitions
-from divebook.workflow.resources import AgentDefinition
 
 RECEIVED_AT = datetime(2025, 6, 15, 15, 6, 40, tzinfo=UTC)
 # Values that JSON lacks, one of each kind that a person is likely to put into an envelope.

@@ -7,10 +7,10 @@ import asyncio
 from datetime import UTC, datetime
 
 from divebook import Agent, Environment, ScriptedModel, tool
+from divebook.definitions.functions import WORKFLOW_FUNCTIONS, step, workflow
+from divebook.definitions.resources import AgentDefinition, ApprovalRule
+from divebook.definitions.step import Retry
 from divebook.steps.actions import Action
-from divebook.workflow.functions import WORKFLOW_FUNCTIONS, step, workflow
-from divebook.workflow.resources import AgentDefinition, ApprovalRule
-from divebook.workflow.step import Retry
 
 # Recorded errors name lines of this file: a changed number of lines above them breaks recorded histories.
 _USAGE = {"input_tokens": 12, "output_tokens": 5}
@@ -213,7 +213,7 @@ _REGISTERED = {flow.name: WORKFLOW_FUNCTIONS[flow.name] for flow in FUNCTIONS}
 def world(store: object = "memory:", **more: object) -> Environment:
     """Return an environment with all that recorded histories call."""
     WORKFLOW_FUNCTIONS.update(_REGISTERED)  # other tests begin without any
-    from divebook.workflow.resources import WorkspaceDefinition  # recorded errors name lines of this file
+    from divebook.definitions.resources import WorkspaceDefinition  # recorded errors name lines of this file
     from tests.replay.history_pipelines import add_pipelines
 
     desk = WorkspaceDefinition("desk", shell=False)

@@ -5,11 +5,11 @@ import random
 from collections import Counter
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
+from divebook.definitions import step, workflow
+from divebook.definitions.functions import WORKFLOW_FUNCTIONS
+from divebook.definitions.step import Ask, Catch, Retry
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
-from divebook.workflow import step, workflow
-from divebook.workflow.functions import WORKFLOW_FUNCTIONS
-from divebook.workflow.step import Ask, Catch, Retry
 
 CALLS = Counter()
 """Calls that reached the outside, by name."""

@@ -3,9 +3,9 @@
 import pytest
 
 from divebook import ApprovalRule, Environment, SqliteStore, Step, Workflow
+from divebook.definitions.functions import workflow
+from divebook.definitions.resources import WorkspaceDefinition
 from divebook.replay.files import KeptFiles
-from divebook.workflow.functions import workflow
-from divebook.workflow.resources import WorkspaceDefinition
 
 
 def shell(name, command, **options):

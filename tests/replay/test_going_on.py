@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
+from divebook.definitions import step, workflow
+from divebook.definitions.functions import WORKFLOW_FUNCTIONS
+from divebook.definitions.step import Retry
 from divebook.errors import ExecutionError, NotFoundError, SetupError
 from divebook.events import catalog
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.store.sqlite import SqliteStore
-from divebook.workflow import step, workflow
-from divebook.workflow.functions import WORKFLOW_FUNCTIONS
-from divebook.workflow.step import Retry
 from tests.replay.carried_out import live_in
 from tests.runtime.worlds import Gate
 

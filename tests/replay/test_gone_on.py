@@ -11,10 +11,10 @@ from dataclasses import replace
 import pytest
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
+from divebook.definitions.definition import InputDefinition
 from divebook.engine.bounds import NANODOLLARS
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
-from divebook.workflow.definition import InputDefinition
 from tests.replay.test_going_on import ACTIONS, MADE, call, failed, gone_on
 
 

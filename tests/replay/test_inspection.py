@@ -5,9 +5,9 @@ import pytest
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.analysis.lists import PART_COLUMNS, RETRY_COLUMNS, TIME_COLUMNS
+from divebook.definitions.step import Retry
 from divebook.errors import SetupError
 from divebook.steps.actions import Action
-from divebook.workflow.step import Retry
 
 CALLS = []
 

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from divebook import Agent, ApprovalRule, Environment, ScriptedModel, Step, Workflow
+from divebook.definitions.resources import WorkspaceDefinition
 from divebook.errors import FileOperationError, SetupError
 from divebook.text.colours import LIGHT
-from divebook.workflow.resources import WorkspaceDefinition
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 import itertools
 
 from divebook import Each, Environment, Step, Workflow
+from divebook.definitions.step import Retry
 from divebook.events import Event, catalog
 from divebook.replay.recorded_answers import RecordedEnds, content_of
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
-from divebook.workflow.step import Retry
 
 ACTION = "action_execution"
 

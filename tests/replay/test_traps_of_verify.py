@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from divebook import Each, Environment, Step, Workflow
+from divebook.definitions.functions import step, workflow
+from divebook.definitions.step import Catch, Retry
 from divebook.events.catalog import WHAT_IF
 from divebook.replay.tape import Tape
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
-from divebook.workflow.functions import step, workflow
-from divebook.workflow.step import Catch, Retry
 
 
 async def broken(x: object = 0) -> str:

@@ -6,13 +6,13 @@ import pytest
 
 from divebook import Each, Environment, Step, Workflow
 from divebook.agents import Agent, ScriptedModel
+from divebook.definitions import step, workflow
+from divebook.definitions.tools import tool
 from divebook.engine.lifecycle import violations
 from divebook.errors import DefinitionError, NotFoundError, SetupError
 from divebook.events.codec import encode_line
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
-from divebook.workflow import step, workflow
-from divebook.workflow.tools import tool
 
 CALLS = Counter()
 
@@ -238,7 +238,7 @@ def test_a_trial_is_kept_as_a_file(looped, tmp_path, monkeypatch):
     trial = world.try_step(source.id, "draft", {"Prompt": "Short line ${state.n}"})
     assert trial.keep(tmp_path / "loop.yaml") == tmp_path / "loop.yaml"
     with Environment(store=MemoryStore()) as other:
-        from divebook.workflow.reader import read_definitions
+        from divebook.definitions.reader import read_definitions
 
         other.define(read_definitions((tmp_path / "loop.yaml").read_text()))
         kept = other.workflow("loop")

@@ -3,11 +3,11 @@
 import pytest
 
 from divebook import Step, Workflow
+from divebook.definitions.functions import step, workflow
 from divebook.engine.state import undone_in
 from divebook.errors import SetupError
 from divebook.events import catalog
 from divebook.steps.actions import Action
-from divebook.workflow.functions import step, workflow
 from tests.runtime.travelling import ALL, Travel, trip, undone
 from tests.runtime.worlds import environment
 

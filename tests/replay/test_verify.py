@@ -5,14 +5,14 @@ import random
 import pytest
 
 from divebook import Agent, ApprovalRule, Each, Environment, ScriptedModel, Step, Workflow
+from divebook.definitions.functions import step, workflow
+from divebook.definitions.reader import read_definitions
+from divebook.definitions.step import Catch, Retry
+from divebook.definitions.tools import ToolFunction, ToolHints
 from divebook.errors import ExecutionError
 from divebook.runtime.loop import ENGINE
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
-from divebook.workflow.functions import step, workflow
-from divebook.workflow.reader import read_definitions
-from divebook.workflow.step import Catch, Retry
-from divebook.workflow.tools import ToolFunction, ToolHints
 from tests.replay.worlds import random_workflow, world
 
 CALLS = []

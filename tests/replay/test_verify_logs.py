@@ -7,14 +7,14 @@ import pytest
 
 from divebook import Each, Environment, Step, Workflow
 from divebook.agents import Agent, ScriptedModel
+from divebook.definitions.functions import step, workflow
+from divebook.definitions.step import Retry
+from divebook.definitions.tools import tool
 from divebook.replay.tape import Tape
 from divebook.replay.verify import drive
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.store.transfer import import_
-from divebook.workflow.functions import step, workflow
-from divebook.workflow.step import Retry
-from divebook.workflow.tools import tool
 from tests.simulation.machine import Machine, VirtualLoop
 from tests.simulation.process import Inbox
 from tests.simulation.simulation import Simulation, functions_of

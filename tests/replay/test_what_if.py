@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from divebook import Each, Environment, Step, Workflow
+from divebook.definitions import step, workflow
 from divebook.errors import ReplayMismatchError, SetupError, SourceGoneError
 from divebook.events import catalog
 from divebook.events.codec import encode_line
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
-from divebook.workflow import step, workflow
 
 CALLS = Counter()
 NUMBER = []

@@ -4,9 +4,9 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.agents import Agent, ScriptedModel
+from divebook.definitions.tools import tool
 from divebook.errors import SetupError
 from divebook.store import MemoryStore
-from divebook.workflow.tools import tool
 
 CALLS = []
 

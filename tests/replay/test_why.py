@@ -6,12 +6,12 @@ import pandas as pd
 import pytest
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
+from divebook.definitions.functions import step, workflow
+from divebook.definitions.step import Catch
 from divebook.errors import NotFoundError
 from divebook.events import Event, catalog
 from divebook.replay.provenance import why
 from divebook.steps.actions import Action
-from divebook.workflow.functions import step, workflow
-from divebook.workflow.step import Catch
 from tests.pipeline.worlds import Script, chain, envelope, pipeline, world
 from tests.replay.truth import compared
 

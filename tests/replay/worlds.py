@@ -4,11 +4,11 @@ import random
 from collections.abc import Sequence
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
+from divebook.definitions.step import Catch, Retry
 from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState
 from divebook.events import Event
 from divebook.steps.actions import Action
-from divebook.workflow.step import Catch, Retry
 
 PATIENCE = 20
 FAILING = 0.1

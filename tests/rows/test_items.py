@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+from divebook.definitions import workflow
 from divebook.errors import SetupError
 from divebook.events import catalog
 from divebook.mapping import mapped
-from divebook.workflow import workflow
 
 FRAME = pd.DataFrame({"text": list("abcd"), "n": [3, 1, 2, 0], "odd name": range(4)}, index=list("wxyz"))
 INVERSE = Workflow("inverse", [Step("a", script="12 // inputs.n", store="q")], inputs=["n"], outputs=["q"])

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from divebook import Each, Environment, Step, Workflow, action
+from divebook.definitions import step
+from divebook.definitions.reader import read_definitions
 from divebook.errors import DefinitionError, NotFoundError, SetupError, StepError
 from divebook.events import catalog
 from divebook.mapping import mapped
 from divebook.steps import row_calls as steps_rows
 from divebook.steps.actions import REGISTERED
-from divebook.workflow import step
-from divebook.workflow.reader import read_definitions
 
 
 @pytest.fixture(autouse=True)

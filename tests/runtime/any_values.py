@@ -32,9 +32,9 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, RootModel, computed_field
 
 from divebook import Environment, MemoryStore, Worker, allow
+from divebook.definitions import step, workflow
+from divebook.definitions.functions import WORKFLOW_FUNCTIONS
 from divebook.errors import UnstorableValueError
-from divebook.workflow import step, workflow
-from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 
 BATCH = 20
 """Values of one run."""

@@ -28,6 +28,7 @@ from pathlib import Path
 from random import Random
 
 from divebook import Each, Environment, Rollback, Step, Worker, Workflow
+from divebook.definitions.functions import step, workflow
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.state import ExecutionState
 from divebook.errors import ExecutionError, OperationError
@@ -36,7 +37,6 @@ from divebook.runtime.leases import DRIVEN_LEASES
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore, SqliteStore
 from divebook.store.append import Batch, records_of
-from divebook.workflow.functions import step, workflow
 from tests.runtime.worlds import becomes
 
 DEPTH, MOST_CHILDREN, LAST_COMMIT = 4, 3, 40

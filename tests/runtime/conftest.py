@@ -1,9 +1,9 @@
 import pytest
 
+from divebook.definitions.functions import WORKFLOW_FUNCTIONS
+from divebook.definitions.step import Retry
 from divebook.runtime import commit
 from divebook.runtime.runner import PARKED_RUNS
-from divebook.workflow.functions import WORKFLOW_FUNCTIONS
-from divebook.workflow.step import Retry
 from tests.runtime import worlds
 from tests.store.remote import RemoteStore
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import cloudpickle
 
 from divebook import Environment
-from divebook.workflow import step, workflow
+from divebook.definitions import step, workflow
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

@@ -17,7 +17,7 @@ from threading import Event
 
 import cloudpickle
 
-from divebook.workflow import step, workflow
+from divebook.definitions import step, workflow
 from tests.runtime.worlds import becomes, environment
 
 if __name__ != "__main__":

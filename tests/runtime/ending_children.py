@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from divebook import Environment, Step, Worker, Workflow, open_store
+from divebook.definitions.functions import workflow
 from divebook.store.postgres import PostgresStore
 from divebook.store.sqlite import SqliteStore
-from divebook.workflow.functions import workflow
 
 EXIT_CODE = 9
 ASKS = Workflow("asks", [Step("ask", type="interrupt", ask="Who?", store="who")], outputs=["who"])

@@ -7,6 +7,7 @@ import asyncio
 import sys
 from random import Random
 
+from divebook.definitions.step import Retry
 from divebook.engine.state import ExecutionState
 from divebook.errors import ConnectionLostError, FencedError, StoreBusyError
 from divebook.events import catalog
@@ -16,7 +17,6 @@ from divebook.runtime.clock import Ids, SystemChance, SystemClock
 from divebook.runtime.commit import GroupCommit, StoreCalls
 from divebook.runtime.journal import Journal
 from divebook.store import MemoryStore
-from divebook.workflow.step import Retry
 
 WRITTEN, BUSY, LOST, IN_DOUBT, FENCED = "written", "busy", "lost", "in doubt", "fenced"
 """Answers to one batch. A batch `IN_DOUBT` is written although the store reports a lost connection."""

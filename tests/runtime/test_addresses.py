@@ -7,10 +7,10 @@ import threading
 import pytest
 
 from divebook import Environment, Step, Workflow
+from divebook.definitions.step import Ask
 from divebook.environment import settings
 from divebook.environment.settings import Addresses
 from divebook.errors import SetupError
-from divebook.workflow.step import Ask
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")  # which Apprise imports
 ASKING = Workflow("audit", [Step("ask", ask="Which one?"), Step("sure", ask="Sure?")])

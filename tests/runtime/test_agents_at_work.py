@@ -3,8 +3,8 @@
 import pytest
 
 from divebook import Agent, ScriptedModel
+from divebook.definitions.functions import step, workflow
 from divebook.events import catalog
-from divebook.workflow.functions import step, workflow
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import Failing, Gate, environment, question_of
 

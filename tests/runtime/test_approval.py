@@ -3,9 +3,9 @@
 import pytest
 
 from divebook import Step, Workflow
+from divebook.definitions.functions import step, workflow
 from divebook.errors import InterruptError
 from divebook.steps.actions import Action
-from divebook.workflow.functions import step, workflow
 from tests.runtime.worlds import environment, question_of
 
 OFFERS = {"scopes": ["run", "always"], "expires_in": 86_400}

@@ -8,10 +8,10 @@ import pydantic
 import pytest
 
 from divebook import Each, Environment, Retry, Step, Workflow
+from divebook.definitions.functions import step, workflow
 from divebook.errors import InterruptError, NotFoundError
 from divebook.runtime.loop import ENGINE
 from divebook.steps.actions import Action
-from divebook.workflow.functions import step, workflow
 from tests.runtime.worlds import Calls, Gate, becomes, environment, event_types, question_of, unwind
 
 

@@ -1,9 +1,9 @@
 """Hosts that commands in a workspace ask for: each answer is in the log of the run, under its call."""
 
 from divebook import Environment, MemoryStore, present_workspace
+from divebook.definitions.functions import step, workflow
+from divebook.definitions.resources import WorkspaceDefinition
 from divebook.environment.settings import EnvironmentWorkspaces
-from divebook.workflow.functions import step, workflow
-from divebook.workflow.resources import WorkspaceDefinition
 from divebook.workspace import LocalWorkspace
 from divebook.workspace.egress.proxy import EgressAnswer
 

@@ -9,8 +9,8 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 from divebook import Agent, Each, Environment, Step, Workflow
+from divebook.definitions import workflow
 from divebook.engine.operations import Reserved
-from divebook.workflow import workflow
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment
 

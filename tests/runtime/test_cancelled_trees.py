@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from divebook import Environment, MemoryStore, Rollback, SqliteStore, Step, Worker, Workflow
+from divebook.definitions.functions import step, workflow
 from divebook.engine.decide import decide_cancellation, decide_leaving
 from divebook.errors import CorruptStoreError, ExecutionError, OperationError
 from divebook.events import Event, catalog
@@ -15,7 +16,6 @@ from divebook.runtime.children import abandoned, all_abandoned
 from divebook.runtime.loop import ENGINE
 from divebook.steps.actions import Action
 from divebook.store.append import Batch, records_of
-from divebook.workflow.functions import step, workflow
 from tests.runtime.cancelled_trees import copy_of as died
 from tests.runtime.cancelled_trees import one_tree
 from tests.runtime.worlds import Calls, Gate, becomes, environment

@@ -4,8 +4,8 @@ from datetime import datetime
 
 from divebook import Each, Environment, Step, Workflow
 from divebook.analysis.log import items_frame
+from divebook.definitions import workflow
 from divebook.store import MemoryStore
-from divebook.workflow import workflow
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import run
 

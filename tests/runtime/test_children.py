@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
+from divebook.definitions.functions import WORKFLOW_FUNCTIONS, step, workflow
 from divebook.engine.bounds import bounds_for_resumption
 from divebook.engine.state import Usage
 from divebook.errors import NotFoundError
 from divebook.questions.bounds import Bounds
 from divebook.store.leases import Owner
-from divebook.workflow.functions import WORKFLOW_FUNCTIONS, step, workflow
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import Calls, Gate, environment, event_types
 

@@ -3,9 +3,9 @@
 import pytest
 
 from divebook import Environment
+from divebook.definitions import step, workflow
 from divebook.errors import ExecutionError
 from divebook.runtime.loop import ENGINE
-from divebook.workflow import step, workflow
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment, event_types
 from tests.store.remote import Gate, RemoteStore

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from divebook import Step, Workflow
+from divebook.definitions.functions import step, workflow
 from divebook.errors import DivebookError
 from divebook.events import catalog
 from divebook.store.transfer import export, import_
-from divebook.workflow.functions import step, workflow
 from tests.runtime.worlds import Calls, environment
 
 COPY = "exec_01m8000000000000000000000c"

@@ -13,13 +13,13 @@ import pandas as pd
 import pytest
 
 from divebook import Environment, Step, Workflow
+from divebook.definitions import step, workflow
 from divebook.errors import NotFoundError, SetupError
 from divebook.mapping import mapped
 from divebook.runtime.compute import dask as dask_cluster
 from divebook.runtime.compute.dask import DASHBOARDS, DaskCluster
 from divebook.steps.actions import Action
 from divebook.widgets.source import header_of
-from divebook.workflow import step, workflow
 from tests.runtime.dask_driver import calling, wait
 from tests.runtime.dask_kills import one_round
 from tests.runtime.worlds import becomes, environment, event_types, question_of

@@ -9,8 +9,8 @@ from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent
+from divebook.definitions.functions import step, workflow
 from divebook.errors import DivergenceError, OperationError
-from divebook.workflow.functions import step, workflow
 from tests.runtime.cancelled_trees import copy_of
 from tests.runtime.worlds import becomes, environment
 

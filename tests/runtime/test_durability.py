@@ -3,8 +3,8 @@
 import pytest
 
 from divebook import Environment, Step, Workflow
+from divebook.definitions.reader import read_definitions
 from divebook.errors import NotFoundError
-from divebook.workflow.reader import read_definitions
 from tests.runtime.worlds import Failing, environment
 
 SUM = Workflow("sum", [Step("add", script="1 + 1", store="n")])

@@ -3,8 +3,8 @@
 import pytest
 
 from divebook import Action, Each, Environment, Step, Workflow
+from divebook.definitions import Catch
 from divebook.store import MemoryStore
-from divebook.workflow import Catch
 
 
 def deep(value=None):

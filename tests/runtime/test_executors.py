@@ -12,14 +12,14 @@ import cloudpickle
 import pytest
 
 from divebook import Environment, Step, Workflow
+from divebook.definitions import step, workflow
+from divebook.definitions.reader import read_workflow
 from divebook.errors import DefinitionError, NotFoundError, SetupError
 from divebook.runtime.clock import SystemClock
 from divebook.runtime.compute.processes import Processes
 from divebook.runtime.loop import ENGINE
 from divebook.steps.actions import Action
 from divebook.steps.actions import action as make_action
-from divebook.workflow import step, workflow
-from divebook.workflow.reader import read_workflow
 from tests.runtime.worlds import becomes, environment, event_types
 
 POOL = Processes(1)

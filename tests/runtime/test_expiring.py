@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from divebook import Environment, Step, Workflow
+from divebook.definitions.functions import workflow
 from divebook.errors import DefinitionError, InterruptError
-from divebook.workflow.functions import workflow
 from tests.runtime.worlds import Calls, becomes, environment
 
 HOUR = 3_600_000_000

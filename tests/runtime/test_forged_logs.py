@@ -7,10 +7,10 @@ import pytest
 from divebook import SqliteStore, Step, Workflow
 from divebook.analysis.lists import questions_frame, runs_frame
 from divebook.config.answers import recover_automatically
+from divebook.definitions.step import Each
 from divebook.errors import DivebookError, StoreError
 from divebook.events import Event
 from divebook.events.codec import event_from_dict, event_to_dict
-from divebook.workflow.step import Each
 from tests.runtime.worlds import Calls, environment
 
 ASKING = Workflow(

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from divebook import Environment, Step, Workflow
+from divebook.definitions import step, workflow
 from divebook.errors import OperationError
 from divebook.events import catalog
 from divebook.runtime.forks import calls_in, reused_calls_of
 from divebook.store import MemoryStore
 from divebook.store.sqlite import SqliteStore
-from divebook.workflow import step, workflow
 from tests.runtime.worlds import Calls, Failing
 
 MADE = []

@@ -11,6 +11,8 @@ from threading import Barrier
 import pytest
 
 from divebook import Each, Environment, Step, Workflow
+from divebook.definitions import step, workflow
+from divebook.definitions.definition import InputDefinition
 from divebook.engine.checkpoint import dump_state
 from divebook.engine.lifecycle import violations
 from divebook.errors import ExecutionNotFoundError, InputError, InterruptError, SetupError, StoreError
@@ -19,8 +21,6 @@ from divebook.events.codec import encode_line
 from divebook.steps.actions import Action
 from divebook.store.maintenance import check
 from divebook.store.sqlite import SqliteStore, back_up
-from divebook.workflow import step, workflow
-from divebook.workflow.definition import InputDefinition
 
 MADE = []
 MOST_BYTES = 1500

@@ -6,10 +6,10 @@ import threading
 import pytest
 
 from divebook import Environment, Retry
+from divebook.definitions import step, workflow
+from divebook.definitions.functions import WORKFLOW_FUNCTIONS
 from divebook.errors import DefinitionError, NotFoundError, OperationError
 from divebook.store import MemoryStore
-from divebook.workflow import step, workflow
-from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 from tests.runtime.test_resuming import FixedChance, StoppedClock, cut
 
 CALLS = []

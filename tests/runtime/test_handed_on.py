@@ -3,9 +3,9 @@
 import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
+from divebook.definitions.functions import workflow
 from divebook.errors import OperationError
 from divebook.steps.actions import Action
-from divebook.workflow.functions import workflow
 from tests.runtime.worlds import Gate, environment
 
 SLOW = Workflow("slow", [Step("talk", prompt="hello"), Step("gate", action="gate")])

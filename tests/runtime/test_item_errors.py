@@ -3,9 +3,9 @@
 import pytest
 
 from divebook import Catch, Each, Environment, Retry, Step, Workflow
+from divebook.definitions.reader import read_definitions
 from divebook.errors import BoundExceededError, DefinitionError
 from divebook.steps.actions import Action
-from divebook.workflow.reader import read_definitions
 from tests.runtime.worlds import environment
 
 

@@ -7,12 +7,12 @@ from contextlib import suppress
 import pytest
 
 from divebook import Environment, Step, Worker, Workflow
+from divebook.definitions.functions import step, workflow
 from divebook.events import catalog
 from divebook.runtime.driver import Driver
 from divebook.runtime.loop import LeftError
 from divebook.store import MemoryStore, Owner
 from divebook.store.append import Batch, records_of
-from divebook.workflow.functions import step, workflow
 from tests.runtime.worlds import becomes, environment
 
 GONE = Owner(Owner.current().host, 2**22 + 1, 1, "worker", Owner.current().boot)

@@ -5,11 +5,11 @@ import uuid
 import pytest
 
 from divebook import Each, Environment, Retry, Step, Workflow
+from divebook.definitions import step, workflow
+from divebook.definitions.step import Catch
 from divebook.engine.lifecycle import violations
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore, SqliteStore
-from divebook.workflow import step, workflow
-from divebook.workflow.step import Catch
 from tests.odd_results import OPENED, SECRET, UNSTORABLE, Mute
 
 ANSWERS = {

@@ -5,13 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from divebook import Environment, Step, Workflow
+from divebook.definitions.functions import workflow
 from divebook.documents import private_files
 from divebook.errors import DivebookError, ExecutionError, InterruptError, InvalidEventError, StoreError
 from divebook.events import catalog
 from divebook.runtime import queueing
 from divebook.store import MemoryStore, Message, Owner, SqliteStore, transfer
 from divebook.store.embedded import LineWriter
-from divebook.workflow.functions import workflow
 from tests.runtime.racing_moves import race
 from tests.runtime.worlds import Calls, becomes, environment
 

@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from divebook import Environment, SqliteStore, Step, Workflow
+from divebook.definitions.step import Ask
 from divebook.environment.settings import Notices
 from divebook.errors import SetupError
-from divebook.workflow.step import Ask
 
 ASKING = Workflow("asking", [Step("ask", ask="Which one?", store="it"), Step("sure", ask="Sure?", store="sure")])
 

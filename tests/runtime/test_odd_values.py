@@ -3,9 +3,9 @@
 import pytest
 
 from divebook import MemoryStore
+from divebook.definitions.functions import step, workflow
 from divebook.errors import DivebookError
 from divebook.store.maintenance import check
-from divebook.workflow.functions import step, workflow
 from tests.runtime.worlds import environment
 
 DEEP = []

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from divebook import Environment, Step, Workflow
-from divebook.workflow.functions import step, workflow
+from divebook.definitions.functions import step, workflow
 from tests.runtime.worlds import Failing, environment
 
 pytestmark = pytest.mark.usefixtures("replayed")

@@ -1,8 +1,8 @@
 """Children that are cancelled with their parent, and the parent that goes on again before it hears of that."""
 
 from divebook import Step, Workflow
+from divebook.definitions.functions import workflow
 from divebook.runtime.children import orphaned
-from divebook.workflow.functions import workflow
 from tests.runtime.worlds import environment
 
 ASKS = Workflow("asks", [Step("ask", type="interrupt", ask="Who?", store="who")], outputs=["who"])

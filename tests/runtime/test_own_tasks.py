@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from divebook import Environment
+from divebook.definitions import step, workflow
 from divebook.errors import OperationError
 from divebook.store import MemoryStore
-from divebook.workflow import step, workflow
 
 
 @step(idempotent=True)

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow, WorkspaceDefinition, present_workspace
+from divebook.definitions import step, workflow
 from divebook.runtime.streaming import MOST_HELD, TextStreams
-from divebook.workflow import step, workflow
 
 
 class Printed:

@@ -15,11 +15,11 @@ import cloudpickle
 import pytest
 
 from divebook import Step, Workflow
+from divebook.definitions import step, workflow
 from divebook.runtime.clock import SystemClock
 from divebook.runtime.compute.processes import Processes
 from divebook.runtime.loop import ENGINE
 from divebook.steps.actions import Action
-from divebook.workflow import step, workflow
 from tests.runtime import worlds
 
 POOL = Processes(2)
@@ -305,7 +305,7 @@ def test_nothing_is_left_of_an_owner_that_is_killed(tmp_path):
 KILLED = """
 import subprocess, sys
 from divebook import Environment
-from divebook.workflow import step, workflow
+from divebook.definitions import step, workflow
 """
 STARTING = """
 @step(executor="process")

@@ -15,11 +15,11 @@ import pandas as pd
 import pytest
 
 from divebook import Step, Workflow
+from divebook.definitions import step, workflow
 from divebook.errors import UnpicklableError
 from divebook.runtime.compute.process_calls import make_pickled_call, pickle_call, unpickle_result
 from divebook.runtime.compute.processes import Processes
 from divebook.steps.actions import Action
-from divebook.workflow import step, workflow
 from tests.runtime import worlds
 
 POOL = Processes(2)
@@ -261,7 +261,7 @@ PROGRAM = """
 import os, sys
 import library
 from divebook import Environment
-from divebook.workflow import step, workflow
+from divebook.definitions import step, workflow
 
 FACTOR = 2
 
@@ -283,7 +283,7 @@ if sys.argv[1] == "close":
     print(len(world._executors._processes._all))
 """
 LIBRARY = """
-from divebook.workflow import step
+from divebook.definitions import step
 calls = 0
 
 @step(executor="process")

@@ -6,11 +6,11 @@ import types
 import pytest
 
 from divebook import Environment
+from divebook.definitions import step, workflow
 from divebook.engine.state import OperationRecord
 from divebook.errors import OperationError
 from divebook.runtime.errors import as_recorded, error_from, facts_of
 from divebook.store import MemoryStore
-from divebook.workflow import step, workflow
 from tests.runtime.test_resuming import cut
 
 

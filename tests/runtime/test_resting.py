@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divebook import Environment
+from divebook.definitions.functions import step, workflow
 from divebook.engine.state import awaited_signals
 from divebook.runtime import runner
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.runner import PARKED_RUNS, ParkedRun, PausableTask
 from divebook.store import MemoryStore
-from divebook.workflow.functions import step, workflow
 from tests.runtime.worlds import becomes, environment, unwind
 
 BEGUN, LEFT = [], []

@@ -167,7 +167,7 @@ def test_delays_grow_to_a_limit():
 
 
 def test_policies_are_read_from_yaml_and_python_alike():
-    from divebook.workflow import read_workflow
+    from divebook.definitions import read_workflow
 
     text = """
 Steps:

@@ -5,11 +5,11 @@ import threading
 import pytest
 
 from divebook import Retry, Step, Workflow
+from divebook.definitions.functions import ROLLBACK_FUNCTIONS, step, workflow
+from divebook.definitions.reader import read_definitions
+from divebook.definitions.step import Rollback
 from divebook.errors import DefinitionError
 from divebook.steps.actions import Action
-from divebook.workflow.functions import ROLLBACK_FUNCTIONS, step, workflow
-from divebook.workflow.reader import read_definitions
-from divebook.workflow.step import Rollback
 from tests.runtime.travelling import ALL, Travel, functions, trip, undone
 from tests.runtime.worlds import Failing, environment, event_types
 

@@ -5,8 +5,8 @@ import types
 
 import pytest
 
+from divebook.definitions.functions import ROLLBACK_FUNCTIONS, find_rollback, step, workflow
 from divebook.errors import DefinitionError, NotFoundError
-from divebook.workflow.functions import ROLLBACK_FUNCTIONS, find_rollback, step, workflow
 from tests.runtime.worlds import environment
 
 

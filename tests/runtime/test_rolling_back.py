@@ -6,11 +6,11 @@ import threading
 import pytest
 
 from divebook import Retry, Step, Workflow
+from divebook.definitions.functions import step, workflow
 from divebook.engine.checkpoint import dump_state, load_state
 from divebook.errors import ExecutionError
 from divebook.events import catalog
 from divebook.steps.actions import Action
-from divebook.workflow.functions import step, workflow
 from tests.runtime.test_resuming import cut
 from tests.runtime.travelling import ALL, Travel, trip, undone
 from tests.runtime.worlds import Failing, environment

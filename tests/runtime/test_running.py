@@ -6,10 +6,10 @@ import anyio
 import pytest
 
 from divebook import Each, Step, Workflow
+from divebook.definitions.definition import InputDefinition
 from divebook.errors import DefinitionError, InputError, NotFoundError, SetupError, UnstorableValueError
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
-from divebook.workflow.definition import InputDefinition
 from tests.runtime.worlds import Calls, Failing, Gate, environment, event_types, run
 
 

@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 
 from divebook import Environment, Step, Workflow
+from divebook.definitions.functions import workflow
 from divebook.engine.inbox import SIGNAL, Message, facts_of
 from divebook.engine.state import ExecutionState
 from divebook.errors import ExecutionError, SetupError
 from divebook.runtime.messages import this_person
-from divebook.workflow.functions import workflow
 from tests.runtime.test_expiring import Watch, settled
 from tests.runtime.worlds import Calls, Gate, becomes, environment, event_types
 

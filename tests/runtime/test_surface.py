@@ -5,13 +5,13 @@ import pytest
 from divebook import Agent, Environment, Step, Workflow
 from divebook.agents.scripted import ScriptedModel
 from divebook.config import Sources, build_content, load
+from divebook.definitions import step, workflow
+from divebook.definitions.functions import WORKFLOW_FUNCTIONS
+from divebook.definitions.reader import read_definitions
+from divebook.definitions.step import ContentEntry
 from divebook.errors import DefinitionError, NotFoundError
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
-from divebook.workflow import step, workflow
-from divebook.workflow.functions import WORKFLOW_FUNCTIONS
-from divebook.workflow.reader import read_definitions
-from divebook.workflow.step import ContentEntry
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment
 

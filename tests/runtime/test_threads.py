@@ -11,10 +11,10 @@ import anyio
 import pytest
 
 from divebook import Each, Environment, Step, Workflow
+from divebook.definitions.functions import WORKFLOW_FUNCTIONS, step, workflow
 from divebook.runtime.compute import threads
 from divebook.runtime.loop import ENGINE
 from divebook.steps.actions import Action
-from divebook.workflow.functions import WORKFLOW_FUNCTIONS, step, workflow
 from tests.runtime.worlds import environment, run
 
 MANY = 100

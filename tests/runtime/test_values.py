@@ -13,6 +13,8 @@ from pydantic import BaseModel
 from divebook import Each, Environment, Step, Workflow, allow
 from divebook.analysis.log import events_frame, operations_frame
 from divebook.cli.output import as_json
+from divebook.definitions import step, workflow
+from divebook.definitions.functions import WORKFLOW_FUNCTIONS
 from divebook.engine.checkpoint import dump_state
 from divebook.engine.evolve import fold
 from divebook.engine.operations import Place
@@ -24,8 +26,6 @@ from divebook.steps.actions import Action
 from divebook.steps.script_step import filled
 from divebook.store import MemoryStore, SqliteStore
 from divebook.store.transfer import export, import_
-from divebook.workflow import step, workflow
-from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 from tests.engine.history import reloaded
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment

@@ -1,7 +1,7 @@
 """Changed functions: which version an execution follows, by what its log has ahead."""
 
 from divebook import Environment, Retry
-from divebook.workflow.functions import step, workflow
+from divebook.definitions.functions import step, workflow
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment
 

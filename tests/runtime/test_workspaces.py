@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from divebook import Agent, ApprovalRule, Environment, MemoryStore, ScriptedModel, SqliteStore, Step, Workflow
+from divebook.definitions.resources import WorkspaceDefinition
 from divebook.environment.settings import drop_folders
 from divebook.errors import InvalidEventError, NotFoundError, SetupError, SnapshotError
 from divebook.replay.files import KeptFiles
@@ -18,7 +19,6 @@ from divebook.store.embedded import read_records
 from divebook.store.maintenance import check
 from divebook.store.transfer import export, import_, read
 from divebook.tools.workspace import PROCESS_TOOLS
-from divebook.workflow.resources import WorkspaceDefinition
 from divebook.workspace.paths import Root
 from divebook.workspace.snapshots.take import Snapshots
 

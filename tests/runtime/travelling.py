@@ -1,8 +1,8 @@
 """Bookings that are undone, and workflows that make them."""
 
 from divebook import Each, Step, Workflow
+from divebook.definitions.functions import step, workflow
 from divebook.steps.actions import Action
-from divebook.workflow.functions import step, workflow
 
 
 class Travel:

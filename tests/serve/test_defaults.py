@@ -13,9 +13,9 @@ import pytest
 from pydantic import BaseModel, Field
 
 from divebook import Environment, allow
+from divebook.definitions import workflow
+from divebook.definitions.functions import WORKFLOW_FUNCTIONS
 from divebook.serve.server import tool_of
-from divebook.workflow import workflow
-from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 
 
 @allow

@@ -60,7 +60,7 @@ def test_a_page_of_a_browser_on_this_machine_gets_nothing_whatever_name_leads_it
 def test_clients_with_the_token_call_workflows_and_others_are_refused(tmp_path):
     definitions = tmp_path / "flows.py"
     definitions.write_text(
-        "from divebook.workflow import workflow\n"
+        "from divebook.definitions import workflow\n"
         "@workflow\nasync def greet(ctx, who: str):\n    return f'{who}, {await ctx.ask(\"How are you?\")}'\n"
     )
     command = [sys.executable, "-m", "divebook", "mcp", str(definitions), "--store", str(tmp_path / "e.db")]
@@ -85,7 +85,7 @@ def test_clients_with_the_token_call_workflows_and_others_are_refused(tmp_path):
 
 def test_an_address_that_cannot_be_served_is_refused_in_words(tmp_path):
     definitions = tmp_path / "flows.py"
-    definitions.write_text("from divebook.workflow import workflow\n@workflow\nasync def one(ctx): ...\n")
+    definitions.write_text("from divebook.definitions import workflow\n@workflow\nasync def one(ctx): ...\n")
     told = ["mcp", str(definitions), "--store", str(tmp_path / "e.db"), "--token", TOKEN, "--http"]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"

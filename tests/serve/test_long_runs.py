@@ -10,9 +10,9 @@ import pytest
 from mcp.client import Client
 
 from divebook import Agent, ScriptedModel, Step, Workflow
+from divebook.definitions import step, workflow
+from divebook.definitions.resources import ApprovalRule
 from divebook.serve import WorkflowServer, server
-from divebook.workflow import step, workflow
-from divebook.workflow.resources import ApprovalRule
 from tests.runtime.worlds import HeldEnd, environment
 from tests.serve.clients import LEGACY, MODERN, accepting, called, talk
 from tests.tools.conftest import defined
@@ -108,7 +108,7 @@ def test_a_run_of_another_process_is_waited_for(tmp_path):
     definitions, pipe, store = tmp_path / "flows.py", tmp_path / "pipe", str(tmp_path / "e.db")
     os.mkfifo(pipe)
     definitions.write_text(
-        "from pathlib import Path\nfrom divebook.workflow import step, workflow\n"
+        "from pathlib import Path\nfrom divebook.definitions import step, workflow\n"
         "@step\ndef read(path):\n    return Path(path).read_text()\n"
         "@workflow\nasync def reads(ctx, path: str):\n    return await read(path)\n"
     )

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 
 from divebook import Environment, allow
+from divebook.definitions import workflow
 from divebook.events.codec import json_form
 from divebook.serve.server import result_of
-from divebook.workflow import workflow
 
 
 @allow

@@ -8,9 +8,9 @@ import pytest
 from mcp.client import Client
 from mcp.types import ElicitResult
 
+from divebook.definitions import workflow
 from divebook.engine.inbox import ANSWER, Message, answer_payload
 from divebook.serve import WorkflowServer
-from divebook.workflow import workflow
 from tests.runtime.worlds import environment
 from tests.serve.clients import LEGACY, MODERN, accepting, called
 from tests.store.remote import RemoteStore

@@ -14,11 +14,11 @@ from mcp.types import ElicitResult, ErrorData, InputRequiredResult
 from pydantic import Field
 
 from divebook import Step, Workflow
+from divebook.definitions import workflow
 from divebook.errors import SetupError, StoreError
 from divebook.events import catalog
 from divebook.runtime.execution import Execution
 from divebook.serve.server import key_beside, tool_names
-from divebook.workflow import workflow
 from tests.runtime.worlds import environment
 from tests.serve.clients import LEGACY, MODERN, accepting, called, talk
 
@@ -335,7 +335,7 @@ def test_the_key_is_its_owners_and_a_broken_one_is_named(tmp_path):
 def test_the_command_serves_a_file_over_its_standard_streams(tmp_path):
     definitions = tmp_path / "flows.py"
     definitions.write_text(
-        "from divebook.workflow import workflow\n"
+        "from divebook.definitions import workflow\n"
         "@workflow\nasync def greet(ctx, who: str):\n"
         "    print('on the wire this would break it')\n"
         "    return f'{who}, {await ctx.ask(\"How are you?\")}'\n"

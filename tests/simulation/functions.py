@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from divebook.definitions.functions import step
+from divebook.definitions.step import Retry
 from divebook.engine.operations import AGENT_TURN, TOOL_CALL
 from divebook.errors import OperationError
 from divebook.runtime.concurrency import CallCounter, Suspended
 from divebook.runtime.context import StepContext
 from divebook.steps.function import Context
-from divebook.workflow.functions import step
-from divebook.workflow.step import Retry
 
 TURN = 3
 """Calls side by side that are those of an agent's turn."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from divebook.definitions.definition import Workflow
+from divebook.definitions.json_schemas import FITTING
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import ANSWER, SIGNAL, Message, answer_payload, signal_payload
 from divebook.engine.instructions import Fact
@@ -32,8 +34,6 @@ from divebook.steps.handlers import wait_step
 from divebook.store.append import FIRST_TOKEN
 from divebook.store.follow import follow
 from divebook.store.leases import LEASE_SECONDS, Lease, Owner
-from divebook.workflow.definition import Workflow
-from divebook.workflow.json_schemas import FITTING
 from tests.simulation.audit import Audit
 from tests.simulation.disk import CommitFault, FaultyStore
 from tests.simulation.machine import Machine, StuckError, VirtualLoop

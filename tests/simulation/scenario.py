@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from divebook.workflow.definition import Workflow
-from divebook.workflow.step import Catch, Each, Edge, Retry, Step
+from divebook.definitions.definition import Workflow
+from divebook.definitions.step import Catch, Each, Edge, Retry, Step
 from tests.simulation.functions import FunctionPlan, random_function
 
 ERROR, TIMEOUT, TIMEOUT_AFTER = "error", "timeout", "timeout after the effect"

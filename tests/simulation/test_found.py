@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from divebook import Catch, Each, Environment, Retry, Step, Workflow
+from divebook.definitions import step, workflow
+from divebook.definitions.functions import WORKFLOW_FUNCTIONS
 from divebook.engine.decide import decide_joins, decide_path
 from divebook.engine.evolve import evolve, fold
 from divebook.engine.instructions import RunStep
@@ -21,8 +23,6 @@ from divebook.runtime.runner import Runner
 from divebook.runtime.step import Services
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
-from divebook.workflow import step, workflow
-from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 from tests.runtime.test_resuming import StoppedClock, cut
 from tests.runtime.worlds import Calls, environment
 from tests.simulation.audit import check_counters

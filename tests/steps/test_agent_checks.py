@@ -3,9 +3,9 @@
 import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow, tool
+from divebook.definitions import definitions_from
+from divebook.definitions.functions import workflow
 from divebook.errors import DefinitionError, NotFoundError, SetupError
-from divebook.workflow import definitions_from
-from divebook.workflow.functions import workflow
 from tests.runtime.worlds import environment
 
 ASK = Workflow("ask", [Step("ask", prompt="Go", agent="boss", store="r")])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from divebook import Environment, Step, Workflow
+from divebook.definitions.json_schemas import complaint
 from divebook.engine.approvals import schema_of_answer
 from divebook.errors import DefinitionError, InterruptError, NotFoundError
 from divebook.events import catalog
 from divebook.runtime.clock import SystemClock
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
-from divebook.workflow.json_schemas import complaint
 from tests.runtime.worlds import question_of
 
 PAY_TWICE = Workflow(
@@ -208,7 +208,7 @@ def test_a_schema_that_refers_to_an_address_is_not_looked_up(monkeypatch):
 
 
 def test_rules_are_read_from_a_file_and_wrong_ones_refused(tmp_path):
-    from divebook.workflow.reader import read_definitions
+    from divebook.definitions.reader import read_definitions
 
     text = "Name: e\nConfig: {Approvals: [{Tool: pay, Arguments: {to: ann}, Outcome: deny}]}\n"
     assert read_definitions(text).config.approvals[0].arguments == {"to": "ann"}

@@ -3,8 +3,8 @@
 import pytest
 
 from divebook import Environment, Step, Workflow, frames
+from divebook.definitions.definition import InputDefinition
 from divebook.errors import DefinitionError, NotFoundError, SetupError
-from divebook.workflow.definition import InputDefinition
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divebook import Each, Environment, Step, Workflow
+from divebook.definitions.graph import check_workflow
+from divebook.definitions.step import Ask, Rollback
 from divebook.steps.checks import workflow_problems
 from divebook.steps.script_step import filled
 from divebook.text.syntax import each_text
-from divebook.workflow.graph import check_workflow
-from divebook.workflow.step import Ask, Rollback
 from tests.runtime.worlds import Calls, Failing, environment
 
 GIVEN = {

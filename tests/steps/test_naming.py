@@ -4,9 +4,9 @@ from textwrap import dedent, indent
 
 import pytest
 
+from divebook.definitions.reader import read_definitions
 from divebook.errors import DefinitionError
 from divebook.steps.checks import MOST_STEPS, syntax_problems
-from divebook.workflow.reader import read_definitions
 
 
 def told(steps, inputs="[]"):

@@ -16,13 +16,13 @@ from divebook import (
     present_workspace,
     tool,
 )
+from divebook.definitions.functions import step, workflow
+from divebook.definitions.resources import WorkspaceDefinition
+from divebook.definitions.tools import REGISTERED_TOOLS
 from divebook.errors import DivebookError, OperationError
 from divebook.questions.answer import Typed
 from divebook.steps.actions import REGISTERED
 from divebook.steps.workspace_actions import MOST_SHOWN
-from divebook.workflow.functions import step, workflow
-from divebook.workflow.resources import WorkspaceDefinition
-from divebook.workflow.tools import REGISTERED_TOOLS
 
 CHANGES = "sed -i s/-/+/ calc.py; echo new > new.txt; rm README; mkdir -p deep; echo x > deep/x"
 ALL = ["README", "calc.py", "deep/x", "new.txt"]

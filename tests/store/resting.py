@@ -13,9 +13,9 @@ from pathlib import Path
 from threading import Event
 
 from divebook import Each, Environment, Retry, Step, Workflow
+from divebook.definitions.functions import step, workflow
 from divebook.steps.actions import Action
 from divebook.store import SqliteStore
-from divebook.workflow.functions import step, workflow
 from tests.store.corpus import frames_of
 
 WORKFLOWS = [

@@ -4,11 +4,11 @@ from typing import get_args
 
 import pytest
 
+from divebook.definitions.resources import DURABILITIES
 from divebook.engine.inbox import Message
 from divebook.errors import NotFoundError
 from divebook.store import Owner, SqliteStore
 from divebook.store.append import Durability
-from divebook.workflow.resources import DURABILITIES
 from tests.store.connections import writer_of
 from tests.store.logs import ONE, TWO, batch, log, step
 

@@ -7,8 +7,8 @@ from importlib.resources import files
 import pytest
 from docker.utils import parse_bytes
 
+from divebook.definitions.resources import is_memory
 from divebook.text.format import parse_size
-from divebook.workflow.resources import is_memory
 
 NUMBERS = ("0", "1", "512", "1024", "1.5", "0.25", "9999999")
 LETTERS = ("", "b", "k", "m", "g", "t", "kb", "mb", "gb", "tb")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from divebook.definitions.servers import MCPServerDefinition
 from divebook.documents import Policy
 from divebook.tools.mcp.servers import Server
-from divebook.workflow.servers import MCPServerDefinition
 from tests.blocked_replay import noted_environments, pytest_runtest_call
 
 __all__ = ["noted_environments", "pytest_runtest_call"]

@@ -1,6 +1,6 @@
 """A server of tools without a process: functions by name, and a list of what it was asked."""
 
-from divebook.workflow.servers import CallOutcome, Discovered, OfferedTool
+from divebook.definitions.servers import CallOutcome, Discovered, OfferedTool
 
 
 class FakeServer:

@@ -23,8 +23,8 @@ from pathlib import Path
 from unittest import mock
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
-from divebook.workflow.resources import ApprovalRule
-from divebook.workflow.servers import MCPServerDefinition
+from divebook.definitions.resources import ApprovalRule
+from divebook.definitions.servers import MCPServerDefinition
 from tests.tools.conftest import SERVERS, defined
 from tests.tools.servers import hostile_ways
 

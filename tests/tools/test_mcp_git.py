@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
-from divebook.workflow.resources import ApprovalRule
-from divebook.workflow.servers import MCPServerDefinition
+from divebook.definitions.resources import ApprovalRule
+from divebook.definitions.servers import MCPServerDefinition
 from tests.runtime.worlds import environment
 
 ASK = Workflow("ask", [Step("ask", prompt="What was done last?", agent="historian", store="said")])

@@ -11,12 +11,12 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
+from divebook.definitions.servers import MCPServerDefinition
 from divebook.documents import Policy
 from divebook.errors import OutcomeUnknownError, ServerError
 from divebook.text.redaction import shared
 from divebook.tools.mcp import connection
 from divebook.tools.mcp.servers import Server
-from divebook.workflow.servers import MCPServerDefinition
 from tests.tools.conftest import SERVERS, on_loop
 from tests.websites import serving
 

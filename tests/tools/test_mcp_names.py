@@ -11,11 +11,11 @@ from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.agents.signatures import LONGEST, safe_names
+from divebook.definitions.resources import ApprovalRule, Approvals
+from divebook.definitions.servers import MCPServerDefinition
+from divebook.definitions.tools import ToolHints
 from divebook.engine.approvals import ToolCall, verdict_of
 from divebook.errors import ServerError
-from divebook.workflow.resources import ApprovalRule, Approvals
-from divebook.workflow.servers import MCPServerDefinition
-from divebook.workflow.tools import ToolHints
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment
 from tests.tools.conftest import defined

@@ -13,13 +13,13 @@ import pytest
 from mcp.client.auth import OAuthFlowError
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
+from divebook.definitions.servers import MCPServerDefinition, OAuthDefinition, TokenStoreDefinition
 from divebook.documents import Policy
 from divebook.errors import DefinitionError, ServerError, SetupError
 from divebook.runtime.loop import ENGINE
 from divebook.store.codec import FernetCodec, Sealing
 from divebook.text.redaction import shared
 from divebook.tools.mcp.oauth import Consent, FileTokens
-from divebook.workflow.servers import MCPServerDefinition, OAuthDefinition, TokenStoreDefinition
 from tests.runtime.worlds import environment
 from tests.tools.authority import Authority
 from tests.tools.test_mcp_http import client, plain  # noqa: F401 - fixtures

@@ -8,12 +8,12 @@ import pytest
 
 from divebook import Agent, Each, ScriptedModel, Step, Workflow
 from divebook.config import answers
+from divebook.definitions.functions import workflow
+from divebook.definitions.json_schemas import FITTING
+from divebook.definitions.resources import ApprovalRule
 from divebook.errors import InterruptError
 from divebook.questions.answer import checked_answer
 from divebook.questions.question import Question
-from divebook.workflow.functions import workflow
-from divebook.workflow.json_schemas import FITTING
-from divebook.workflow.resources import ApprovalRule
 from tests.runtime.test_expiring import Watch
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import Gate, becomes, environment

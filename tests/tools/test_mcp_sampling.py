@@ -4,7 +4,7 @@ import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.agents import server_tools
-from divebook.workflow.resources import ApprovalRule
+from divebook.definitions.resources import ApprovalRule
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment
 from tests.tools.conftest import defined

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from divebook.definitions.servers import MCPServerDefinition, ToolConfigurationDefinition
 from divebook.documents import Policy
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, ServerError
 from divebook.tools.mcp.servers import Server, Servers
-from divebook.workflow.servers import MCPServerDefinition, ToolConfigurationDefinition
 from tests.tools.conftest import defined, on_loop
 
 

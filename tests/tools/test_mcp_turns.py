@@ -11,6 +11,9 @@ from pydantic_ai.models.function import FunctionModel
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.agents import server_tools
 from divebook.config import answers
+from divebook.definitions.reader import read_definitions
+from divebook.definitions.resources import ApprovalRule
+from divebook.definitions.servers import MCPServerDefinition, ToolConfigurationDefinition
 from divebook.documents import Policy
 from divebook.engine.operations import Place
 from divebook.errors import AlreadyRegisteredError, NotFoundError, ServerError
@@ -18,9 +21,6 @@ from divebook.events import catalog
 from divebook.projections.model_requests import elicitation_keys
 from divebook.runtime.clock import SystemClock
 from divebook.tools.mcp import servers as mcp_servers
-from divebook.workflow.reader import read_definitions
-from divebook.workflow.resources import ApprovalRule
-from divebook.workflow.servers import MCPServerDefinition, ToolConfigurationDefinition
 from tests.agents.test_turns import began
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment

@@ -8,13 +8,13 @@ import pytest
 from pydantic_ai.exceptions import ToolFailed
 
 from divebook.agents.signatures import library_tool
+from divebook.definitions.dialect import TOOLS
+from divebook.definitions.step import Retry
 from divebook.documents import FileDocuments, MemoryDocuments, Policy
 from divebook.errors import SetupError
 from divebook.tools import builtin
 from divebook.tools.builtin import ABSENT, OFFERED, offered, readable
 from divebook.tools.file_tools import ToolReach
-from divebook.workflow.dialect import TOOLS
-from divebook.workflow.step import Retry
 from tests.websites import OneHost, serving
 
 

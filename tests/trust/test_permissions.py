@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from divebook import Agent, ApprovalRule, Environment, Policy, ScriptedModel, Step, Workflow
+from divebook.definitions import definitions_from
+from divebook.definitions.definition import Definitions
+from divebook.definitions.resources import AgentDefinition, Config, WorkspaceDefinition
+from divebook.definitions.servers import MCPServerDefinition
 from divebook.environment.settings import EnvironmentWorkspaces
 from divebook.errors import NotFoundError, SetupError
-from divebook.workflow import definitions_from
-from divebook.workflow.definition import Definitions
-from divebook.workflow.resources import AgentDefinition, Config, WorkspaceDefinition
-from divebook.workflow.servers import MCPServerDefinition
 from divebook.workspace.local import FilesWorkspace
 from tests.tools.conftest import SERVERS
 from tests.trust.strange import SECRETS, Recorder, recording

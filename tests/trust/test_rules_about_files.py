@@ -6,10 +6,10 @@ import random
 import pytest
 
 from divebook import Agent, ApprovalRule, Environment, ScriptedModel, Step, Workflow, tool
+from divebook.definitions import AgentDefinition, definitions_from
+from divebook.definitions.resources import WorkspaceDefinition
 from divebook.documents.policy import FileArguments
 from divebook.store import MemoryStore
-from divebook.workflow import AgentDefinition, definitions_from
-from divebook.workflow.resources import WorkspaceDefinition
 
 PATIENCE = 120
 ASK = Workflow("ask", [Step("s", prompt="go", agent="a")])

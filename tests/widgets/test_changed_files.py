@@ -3,12 +3,12 @@
 import pytest
 
 from divebook import Environment, MemoryStore, Step, Workflow
+from divebook.definitions.resources import WorkspaceDefinition
 from divebook.text.redaction import shared
 from divebook.widgets.feed import Feed
 from divebook.widgets.recording import pack, read_saved, saved_run
 from divebook.widgets.source import source_of
 from divebook.widgets.variables_and_files import MOST_FILES, FilesReader, within
-from divebook.workflow.resources import WorkspaceDefinition
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ import threading
 
 import pytest
 
+from divebook.definitions.definition import Workflow
+from divebook.definitions.step import Step
 from divebook.errors import InterruptError
 from divebook.replay.replayer import Positions
 from divebook.widgets import publisher, views
@@ -12,8 +14,6 @@ from divebook.widgets.publisher import publisher_of
 from divebook.widgets.runs_and_questions import inbox_publisher_of
 from divebook.widgets.stepping import SteppedLog
 from divebook.widgets.views import Handlers, InboxView
-from divebook.workflow.definition import Workflow
-from divebook.workflow.step import Step
 from tests.runtime.worlds import environment
 
 SEED, FORGED, PATIENCE = 20_260_101, 1_000, 20

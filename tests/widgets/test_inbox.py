@@ -2,12 +2,12 @@
 
 import pytest
 
+from divebook.definitions.definition import Workflow
+from divebook.definitions.step import Each, Step
 from divebook.widgets import views
 from divebook.widgets.publisher import SILENCE
 from divebook.widgets.runs_and_questions import MAX_OPEN, InboxFeed, inbox_publisher_of
 from divebook.widgets.views import Handlers, InboxView
-from divebook.workflow.definition import Workflow
-from divebook.workflow.step import Each, Step
 from tests.runtime.worlds import Gate, environment
 
 PATIENCE = 30

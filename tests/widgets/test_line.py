@@ -5,11 +5,11 @@ import types
 import comm
 import pytest
 
+from divebook.definitions.definition import Workflow
+from divebook.definitions.step import Step
 from divebook.notebook.run import connect_page
 from divebook.widgets.runs_and_questions import inbox_publisher_of
 from divebook.widgets.views import Handlers, InboxComm
-from divebook.workflow.definition import Workflow
-from divebook.workflow.step import Step
 from tests.runtime.worlds import environment
 
 

@@ -5,12 +5,12 @@ import types
 
 import pytest
 
+from divebook.definitions.definition import Workflow
+from divebook.definitions.step import Step
 from divebook.errors import SetupError
 from divebook.widgets import views
 from divebook.widgets.publisher import SILENCE, publisher_of
 from divebook.widgets.views import Handlers
-from divebook.workflow.definition import Workflow
-from divebook.workflow.step import Step
 from tests.runtime.worlds import environment
 
 PATIENCE = 20

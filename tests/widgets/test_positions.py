@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from divebook import Pipeline, create_envelope
+from divebook.definitions.definition import ENVELOPE, STATE
 from divebook.events import catalog
 from divebook.replay.replayer import Positions
 from divebook.widgets.stepping import MAX_VALUES, SteppedLog, reply_of
-from divebook.workflow.definition import ENVELOPE, STATE
 from tests.engine.history import begun, events, step
 
 

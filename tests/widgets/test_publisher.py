@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
+from divebook.definitions.definition import Workflow
+from divebook.definitions.step import Step
 from divebook.errors import CorruptStoreError, StoreClosedError
 from divebook.widgets.publisher import HEARTBEAT, INTERVAL, Publisher, PublisherListener, publisher_of
-from divebook.workflow.definition import Workflow
-from divebook.workflow.step import Step
 from tests.engine.history import step
 from tests.runtime.worlds import environment
 from tests.widgets.feeds import Log, steps

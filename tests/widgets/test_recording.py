@@ -9,6 +9,8 @@ import zlib
 import pytest
 
 from divebook import Agent, Environment, ScriptedModel
+from divebook.definitions.definition import Workflow
+from divebook.definitions.step import Each, Step
 from divebook.errors import SavedRunError
 from divebook.replay.replayer import Positions
 from divebook.runtime.compute.dask import DASHBOARDS
@@ -16,8 +18,6 @@ from divebook.text import redaction
 from divebook.widgets import recording as saved
 from divebook.widgets.recording import MAX_BYTES, CleanRun, RecordedPositions, pack, read_saved, saved_run
 from divebook.widgets.stepping import SteppedLog
-from divebook.workflow.definition import Workflow
-from divebook.workflow.step import Each, Step
 from tests.runtime.worlds import run
 
 SECRET = "hunter2hunter2"

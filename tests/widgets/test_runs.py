@@ -2,14 +2,14 @@
 
 import pytest
 
+from divebook.definitions.definition import Workflow
+from divebook.definitions.step import Step
 from divebook.errors import SetupError
 from divebook.store import MemoryStore
 from divebook.widgets import views
 from divebook.widgets.protocol import RunsWish
 from divebook.widgets.runs_and_questions import EVERYTHING, MORE, PAGE, RESTS, RecordCache, RunsFeed
 from divebook.widgets.views import RunCommands, RunsView
-from divebook.workflow.definition import Workflow
-from divebook.workflow.step import Step
 from tests.runtime.worlds import Gate, environment
 from tests.store.logs import SECOND, START, completed, event, log
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from divebook.analysis.timeline import layout
+from divebook.definitions.json_schemas import FITTING, complaint
 from divebook.engine.approvals import exactly
 from divebook.projections.spans import Span
 from divebook.questions import Question, checked_answer
@@ -18,7 +19,6 @@ from divebook.text.redaction import cut, one_line
 from divebook.widgets.recording import RecordedPositions, read_saved
 from divebook.widgets.runs_and_questions import order_of_entry
 from divebook.widgets.source import question_of
-from divebook.workflow.json_schemas import FITTING, complaint
 
 CASES = Path(__file__).parents[2] / "widgets" / "test" / "cases"
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from divebook.definitions.definition import Workflow
+from divebook.definitions.step import Each, Step
 from divebook.projections.spans import spans_of
 from divebook.steps.actions import Action
 from divebook.widgets.recording import sample_of
-from divebook.workflow.definition import Workflow
-from divebook.workflow.step import Each, Step
 from tests.runtime.worlds import environment
 
 ITEMS, BROKEN = 400, (7, 123, 399)

@@ -4,6 +4,8 @@ from decimal import Decimal
 
 from divebook import Agent, ScriptedModel
 from divebook.agents.clients import REQUEST_LIMITERS, RequestLimiter
+from divebook.definitions.definition import Workflow
+from divebook.definitions.step import Catch, Each, Step
 from divebook.questions import InterruptKind, Question
 from divebook.questions.bounds import Bounds
 from divebook.questions.question import ANSWERED_ALONE, sort_of
@@ -13,8 +15,6 @@ from divebook.store import MemoryStore
 from divebook.store.sqlite.store import SqliteStore
 from divebook.widgets import source
 from divebook.widgets.source import durability_of, graph_of, header_of, question_of, source_of
-from divebook.workflow.definition import Workflow
-from divebook.workflow.step import Catch, Each, Step
 from tests.runtime.worlds import Gate, environment, held_up
 
 SUM = Workflow("sum", [Step("add", script="1 + 1", store="n")])

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from divebook import Agent, ApprovalRule, Environment, ScriptedModel, Step, Workflow
-from divebook.workflow.resources import WorkspaceDefinition
+from divebook.definitions.resources import WorkspaceDefinition
 from divebook.workspace.paths import Root
 from divebook.workspace.snapshots.take import Snapshots
 

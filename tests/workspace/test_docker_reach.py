@@ -7,10 +7,10 @@ import socket
 import pytest
 
 from divebook import Agent, Environment, MemoryStore, ScriptedModel, Step, Workflow
+from divebook.definitions.resources import WorkspaceDefinition
 from divebook.errors import ContainerError
 from divebook.events import catalog
 from divebook.replay.files import KeptFiles
-from divebook.workflow.resources import WorkspaceDefinition
 from divebook.workspace.docker.workspace import DockerWorkspace
 from tests.workspace.containers import inside, inspected
 from tests.workspace.images import python_image

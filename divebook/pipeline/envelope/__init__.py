@@ -3,6 +3,7 @@
 Inside an execution, the envelope is computed from the event log.
 """
 
+from divebook.definitions.pipelines import END, START
 from divebook.pipeline.envelope.envelope import (
     Envelope,
     MergeStrategy,
@@ -28,7 +29,6 @@ from divebook.pipeline.envelope.interrupts import (
 from divebook.pipeline.envelope.service import InterruptPolicy, InterruptService
 from divebook.questions.bounds import DEFAULT_BOUNDS, Bounds, edge_key, exceeded_edge
 from divebook.questions.question import InterruptKind, InterruptStatus
-from divebook.workflow.pipelines import END, START
 
 __all__ = [
     "DEFAULT_BOUNDS",

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final, Self, TypeVar
 
+from divebook.definitions.pipelines import END, START
 from divebook.engine.bounds import REASONS, dollars
 from divebook.engine.state import ENDED, IN_STEP, ExecutionState, Hop
 from divebook.errors import EnvelopeError, InvalidEnvelopeError, did_you_mean
@@ -45,7 +46,6 @@ from divebook.questions.bounds import DEFAULT_BOUNDS, Bounds, exceeded_edge
 from divebook.questions.question import InterruptKind, Word
 from divebook.runtime.clock import SystemClock
 from divebook.text.format import rfc3339
-from divebook.workflow.pipelines import END, START
 
 # --- fields of an envelope --------------------------------------------------------------------------------------------
 

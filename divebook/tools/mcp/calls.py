@@ -30,19 +30,19 @@ from mcp.types import (
     TextResourceContents,
 )
 
+from divebook.definitions.json_schemas import require_schema
+from divebook.definitions.servers import SCHEME, Answers, CallOutcome, Discovered, OfferedTool
 from divebook.documents import Document
 from divebook.errors import DefinitionError, UnstorableValueError
 from divebook.events.codec import storable
 from divebook.text.format import as_unicode
 from divebook.text.redaction import logger, shared
 from divebook.tools.mcp.connection import RefusedError
-from divebook.workflow.json_schemas import require_schema
-from divebook.workflow.servers import SCHEME, Answers, CallOutcome, Discovered, OfferedTool
 
 if TYPE_CHECKING:
     from mcp.types import Tool
 
-    from divebook.workflow.servers import MCPServerDefinition
+    from divebook.definitions.servers import MCPServerDefinition
 
 
 _LONGEST = 10_000

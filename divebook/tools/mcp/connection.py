@@ -45,12 +45,12 @@ from mcp.types.methods import validate_server_result
 from pydantic import ValidationError
 
 from divebook._version import __version__
+from divebook.definitions.servers import MCPServerDefinition
 from divebook.documents.policy import ADDRESSES, Policy, addresses_of, expanded, resolved
 from divebook.errors import SetupError
 from divebook.text.redaction import logger, shared
 from divebook.tools.mcp import guard
 from divebook.tools.mcp.open_calls import check_results_of, require_variables
-from divebook.workflow.servers import MCPServerDefinition
 
 _log = logger(__name__)
 

@@ -21,12 +21,12 @@ from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthF
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
 
+from divebook.definitions.servers import FILE, MCPServerDefinition, OAuthDefinition, TokenStoreDefinition
 from divebook.documents.policy import Policy, resolved
 from divebook.documents.private_files import replace_whole
 from divebook.errors import SetupError, StoreError
 from divebook.store.codec import Sealing
 from divebook.text.redaction import logger, shared
-from divebook.workflow.servers import FILE, MCPServerDefinition, OAuthDefinition, TokenStoreDefinition
 
 PATIENCE: Final = 180.0
 """Seconds until the sign-in fails because the browser has not been redirected back."""

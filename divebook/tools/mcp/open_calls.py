@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import anyio
 
+from divebook.definitions.json_schemas import complaint
+from divebook.definitions.servers import Elicit, MCPServerDefinition
 from divebook.documents.policy import Policy, require_allowed, require_expandable
-from divebook.workflow.json_schemas import complaint
-from divebook.workflow.servers import Elicit, MCPServerDefinition
 
 if TYPE_CHECKING:
     from mcp import ClientSession

@@ -21,13 +21,21 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import anyio
 import anyio.to_thread
 
+from divebook.definitions import json_schemas
+from divebook.definitions.servers import (
+    SCHEME,
+    Answers,
+    CallOutcome,
+    Discovered,
+    Elicit,
+    MCPServerDefinition,
+    OfferedTool,
+)
 from divebook.documents.policy import APPROVALS
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, ServerError, SetupError
 from divebook.store.codec import Sealing
 from divebook.text.redaction import clean_libraries, shared
 from divebook.tools.mcp.open_calls import OpenCalls, require_variables
-from divebook.workflow import json_schemas
-from divebook.workflow.servers import SCHEME, Answers, CallOutcome, Discovered, Elicit, MCPServerDefinition, OfferedTool
 
 if TYPE_CHECKING:
     import httpx2

@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from divebook.definitions.resources import is_memory
 from divebook.errors import ContainerError, EngineUnavailableError, UnusableEngineError
 from divebook.text.format import parse_size
 from divebook.text.ranges import COUNT, SOME
-from divebook.workflow.resources import is_memory
 from divebook.workspace.shell import (
     DRAIN,
     STDOUT,

@@ -1,5 +1,5 @@
 // Validation of a value against a JSON schema, with messages for people. The kernel validates again
-// (divebook/workflow/json_schemas.py), so a rule that is not supported here, such as a pattern that only Python understands, is
+// (divebook/definitions/json_schemas.py), so a rule that is not supported here, such as a pattern that only Python understands, is
 // accepted. What the kernel accepts is never refused: test/cases/schemas.json.
 
 import { plural } from "../shared/format";

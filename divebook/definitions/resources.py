@@ -1,0 +1,750 @@
+"""Definitions of agents, tools, documents, schedules, workspaces and approval rules, and settings of the environment.
+
+Each class is a table of keys: the `Key` of a field describes the key for the reference (``divebook keys``) and for
+error messages. All classes are data. `divebook.workspace` creates workspaces, and `divebook.engine.approvals` applies
+the approval rules to calls of tools.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Self
+
+from divebook.definitions import table
+from divebook.definitions.answer_types import declared_answer
+from divebook.definitions.dialect import OWN, Dialect
+from divebook.definitions.step import ContentEntry, Retry
+from divebook.definitions.stored_form import Definition, json_value, require_whole_characters
+from divebook.definitions.table import Key, require_numbers
+from divebook.errors import DefinitionError, Problem, did_you_mean
+from divebook.events.event import to_microseconds
+from divebook.text import ranges
+from divebook.text.format import parse_size
+
+DEFAULT_RESPONSE_TIMEOUT = 600.0
+DEFAULT_TOOL_ITERATIONS = 16
+DEFAULT_CORRECTIONS = 1
+TOOL_CHOICES = ("auto", "any", "tool", "none")
+LOG_LEVELS = ("debug", "info", "warn", "error")
+DURABILITIES = ("full", "relaxed")
+RECOVERIES = ("ask", "auto", "off")
+NOTEBOOK_DATA = ("on", "off")
+_NO_FEATURES = "no feature of a provider can be named; say it in RequestHeaders if the provider takes a header"
+_NO_CACHING = "what a provider caches is its own choice"
+_TRIMMED = table.Text(trimmed=True)
+_BY_NAME = "it is known by its Name"
+_BY_TRIGGER = "a trigger is fired by its Name: environment.fire(name)"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDefinition(Definition):
+    """Definition of an agent: a model with a role, instructions and tools.
+
+    Examples
+    --------
+    >>> AgentDefinition("editor", goal="Clear texts", model="openai:gpt-5-mini").tool_iteration_limit
+    16
+    """
+
+    names = ("name",)
+
+    name: Annotated[str, Key("The name that steps use.", kind=_TRIMMED, example="editor")]
+    goal: Annotated[
+        str,
+        Key(
+            "What it is to achieve; part of its instructions.", kind=_TRIMMED, example="You make texts short and clear."
+        ),
+    ] = ""
+    instructions: Annotated[
+        str, Key("Its instructions, sent before each prompt.", kind=_TRIMMED, example="Keep quotations as they are.")
+    ] = ""
+    is_supervisor: Annotated[
+        bool, Key("Whether it answers prompts that name no agent, and may give work to others.")
+    ] = False
+    subordinates: Annotated[
+        tuple[str, ...],
+        Key("Agents it may give work to; by default all others, if it is the only supervisor.", example="[researcher]"),
+    ] = ()
+    provider: Annotated[str | None, Key("The service that runs its model.", example="anthropic")] = None
+    model: Annotated[
+        str | None,
+        Key(
+            "Its model: `provider:model`, a name of its provider, or `scripted` (offline).",
+            example="anthropic:claude-sonnet-5-5",
+        ),
+    ] = None
+    tools: Annotated[tuple[str, ...], Key("Tools it may call.", example="[read_file, fetch]")] = ()
+    tool_config: Annotated[
+        Mapping[str, Any],
+        Key("Options of its tools, by name; they win over a tool's Parameters.", example="{read_file: {}}"),
+    ] = field(default_factory=dict)
+    servers: Annotated[
+        tuple[str, ...],
+        Key("MCP servers whose tools it may all call; Tools names single ones.", extension=True, example="[files]"),
+    ] = ()
+    workspace: Annotated[
+        str | None,
+        Key(
+            "The workspace whose files and shell it may use. It has all tools for that, or those that Tools names.",
+            extension=True,
+            example="app",
+        ),
+    ] = None
+    response_timeout: Annotated[
+        float,
+        Key("How long one request may take.", kind=table.Duration(ranges.SOME_SECONDS), example="90s"),
+    ] = DEFAULT_RESPONSE_TIMEOUT
+    """Time limit of one request to the model in seconds."""
+    retry: Annotated[
+        Retry | None,
+        Key("How requests are tried again; by default 3 attempts after 429, 5xx and lost connections.", extension=True),
+    ] = None
+    tool_iteration_limit: Annotated[
+        int,
+        Key("How often it may call tools for one prompt.", kind=table.Number(ranges.COUNT_OR_ZERO), example="30"),
+    ] = DEFAULT_TOOL_ITERATIONS
+    corrections: Annotated[
+        int,
+        Key(
+            "How often its model may correct a call of a tool, or an answer, that does not have the expected form.",
+            kind=table.Number(ranges.COUNT_OR_ZERO),
+            extension=True,
+            example="3",
+        ),
+    ] = DEFAULT_CORRECTIONS
+    date_awareness: Annotated[bool, Key("Whether its instructions hold today's date.")] = True
+    system_prompt: Annotated[
+        str | None, Key("Its whole instructions, as a template over `agent`.", example="You are an editor.")
+    ] = None
+    model_settings: Annotated[ModelSettings | None, Key("Settings of its model.")] = None
+    context: Annotated[tuple[ContentEntry, ...], Key("What every prompt begins with.")] = ()
+    approvals: Annotated[tuple[ApprovalRule, ...], Key("Rules for its calls of tools.", extension=True)] = ()
+    cache: Annotated[
+        float | str | None,
+        Key(
+            "How long its model's responses are used again, in any run, for the same request: `7d`.",
+            kind=table.Anything(),
+            extension=True,
+            example="true",
+        ),
+    ] = None
+    script: Annotated[
+        Any,
+        Key(
+            "What it answers while its model is `scripted`: a list of replies, `turns` with a list for each, a file.",
+            kind=table.Anything(),
+            extension=True,
+            example="[First answer, Second answer]",
+        ),
+    ] = None
+    output: Annotated[
+        Any,
+        Key(
+            "What it answers with, in place of text: a JSON schema, or the name of an allowed class.",
+            extension=True,
+            example="{type: object, properties: {score: {type: integer}}}",
+        ),
+    ] = None
+    api_key: Annotated[
+        str | None,
+        Key(
+            "Where the key of its provider is: `env://NAME` or `file://PATH`; looked up at each call.",
+            extension=True,
+            example="env://EDITOR_KEY",
+        ),
+    ] = None
+    bounds: Annotated[
+        Mapping[str, Any] | None,
+        Key(
+            "What it may spend for one prompt: MaxCost, MaxTokens, MaxLLMCalls, OnExhausted.",
+            extension=True,
+            example="{MaxLLMCalls: 20}",
+        ),
+    ] = None
+    dialect: Dialect = OWN
+    """Dialect of the definition. An agent of the legacy dialect may name missing tools, which it then does not have."""
+
+    def __post_init__(self) -> None:
+        Definition.__post_init__(self)
+        if "*" in self.name:  # approval rules contain the name, in which ``*`` would match any characters
+            message = f"{self.name!r} cannot be the name of an agent: what is said of it would hold for others"
+            raise DefinitionError([Problem(message, key="Name", hint="leave out the *")])
+        # In a file the table of keys has checked the numbers. These checks are for definitions in Python.
+        require_numbers(self)
+        require_whole_characters(self)
+        if self.output is not None:
+            self._put(output=declared_answer(self.output))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings(Definition):
+    """Settings for requests to the model of an agent. None means the default of the provider."""
+
+    temperature: Annotated[float | None, Key("How freely words are chosen.", example="0.2")] = None
+    presence_penalty: Annotated[float | None, Key("How much new subjects are preferred.", example="0.5")] = None
+    frequency_penalty: Annotated[float | None, Key("How much repeated words are avoided.", example="0.5")] = None
+    reasoning_budget: Annotated[int | None, Key("Tokens for thinking.", ignored="write ReasoningEffort")] = None
+    reasoning_effort: Annotated[
+        str | None, Key("How much it thinks, in the words of its provider.", example="high")
+    ] = None
+    max_tokens: Annotated[
+        int | None, Key("The most tokens of an answer.", kind=table.Number(ranges.COUNT), example="4096")
+    ] = None
+    tool_choice: Annotated[
+        Mapping[str, Any] | None,
+        Key(
+            "Which tool it must call first: `{type: tool, name: search}`, or type `any`, `auto` or `none`.",
+            example="{Mode: auto}",
+        ),
+    ] = None
+    parallel_tool_calls: Annotated[bool | None, Key("Whether it may call several tools at once.")] = None
+    features: Annotated[tuple[str, ...], Key("Features to switch on.", ignored=_NO_FEATURES)] = ()
+    request_headers: Annotated[
+        Mapping[str, Sequence[str]], Key("HTTP headers of each request.", example="{X-Team: docs}")
+    ] = field(default_factory=dict)
+    caching: Annotated[bool | None, Key("Whether prompts are cached.", ignored=_NO_CACHING)] = None
+
+    def __post_init__(self) -> None:
+        require_numbers(self)
+        require_whole_characters(self)
+        choice = self.tool_choice
+        if choice is None:
+            return
+        hint = "write {type: auto}, {type: any}, {type: none} or {type: tool, name: search}"
+        if choice.get("type") not in TOOL_CHOICES or not choice.keys() <= {"type", "name"}:
+            raise DefinitionError([Problem(f"ToolChoice cannot be {dict(choice)}", key="tool_choice", hint=hint)])
+        # The name must be present with the type ``tool``, and absent with all others.
+        if (choice["type"] == "tool") is not bool(choice.get("name")):
+            message = "ToolChoice names a tool with the type tool, and only then"
+            raise DefinitionError([Problem(message, key="tool_choice", hint=hint)])
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings(Definition):
+    """Settings that apply to all agents whose model belongs to one provider. Settings of a single agent have
+    priority.
+    """
+
+    name: Annotated[
+        str, Key("The provider that these settings are for.", required="provider name is required", example="openai")
+    ]
+    caching: Annotated[bool | None, Key("Whether it caches prompts.", ignored=_NO_CACHING)] = None
+    features: Annotated[tuple[str, ...], Key("Features to switch on.", ignored=_NO_FEATURES)] = ()
+    request_headers: Annotated[
+        Mapping[str, Sequence[str]],
+        Key("HTTP headers of each request; those of an agent are added.", example="{X-Team: docs}"),
+    ] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Config(Definition):
+    """Settings of a whole environment. An empty string means that the setting is not set."""
+
+    names = ("default_workflow",)
+    default_provider: Annotated[str, Key("The provider of agents that name none.", example="anthropic")] = ""
+    default_model: Annotated[str, Key("The model of agents that name none.", example="claude-sonnet-5-5")] = ""
+    default_workflow: Annotated[str, Key("The workflow of a run that names none.", example="audit")] = ""
+    confirmation_mode: Annotated[
+        str,
+        Key(
+            "Which tools ask before they run.",
+            kind=table.Text(choices=CONFIRMATION_MODES, complaint="invalid confirmation mode: {}"),
+            example="if-destructive",
+        ),
+    ] = ""
+    approvals: Annotated[
+        tuple[ApprovalRule, ...],
+        Key("Rules for calls of tools; of those that match the strictest holds.", extension=True),
+    ] = ()
+    log_level: Annotated[
+        str,
+        Key(
+            "How much is logged.",
+            kind=table.Text(choices=LOG_LEVELS, complaint="invalid log level: {}"),
+            ignored="the log of an execution has all; set the level of Python's own logging",
+        ),
+    ] = ""
+    durability: Annotated[
+        str,
+        Key(
+            "Whether each event is safe on disk at once (full), or soon after (relaxed).",
+            kind=table.Text(choices=DURABILITIES, complaint="invalid durability: {}"),
+        ),
+    ] = ""
+    recover: Annotated[
+        str,
+        Key(
+            "What happens to executions whose process has died, when a notebook loads.",
+            kind=table.Text(choices=RECOVERIES, complaint="invalid way to recover: {}"),
+            example="auto",
+        ),
+    ] = ""
+    notebook_data: Annotated[
+        str,
+        Key(
+            "Whether outputs in notebooks carry the data of their run.",
+            kind=table.Text(choices=NOTEBOOK_DATA, complaint="invalid setting for notebook data: {}"),
+        ),
+    ] = ""
+    providers: Annotated[tuple[ProviderSettings, ...], Key("Settings for all agents of one provider.")] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDefinition(Definition):
+    """Options and limits of a tool, which apply to all agents that use it."""
+
+    name: Annotated[str, Key("Its name.", required="tool name is required", example="read_file")]
+    enabled: Annotated[bool, Key("Whether it may be used.")] = True
+    parameters: Annotated[
+        Mapping[str, Any],
+        Key(
+            "Its options; of a function made with `@tool`, arguments that no model gives. `env://NAME` is looked up.",
+            example="{folder: docs}",
+        ),
+    ] = field(default_factory=dict)
+    approval: Annotated[bool, Key("Whether a person must approve every call first.", extension=True)] = False
+    timeout: Annotated[
+        float | None,
+        Key("Seconds that a call may take.", kind=table.Number(ranges.SOME_SECONDS), extension=True, example="60"),
+    ] = None
+    retry: Annotated[Retry | None, Key("How a call that failed is made again.", extension=True)] = None
+    limit: Annotated[
+        int | None,
+        Key(
+            "How often it may be called for one prompt.",
+            kind=table.Number(ranges.COUNT),
+            extension=True,
+            example="5",
+        ),
+    ] = None
+    concurrency: Annotated[
+        int | None,
+        Key("How many of its calls may run at once.", kind=table.Number(ranges.COUNT), extension=True, example="2"),
+    ] = None
+    most: Annotated[
+        int | None,
+        Key(
+            "Characters of a result that the model gets, head and tail; the log has the whole.",
+            kind=table.Number(ranges.CHARACTERS),
+            extension=True,
+            example="4000",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        Definition.__post_init__(self)
+        require_numbers(self)
+        require_whole_characters(self)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentDefinition(Definition):
+    """Definition of a document: a name under which steps can use a file."""
+
+    name: Annotated[str, Key("The name that steps use.", required="document name is required", example="style-guide")]
+    id: Annotated[str | None, Key("Another name.", ignored=_BY_NAME)] = None
+    description: Annotated[str, Key("A description for people.", example="How we write")] = ""
+    path: Annotated[str | None, Key("The file.", example="guides/style.md")] = None
+    content: Annotated[
+        str | None,
+        Key("Its text.", ignored="write it into a file, and the file's Path here"),
+    ] = None
+    content_type: Annotated[str | None, Key("Its media type.", ignored="the ending of its Path tells the type")] = None
+
+    def __post_init__(self) -> None:
+        Definition.__post_init__(self)
+        require_whole_characters(self)
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerDefinition(Definition):
+    """Definition of a trigger: a name under which a workflow can be started."""
+
+    name: Annotated[str, Key("The name it is fired by.", example="nightly")]
+    type: Annotated[str | None, Key("What fires it.", ignored=_BY_TRIGGER)] = None
+    config: Annotated[Mapping[str, Any], Key("More about what fires it.", ignored=_BY_TRIGGER)] = field(
+        default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        Definition.__post_init__(self)
+        require_whole_characters(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleDefinition(Definition):
+    """Definition of a schedule: the times at which a workflow is started.
+
+    ``divebook keys Schedule`` describes each field.
+    """
+
+    names = ("name", "workflow")
+
+    name: Annotated[
+        str, Key("Its name; part of the key of each start.", required="schedule name is required", example="nightly")
+    ]
+    cron: Annotated[
+        str | None, Key("When, in five fields: minute, hour, day of month, month, day of week.", example="'0 3 * * *'")
+    ] = None
+    workflow: Annotated[str | None, Key("What is started.", example="audit")] = None
+    enabled: Annotated[bool, Key("Whether it is active.")] = True
+    zone: Annotated[
+        str | None,
+        Key(
+            "The time zone of its Cron, a name of the tz database; by default the machine's. A time that the clock "
+            "shows twice is due the first time, one that it skips when it is moved.",
+            extension=True,
+            example="Europe/Berlin",
+        ),
+    ] = None
+    inputs: Annotated[
+        Mapping[str, Any],
+        Key(
+            "What the workflow is given; `schedule.due` is the due time as text in ISO 8601, `schedule.name` the name.",
+            extension=True,
+            example="{day: '${schedule.due[:10]}'}",
+        ),
+    ] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        Definition.__post_init__(self)
+        self._put(inputs=json_value(self.inputs, "inputs"))
+        require_whole_characters(self)
+
+
+# --- workspaces: files, commands and containers for agents and workflows ----------------------------------------------
+
+
+LOCAL = "local"
+FENCED = "fenced"
+VIRTUALENV = "virtualenv"
+DOCKER = "docker"
+WORKSPACE_KINDS = (LOCAL, FENCED, VIRTUALENV, DOCKER)
+"""Kinds of workspaces: commands run on this machine, on this machine with restrictions, in a Python environment, or in
+a container.
+"""
+CONTAINED = frozenset({FENCED, DOCKER})
+"""Kinds of workspaces whose commands can access only the workspace."""
+COMMAND_TIMEOUT = 180.0
+"""Default time limit of a command in seconds."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+MOST_MEMORY_DIGITS = 16
+"""Largest number of characters of an amount of memory: sufficient for exbibytes in bytes."""
+# Keys that only one kind of workspace uses, with this kind.
+_OF_KINDS = {
+    "python": VIRTUALENV,
+    "packages": VIRTUALENV,
+    "image": DOCKER,
+    "hosts": DOCKER,
+    "memory": DOCKER,
+    "processors": DOCKER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceDefinition(Definition):
+    """Definition of a workspace: a place with files and a shell for agents and workflows.
+
+    An execution works on its private copy of the folder, unless `in_place` is True. Changed files are shown, and copied
+    to the folder when a person decides so. ``divebook keys Workspace`` describes each field.
+
+    Examples
+    --------
+    >>> WorkspaceDefinition("project", folder="src").kind
+    'local'
+    """
+
+    name: Annotated[
+        str, Key("The name that agents, workflows and steps use.", required="workspace name is required", example="app")
+    ]
+    description: Annotated[str, Key("A description for people.", example="The package to repair")] = ""
+    kind: Annotated[
+        str,
+        Key(
+            "Where its commands run: on this machine, in a fence on it without network, with a Python environment of "
+            "its own, or in a container without network. Commands of `local` and `virtualenv` may do whatever you may.",
+            kind=table.Text(choices=WORKSPACE_KINDS, complaint="unknown kind of workspace: {}"),
+            example="fenced",
+        ),
+    ] = LOCAL
+    folder: Annotated[
+        str | None,
+        Key("The folder with its files; without it, each run begins with an empty one.", example="project"),
+    ] = None
+    in_place: Annotated[
+        bool, Key("Whether runs work in that very folder; by default each has a copy, and you take changes over.")
+    ] = False
+    shell: Annotated[bool, Key("Whether commands may be run; else there are only files.", example="false")] = True
+    timeout: Annotated[
+        float,
+        Key(
+            "How long a command may take; 3 minutes by default.",
+            kind=table.Duration(ranges.SOME_SECONDS),
+            example="10m",
+        ),
+    ] = COMMAND_TIMEOUT
+    environ: Annotated[Mapping[str, str], Key("Variables of its commands.", example="{LANG: C}")] = field(
+        default_factory=dict
+    )
+    secrets: Annotated[
+        Mapping[str, str],
+        Key("Variables with secrets, by where they are; hidden in what commands print.", example="{KEY: env://MY_KEY}"),
+    ] = field(default_factory=dict)
+    exclude: Annotated[
+        tuple[str, ...],
+        Key("Files that are neither copied nor kept, such as caches.", example="['*.pyc', node_modules]"),
+    ] = ()
+    snapshots: Annotated[
+        bool, Key("Whether the history keeps its files, so that each event knows them and forks get them.")
+    ] = True
+    python: Annotated[str | None, Key("Of `virtualenv`: the Python to use.", example="'3.12'")] = None
+    packages: Annotated[
+        tuple[str, ...], Key("Of `virtualenv`: packages that are installed at first.", example="[pytest]")
+    ] = ()
+    image: Annotated[
+        str | None,
+        Key("Of `docker`: what its container is made of; it must be on this machine.", example="python:3.12"),
+    ] = None
+    hosts: Annotated[
+        tuple[str, ...],
+        Key(
+            "Of `docker`: hosts that its commands may reach all the same, with Python in the image; port 443 if it "
+            "says no other.",
+            example="[pypi.org, '*.pythonhosted.org']",
+        ),
+    ] = ()
+    memory: Annotated[str | None, Key("Of `docker`: how much memory it may use; 1g by default.", example="512m")] = None
+    processors: Annotated[
+        float | None,
+        Key(
+            "Of `docker`: how many processors it may use; all by default.",
+            kind=table.Number(ranges.SOME),
+            example="1.5",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        # Each check raises the first error, in the order in which the fields are written.
+        if not _NAME.fullmatch(self.name):
+            hint = "use letters, digits, - _ and . only, at most 63"
+            raise _wrong(f"{self.name!r} cannot be the name of a workspace", "Name", hint)
+        if self.kind not in WORKSPACE_KINDS:
+            hint = did_you_mean(self.kind, WORKSPACE_KINDS) or f"one of {', '.join(WORKSPACE_KINDS)}"
+            raise _wrong(f"unknown kind of workspace: {self.kind}", "Kind", hint)
+        for name, kind in _OF_KINDS.items():
+            # A key of another kind would have no effect, and is an error.
+            if getattr(self, name) and self.kind != kind:
+                key = name.capitalize()
+                message = f"{key} of workspace {self.name} has no effect: its Kind is {self.kind}"
+                raise _wrong(message, key, f"write Kind: {kind}, or leave {key} out")
+        if self.kind == DOCKER and self.image is None:
+            raise _wrong(f"workspace {self.name} needs an image for its container", "Image", "add Image: python:3.12")
+        if self.in_place and self.folder is None:
+            raise _wrong(f"workspace {self.name} works in place, and names no folder", "Folder", "add Folder: .")
+        require_numbers(self)
+        require_whole_characters(self)
+        self._require_amounts()
+
+    def _require_amounts(self) -> None:
+        for name in ("exclude", "packages", "hosts"):
+            value = getattr(self, name)
+            if isinstance(value, str):  # a string is iterable: each letter would become a pattern or a name
+                key = name.capitalize()
+                raise _wrong(f"{key} of workspace {self.name} is one text: {value!r}", key, f"write [{value!r}]")
+        if self.memory is not None and not is_memory(self.memory):
+            message = f"workspace {self.name}: {self.memory!r} is no amount of memory above 0"
+            raise _wrong(message, "Memory", "write 512m, or 2g")
+
+
+def is_memory(value: object) -> bool:
+    """Return True if a value is a string that states an amount of memory above 0, such as ``512m``."""
+    if not isinstance(value, str) or len(value) > MOST_MEMORY_DIGITS:
+        return False
+    try:
+        return parse_size(value) > 0
+    except ValueError:
+        return False
+
+
+def _wrong(message: str, key: str, hint: str) -> DefinitionError:
+    return DefinitionError([Problem(message, key=key, hint=hint)])
+
+
+# --- approval of tool calls: rules, and modes for calls without a rule ------------------------------------------------
+#
+# A rule is a definition: ``{Tool: read_file, Arguments: {path: docs/**}, Outcome: allow}``.
+# `divebook.engine.approvals` applies rules and modes to a call.
+
+
+ALLOW = "allow"
+ASK = "ask"
+DENY = "deny"
+OUTCOMES: Final = (ALLOW, ASK, DENY)
+"""Outcomes of rules, from the mildest to the strictest."""
+ALWAYS = "always"
+IF_NOT_READ_ONLY = "if-not-read-only"
+IF_DESTRUCTIVE = "if-destructive"
+NEVER = "never"
+CONFIRMATION_MODES: Final = (ALWAYS, IF_NOT_READ_ONLY, IF_DESTRUCTIVE, NEVER)
+"""Approval modes: they determine for which calls without a matching rule a person is asked."""
+READ_ONLY = "read-only"
+DESTRUCTIVE = "destructive"
+UNKNOWN = "unknown"
+EFFECTS: Final = (READ_ONLY, DESTRUCTIVE, UNKNOWN)
+"""Effects of a tool according to its hints, for the key `When` of a rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRule(Definition):
+    """Approval rule: allows or denies calls of certain tools, or requires that a person is asked.
+
+    If several rules match, the strictest decides. ``divebook keys ApprovalRule`` describes each field.
+
+    A rule that allows is interpreted narrowly: case, types and Unicode forms matter, ``*`` matches any text without
+    ``/`` and ``**`` any text, and a call with an argument that `Arguments` does not contain is not allowed. A rule that
+    asks or denies is interpreted widely: it applies as soon as it could match a call.
+
+    Examples
+    --------
+    >>> ApprovalRule("fetch", arguments={"url": "https://docs.python.org/**"}).outcome
+    'allow'
+    """
+
+    tool: Annotated[
+        str, Key("The tool, or `server/tool` of an MCP server; `*` stands for any characters.", example="fetch")
+    ] = "*"
+    agent: Annotated[
+        str | None, Key("Only calls of this agent; `*` stands for any characters.", example="researcher")
+    ] = None
+    server: Annotated[
+        str | None, Key("Only tools of this MCP server; `*` stands for any characters.", example="files")
+    ] = None
+    arguments: Annotated[
+        Mapping[str, Any] | None,
+        Key(
+            "What its arguments must be: values, texts with `*` or `**`, or `{equals: value}`; without it, anything.",
+            example="{url: 'https://docs.python.org/*'}",
+        ),
+    ] = None
+    when: Annotated[
+        str | None,
+        Key(
+            "Only tools that say this of themselves.",
+            kind=table.Text(choices=EFFECTS, complaint="invalid effect of a tool: {}"),
+            example="destructive",
+        ),
+    ] = None
+    outcome: Annotated[
+        str,
+        Key(
+            "What becomes of such a call.",
+            kind=table.Text(choices=OUTCOMES, complaint="invalid outcome of an approval rule: {}"),
+            example="ask",
+        ),
+    ] = ALLOW
+    reason: Annotated[
+        str, Key("Why, for the person and the model that hear of it.", example="the manual may be read")
+    ] = ""
+    expires: Annotated[
+        str | None, Key("When it ceases to hold: 2026-12-31, or with the time and its zone.", example="2027-12-31")
+    ] = None
+
+    def __post_init__(self) -> None:
+        # Check the choices, then the names, then convert arguments and the time of expiry to their stored form.
+        for name, value, choices in (("Outcome", self.outcome, OUTCOMES), ("When", self.when, EFFECTS)):
+            if value is not None and value not in choices:
+                raise _approval_error(name, value, did_you_mean(value, choices) or f"one of {', '.join(choices)}")
+        for name in ("tool", "agent", "server"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not value):
+                raise _approval_error(name.capitalize(), value, "write a name; * stands for any characters")
+        if self.arguments is not None:
+            if not isinstance(self.arguments, Mapping):
+                raise _approval_error("Arguments", self.arguments, "write a mapping: {path: docs/**}")
+            self._put(arguments=json_value(self.arguments, "Arguments"))
+        if self.expires is not None:
+            # One form for all spellings of a time, so that equal rules are stored alike.
+            self._put(expires=_moment(self.expires).isoformat())
+
+    @property
+    def expires_us(self) -> int | None:
+        """Time at which the approval rule expires, in microseconds since 1970; None if it never expires."""
+        return None if self.expires is None else to_microseconds(_moment(self.expires))
+
+    @property
+    def in_words(self) -> str:
+        """Description of the approval rule in a few words, for people and for the log."""
+        parts = {"agent": self.agent, "server": self.server, "arguments": self.arguments, "when": self.when}
+        conditions = ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
+        return f"{self.outcome} {self.tool}{f' ({conditions})' if conditions else ''}"
+
+
+def _moment(value: Any) -> datetime:
+    """Parse the key ``Expires`` of an approval rule. A time without a zone is UTC; a date means the start of the day.
+    Raise `DefinitionError` for any other value.
+    """
+    try:
+        # ``datetime.fromisoformat`` takes a date as well, and means its beginning.
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    except (TypeError, ValueError) as error:
+        raise _approval_error(
+            "Expires", value, "write a date or a time: 2026-12-31, 2026-12-31T12:00:00+01:00"
+        ) from error
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _approval_error(key: str, value: Any, hint: str) -> DefinitionError:
+    return DefinitionError([Problem(f"{key} of an approval rule cannot be {value!r}", key=key, hint=hint)])
+
+
+@dataclass(frozen=True, slots=True)
+class Approvals:
+    """Approval policy of an environment, or of one agent in it: approval rules for tool calls, and approval modes for
+    calls that no rule matches.
+    """
+
+    rules: tuple[ApprovalRule, ...] = ()
+    mode: str = ""
+    """Approval mode for all tools. Empty if each tool decides."""
+    servers: Mapping[str, str] = field(default_factory=dict)
+    """Approval modes for the tools of single MCP servers, by name of the server."""
+    stricter: Approvals | None = None
+    """Rules and modes of untrusted definitions. They can restrict an allowed call (ask or deny), but never allow a
+    call.
+    """
+
+    def __post_init__(self) -> None:
+        for mode in (self.mode, *self.servers.values()):
+            if mode and mode not in CONFIRMATION_MODES:
+                hint = did_you_mean(mode, CONFIRMATION_MODES) or f"one of {', '.join(CONFIRMATION_MODES)}"
+                raise DefinitionError([Problem(f"invalid confirmation mode: {mode}", hint=hint)])
+
+    @property
+    def relaxations(self) -> list[str]:
+        """Descriptions of those approval modes and rules of the policy that may allow a call without asking a
+        person.
+        """
+        modes = (self.mode, *self.servers.values())
+        # The other modes ask for every call that may change something.
+        relaxations = [f"the mode {mode}" for mode in modes if mode in (IF_DESTRUCTIVE, NEVER)]
+        return relaxations + [f"the rule: {rule.in_words}" for rule in self.rules if rule.outcome == ALLOW]
+
+    def mode_for(self, server: str) -> str:
+        """Return the approval mode for the tools of the MCP server `server`, or for tools without a server if `server`
+        is ``""``. An empty result means that the properties of each tool decide.
+        """
+        # An empty mode of a server means that it has none of its own.
+        return self.servers.get(server) or self.mode
+
+    def plus(self, rules: Iterable[ApprovalRule | Mapping[str, Any]], agent: str | None = None) -> Self:
+        """Return a copy of this policy with additional approval rules. If `agent` is not None, the additional rules
+        apply only to calls of this agent.
+        """
+        additional = [ApprovalRule.of(rule) for rule in rules]
+        # The rule of an agent may name another agent. Within the agent's own policy it applies to this one only.
+        if agent is not None:
+            additional = [rule.like(agent=agent) for rule in additional]
+        return replace(self, rules=(*self.rules, *additional))

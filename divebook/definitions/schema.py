@@ -1,0 +1,642 @@
+"""Tables of the keys of all definition classes, and the page that describes all keys (``notebooks/KEYS.md``).
+
+Each `Table` at the middle of the module connects a definition class with its label, an example and hints. The functions
+before the tables create definitions that need more than their constructor. The functions after the tables generate the
+reference of keys (``divebook keys``), help on a single key, and the page ``notebooks/KEYS.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from divebook.definitions import dialect
+from divebook.definitions.definition import Definitions, InputDefinition, OutputDefinition, Workflow, Written, declared
+from divebook.definitions.graph import check_workflow, duplicate_names
+from divebook.definitions.pipelines import AgentStage, EdgeLimit, PipelineConfig, RoutingRule
+from divebook.definitions.resources import (
+    AgentDefinition,
+    ApprovalRule,
+    Config,
+    DocumentDefinition,
+    ModelSettings,
+    ProviderSettings,
+    ScheduleDefinition,
+    ToolDefinition,
+    TriggerDefinition,
+    WorkspaceDefinition,
+)
+from divebook.definitions.servers import (
+    ApprovalFilterDefinition,
+    MCPServerDefinition,
+    OAuthDefinition,
+    TokenStoreDefinition,
+    ToolConfigurationDefinition,
+)
+from divebook.definitions.step import EXACTLY_ONE, Ask, Catch, ContentEntry, Each, Edge, Retry, Rollback, Step, chained
+from divebook.definitions.stored_form import defaults
+from divebook.definitions.table import INVALID, Flag, Key, Many, One, ParsedMapping, Reading, Table, Text, snake_case
+from divebook.errors import BoundsError, DefinitionError, NotFoundError, Place, Problem, Severity
+from divebook.questions import bounds
+from divebook.questions.bounds import Bounds, agent_bounds
+
+# --- functions that create definitions from parsed mappings -----------------------------------------------------------
+
+
+PROVIDER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
+LISTS = {
+    "tools": ("Tools", "tool"),
+    "documents": ("Documents", "document"),
+    "agents": ("Agents", "agent"),
+    "workflows": ("Workflows", "workflow"),
+    "pipelines": ("Pipelines", "pipeline"),
+    "triggers": ("Triggers", "trigger"),
+    "schedules": ("Schedules", "schedule"),
+    "mcp_servers": ("MCPServers", "mcp server"),
+    "workspaces": ("Workspaces", "workspace"),
+}
+FATAL_DUPLICATES = {"agents", "workflows", "pipelines"}
+"""Lists in which a repeated name is an error in the dialect ``dive``, too."""
+
+
+def content_entry(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Create a content entry from its parsed keys. If it does not have exactly one source, such as `Path`, add a
+    problem to `reading` and return `INVALID`.
+    """
+    entry = ContentEntry(**(parsed.values if reading.strict else dialect.content(parsed.values)))
+    if parsed.is_sound and not entry.is_complete:
+        reading.add(
+            EXACTLY_ONE,
+            parsed.node.start,
+            parsed.place,
+            hint=f"this one has {', '.join(entry.present_sources) or 'none'}",
+        )
+    return entry if entry.is_complete else INVALID
+
+
+def step(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Create a step from its parsed keys. If the keys have errors, remember the step in `reading.broken`: later checks
+    then report no further errors of this step that follow from the first ones.
+    """
+    if not parsed.is_sound:
+        # `_is_consequence` looks the place up.
+        reading.broken.add(parsed.place)
+    values = {"name": "", **parsed.values}
+    # The legacy dialect derives the type of a step by its own rules, and translates its code.
+    if not reading.strict:
+        values = dialect.step(values)
+    return Step(**values)
+
+
+def _bounds(
+    values: dict[str, Any], parsed: ParsedMapping, reading: Reading, read: Callable[[Any], Bounds] = Bounds.read
+) -> None:
+    """Replace the value of the key ``Bounds`` (the budget) in `values` by its plain JSON form. Add a problem to
+    `reading` if the value is not valid.
+    """
+    if "bounds" not in values:
+        return
+    try:
+        values["bounds"] = read(values["bounds"]).to_dict()
+    except BoundsError as error:
+        reading.add(str(error), parsed.node.start, (*parsed.place, "Bounds"), key="Bounds")
+
+
+def output(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Create the definition of one output of a workflow from its parsed keys. If it has no name, add a problem to
+    `reading` and return `INVALID`.
+    """
+    if parsed.values.get("name"):
+        return OutputDefinition(**parsed.values)
+    message = "output name is required"
+    reading.add(message, parsed.node.start, parsed.place, key="Name", severity=reading.severity)
+    return INVALID
+
+
+def trigger(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Create the definition of a trigger from its parsed keys. A missing name is a problem, except in the dialect
+    ``dive``.
+    """
+    if reading.strict and parsed.is_sound and not parsed.values.get("name"):
+        reading.add("trigger name is required", parsed.node.start, parsed.place, key="Name")
+    return TriggerDefinition(**{"name": "", **parsed.values})
+
+
+def workflow(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Create a workflow from its parsed keys, after checking that its parts fit together. If they do not, add all
+    problems to `reading` and return `INVALID`.
+    """
+    values = {"name": "", "steps": (), "inputs": (), **parsed.values}
+    _bounds(values, parsed, reading)
+    # ``Output`` is the single form of ``Outputs``. The two may be written together.
+    single = values.pop("output", None)
+    outputs = (*([single] if single else []), *values.pop("outputs", ()))
+    steps_place = (*parsed.place, "Steps")
+    # The graph is checked only if no step is missing. Edges to a missing step would be reported as errors, too.
+    is_whole = not any(place[: len(steps_place)] == steps_place for place in reading.refused)
+    if "steps" not in parsed.failed and is_whole:
+        steps = values["steps"]
+        inputs = values["inputs"]
+        names = {"inputs": [entry.name for entry in inputs], "outputs": [entry.name for entry in outputs]}
+        problems = check_workflow(values["name"], steps, chained(steps), reading.rules, **names)
+        # Places become absolute: ("Steps", 2) of this workflow -> ("Workflows", 0, "Steps", 2).
+        reading.add_located(
+            problem.below(*parsed.place) for problem in problems if not _is_consequence(problem, parsed.place, reading)
+        )
+    # Any error so far ends with an exception after the whole text is read, so that no workflow is needed.
+    if reading.errors:
+        return INVALID
+    written = Written(reading.source_name, reading.positions, parsed.place, reading.text, reading.line_offset)
+    source = reading.source_of(parsed.node)
+    return Workflow(**values, outputs=outputs, dialect=reading.dialect, source=source, written=written)
+
+
+def _is_consequence(problem: Problem, place: Place, reading: Reading) -> bool:
+    """Return True if a problem was probably caused by another error in the same step. It need not be reported, because
+    the other error has been reported already.
+    """
+    in_broken_step = (*place, *problem.place[:2]) in reading.broken
+    # Faults of edges and names have their cause outside of the step, and are reported in any case.
+    return in_broken_step and problem.place[2:3] not in (("Next",), ("Name",))
+
+
+def agent(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Create the definition of an agent from its parsed keys. A missing name is a problem; in the dialect ``dive`` the
+    name is then ``agent-`` with the agent's number in the list.
+    """
+    values = {"name": "", **parsed.values}
+    if not values["name"] and reading.strict:
+        reading.add("agent name is required", parsed.node.start, parsed.place, key="Name", hint="add Name")
+    elif not values["name"]:
+        values["name"] = f"agent-{_number(parsed.place)}"
+    _bounds(values, parsed, reading, agent_bounds)
+    _check_provider(values.get("provider"), (*parsed.place, "Provider"), reading)
+    # In the legacy dialect 0 stands for the default. Here it is refused, because no request is answered in no time.
+    if values.get("response_timeout") == 0:
+        del values["response_timeout"]
+    # In the legacy dialect 0 and less stand for the default. Here an agent with the limit 0 must not call tools.
+    if not reading.strict and values.get("tool_iteration_limit", 1) <= 0:
+        del values["tool_iteration_limit"]
+    return AgentDefinition(**values, dialect=reading.dialect)
+
+
+def _number(place: Place) -> int:
+    return next((part for part in reversed(place) if isinstance(part, int)), 0) + 1
+
+
+def config(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Create the settings of the environment from their parsed keys. An unknown default provider is a problem."""
+    _check_provider(parsed.values.get("default_provider"), (*parsed.place, "DefaultProvider"), reading)
+    return Config(**parsed.values)
+
+
+def _check_provider(name: str | None, place: Place, reading: Reading) -> None:
+    # In the legacy dialect an empty provider is an omitted one.
+    if name is None or (name == "" and not reading.strict):
+        return
+    if reading.strict and not PROVIDER_NAME.fullmatch(name):
+        hint = "write its name alone, such as openai; Model takes the model"
+    elif not reading.strict and name not in dialect.PROVIDERS:
+        hint = f"one of {', '.join(dialect.PROVIDERS)}"
+    else:
+        return
+    reading.add_located([Problem(f'unsupported provider: "{name}"', key=str(place[-1]), hint=hint, place=place)])
+
+
+def mcp_server(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Create the definition of an MCP server from its parsed keys. In the strict dialect, a missing command (for
+    ``stdio``) or URL (for ``http``) is a problem.
+    """
+    if "name" in parsed.failed:
+        return INVALID
+    server = MCPServerDefinition(**parsed.values)
+    needs = {"stdio": ("command", "Command"), "http": ("url", "URL")}.get(server.type)
+    # Further faults of a server that has an error already would mostly follow from it.
+    if reading.strict and parsed.is_sound and needs is None:
+        message = f"unsupported mcp server type: {server.type}"
+        reading.add(message, parsed.node.start, parsed.place, key="Type", hint="one of stdio, http")
+    elif reading.strict and needs is not None and parsed.is_sound and not getattr(server, needs[0]):
+        message = f"{needs[0]} is required for {server.type} mcp server"
+        reading.add(message, parsed.node.start, parsed.place, key=needs[1], hint=f"add {needs[1]}")
+    return server
+
+
+def definitions(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Create all definitions of a file or cell from parsed keys. A name that occurs twice in one list, such as two
+    agents called `a`, is a problem.
+    """
+    for name, (key, label) in LISTS.items():
+        names = [item.name for item in parsed.values.get(name, ())]
+        # Agents, workflows and pipelines are found by name, so that a second one could never be used.
+        severity: Severity = "error" if name in FATAL_DUPLICATES else reading.severity
+        reading.add_located(duplicate_names(label, names, (*parsed.place, key), severity, rules=reading.rules))
+    if reading.errors:
+        return INVALID
+    workflows = parsed.values.get("workflows", ())
+    pipelines = parsed.values.get("pipelines", ())
+    for place, pipeline in enumerate(pipelines):
+        # Both become workflows, which need different names.
+        if pipeline.name in {workflow.name for workflow in workflows}:
+            message = f"pipeline {pipeline.name!r} has the name of a workflow"
+            reading.add(message, parsed.node.start, (*parsed.place, "Pipelines", place, "Name"), key="Name")
+    return Definitions(**{**parsed.values, "workflows": (*workflows, *map(declared, pipelines))})
+
+
+def stage(parsed: ParsedMapping, _reading: Reading) -> Any:
+    """Create a pipeline stage from its parsed keys; return `INVALID` if a key has an error. If the keys name an agent,
+    the stage is marked as one that asks a model.
+    """
+    # An explicit ``HasLLM: false`` has priority over the agent.
+    has_llm = {"has_llm": True} if parsed.values.get("model_role") else {}
+    return AgentStage(**{**has_llm, **parsed.values}) if parsed.is_sound else INVALID
+
+
+def pipeline(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Create the definition of a pipeline from its parsed keys. If it is not valid, add the problems of all its parts
+    to `reading` and return `INVALID`.
+    """
+    if not parsed.is_sound:
+        return INVALID
+    try:
+        return PipelineConfig(**parsed.values)
+    except DefinitionError as error:
+        for problem in error.problems:
+            if problem.place:
+                reading.add_located([problem.below(*parsed.place)])
+                continue
+            # Most problems of a pipeline name the field, not its place in the text.
+            place = (*parsed.place, problem.key or "")
+            reading.add(problem.message, parsed.node.start, place, key=problem.key, hint=problem.hint)
+        return INVALID
+
+
+CONTENT = Table("content entry", ContentEntry, content_entry, example="{Text: ...}")
+EDGE = Table(
+    "Next entry",
+    Edge,
+    example="{Step: name}",
+    advice={"If": "write Condition", "When": "write Condition", "To": "write Step"},
+)
+EACH = Table("Each", Each, example="{Items: [...], As: name}", advice={"In": "write Items", "Array": "write Items"})
+RETRY = Table(
+    "Retry",
+    Retry,
+    example="{Attempts: 3}",
+    advice={
+        "Delay": "write Seconds",
+        "Backoff": "write Factor",
+        "Times": "write Attempts",
+        "MaxAttempts": "write Attempts",
+    },
+)
+ROLLBACK = Table("Rollback", Rollback, example="{Action: name}", text_key="Action", advice={"Step": "write Action"})
+CATCH = Table("Catch", Catch, example="{Step: name}", advice={"Next": "write Step", "Error": "write Errors"})
+ASK = Table(
+    "Ask",
+    Ask,
+    example="{Question: ...}",
+    text_key="Question",
+    advice={
+        "Type": "write Kind",
+        "Prompt": "write Question",
+        "Timeout": "write ExpiresIn",
+        "Expires": "write ExpiresIn",
+    },
+)
+STEP = Table(
+    "step",
+    Step,
+    step,
+    example="{Name: first, Prompt: ...}",
+    advice={
+        "OutputFormat": "write Output: a JSON schema of the answer",
+        "With": "write Parameters",
+        "Task": "write Prompt",
+        "Var": "write Store",
+    },
+)
+INPUT = Table("input", InputDefinition, example="{Name: topic}")
+OUTPUT = Table("output", OutputDefinition, output, example="{Name: report}")
+TRIGGER = Table("trigger", TriggerDefinition, trigger)
+WORKFLOW = Table(
+    "workflow",
+    Workflow,
+    workflow,
+    example="{Name: main, Steps: [{Name: first, Prompt: ...}]}",
+    advice={
+        "Retry": "write it into a step",
+        "Catch": "write it into a step",
+        "Start": "the first listed step is the start",
+    },
+    more=(Key("Its single output.", "Output", "output", One(OutputDefinition, ", or Outputs for a list")),),
+)
+ROUTING_RULE = Table("route", RoutingRule, example="{Condition: verdict, Value: loop_back, Target: draft}")
+EDGE_LIMIT = Table("edge limit", EdgeLimit, example="{Source: check, Target: draft, MaxCount: 2}")
+STAGE = Table(
+    "stage",
+    AgentStage,
+    stage,
+    example="{Name: draft, Agent: writer, Next: check}",
+    advice={"Steps": "stages do their work with Agent; steps belong to Workflows", "Order": "write StageOrder"},
+)
+PIPELINE = Table(
+    "pipeline",
+    PipelineConfig,
+    pipeline,
+    example="{Name: review, Stages: [{Name: draft, Agent: writer}]}",
+    advice={"Agents": "write Stages", "Steps": "write Stages"},
+)
+APPROVAL_RULE = Table(
+    "approval rule",
+    ApprovalRule,
+    example="{Tool: fetch, Outcome: allow}",
+    advice={"Name": "write Tool", "Mode": "write Outcome", "Parameters": "write Arguments"},
+)
+MODEL_SETTINGS = Table("ModelSettings", ModelSettings)
+AGENT = Table(
+    "agent",
+    AgentDefinition,
+    agent,
+    example="{Name: editor, Goal: ...}",
+    advice={
+        "Backstory": "write it into Instructions",
+        "Role": "write it into Goal",
+        "Description": "write it into Goal",
+        "Temperature": "write it under ModelSettings",
+        "MaxTokens": "write it under ModelSettings",
+    },
+)
+TOOL = Table("tool", ToolDefinition, example="{Name: read_file}")
+DOCUMENT = Table("document", DocumentDefinition)
+SCHEDULE = Table("schedule", ScheduleDefinition)
+TOKEN_STORE = Table("TokenStore", TokenStoreDefinition)
+OAUTH = Table("OAuth", OAuthDefinition)
+APPROVAL_FILTER = Table("ApprovalFilter", ApprovalFilterDefinition)
+TOOL_CONFIGURATION = Table("ToolConfiguration", ToolConfigurationDefinition)
+MCP_SERVER = Table(
+    "MCP server",
+    MCPServerDefinition,
+    mcp_server,
+    example="{Name: files, Type: stdio, Command: mcp-server-git}",
+)
+WORKSPACE = Table(
+    "workspace",
+    WorkspaceDefinition,
+    example="{Name: app, Folder: project}",
+    advice={"Type": "write Kind", "Path": "write Folder", "Env": "write Environ"},
+)
+PROVIDER = Table("provider", ProviderSettings)
+CONFIG = Table("Config", Config, config)
+DEFINITIONS = Table(
+    "definition",
+    Definitions,
+    definitions,
+    advice={
+        "Steps": "steps belong under Workflows: [{Name: ..., Steps: [...]}]",
+        "Environment": "write its Name, Description and Config at the top",
+        "Workflow": "write Workflows: [{Name: ..., Steps: [...]}]",
+        "Agent": "write Agents: [{Name: ..., Goal: ...}]",
+    },
+)
+
+
+# --- reference of all keys, for ``divebook keys``, ``%dive keys`` and the page ``notebooks/KEYS.md`` ------------------
+
+
+_NOTHING: tuple[Any, ...] = (None, "", [], {})
+"""Default values that the reference does not show."""
+# `globals` has the tables of this module in the order of their definition.
+TABLES: dict[str, Table] = {table.label: table for table in tuple(globals().values()) if isinstance(table, Table)}
+"""All tables by label, such as ``step``."""
+
+INTRODUCTION = """\
+# Every key of a definition
+
+Made from the table that reads definitions: `divebook keys --markdown > notebooks/KEYS.md` writes this page anew, and a
+test compares them. Every key can be written in snake case as well (`max_tokens`). `divebook keys Step` and
+`%dive keys Step` show one part.
+
+In templates `${...}` is a Python expression whose value becomes text. In `Parameters`, `Inputs`, `Data` and `Items`
+this holds for strings at any depth, and a whole string `$(...)` stands for the value itself. A dollar sign more is an
+escape: `$${HOME}` is the text `${HOME}`, `$$(date)` the text `$(date)`.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLine:
+    """Row for one key on the page of all keys of definition files (``notebooks/KEYS.md``). All columns are strings."""
+
+    key: str
+    holds: str
+    """Description of the values of the key."""
+    means: str
+    notes: str
+    """Notes: required, refused, not in a dialect, former names."""
+    default: str = ""
+    """Default value as JSON; empty if there is none."""
+    example: str = ""
+    """Example of the key with a value."""
+
+    def __str__(self) -> str:
+        return f"{self.means} Holds {self.holds}.{f' ({self.notes})' if self.notes else ''}"
+
+
+def reference(name: str) -> tuple[str, list[KeyLine]]:
+    """Return the section about one table of keys for the page of all keys (``notebooks/KEYS.md``): the label of the
+    table, such as ``step``, and a row for each of its keys.
+
+    Parameters
+    ----------
+    name
+        Its label (``step``), in any case, or the key that holds it (``Steps``).
+
+    Examples
+    --------
+    >>> [line.key for line in reference("Catch")[1]]
+    ['Step', 'Errors', 'Store']
+    """
+    table = table_called(name)
+    return table.label, [line_of(key, table) for key in table.keys]
+
+
+def table_called(name: str) -> Table:
+    """Return the table of keys with a name. The name is the label of the table, such as ``step``, or a key whose value
+    is described by the table, such as ``Steps``.
+
+    Raise `NotFoundError` if no table has this name.
+    """
+    # "ModelSettings", "model settings" and "model_settings" -> "modelsettings".
+    folded = snake_case(name.replace(" ", "")).replace("_", "").casefold()
+    for label, table in TABLES.items():
+        names = {label.replace(" ", "").casefold(), *_holders(label)}
+        # A plural such as "Steps" names the table of one step.
+        if folded in names or folded.removesuffix("s") in names:
+            return table
+    raise NotFoundError("part of a definition", name, TABLES)
+
+
+def page() -> str:
+    """Return the page of all keys of definition files in Markdown, which is stored as ``notebooks/KEYS.md``."""
+    return "\n".join([INTRODUCTION, *(line for label in _ordered() for line in _section(label))])
+
+
+def _ordered() -> list[str]:
+    """Return the labels of all tables of keys in breadth-first order, beginning with the table for a whole definition
+    file.
+    """
+    labels = [DEFINITIONS.label]
+    # The list grows while it is iterated: breadth first, each table once.
+    for label in labels:
+        for key in TABLES[label].keys:
+            if isinstance(key.kind, One | Many) and key.kind.table.label not in labels:
+                labels.append(key.kind.table.label)
+    return labels
+
+
+def _section(label: str) -> Iterator[str]:
+    yield f"## {label[0].upper()}{label[1:]}\n"
+    yield "| key | holds | default | means | example | |\n|---|---|---|---|---|---|"
+    for line in reference(label)[1]:
+        default, example = (f"`{text}`" if text else "" for text in (line.default, line.example))
+        yield f"| `{line.key}` | {line.holds} | {default} | {line.means} | {example} | {line.notes} |"
+    yield ""
+
+
+def _holders(label: str) -> set[str]:
+    holders = [
+        key
+        for table in TABLES.values()
+        for key in table.keys
+        if isinstance(key.kind, One | Many) and key.kind.table is TABLES[label]
+    ]
+    return {snake_case(key.name).replace("_", "") for key in holders}
+
+
+def line_of(key: Key, table: Table) -> KeyLine:
+    """Return the row for a key of a table, for the page of all keys (``notebooks/KEYS.md``)."""
+    default = defaults(table.definition).get(key.field)
+    written = None if default is None else key.kind.write(default)
+    # A default is shown in the form in which a person would write it.
+    shown = "" if written in _NOTHING else json.dumps(written)
+    return KeyLine(key.name, _holds(key), key.means, "; ".join(_notes(key)), shown, _example(key, default))
+
+
+def _example(key: Key, default: Any) -> str:
+    """Return the example of a key for the page of all keys: the key with a value, such as ``Parallel: 4``. Return an
+    empty string for a key without effect.
+    """
+    # The order of the cases is their priority: an explicit example, a nested one, then a value that is not the default.
+    match key.kind:
+        case _ if key.ignored:
+            return ""
+        case _ if key.example:
+            text = key.example
+        case One() | Many():
+            inner = key.kind.table.example or f"{{{_example(key.kind.table.keys[0], None)}}}"
+            text = f"[{inner}]" if isinstance(key.kind, Many) else inner
+        case Flag():
+            text = json.dumps(not default)
+        case Text(choices=(*_, last)):
+            text = last
+        case _ if default in _NOTHING:  # no key of divebook (tests/definitions/test_examples.py)
+            return ""
+        case _:
+            text = json.dumps(key.kind.write(default))
+    return f"{key.name}: {text}"
+
+
+def _holds(key: Key) -> str:
+    return f"a mapping of {', '.join(bounds.KEYS)}" if key.name == "Bounds" else key.kind.holds
+
+
+def _notes(key: Key) -> Iterator[str]:
+    if key.required:
+        yield "required"
+    if key.ignored:
+        yield f"refused, in the dialect dive a warning: {key.ignored}"
+    if key.extension:
+        yield "not in the dialect dive"
+    if key.formerly:
+        yield f"formerly {', '.join(key.formerly)}"
+
+
+# --- help on one key, for ``%dive help KEY`` and Shift+Tab on a key in a cell -----------------------------------------
+
+
+def help_about(name: str) -> str:
+    """Return the help for a name that a user typed. It describes each key with this name, and the part of definitions
+    with this name, such as ``step``. Case is ignored.
+
+    Raises
+    ------
+    NotFoundError
+        Neither a key nor a part has this name.
+
+    Examples
+    --------
+    >>> print(help_about("parallel"))
+    Parallel: How many items run at the same time; 1 by default.
+        part of  Each
+        holds    a whole number
+        default  1
+        example  Parallel: 4
+        note     not in the dialect dive
+    """
+    matches = [(table, key) for table in TABLES.values() for key in table.keys if _is_called(key, name)]
+    # A name may be a key in several tables, and a part of its own: "Each" is a key of steps and a table.
+    parts = {table.label: table for _, key in matches for table in _below(key)}
+    try:
+        part = table_called(name)
+    except NotFoundError:
+        if not matches:
+            raise NotFoundError("key", name, [*key_names(), *TABLES]) from None
+    else:
+        parts[part.label] = part
+    return "\n\n".join([*(_key(table, key) for table, key in matches), *map(_part, parts.values())])
+
+
+def key_names() -> list[str]:
+    """Return the names of all keys in all tables, without duplicates."""
+    return list(dict.fromkeys(key.name for table in TABLES.values() for key in table.keys))
+
+
+def help_for(table: Table, key: Key) -> str:
+    """Return help for users on one key of a table. If the value of the key is a nested definition, the help lists the
+    keys of that definition.
+    """
+    return "\n\n".join([_key(table, key), *map(_part, _below(key))])
+
+
+def _below(key: Key) -> list[Table]:
+    return [key.kind.table] if isinstance(key.kind, One | Many) else []
+
+
+def _key(table: Table, key: Key) -> str:
+    line = line_of(key, table)
+    facts = {
+        "part of": table.label,
+        "holds": line.holds,
+        "default": line.default,
+        "example": line.example,
+        "note": line.notes,
+    }
+    rows = [f"    {name:8} {text}" for name, text in facts.items() if text]
+    return "\n".join([f"{line.key}: {line.means}", *rows])
+
+
+def _is_called(key: Key, name: str) -> bool:
+    return name.casefold() in (key.name.casefold(), snake_case(key.name))
+
+
+def _part(table: Table) -> str:
+    return "\n".join([f"Keys of {table.label}:", *_rows([line_of(key, table) for key in table.keys])])
+
+
+def _rows(lines: list[KeyLine]) -> Iterator[str]:
+    width = max(len(line.key) for line in lines)
+    for line in lines:
+        default = f" Default: {line.default}." if line.default else ""
+        yield f"    {line.key:{width}}  {line.means} Holds {line.holds}.{default}"

@@ -1,0 +1,339 @@
+"""Definitions of MCP servers, and the interface through which agents use the tools of a server.
+
+All classes are data. `divebook.tools.mcp` connects to servers and implements `ToolServer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Protocol, TypeAlias
+
+from divebook.definitions import table
+from divebook.definitions.resources import ALLOW, ASK, CONFIRMATION_MODES, ApprovalRule, Approvals
+from divebook.definitions.stored_form import Definition, require_whole_characters
+from divebook.definitions.table import Key, require_numbers
+from divebook.errors import DefinitionError, Problem
+from divebook.text.ranges import SOME_SECONDS
+
+# --- tool servers: the interface of an MCP server ---------------------------------------------------------------------
+#
+# `divebook.tools.mcp` implements `ToolServer`. A turn of an agent records the tools of a server as data. A resumed turn
+# creates the tools from the recorded list, and starts a server only for a call that the log does not have.
+
+
+SCHEME = "mcp://"
+"""Prefix of the ids of an MCP server's resources: ``mcp://server/address``."""
+Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""Answers to the requests of an MCP server, by the name of each request.
+
+A person's answer is ``{"action": "accept" | "decline" | "cancel", "content": {...}}``, a model's answer ``{"text",
+"model"}`` or ``{"error"}``.
+"""
+
+
+class Elicit(Protocol):
+    """Callback that answers a request which an MCP server sends during a tool call (elicitation). It asks a person or a
+    model.
+    """
+
+    async def __call__(self, request: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """Ask a person or a model one of the server's requests (an entry of `CallOutcome.requests`). Return the
+        answer.
+        """
+
+    async def withdraw(self) -> None:
+        """Withdraw the open question that `__call__` asked, because the tool call has ended before the question was
+        answered.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTool(Definition):
+    """Description of one tool of an MCP server."""
+
+    name: str
+    description: str = ""
+    input_schema: Mapping[str, Any] = field(default_factory=dict)
+    hints: Mapping[str, bool] = field(default_factory=dict)
+    """Hints about effects of the tool, if the server is trusted. Keys are the fields of `ToolHints`."""
+    output_schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered(Definition):
+    """Tools and instructions that an MCP server offers, as the turn of an agent records them. `to_dict` returns the
+    recorded form.
+    """
+
+    tools: tuple[OfferedTool, ...] = ()
+    instructions: str = ""
+    """Instructions of the server for the users of its tools. They become part of an agent's instructions."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutcome(Definition):
+    """Result of calling a tool of an MCP server: either content, or requests of the server that must be answered before
+    the tool is called again.
+
+    Examples
+    --------
+    >>> CallOutcome(requests={"colour": {"message": "Which?", "schema": {"type": "object"}}}).needs_input
+    True
+    """
+
+    content: Any = None
+    """A string, JSON, or a list of strings and JSON. Bytes have the form ``{"media_type": ..., "base64": ...}``."""
+    is_error: bool = False
+    requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Requests by name: ``{"message", "schema"}``. The schema is empty if there is nothing to fill in.
+
+    A request for a model is ``{"agent", "messages", "system", "max_tokens", "temperature"}``.
+
+    Requests are answered by another call with `Answers` and the `state`."""
+    state: str | None = None
+    """Opaque state of the server. The next call must return it to the server together with the answers."""
+
+    @property
+    def needs_input(self) -> bool:
+        """True if the server has sent requests instead of content, so that the tool must be called again with
+        answers.
+        """
+        # A server may ask to be called again with its state only, without a request.
+        return bool(self.requests) or self.state is not None
+
+
+class ToolServer(Protocol):
+    """Interface of an MCP server for agents. The server is started, or connected, when it is first used."""
+
+    @property
+    def name(self) -> str:
+        """Name of the server in definitions."""
+
+    @property
+    def timeout(self) -> float:
+        """Time limit of a call to a tool of the server in seconds."""
+
+    @property
+    def sampling(self) -> str | None:
+        """Name of the agent that answers the requests which the server sends to a model (sampling). If it is None, such
+        requests are refused.
+        """
+
+    async def discover(self) -> Discovered:
+        """Return the current tools and instructions of the server. Raise `ServerError` if the server cannot be
+        reached.
+        """
+
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        answers: Answers | None = None,
+        state: str | None = None,
+        elicit: Elicit | None = None,
+        repeatable: bool = False,
+    ) -> CallOutcome:
+        """Call a tool of the server. The returned outcome has either content, or requests of the server. In the second
+        case call the tool again with answers to these requests, and with the `state` of the outcome.
+
+        Parameters
+        ----------
+        elicit
+            Function for requests during a call, as servers of the 2025 protocol make them.
+        repeatable
+            True if the call may be repeated after a lost connection.
+
+        Raises
+        ------
+        ServerError
+            The server cannot be reached or violates the protocol. It has not executed the call.
+        OutcomeUnknownError
+            The connection was lost after the call was sent, and it is not repeatable.
+        """
+
+
+# --- definitions of MCP servers ---------------------------------------------------------------------------------------
+
+
+CALL_TIMEOUT = 300.0
+"""Default time limit of one tool call in seconds."""
+MEMORY = "memory"
+FILE = "file"
+KEYCHAIN = "keychain"
+TOKEN_STORES = (MEMORY, FILE, KEYCHAIN)
+_NO_PARAMETERS = "the MCP library builds the request for a token itself; nothing can be added to it"
+
+
+def _refused(message: str, key: str, hint: str) -> DefinitionError:
+    return DefinitionError([Problem(message, key=key, hint=hint)])
+
+
+@dataclass(frozen=True, slots=True)
+class TokenStoreDefinition(Definition):
+    """Definition of the storage for OAuth tokens: the ``memory`` of the process, or a ``file``. A keychain of the
+    operating system is refused.
+    """
+
+    type: Annotated[
+        str | None,
+        Key(
+            "`memory` or `file`.",
+            kind=table.Text(choices=TOKEN_STORES, complaint="unsupported type of token store: {}"),
+            example="memory",
+        ),
+    ] = None
+    path: Annotated[str | None, Key("The file.", example="tokens.json")] = None
+
+    def __post_init__(self) -> None:
+        # The choices of the key contain the keychain, so that this error can explain it.
+        if self.type == KEYCHAIN:
+            message = "tokens cannot be kept in a keychain: no library for keychains comes with divebook"
+            raise _refused(message, "Type", "write Type: file, which only you can read")
+        if self.type == FILE and not self.path:
+            raise _refused("a token store of type file needs a Path", "Path", "add Path: ~/.config/tokens.json")
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthDefinition(Definition):
+    """OAuth settings with which divebook obtains a token for an MCP server."""
+
+    client_id: Annotated[
+        str | None, Key("The id of the OAuth client; without it, the server is asked for one.", example="divebook")
+    ] = None
+    client_secret: Annotated[str | None, Key("The secret of the OAuth client.", example="env://OAUTH_SECRET")] = field(
+        default=None, repr=False
+    )
+    redirect_uri: Annotated[
+        str | None, Key("The address that the browser is sent back to.", example="http://127.0.0.1:8765/callback")
+    ] = None
+    scopes: Annotated[tuple[str, ...], Key("The permissions that are asked for.", example="[read]")] = ()
+    pkce_enabled: Annotated[bool | None, Key("Whether the exchange is protected by PKCE; it always is.")] = None
+    token_store: Annotated[TokenStoreDefinition | None, Key("Where tokens are kept.")] = None
+    extra_params: Annotated[Mapping[str, str], Key("More parameters.", ignored=_NO_PARAMETERS)] = field(
+        default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        # None is the default. Only an explicit false is refused.
+        if self.pkce_enabled is False:
+            message = "PKCEEnabled: false is refused: without PKCE whoever sees the answer of the browser has the token"
+            raise _refused(message, "PKCEEnabled", "leave PKCEEnabled out")
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalFilterDefinition(Definition):
+    """Names of the tools of an MCP server that always, or never, need approval."""
+
+    always: Annotated[tuple[str, ...], Key("Tools that always ask.", example="[delete_file]")] = ()
+    never: Annotated[tuple[str, ...], Key("Tools that never ask.", example="[read_file]")] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolConfigurationDefinition(Definition):
+    """Selection of the tools of an MCP server that agents may use, and approval modes of these tools."""
+
+    enabled: Annotated[bool, Key("Whether its tools may be used.")] = True
+    allowed_tools: Annotated[tuple[str, ...], Key("Those that may be used; all if empty.", example="[read_file]")] = ()
+    approval_mode: Annotated[
+        str | None,
+        Key(
+            "When a person is asked.",
+            kind=table.Text(choices=CONFIRMATION_MODES, complaint="invalid approval mode: {}"),
+            example="if-destructive",
+        ),
+    ] = None
+    approval_filter: Annotated[ApprovalFilterDefinition | None, Key("Which tools ask.")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class MCPServerDefinition(Definition):
+    """Definition of an MCP server: a program to start (``stdio``) or an address to connect to (``http``).
+
+    ``divebook keys MCPServer`` describes each field.
+
+    Examples
+    --------
+    >>> git = MCPServerDefinition("git", "stdio", command="uvx", args=("mcp-server-git",))
+    >>> git.allows("git_log")
+    True
+    """
+
+    name: Annotated[str, Key("Its name.", required="mcp server name is required", example="files")]
+    type: Annotated[str, Key("`stdio` or `http`.", example="stdio")] = ""
+    command: Annotated[str | None, Key("The program to start.", example="mcp-server-git")] = None
+    url: Annotated[str | None, Key("Its address.", example="https://mcp.example.org")] = None
+    args: Annotated[tuple[str, ...], Key("Arguments of the program.", example="[--repository, .]")] = ()
+    env: Annotated[Mapping[str, str], Key("Variables of the program.", example="{GIT_PAGER: cat}")] = field(
+        default_factory=dict, repr=False
+    )
+    authorization_token: Annotated[
+        str | None, Key("A token that each request carries.", example="env://FILES_TOKEN")
+    ] = field(default=None, repr=False)
+    headers: Annotated[Mapping[str, str], Key("HTTP headers of each request.", example="{X-Team: docs}")] = field(
+        default_factory=dict, repr=False
+    )
+    oauth: Annotated[OAuthDefinition | None, Key("How to get a token.")] = None
+    tool_configuration: Annotated[ToolConfigurationDefinition | None, Key("Which of its tools may be used.")] = None
+    timeout: Annotated[
+        float,
+        Key(
+            "How long one call may take; 5 minutes by default.",
+            kind=table.Duration(SOME_SECONDS),
+            extension=True,
+            example="60s",
+        ),
+    ] = CALL_TIMEOUT
+    trusted: Annotated[
+        bool, Key("Whether it is believed what it says of its tools, such as that one changes nothing.", extension=True)
+    ] = False
+    sampling: Annotated[
+        str | None,
+        Key(
+            "The agent whose model answers what it asks of a model: one without tools. Without it such requests are "
+            "refused.",
+            extension=True,
+            example="editor",
+        ),
+    ] = None
+    asks_within_calls: Annotated[
+        bool,
+        Key(
+            "Whether it asks while a call is under way, as servers of 2025 do: it is spoken to in their protocol. The "
+            "call is open until the answer comes. If this process ends before, the call is cut off, and a person is "
+            "asked what became of it when the run is resumed.",
+            extension=True,
+        ),
+    ] = False
+
+    def __post_init__(self) -> None:
+        require_numbers(self)
+        require_whole_characters(self)
+        if "*" in self.name:  # approval rules contain the name, in which ``*`` would match any characters
+            message = f"{self.name!r} cannot be the name of an mcp server: what is said of it would hold for others"
+            raise _refused(message, "Name", "leave out the *")
+
+    def allows(self, tool: str) -> bool:
+        """Return True if the server's tool configuration allows agents to use a tool of the server."""
+        settings = self.tool_configuration
+        if settings is None:
+            return True
+        # Without a list of allowed tools, all are allowed.
+        return settings.enabled and (not settings.allowed_tools or tool in settings.allowed_tools)
+
+    def _in_rules(self, tool: str) -> str:
+        """Return the name of a tool of this server for approval rules. A name with ``/`` is prefixed with the name of
+        the server, because ``/`` separates server and tool in a rule.
+        """
+        return f"{self.name}/{tool}" if "/" in tool else tool
+
+    @property
+    def approvals(self) -> Approvals:
+        """Approval policy for the server's tools, as its tool configuration states it."""
+        # Absent settings are those of an empty definition: no rules and no mode.
+        settings = self.tool_configuration or ToolConfigurationDefinition()
+        tools = settings.approval_filter or ApprovalFilterDefinition()
+        rules = [ApprovalRule(self._in_rules(tool), server=self.name, outcome=ASK) for tool in tools.always]
+        rules += [ApprovalRule(self._in_rules(tool), server=self.name, outcome=ALLOW) for tool in tools.never]
+        return Approvals(tuple(rules), servers={self.name: settings.approval_mode} if settings.approval_mode else {})
