@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from divebook.steps.actions import REGISTERED
-from divebook.store.registry import _stores
 from divebook.definitions.functions import WORKFLOW_FUNCTIONS
 from divebook.definitions.tools import REGISTERED_TOOLS
+from divebook.steps.actions import REGISTERED
+from divebook.stores.registry import _stores
 
 _REGISTERED_AT_IMPORT = {}
 """By module of tests, what its decorators registered when it was imported: contents for each of `_REGISTRIES`."""

@@ -9,10 +9,10 @@ from benchmarks.figure import Figure
 from benchmarks.quick import answer
 from benchmarks.worlds import STORES, opened, run
 from divebook import Environment, Workflow
+from divebook.definitions.functions import step, workflow
 from divebook.runtime.compute.processes import processors
 from divebook.steps.function import Context
-from divebook.store import EventStore
-from divebook.definitions.functions import step, workflow
+from divebook.stores import EventStore
 
 CALLS, ROUNDS = 300, 12
 WORK, SHARE = 3_000_000, 8

@@ -16,8 +16,8 @@ from benchmarks.figure import Figure
 from benchmarks.soak import World, look
 from benchmarks.worlds import ACTIONS, chain
 from divebook import Environment
-from divebook.store import SqliteStore
-from divebook.store.encoding import of_row
+from divebook.stores import SqliteStore
+from divebook.stores.encoding import of_row
 
 FEW, MANY = 1_000, 100_000
 ASKING = 20

@@ -20,8 +20,8 @@ from typing import Any, TypeAlias
 from benchmarks.harm import change_value, cut, flipped, make_store, make_wal
 from divebook.errors import DivebookError
 from divebook.events.codec import event_to_dict
-from divebook.store import EventStore, SqliteStore
-from divebook.store.maintenance import CheckReport, check
+from divebook.stores import EventStore, SqliteStore
+from divebook.stores.maintenance import CheckReport, check
 
 Values: TypeAlias = dict[tuple[str, ...], Any]
 """What a store says, by what was asked."""

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
-from divebook.environment.environment import Environment
-from divebook.errors import DivebookError
-from divebook.events.event import Event
-from divebook.store import EventStore, MemoryStore, transfer
 from divebook.definitions.definition import Workflow
 from divebook.definitions.step import Each, Step
+from divebook.environments.environment import Environment
+from divebook.errors import DivebookError
+from divebook.events.event import Event
+from divebook.stores import EventStore, MemoryStore, transfer
 
 EQUAL, REFUSED, WRONG, RAW = "equal", "refused", "wrong value", "raw error"
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from divebook import Each, Environment, Step, Workflow
+from divebook.definitions.step import Ask
 from divebook.errors import DivebookError
 from divebook.notebook.saved_notebook import SavedNotebook, SavedRun, open_notebook
 from divebook.widgets.recording import MIME, saved_run
-from divebook.definitions.step import Ask
 
 ODD: list[Any] = [
     *(None, True, False, 0, -1, 1, 2**31, 2**53, 2**64, 10**400, 1.5, -0.0, 1e308),

@@ -13,9 +13,9 @@ from pathlib import Path
 from benchmarks.figure import Figure
 from benchmarks.worlds import STORES, Kind, chain, make_store, opened
 from divebook import Environment
+from divebook.definitions.functions import step, workflow
 from divebook.steps.actions import Action
 from divebook.steps.function import Context
-from divebook.definitions.functions import step, workflow
 
 STEPS, DIES_AT = 2_000, 1_000
 ROUNDS = 5

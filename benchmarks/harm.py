@@ -8,12 +8,12 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from divebook.environment.environment import Environment
-from divebook.runtime import journal
-from divebook.runtime.clock import SystemClock
-from divebook.store import Message, SqliteStore
 from divebook.definitions.definition import Workflow
 from divebook.definitions.step import Step
+from divebook.environments.environment import Environment
+from divebook.runtime import journal
+from divebook.runtime.clock import SystemClock
+from divebook.stores import Message, SqliteStore
 
 STEPS = [
     Step("make", script='"rows " * 20000', store="rows", next=["count"]),

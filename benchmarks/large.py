@@ -22,7 +22,7 @@ from benchmarks.figure import Figure
 from benchmarks.worlds import opened
 from divebook import Environment, Execution, Step, Workflow
 from divebook.steps.actions import Action
-from divebook.store import EventStore
+from divebook.stores import EventStore
 
 STEPS = 5
 BESIDE = 300

@@ -11,7 +11,7 @@ from benchmarks.figure import Figure
 from divebook import Step, Workflow
 from divebook.events import Event, catalog
 from divebook.replay.provenance import why
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 EVENTS, ASKED, STEPS = 100_000, 200, 40
 TARGET = 100

@@ -21,8 +21,8 @@ from typing import IO
 from benchmarks.floor import FloorJournal, run_sequence, run_together
 from benchmarks.worlds import ACTIONS, chain, items, make_store, one, paths, run
 from divebook import Environment
-from divebook.store import EventStore
 from divebook.definitions.functions import step, workflow
+from divebook.stores import EventStore
 
 STEPS = 150
 LEAST_ROUNDS, SECONDS_A_ROW = 5, 3.5

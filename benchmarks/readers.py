@@ -25,13 +25,13 @@ from benchmarks.floor import FloorJournal, run_sequence
 from benchmarks.worlds import chain, make_store, one, run
 from divebook import Environment
 from divebook.analysis.store import Frames
+from divebook.definitions.functions import step, workflow
 from divebook.engine.checkpoint import dump_state
 from divebook.engine.evolve import fold, fold_records
 from divebook.events import Event, catalog
 from divebook.events.event import Record, type_id
 from divebook.projections.spans import spans_of
-from divebook.store import Batch, EventStore, SqliteStore
-from divebook.definitions.functions import step, workflow
+from divebook.stores import Batch, EventStore, SqliteStore
 
 STEPS = 10_000
 LOGS = 1_000

@@ -14,11 +14,11 @@ from benchmarks.figure import Figure
 from benchmarks.floor import FloorJournal, run_sequence
 from benchmarks.worlds import STORES, Kind, chain, costs_of, growing_list, make_store, one, opened, run
 from divebook import Environment, Execution
+from divebook.definitions.functions import step, workflow
 from divebook.engine.evolve import fold_records
 from divebook.events.event import Record
 from divebook.steps.actions import Action
-from divebook.store import EventStore
-from divebook.definitions.functions import step, workflow
+from divebook.stores import EventStore
 
 STEPS = 1_000
 ROUNDS = 7

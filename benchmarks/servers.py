@@ -25,8 +25,8 @@ from benchmarks.reporting import lines_of
 from benchmarks.worlds import ACTIONS, chain, run
 from divebook import Environment
 from divebook.engine.inbox import SIGNAL, Message, signal_payload
-from divebook.store import EventStore, SqliteStore
-from divebook.store.postgres import PostgresStore
+from divebook.stores import EventStore, SqliteStore
+from divebook.stores.postgres import PostgresStore
 from tests.postgres.server import PostgresServer, postgres_server
 
 STEPS, EXECUTIONS, AT_ONCE, ROUNDS, MESSAGES = 300, 192, 32, 3, 200

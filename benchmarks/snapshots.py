@@ -17,9 +17,9 @@ from statistics import median
 
 from benchmarks.figure import Figure
 from divebook.events.codec import encode
-from divebook.store.encoding import pack_blob as pack
-from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.take import Snapshots, TreeSnapshot, manifest_of
+from divebook.stores.encoding import pack_blob as pack
+from divebook.workspaces.paths import Root
+from divebook.workspaces.snapshots.take import Snapshots, TreeSnapshot, manifest_of
 
 FILES, MEGABYTES, FOLDERS, ROUNDS, CHANGED = 10_000, 200, 667, 9, 5
 WATCHED_MS, MORE, MORE_BYTES = 50, 1.05, 1000

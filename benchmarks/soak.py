@@ -24,11 +24,11 @@ from typing import NamedTuple, TypeAlias
 
 from benchmarks.reporting import lines_of
 from divebook import Environment
+from divebook.definitions.reader import read_definitions
 from divebook.runtime.loop import ENGINE
 from divebook.steps.actions import Action
-from divebook.store import EventStore, SqliteStore
-from divebook.store.maintenance import check
-from divebook.definitions.reader import read_definitions
+from divebook.stores import EventStore, SqliteStore
+from divebook.stores.maintenance import check
 
 say = lines_of("soak")
 

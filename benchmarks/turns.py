@@ -21,9 +21,9 @@ from pydantic_ai.usage import UsageLimits
 from benchmarks.figure import Figure
 from benchmarks.worlds import STORES, Kind, make_store, opened
 from divebook import Agent, Environment, Step, Workflow
-from divebook.store import EventStore
 from divebook.definitions.resources import AgentDefinition
 from divebook.definitions.tools import ToolFunction
+from divebook.stores import EventStore
 
 CALLS = (20, 200)
 TOOLS = 10

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Literal
 
 from divebook import Each, Environment, Execution, Step, Workflow
-from divebook.steps.actions import Action
-from divebook.store import EventStore, MemoryStore, SqliteStore
 from divebook.definitions.functions import step, workflow
+from divebook.steps.actions import Action
+from divebook.stores import EventStore, MemoryStore, SqliteStore
 
 Kind = Literal["memory", "relaxed", "full"]
 STORES: tuple[Kind, ...] = ("memory", "relaxed", "full")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from divebook.definitions.step import Catch, Each, Edge, Retry, Rollback, Step
     from divebook.definitions.tools import ToolFunction, tool
     from divebook.documents import FileDocuments, MemoryDocuments, Policy
-    from divebook.environment.environment import Environment
+    from divebook.environments.environment import Environment
     from divebook.errors import DefinitionError, DeterminismWarning, DivebookError
     from divebook.events import Event
     from divebook.events.classes import allow
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     )
     from divebook.projections.spans import Formatter
     from divebook.questions.bounds import Bounds
+    from divebook.queues import Worker
     from divebook.runtime.calls import ToolContext
     from divebook.runtime.compute.dask import DaskCluster
     from divebook.runtime.context import StepContext
@@ -63,9 +64,8 @@ if TYPE_CHECKING:
     from divebook.steps.actions import Action, action
     from divebook.steps.conversations import Thread
     from divebook.steps.function import Context
-    from divebook.store import MemoryStore, SqliteStore, open_store
-    from divebook.workers import Worker
-    from divebook.workspace.workspace import present_workspace
+    from divebook.stores import MemoryStore, SqliteStore, open_store
+    from divebook.workspaces.workspace import present_workspace
 
 # Public names by module. The table repeats the imports above, which only type checkers execute, because `import
 # divebook` shall not load all these modules.
@@ -73,7 +73,7 @@ _NAMES = {
     "divebook.agents": "Agent ScriptedModel",
     "divebook.config": "load",
     "divebook.documents": "FileDocuments MemoryDocuments Policy",
-    "divebook.environment": "Environment",
+    "divebook.environments": "Environment",
     "divebook.errors": "DefinitionError DeterminismWarning DivebookError",
     "divebook.events": "Event",
     "divebook.events.classes": "allow",
@@ -94,15 +94,15 @@ _NAMES = {
     "divebook.steps.actions": "Action action",
     "divebook.steps.conversations": "Thread",
     "divebook.steps.function": "Context",
-    "divebook.store": "MemoryStore SqliteStore open_store",
-    "divebook.workers": "Worker",
+    "divebook.stores": "MemoryStore SqliteStore open_store",
+    "divebook.queues": "Worker",
     "divebook.definitions.definition": "Workflow",
     "divebook.definitions.functions": "lint step workflow",
     "divebook.definitions.resources": "ApprovalRule ScheduleDefinition WorkspaceDefinition",
     "divebook.definitions.servers": "MCPServerDefinition",
     "divebook.definitions.step": "Catch Each Edge Retry Rollback Step",
     "divebook.definitions.tools": "ToolFunction tool",
-    "divebook.workspace.workspace": "present_workspace",
+    "divebook.workspaces.workspace": "present_workspace",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

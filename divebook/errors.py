@@ -590,7 +590,7 @@ class StoreBusyError(StoreError):
 class ConnectionLostError(StoreBusyError):
     """Raised if the server of the store cannot be reached. It is not known whether the current commit was executed.
 
-    An execution waits for the server, and then reads the end of its log to find out (`divebook.store.Batch.again`).
+    An execution waits for the server, and then reads the end of its log to find out (`divebook.stores.Batch.again`).
     """
 
 

@@ -19,7 +19,7 @@ from divebook.definitions.answer_types import named_answer
 from divebook.definitions.definition import InputDefinition, Workflow, names
 from divebook.definitions.functions import step_of
 from divebook.definitions.step import KEEP, Each, Retry, Step
-from divebook.environment.environment import Environment
+from divebook.environments.environment import Environment
 from divebook.errors import LeaseHeldError, SetupError
 from divebook.events import catalog
 from divebook.events.arrow.tally import ColumnTally

@@ -27,7 +27,7 @@ from divebook.errors import SetupError
 from divebook.events import Event, catalog
 from divebook.projections.spans import Span, Spans
 from divebook.runtime.leases import DRIVEN_LEASES
-from divebook.store import EventStore
+from divebook.stores import EventStore
 from divebook.text.redaction import logger, shared
 
 __all__ = ["Telemetry"]

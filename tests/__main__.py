@@ -91,12 +91,14 @@ ON_EVERY_PYTHON = (
 """Tests of code that depends on the version: syntax trees, annotations, tasks, encoders and names of errors. Of the
 other tests, each further Python runs its share."""
 TESTS_OF = {
-    "environment": ("tests/test_environment.py", "tests/test_taking_in.py"),
+    "environments": ("tests/test_environment.py", "tests/test_taking_in.py"),
     "interrupts.py": ("tests/test_interrupts.py",),
     "mapping.py": ("tests/rows",),
     "pipeline": ("tests/pipeline", "tests/envelope"),
     "telemetry.py": ("tests/telemetry",),
-    "workers.py": ("tests/queues",),
+    "queues.py": ("tests/queues",),
+    "stores": ("tests/store",),
+    "workspaces": ("tests/workspace",),
 }
 """Tests of packages whose folder of tests has another name."""
 LONG = ("notebook", "kernel", "process", "kills", "crash")

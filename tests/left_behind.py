@@ -2,7 +2,7 @@
 
 from divebook import Environment, Step, Workflow
 from divebook.steps.actions import Action
-from divebook.store import EventStore, MemoryStore
+from divebook.stores import EventStore, MemoryStore
 
 HELLO = Workflow("hello", [Step("one", script="1", store="n"), Step("two", script="state.n + 1", store="m")])
 PAID = Workflow("paid", [Step("one", script="1", store="n"), Step("pay", action="pay", store="receipt")])

@@ -21,10 +21,10 @@ VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
 DOORS = {
     "IPython": ("divebook.notebook",),
     "anywidget": ("divebook.widgets",),
-    "apprise": ("divebook.environment.settings",),
+    "apprise": ("divebook.environments.settings",),
     "cloudpickle": ("divebook.runtime.compute.process_calls",),
     "distributed": ("divebook.runtime.compute.dask", "divebook.runtime.compute.dask"),
-    "docker": ("divebook.workspace",),
+    "docker": ("divebook.workspaces",),
     "html": ("divebook.text.markup", "divebook.tools.builtin"),
     "httpx2": ("divebook.tools",),
     "immutables": ("divebook.engine", "divebook.runtime", "divebook.replay"),
@@ -37,19 +37,19 @@ DOORS = {
     "mcp": ("divebook.serve", "divebook.tools"),
     "nbformat": ("divebook.export",),
     "orjson": ("divebook.events",),
-    "numpy": ("divebook.analysis", "divebook.events.arrow", "divebook.store.pages"),
+    "numpy": ("divebook.analysis", "divebook.events.arrow", "divebook.stores.pages"),
     "pandas": ("divebook.analysis", "divebook.events.arrow"),
     "polars": ("divebook.events.arrow",),
-    "psycopg": ("divebook.store.postgres",),
+    "psycopg": ("divebook.stores.postgres",),
     "psutil": ("divebook.devenv",),
-    "pyarrow": ("divebook.analysis", "divebook.events.arrow", "divebook.store.pages"),
+    "pyarrow": ("divebook.analysis", "divebook.events.arrow", "divebook.stores.pages"),
     "pydantic_ai": ("divebook.agents", "divebook.tools"),
     "pydantic_monty": ("divebook.scripting",),
     "referencing": ("divebook.definitions.json_schemas", "divebook.definitions.schema_keywords"),
     "regex": ("divebook.text.patterns",),
     "rich": ("divebook.cli",),
     "ruamel": ("divebook.definitions",),
-    "sqlite3": ("divebook.store.sqlite",),
+    "sqlite3": ("divebook.stores.sqlite",),
     "typer": ("divebook.cli",),
     "uvicorn": ("divebook.serve.server",),
 }
@@ -117,7 +117,7 @@ def test_importing_divebook_loads_no_heavy_library():
 
 def test_listing_the_commands_loads_neither_stores_nor_what_runs():
     """Completion in a shell waits for it at each key."""
-    parts = ("runtime", "store", "steps", "replay", "projections", "environment")
+    parts = ("runtime", "stores", "steps", "replay", "projections", "environments")
     program = (
         f"import sys, divebook.cli.main; print([name for name in {parts!r} if f'divebook.{{name}}' in sys.modules])"
     )
@@ -200,21 +200,21 @@ def functions_with(name, names_in):
 
 def test_the_first_event_of_a_variant_is_made_in_one_place():
     """Forks, what-ifs, their children, continuations and trials differ in the arguments of one function."""
-    assert callers("ExecutionForked") == {"divebook.environment.starts:forked_of"}
-    assert callers("forked_of") == {"divebook.environment.variants:_forked"}
+    assert callers("ExecutionForked") == {"divebook.environments.starts:forked_of"}
+    assert callers("forked_of") == {"divebook.environments.variants:_forked"}
     ways_in = {"fork", "_what_if", "forked_child", "_continuation", "try_step"}
-    assert callers("_forked") == {f"divebook.environment.variants:{name}" for name in ways_in}
+    assert callers("_forked") == {f"divebook.environments.variants:{name}" for name in ways_in}
 
 
 def test_changes_of_a_log_are_watched_in_one_way():
     """`on_change` combines the events of this process with news of others. The inbox of the engine needs news only."""
-    outside_the_store = {name for name in callers("on_news") if not name.startswith("divebook.store.")}
+    outside_the_store = {name for name in callers("on_news") if not name.startswith("divebook.stores.")}
     assert outside_the_store == {"divebook.runtime.loop:_listen"}
 
 
 def test_a_growing_pause_is_computed_by_a_retry_policy_only():
     """`Retry.delay` is the only formula. A loop that multiplies its own pause would be a second retry policy."""
-    polls = {"divebook/store/sqlite/tables.py", "divebook/store/postgres/store.py"}
+    polls = {"divebook/stores/sqlite/tables.py", "divebook/stores/postgres/store.py"}
     growing = {path for path in sources() if path.is_relative_to(PACKAGE) and grows_a_pause(path)}
     assert {str(path.relative_to(ROOT)) for path in growing} == polls
 
@@ -234,7 +234,7 @@ def test_inputs_are_bound_in_one_place():
     """`BoundInputs` keeps the stored form and its hash. Of a changed definition only the names of inputs are used."""
     assert callers("bind_inputs") == {
         "divebook.definitions.functions:of",
-        "divebook.environment.variants:_changed_definition",
+        "divebook.environments.variants:_changed_definition",
     }
 
 
@@ -256,11 +256,11 @@ def test_there_are_three_contexts_of_calls():
 def test_the_calls_that_an_edit_affects_are_determined_in_one_place():
     """The choice in a cell, `run_again` and a continuation all ask `Edits`."""
     assert callers("changed_since") == {
-        "divebook.environment.variants:__init__",
+        "divebook.environments.variants:__init__",
         "divebook.steps.function:changed_functions",
     }
     assert callers("reused_calls_of") == {
-        f"divebook.environment.variants:{name}" for name in ("operations", "before_first_call")
+        f"divebook.environments.variants:{name}" for name in ("operations", "before_first_call")
     }
 
 
@@ -274,7 +274,7 @@ def test_there_is_one_list_of_listeners():
     assert own_lists == set()
     assert callers("Listeners") == {
         "divebook.runtime.streaming:subscribe",
-        "divebook.store.listeners:__init__",
+        "divebook.stores.listeners:__init__",
         "divebook.widgets.publisher:__init__",
         "divebook.widgets.publisher:_stop_sending",
     }
@@ -282,19 +282,19 @@ def test_there_is_one_list_of_listeners():
 
 def test_files_are_replaced_in_one_way():
     """Each caller of these functions that is not listed here would need its own draft, mode and clean-up."""
-    drafts = {name for name in callers("mkstemp") if not name.startswith("divebook.workspace.shell:")}
+    drafts = {name for name in callers("mkstemp") if not name.startswith("divebook.workspaces.shell:")}
     assert drafts == {"divebook.documents.private_files:_draft"}
     assert callers("NamedTemporaryFile") == set()
     assert callers("hardlink_to") == {"divebook.documents.private_files:create_whole"}
     # SQLite's own files, and writes relative to an open folder that other programs change at the same time.
-    elsewhere = ("divebook.store.sqlite.store:", "divebook.workspace.snapshots.restore:")
+    elsewhere = ("divebook.stores.sqlite.store:", "divebook.workspaces.snapshots.restore:")
     syncs = {name for name in callers("fsync") if not name.startswith(elsewhere)}
-    assert syncs == {"divebook.documents.private_files:_complete", "divebook.store.transfer:flush"}
+    assert syncs == {"divebook.documents.private_files:_complete", "divebook.stores.transfer:flush"}
 
 
 def test_files_are_locked_in_one_way():
     """A second way would need the same time limit, and the same rules for forked processes and deleted lock files."""
-    assert callers("flock") == {f"divebook.workspace.locks:{name}" for name in ("_try_lock", "release")}
+    assert callers("flock") == {f"divebook.workspaces.locks:{name}" for name in ("_try_lock", "release")}
     assert callers("lockf") == set()
 
 
@@ -302,7 +302,7 @@ def test_names_of_hosts_are_resolved_and_checked_in_one_place():
     """Code that resolves a name itself could connect to an address that the policy has not checked."""
     assert callers("getaddrinfo") == {"divebook.documents.addresses:ip_addresses"}
     # The proxy of workspaces runs in a process of its own, without a policy.
-    uses = {"divebook.documents.policy:addresses_of", "divebook.workspace.egress.proxy:resolve"}
+    uses = {"divebook.documents.policy:addresses_of", "divebook.workspaces.egress.proxy:resolve"}
     assert users("ip_addresses") == uses
     pages = {"divebook.documents.fetch:_connect"}
     servers = {
@@ -404,4 +404,4 @@ def test_texts_of_questions_have_one_home():
 def test_a_process_is_recognized_in_one_way():
     """The start time in seconds changes when the clock is set. Records of older versions of `dev_env` have no other."""
     assert callers("create_time") == {"divebook.devenv.jobs:_began"}
-    assert callers("is_running") == {"divebook.devenv.jobs:_is_alive", "divebook.store.leases:has_died"}
+    assert callers("is_running") == {"divebook.devenv.jobs:_is_alive", "divebook.stores.leases:has_died"}

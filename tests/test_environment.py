@@ -13,7 +13,7 @@ from divebook.errors import AlreadyRegisteredError, CorruptStoreError, NotFoundE
 from divebook.notebook.run import Run
 from divebook.runtime.step import Outcome
 from divebook.steps.actions import REGISTERED, Action
-from divebook.store import MemoryStore, SqliteStore
+from divebook.stores import MemoryStore, SqliteStore
 from tests.left_behind import leave
 
 

@@ -10,7 +10,7 @@ from divebook import Agent, Environment
 from divebook.errors import InvalidEventError, StoreError
 from divebook.events.catalog import OperationCompleted, StepCompleted
 from divebook.projections.model_requests import requests_of
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 PROMPT = "Which birds are there, and what is ${this}?"
 VISIBLE = {"part_kind", "content", "tool_name", "tool_call_id", "args"}

@@ -22,7 +22,7 @@ from divebook.notebook.session import Session
 from divebook.runtime.step import Outcome
 from divebook.scripting import Interpreter
 from divebook.steps.actions import Action
-from divebook.store.codec import FernetCodec
+from divebook.stores.codec import FernetCodec
 from divebook.telemetry import Telemetry
 
 KEPT = {

@@ -9,7 +9,7 @@ from divebook.agents.signatures import library_tool
 from divebook.definitions import AgentDefinition, definitions_from
 from divebook.definitions.tools import tool_of
 from divebook.errors import DefinitionError, NotFoundError, SetupError
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from divebook.text.redaction import shared
 
 WORKFLOW = {"Name": "w", "Steps": [{"Name": "s", "Agent": "a", "Prompt": "Hi"}]}

@@ -63,7 +63,7 @@ CONSTANTS = {
     "MAX_FIRST": "divebook.widgets.recording:MAX_FIRST",
     "VIEW_MIME": "divebook.widgets.views:HOSTED_VIEW",
     "COMPARISON_MIME": "divebook.projections.comparison:MIME",
-    "PART_MIME": "divebook.store.embedded:KIND",
+    "PART_MIME": "divebook.stores.embedded:KIND",
     "INBOX_TARGET": "divebook.widgets.views:InboxComm.target",
     "RUNS_TARGET": "divebook.widgets.views:RunsComm.target",
 }

@@ -23,14 +23,14 @@ from divebook.documents.private_files import replacement
 from divebook.errors import DivebookError, SetupError, StepError
 from divebook.events.codec import canonical_hash
 from divebook.events.recorded import opened
-from divebook.store.codec import Sealing
+from divebook.stores.codec import Sealing
 from divebook.text.format import parse_duration
 from divebook.text.redaction import logger, one_line
 
 if TYPE_CHECKING:
     from divebook.agents.request_record import RequestToSend
     from divebook.projections.model_requests import RequestView
-    from divebook.store import EventStore
+    from divebook.stores import EventStore
 
 
 ENDING = ".response"

@@ -23,8 +23,8 @@ from divebook.events.codec import short_hash
 from divebook.events.event import Event, type_id
 from divebook.events.values import normalize
 from divebook.projections.model_requests import call_name
-from divebook.store import transfer
-from divebook.store.embedded import LogFile
+from divebook.stores import transfer
+from divebook.stores.embedded import LogFile
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
@@ -404,7 +404,7 @@ MOST = 512 * 2**20
 def read(file: str | Path | BinaryIO) -> LogFile:
     """Read a file of an exported or foreign run, and return the execution in it. The format of the file is detected.
 
-    `divebook.store.transfer.read` reads exports of divebook and of the legacy system. A pydantic-ai history
+    `divebook.stores.transfer.read` reads exports of divebook and of the legacy system. A pydantic-ai history
     (``result.all_messages_json()``), or OpenTelemetry spans with the GenAI conventions (OTLP JSON or the Python SDK's
     form, one or many, as an array or one per line), become an execution whose steps are the turns of agents.
 
@@ -473,7 +473,7 @@ def _log(path: Path, turns: list[ImportedTurn], text: str) -> LogFile:
 #
 # The log has the form of `divebook.agents.request_record`, so the execution can be shown, compared and forked like any
 # other (`tests/test_imported_logs.py`). The log contains only what the source contains: a call without a result stays
-# open, and an unfinished history becomes a read-only snapshot (`divebook.store.transfer`).
+# open, and an unfinished history becomes a read-only snapshot (`divebook.stores.transfer`).
 
 
 MAIN = "main"

@@ -47,12 +47,12 @@ from divebook.errors import (
     WorkspaceError,
     WorkspaceGoneError,
 )
-from divebook.workspace.docker.workspace import DockerWorkspace
-from divebook.workspace.files import CHUNK, Disk, FileOperator, LocalFileOperator, failures, require_slice
-from divebook.workspace.local import FencedWorkspace, FilesWorkspace, LocalWorkspace, VirtualenvWorkspace
-from divebook.workspace.paths import Root
-from divebook.workspace.shell import DEFAULT_TIMEOUT, CommandRequest, Shell, ShellResult, shielded
-from divebook.workspace.workspace import CURRENT_WORKSPACE, Workspace, shell_instructions
+from divebook.workspaces.docker.workspace import DockerWorkspace
+from divebook.workspaces.files import CHUNK, Disk, FileOperator, LocalFileOperator, failures, require_slice
+from divebook.workspaces.local import FencedWorkspace, FilesWorkspace, LocalWorkspace, VirtualenvWorkspace
+from divebook.workspaces.paths import Root
+from divebook.workspaces.shell import DEFAULT_TIMEOUT, CommandRequest, Shell, ShellResult, shielded
+from divebook.workspaces.workspace import CURRENT_WORKSPACE, Workspace, shell_instructions
 
 NOTE = "Commands run where the workspace is, which may be another machine."
 
@@ -402,7 +402,7 @@ def _failures(operation: str, path: str, kind: str = "file") -> Iterator[None]:
 
 
 # --- divebook's workspaces as backends of pydantic-ai ----------------------------------------------------------------
-# Where the rules of pydantic-ai and of `divebook.workspace` differ, those of pydantic-ai hold here: parent folders are
+# Where the rules of pydantic-ai and of `divebook.workspaces` differ, those of pydantic-ai hold here: parent folders are
 # created, whole trees are removed, a command has no time limit unless the caller sets one, the exit code after a signal
 # is 128 plus its number, and output that exceeds the limit is an error. Paths that lead out of the workspace are
 # refused in both directions (tests/workspace/test_backends.py; pydantic-ai's own suite: tests/workspace/backends.py).
@@ -441,7 +441,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
     Parameters
     ----------
     workspace
-        Workspace with files on this machine, such as every kind of `divebook.workspace`.
+        Workspace with files on this machine, such as every kind of `divebook.workspaces`.
 
     Examples
     --------

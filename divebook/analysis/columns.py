@@ -24,7 +24,7 @@ from divebook.events.classes import Instance
 from divebook.events.event import to_datetime
 from divebook.events.recorded import opened
 from divebook.scripting.prelude import NOTHING, Attribute, Item
-from divebook.store.pages import Numbers
+from divebook.stores.pages import Numbers
 
 MakerT = TypeVar("MakerT", bound=Callable[..., pd.DataFrame])
 

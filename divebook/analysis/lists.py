@@ -34,7 +34,7 @@ from divebook.analysis.columns import (
 )
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.state import ExecutionState
-from divebook.environment.environment import Environment
+from divebook.environments.environment import Environment
 from divebook.errors import NotFoundError, SetupError, StoreError
 from divebook.events import Event, catalog
 from divebook.events.catalog import ENQUEUED, FAILED
@@ -48,8 +48,8 @@ from divebook.replay.provenance import ProvenanceText, ProvenanceTree
 from divebook.replay.trial import StepTrial
 from divebook.runtime.driver import folded
 from divebook.runtime.queueing import attempts_made
-from divebook.store import EventStore, ExecutionRecord
-from divebook.store.leases import QueuedExecution, WorkerRecord
+from divebook.stores import EventStore, ExecutionRecord
+from divebook.stores.leases import QueuedExecution, WorkerRecord
 
 # --- queues -----------------------------------------------------------------------------------------------------------
 

@@ -65,8 +65,8 @@ from divebook.events.codec import TAGGED, decode_payload, encode_shown
 from divebook.events.upcast import FORM
 from divebook.events.values import normalize
 from divebook.projections.spans import spans_of
-from divebook.store.history import History
-from divebook.store.pages import EventPage, Numbers, content_of, places_of
+from divebook.stores.history import History
+from divebook.stores.pages import EventPage, Numbers, content_of, places_of
 
 
 class EventTable:

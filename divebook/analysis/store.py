@@ -36,8 +36,8 @@ from divebook.events.catalog import ORIGINS, UNCOUNTED, ExecutionForked
 from divebook.events.recorded import opened
 from divebook.projections.log_frames import Framed
 from divebook.runtime.driver import folded
-from divebook.store import EventStore, ExecutionRecord
-from divebook.store.follow import chain_of
+from divebook.stores import EventStore, ExecutionRecord
+from divebook.stores.follow import chain_of
 from divebook.text.format import plural
 
 if TYPE_CHECKING:

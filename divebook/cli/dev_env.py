@@ -35,7 +35,7 @@ from divebook.devenv.manager import check_machine
 from divebook.devenv.templates import profile_names, profile_of
 from divebook.errors import DevEnvError, DivebookError, ShellTimeoutError
 from divebook.text.ranges import SECONDS, SOME_SECONDS
-from divebook.workspace.shell import ShellResult
+from divebook.workspaces.shell import ShellResult
 
 # What the commands of ``dev_env`` have in common: their options, how they run, what they print, their exit codes.
 

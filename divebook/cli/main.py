@@ -70,7 +70,7 @@ def rules(
     A revoked rule has no effect on calls that are checked afterwards.
     """
     from divebook.cli.project import existing_environment
-    from divebook.environment.registry import rule_in_words
+    from divebook.environments.registry import rule_in_words
 
     if words and (len(words) != 2 or words[0] != REVOKE):
         raise InputError(f"unexpected {' '.join(words)!r}; {USAGE}")

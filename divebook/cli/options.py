@@ -16,7 +16,7 @@ from divebook.text.ranges import NumberRange
 
 if TYPE_CHECKING:
     from divebook.engine.state import AwaitedSignal
-    from divebook.environment.environment import Environment
+    from divebook.environments.environment import Environment
     from divebook.questions import Question
     from divebook.runtime.execution import Execution
 

@@ -23,10 +23,10 @@ from divebook.config.loader import (
 from divebook.definitions.definition import Definitions
 from divebook.definitions.dialect import OWN, Dialect
 from divebook.documents import FileDocuments
-from divebook.environment.environment import Environment
+from divebook.environments.environment import Environment
 from divebook.errors import InputError, SetupError, StoreError
-from divebook.store import EventStore, open_store
-from divebook.store.registry import DEFAULT, VARIABLE, path_of
+from divebook.stores import EventStore, open_store
+from divebook.stores.registry import DEFAULT, VARIABLE, path_of
 from divebook.text.format import in_shell
 from divebook.text.passwords import for_command, without_password
 

@@ -23,9 +23,9 @@ from divebook.text.ranges import INTEGER, SECONDS
 if TYPE_CHECKING:
     from divebook.analysis.lists import QueueLine
     from divebook.config.schedules import Due
-    from divebook.environment.environment import Environment
-    from divebook.environment.starts import StartOptions
-    from divebook.workers import Worker
+    from divebook.environments.environment import Environment
+    from divebook.environments.starts import StartOptions
+    from divebook.queues import Worker
 
 
 def enqueue(
@@ -61,7 +61,7 @@ def enqueue(
     Prints the id of the execution.
     """
     from divebook.cli.project import add_definitions, choose_workflow, inputs_from, open_environment
-    from divebook.environment.starts import time_named
+    from divebook.environments.starts import time_named
 
     # Wrong arguments are reported before a store is opened or created.
     values = inputs_from(inputs or ())
@@ -175,7 +175,7 @@ def worker(
     second signal ends it at once. If a worker dies, other workers resume its executions.
     """
     from divebook.cli.project import add_definitions, open_environment, schedules_of
-    from divebook.workers import Worker, patience_of
+    from divebook.queues import Worker, patience_of
 
     environment = open_environment(store, actions or (), say)
     add_definitions(environment, file, code=code)

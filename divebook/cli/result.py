@@ -43,8 +43,8 @@ from divebook.projections.failures import summary
 from divebook.projections.spans import Span, Steps
 from divebook.runtime.execution import Execution
 from divebook.runtime.loop import ENGINE
-from divebook.store import EventStore
-from divebook.store.append import RELAXED
+from divebook.stores import EventStore
+from divebook.stores.append import RELAXED
 from divebook.text.format import (
     between,
     branch_name,

@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from divebook.cli.result import Progress
     from divebook.config.answers import Answers
     from divebook.definitions.definition import Workflow
-    from divebook.environment.environment import Environment
-    from divebook.environment.starts import StartOptions
+    from divebook.environments.environment import Environment
+    from divebook.environments.starts import StartOptions
     from divebook.replay.resume_changed import ResumePlan
     from divebook.runtime.execution import Execution
 
@@ -258,7 +258,7 @@ def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
 
 def _wait_for_news(execution: Execution) -> None:
     """Wait until the log of an execution, or of one of its descendants, has a new event."""
-    from divebook.store.follow import on_change  # loads the stores, which not every command needs
+    from divebook.stores.follow import on_change  # loads the stores, which not every command needs
 
     news = threading.Event()
     store = execution.store
@@ -279,7 +279,7 @@ def _last_sequences(execution: Execution) -> dict[str, int]:
 
 
 def _as_recorded(environment: Environment, execution: Execution) -> Execution:
-    from divebook.environment.environment import Environment
+    from divebook.environments.environment import Environment
 
     # The present object has the state that this process could not append to. A new environment reads the log.
     return Environment(store=environment.store).execution(execution.id)

@@ -53,15 +53,15 @@ if TYPE_CHECKING:
 
     from divebook.config.answers import BulkResult
     from divebook.definitions.definition import Workflow
-    from divebook.environment.environment import Environment
-    from divebook.environment.variants import TrialOptions, WhatIfOptions
+    from divebook.environments.environment import Environment
+    from divebook.environments.variants import TrialOptions, WhatIfOptions
     from divebook.projections.compare import Pair, Row
     from divebook.projections.summary import RunLine
     from divebook.replay.files import KeptFiles
     from divebook.replay.trial import StepTrial
     from divebook.replay.what_if import Plan, WhatIf
     from divebook.runtime.execution import Execution
-    from divebook.store import EventStore, ExecutionRecord
+    from divebook.stores import EventStore, ExecutionRecord
 
 
 Status = Literal[
@@ -180,7 +180,7 @@ def open_(
 
 
 def _is_file(name: str) -> bool:
-    from divebook.store.embedded import may_embed_log
+    from divebook.stores.embedded import may_embed_log
 
     return name.endswith((".jsonl", ".json")) or may_embed_log(name)
 
@@ -189,9 +189,9 @@ def _in_file(file: str) -> tuple[str, Environment, Exception | None]:
     """Load the execution of an exported file into a new store in memory. Return its id, an environment over this store,
     and the error that describes the damage of the file (None if it is intact).
     """
-    from divebook.environment.environment import Environment
-    from divebook.store import MemoryStore
-    from divebook.store import transfer as jsonl
+    from divebook.environments.environment import Environment
+    from divebook.stores import MemoryStore
+    from divebook.stores import transfer as jsonl
 
     log, damage = jsonl.read_sound(file)
     if not log.events:
@@ -430,7 +430,7 @@ def _note_relaxed(records: Sequence[ExecutionRecord]) -> None:
     """Print on stderr the ids of executions with relaxed durability, which could lose their last events in a power
     failure. Print nothing if there are none.
     """
-    from divebook.store.append import RELAXED
+    from divebook.stores.append import RELAXED
 
     relaxed = [record.execution_id for record in records if record.durability == RELAXED]
     if relaxed:
@@ -514,7 +514,7 @@ def apply(
     since, the command names it and writes nothing. Hidden files (`.envrc`, `.vscode/`) and version-control metadata
     (`.git/`) are copied only if you name them or their folder.
     """
-    from divebook.workspace.snapshots.restore import left_out_text
+    from divebook.workspaces.snapshots.restore import left_out_text
 
     files = _files(execution_id, store, workspace)
     report = files.apply(to, paths or None, since=since, until=at)
@@ -547,7 +547,7 @@ def restore(
     All files, or no change. Hidden files and version-control metadata (`.git/`) in the folder do not change, unless you
     name them with `--include`.
     """
-    from divebook.workspace.snapshots.restore import left_out_text
+    from divebook.workspaces.snapshots.restore import left_out_text
 
     files = _files(execution_id, store, workspace)
     tree = files.restore(folder, at, force=force, by_name=include or ())

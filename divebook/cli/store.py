@@ -34,8 +34,8 @@ from divebook.text.ranges import COUNT, COUNT_OR_ZERO
 
 if TYPE_CHECKING:
     from divebook.agents.models import Examined
-    from divebook.environment.environment import Environment
-    from divebook.store import ExecutionRecord
+    from divebook.environments.environment import Environment
+    from divebook.stores import ExecutionRecord
 
 
 STREAM = "-"
@@ -58,7 +58,7 @@ def export(
     has not ended becomes a read-only snapshot where its file is imported, unless it is moved (--move). Of a damaged
     log, the readable events are written, with exit code 1.
     """
-    from divebook.store.embedded import may_embed_log
+    from divebook.stores.embedded import may_embed_log
 
     if may_embed_log(file):
         _export_shown(execution_id, file, store, overwrite=force, move=move)
@@ -67,7 +67,7 @@ def export(
         _export_moving(execution_id, file, store, overwrite=force)
         return
     from divebook.cli.project import existing_store
-    from divebook.store import transfer as jsonl
+    from divebook.stores import transfer as jsonl
 
     events = existing_store(store)
     whole_id = events.resolve(execution_id)
@@ -89,7 +89,7 @@ def export(
 
 def _export_shown(execution_id: str, file: str, store: str | None, *, overwrite: bool, move: bool) -> None:
     from divebook.cli.project import existing_environment
-    from divebook.store.embedded import NOTEBOOK
+    from divebook.stores.embedded import NOTEBOOK
 
     if move:
         # A moved execution ends here, so that its log must be complete, with secrets: pages and notebooks have none.
@@ -143,8 +143,8 @@ def import_(
     an execution of turns.
     """
     from divebook.agents import imports as imported
-    from divebook.store import open_store
-    from divebook.store import transfer as jsonl
+    from divebook.stores import open_store
+    from divebook.stores import transfer as jsonl
 
     log = imported.read(sys.stdin.buffer if file == STREAM else file)
     # The store is opened, and created if necessary, only after the file was read without an error.
@@ -163,7 +163,7 @@ def check(store: Store = None, *, json: Json = False) -> None:
     """
     from divebook.cli.project import existing_store
     from divebook.engine.evolve import fold
-    from divebook.store.maintenance import check as check_store
+    from divebook.stores.maintenance import check as check_store
 
     # Each log is also folded, since events that are sound by themselves may contradict each other.
     report = check_store(existing_store(store), fold=lambda events: fold(events[0].execution_id, events))
@@ -199,7 +199,7 @@ def backup(
     process writes.
     """
     from divebook.cli.project import existing_path
-    from divebook.store.sqlite import back_up
+    from divebook.stores.sqlite import back_up
 
     # `back_up` copies the file through SQLite, while other processes may write to it.
     path = back_up(existing_path(store), destination.expanduser())
@@ -217,8 +217,8 @@ def copy(
     interrupted, run the same command again. Unfinished executions could be resumed in both stores: use only one.
     """
     from divebook.cli.project import existing_store
-    from divebook.store import open_store
-    from divebook.store.transfer import copy as copy_store
+    from divebook.stores import open_store
+    from divebook.stores.transfer import copy as copy_store
 
     source_store = existing_store(source)
     target_store = open_store(target)
@@ -250,8 +250,8 @@ def gc(
     """
     from divebook.agents.cache import cache_of
     from divebook.cli.project import existing_store
-    from divebook.environment.settings import drop_folders
-    from divebook.store.maintenance import gc as collect
+    from divebook.environments.settings import drop_folders
+    from divebook.stores.maintenance import gc as collect
 
     age = None if older_than is None else _age(older_than)
     event_store = existing_store(store)
@@ -430,7 +430,7 @@ def doctor(
 
 def _environment(file: Path | None, *, code: bool) -> Environment:
     from divebook.cli.project import add_definitions
-    from divebook.environment.environment import Environment
+    from divebook.environments.environment import Environment
 
     # Nothing is run, so that no store is needed.
     environment = Environment(store="memory:")

@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 from divebook.definitions.resources import RECOVERIES, Config
 from divebook.definitions.yaml_text import value_typed, yaml_of
 from divebook.engine.forks import Change
-from divebook.environment.environment import Environment
+from divebook.environments.environment import Environment
 from divebook.errors import DefinitionError, DivebookError, ExecutionError, InputError, NotFoundError
 from divebook.questions import Question, Typed
 from divebook.questions.bounds import Bounds
 from divebook.runtime.execution import Execution
 from divebook.runtime.messages import annotation
-from divebook.store import ExecutionRecord
+from divebook.stores import ExecutionRecord
 from divebook.text.arguments import normal_name
 from divebook.text.redaction import one_line
 

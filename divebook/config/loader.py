@@ -25,7 +25,7 @@ from divebook.definitions.reader import Body, definitions_to_text, read_definiti
 from divebook.definitions.resources import ScheduleDefinition
 from divebook.definitions.servers import MCPServerDefinition
 from divebook.definitions.table import MAX_TEXT, Format
-from divebook.environment.environment import Environment
+from divebook.environments.environment import Environment
 from divebook.errors import DefinitionError, Problem, SetupError
 from divebook.steps.checks import syntax_problems
 from divebook.text.path_arguments import as_path

@@ -20,12 +20,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from divebook.definitions.definition import Definitions
 from divebook.definitions.resources import ScheduleDefinition
 from divebook.definitions.table import nearest_position
-from divebook.environment.environment import Environment
+from divebook.environments.environment import Environment
 from divebook.errors import DefinitionError, DivebookError, Problem, SetupError, StoreClosedError, did_you_mean
 from divebook.events.event import to_microseconds
 from divebook.scripting import default_interpreter
 from divebook.scripting.templates import fill_values
-from divebook.store.base import EventStore
+from divebook.stores.base import EventStore
 from divebook.text.format import local_time
 from divebook.text.redaction import logger
 

@@ -1,7 +1,7 @@
 """Definitions of agents, tools, documents, schedules, workspaces and approval rules, and settings of the environment.
 
 Each class is a table of keys: the `Key` of a field describes the key for the reference (``divebook keys``) and for
-error messages. All classes are data. `divebook.workspace` creates workspaces, and `divebook.engine.approvals` applies
+error messages. All classes are data. `divebook.workspaces` creates workspaces, and `divebook.engine.approvals` applies
 the approval rules to calls of tools.
 """
 

@@ -19,9 +19,9 @@ from divebook.devenv.isolation import Isolation, State, digest_of, end_processes
 from divebook.devenv.templates import checked_name, write_json
 from divebook.documents.private_files import replace_whole
 from divebook.errors import CheckpointNotFoundError, ContainerError, DevEnvError, LimitExceededError, NotReplacedError
-from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.take import Snapshots
-from divebook.workspace.snapshots.tree import FILE, Tree, TreeEntry, shown_path
+from divebook.workspaces.paths import Root
+from divebook.workspaces.snapshots.take import Snapshots
+from divebook.workspaces.snapshots.tree import FILE, Tree, TreeEntry, shown_path
 
 BACKUP = "pre-restore"
 """Name of the checkpoint that is saved before a restore. It is deleted when the restore has succeeded, and not replaced

@@ -36,10 +36,10 @@ from divebook.errors import (
     NotReplacedError,
 )
 from divebook.text.format import parse_size
-from divebook.workspace.docker.engine import WORKDIR, PersistentEngine, PublishedPort
-from divebook.workspace.docker.workspace import DockerWorkspace
-from divebook.workspace.local import LocalWorkspace
-from divebook.workspace.shell import Command
+from divebook.workspaces.docker.engine import WORKDIR, PersistentEngine, PublishedPort
+from divebook.workspaces.docker.workspace import DockerWorkspace
+from divebook.workspaces.local import LocalWorkspace
+from divebook.workspaces.shell import Command
 
 IMAGE = "image"
 _ARCHIVE = "archive"

@@ -17,7 +17,7 @@ from divebook.devenv.docker import DockerIsolation
 from divebook.devenv.isolation import Isolation, NativeIsolation, State, VirtualenvIsolation
 from divebook.devenv.templates import Configuration, Layout, Retrying, RootSettings, write_json
 from divebook.errors import DevEnvError, DivebookError, EnvironmentDeniedError, EnvironmentNotFoundError
-from divebook.workspace.locks import open_locked, release
+from divebook.workspaces.locks import open_locked, release
 
 WAIT = 30.0
 """Seconds to wait for a lock, unless the caller sets another time."""

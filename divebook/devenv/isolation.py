@@ -26,9 +26,9 @@ from typing import Any, BinaryIO, ClassVar, NamedTuple
 from divebook.devenv.templates import Configuration, Retrying, at_start, is_secret
 from divebook.errors import CommandFailedError, DevEnvError, ShellExecutionError
 from divebook.text.format import size
-from divebook.workspace import terminal
-from divebook.workspace.local import LocalWorkspace, VirtualenvWorkspace
-from divebook.workspace.shell import Command, ShellResult
+from divebook.workspaces import terminal
+from divebook.workspaces.local import LocalWorkspace, VirtualenvWorkspace
+from divebook.workspaces.shell import Command, ShellResult
 
 State = dict[str, Any]
 Artefacts = Mapping[str, Mapping[str, Any]]

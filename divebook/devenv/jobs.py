@@ -29,7 +29,7 @@ from divebook.errors import (
 from divebook.processes import is_running, start_of, this_boot
 from divebook.text.format import visible
 from divebook.text.redaction import shared
-from divebook.workspace.background import ProcessStatus
+from divebook.workspaces.background import ProcessStatus
 
 STDOUT = "stdout"
 STDERR = "stderr"

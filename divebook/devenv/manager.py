@@ -79,9 +79,9 @@ from divebook.errors import (
     LimitExceededError,
 )
 from divebook.text.format import json_time, parse_size, size
-from divebook.workspace.docker.engine import PersistentEngine, engine_url
-from divebook.workspace.local import LocalWorkspace
-from divebook.workspace.shell import Command, CommandInput, OutputListener, ShellResult
+from divebook.workspaces.docker.engine import PersistentEngine, engine_url
+from divebook.workspaces.local import LocalWorkspace
+from divebook.workspaces.shell import Command, CommandInput, OutputListener, ShellResult
 
 FALLBACKS = ("docker", "virtualenv", "native")
 """Kinds of isolation in order of preference: if one is not available, `fallback` uses the next."""

@@ -37,7 +37,7 @@ from divebook.errors import (
 from divebook.text.format import parse_size
 from divebook.text.passwords import looks_secret
 from divebook.text.redaction import shared
-from divebook.workspace.local import project_name
+from divebook.workspaces.local import project_name
 
 
 class Templates:

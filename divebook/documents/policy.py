@@ -227,7 +227,7 @@ def _how_to_allow(kind: str) -> str:
 # --- protected files: hidden files, version control, and the stores of this process ---
 #
 # A definition needs permission to use them. Changes of a run in them are copied to a user's folder only if a person
-# names them (`divebook.workspace.snapshots.restore`).
+# names them (`divebook.workspaces.snapshots.restore`).
 #
 # A file is judged by its real path. Only names below the granted folder count: a project in ``~/.cache/project`` is not
 # hidden from a definition in it.

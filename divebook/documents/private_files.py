@@ -8,8 +8,8 @@ a hidden file beside it, which is then renamed:
     2. if durable, wait until it is on disk      the same, also after a power cut
     3. rename the draft to ``state.json``        the new file
 
-`divebook.workspace.files` and `divebook.workspace.snapshots.restore` write files in folders that other programs change
-at the same time. They do the same relative to an open folder, so that no link can lead them elsewhere.
+`divebook.workspaces.files` and `divebook.workspaces.snapshots.restore` write files in folders that other programs
+change at the same time. They do the same relative to an open folder, so that no link can lead them elsewhere.
 """
 
 from __future__ import annotations

@@ -941,7 +941,7 @@ class WorkspaceOpened(Payload):
     tree: str | None = None
     """Digest of all files of the workspace; None if the files are unknown."""
     files: Sequence[Any] | None = None
-    """All files, in the format of `divebook.workspace.snapshots.take`; None if they are those of the source."""
+    """All files, in the format of `divebook.workspaces.snapshots.take`; None if they are those of the source."""
     problems: Sequence[Mapping[str, Any]] | None = None
     """Files that the digest and the list omit, each with ``path`` and ``reason``."""
 
@@ -962,7 +962,7 @@ class FilesChanged(Payload):
     cause: str | None = None
     """Cause of the change if it was not an operation: ``outside``, ``restored``."""
     files: Sequence[Any] | None = None
-    """Changed files, in the format of `divebook.workspace.snapshots.take`."""
+    """Changed files, in the format of `divebook.workspaces.snapshots.take`."""
     previous: int | None = None
     """Sequence number of the previous event that lists files of the workspace."""
     changes: Sequence[Mapping[str, Any]] | None = None

@@ -43,12 +43,12 @@ _ALLOWED: dict[str, type] = {}
 
 _STORED_NAMES = {
     "divebook.definitions.resources.ApprovalRule": "divebook.workflow.approvals.ApprovalRule",
-    "divebook.store.append.Batch": "divebook.store.batches.Batch",
+    "divebook.stores.append.Batch": "divebook.store.batches.Batch",
     "divebook.questions.bounds.Bounds": "divebook.bounds.Bounds",
-    "divebook.workspace.workspace.BusMessage": "divebook.workspace.session.BusMessage",
+    "divebook.workspaces.workspace.BusMessage": "divebook.workspace.session.BusMessage",
     "divebook.definitions.step.Catch": "divebook.workflow.policies.Catch",
     "divebook.scripting.prelude.Purpose": "divebook.scripting.contexts.Context",
-    "divebook.store.append.ExecutionRecord": "divebook.store.records.ExecutionRecord",
+    "divebook.stores.append.ExecutionRecord": "divebook.store.records.ExecutionRecord",
     "divebook.questions.answer.Fitting": "divebook.questions.typed.Fitting",
     "divebook.pipeline.envelope.interrupts.FlowInterrupt": "divebook.pipeline.envelope.interrupt.FlowInterrupt",
     "divebook.pipeline.envelope.interrupts.GoalStatus": "divebook.pipeline.envelope.enums.GoalStatus",
@@ -61,8 +61,8 @@ _STORED_NAMES = {
     "divebook.definitions.dialect.DialectRules": "divebook.dialects.manner.DialectRules",
     "divebook.pipeline.envelope.envelope.MergeStrategy": "divebook.pipeline.envelope.accumulation.MergeStrategy",
     "divebook.pipeline.envelope.interrupts.Origin": "divebook.pipeline.envelope.service.Origin",
-    "divebook.workspace.background.OutputLine": "divebook.workspace.processes.OutputLine",
-    "divebook.store.leases.Owner": "divebook.store.owner.Owner",
+    "divebook.workspaces.background.OutputLine": "divebook.workspace.processes.OutputLine",
+    "divebook.stores.leases.Owner": "divebook.store.owner.Owner",
     "divebook.pipeline.envelope.envelope.ProcessingRecord": "divebook.pipeline.envelope.contents.ProcessingRecord",
     "divebook.pipeline.envelope.interrupts.ProcessingStatus": "divebook.pipeline.envelope.enums.ProcessingStatus",
     "divebook.pipeline.envelope.interrupts.ReasonClass": "divebook.pipeline.envelope.enums.ReasonClass",
@@ -85,9 +85,14 @@ Logs from before the move hold the stored name, and comparisons of recorded call
 (test_classes_that_have_moved_keep_their_name_in_logs).
 """
 
-_MOVED_PACKAGE = "divebook.definitions."
-_STORED_PACKAGE = "divebook.workflow."
-"""Names that logs use for the other classes of a package that has moved as a whole."""
+_MOVED_PACKAGES = {
+    "divebook.definitions.": "divebook.workflow.",
+    "divebook.environments.": "divebook.environment.",
+    "divebook.queues.": "divebook.workers.",
+    "divebook.stores.": "divebook.store.",
+    "divebook.workspaces.": "divebook.workspace.",
+}
+"""Names that logs use for packages that have moved as a whole, by present name. They hold for their other classes."""
 
 
 def allow(*classes: C) -> C:
@@ -140,9 +145,9 @@ def name_of(cls: type) -> str:
     name = f"{cls.__module__}.{cls.__qualname__}"
     if (stored_name := _STORED_NAMES.get(name)) is not None:
         return stored_name
-    if name.startswith(_MOVED_PACKAGE):
-        return _STORED_PACKAGE + name.removeprefix(_MOVED_PACKAGE)
-    return name
+    package = ".".join(name.split(".", 2)[:2]) + "."
+    stored_package = _MOVED_PACKAGES.get(package)
+    return name if stored_package is None else stored_package + name.removeprefix(package)
 
 
 def kind_of(cls: type) -> str | None:

@@ -62,7 +62,7 @@ from divebook.events.recorded import (
 # --- values that a store keeps once, under their hash ---
 #
 # For values that are the same in many calls, such as schemas. In a store the value is a blob named by the hash of its
-# content (`divebook.store.encoding`), even if it is short; an export holds it in full. Values are compared by digest,
+# content (`divebook.stores.encoding`), even if it is short; an export holds it in full. Values are compared by digest,
 # so the cost of a comparison does not depend on the length.
 
 
@@ -100,7 +100,7 @@ class ByHash(Recorded):
 # --- contents of files ---
 #
 # A log holds the digest of a file only. Its store keeps the content beside the log, as a blob of the unchanged bytes
-# (`divebook.store.encoding`), and `divebook.store.maintenance` reads it. A log of a thousand snapshots is therefore
+# (`divebook.stores.encoding`), and `divebook.stores.maintenance` reads it. A log of a thousand snapshots is therefore
 # read as fast as a log without snapshots.
 
 

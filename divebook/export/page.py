@@ -1,6 +1,6 @@
 """Export of a run as one self-contained HTML page, which shows the run step by step and contains its log.
 
-The page has a readable first script and parts (`divebook.store.embedded`): the viewer, which is that of saved runs in
+The page has a readable first script and parts (`divebook.stores.embedded`): the viewer, which is that of saved runs in
 JupyterLab, the long texts, the shown data, and the log. The shown data is a recording as in notebooks
 (`divebook.widgets.recording`), so that the browser applies differences of states and computes no states itself. The
 content security policy of the page forbids it to load anything. Secrets are left out of all parts by
@@ -19,7 +19,7 @@ from divebook.events.codec import event_to_dict, tagged_form
 from divebook.events.event import Event
 from divebook.events.recorded import CONTAINERS, TAG
 from divebook.runtime.execution import Execution
-from divebook.store.embedded import (
+from divebook.stores.embedded import (
     LOG,
     RUN,
     TEXTS,
@@ -32,7 +32,7 @@ from divebook.store.embedded import (
     script_of,
     sealed,
 )
-from divebook.store.transfer import new_file
+from divebook.stores.transfer import new_file
 from divebook.text.colours import COLOURS
 from divebook.text.markup import safe
 from divebook.text.passwords import REDACTED as HIDDEN

@@ -37,7 +37,7 @@ from divebook.definitions.tools import ToolFunction, ToolHints
 from divebook.documents import FileDocuments
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE
-from divebook.environment.environment import Environment
+from divebook.environments.environment import Environment
 from divebook.errors import NotFoundError, SetupError
 from divebook.events import Event, catalog
 from divebook.events.codec import event_to_dict, short_hash
@@ -46,8 +46,8 @@ from divebook.questions.question import CONFIRMATION
 from divebook.replay.verify import Verification
 from divebook.runtime.execution import Execution
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
-from divebook.store.embedded import (
+from divebook.stores import MemoryStore
+from divebook.stores.embedded import (
     LOG,
     METADATA,
     TEXTS,
@@ -60,7 +60,7 @@ from divebook.store.embedded import (
     metadata_of,
     part_of,
 )
-from divebook.store.transfer import import_, new_file, read
+from divebook.stores.transfer import import_, new_file, read
 from divebook.text.format import visible
 from divebook.text.redaction import Redactor, cut, one_line, shared
 from divebook.widgets.recording import MIME, saved_run

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from divebook.definitions.definition import InputDefinition, Workflow
-    from divebook.environment.environment import Environment
+    from divebook.environments.environment import Environment
     from divebook.notebook.commands import Command
     from divebook.questions import Question
-    from divebook.store import ExecutionRecord
+    from divebook.stores import ExecutionRecord
 
 
 @dataclass(frozen=True, slots=True)

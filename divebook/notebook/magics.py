@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from divebook.config.answers import Answers
     from divebook.definitions.definition import Workflow
     from divebook.engine.forks import Change
-    from divebook.environment.variants import WhatIfOptions
+    from divebook.environments.variants import WhatIfOptions
     from divebook.notebook.commands import Arguments, Names
     from divebook.notebook.run import Run
     from divebook.notebook.saved_notebook import SavedNotebook, SavedRun
@@ -346,7 +346,7 @@ class DiveMagics(Magics):
         --answer STEP=VALUE         an answer up front, also several; `%dive run?` says more
         --answers FILE              answers up front: YAML that maps steps to answers
         """
-        from divebook.environment.variants import NEW
+        from divebook.environments.variants import NEW
         from divebook.notebook.run import Run
 
         # Several ids lead to a frame with one row each, so a failure of one is a row and not an error.
@@ -437,7 +437,7 @@ class DiveMagics(Magics):
         same cell with the same workflow and inputs shows the run that it has enqueued: Run All enqueues nothing twice.
         """
         from divebook.definitions.functions import BoundInputs
-        from divebook.environment.starts import DEFAULT_QUEUE, WARN, time_named
+        from divebook.environments.starts import DEFAULT_QUEUE, WARN, time_named
         from divebook.notebook.rerun import start_key
         from divebook.notebook.run import Run
 
@@ -683,7 +683,7 @@ class DiveMagics(Magics):
         --workspace NAME  which workspace, where it has used several
         --store PATH      where its log is
         """
-        from divebook.workspace.snapshots.restore import left_out_text
+        from divebook.workspaces.snapshots.restore import left_out_text
 
         to = arguments.options.get("to")
         if to is None:
@@ -798,7 +798,7 @@ class DiveMagics(Magics):
         `run = %dive open run.html`; `runs = %dive open old.ipynb`, then `runs[0].replay()`, `runs[0].events`.
         """
         from divebook.notebook.saved_notebook import carries_log, open_notebook, open_page
-        from divebook.store.embedded import PAGE
+        from divebook.stores.embedded import PAGE
 
         if len(arguments.words) > 2:
             raise UsageError("%dive open takes a file and, after it, at most the id of a run")

@@ -18,7 +18,7 @@ from divebook.notebook.commands import print_answer
 if TYPE_CHECKING:  # loading the extension must be quick
     from divebook.config.answers import Recovered
     from divebook.notebook.session import Session
-    from divebook.store import EventStore, ExecutionRecord
+    from divebook.stores import EventStore, ExecutionRecord
 
 MAX_LINES = 5
 """Maximum number of executions that are listed one by one after an automatic recovery."""
@@ -30,7 +30,7 @@ MAX_LISTED = 50
 STORE_VARIABLE = "DIVEBOOK_STORE"
 STORE_FILE = ".divebook/executions.db"
 RECOVER_VARIABLE = "DIVEBOOK_RECOVER"
-"""These names equal those in `divebook.store.registry` and `divebook.config.answers`, which would load SQLite and the
+"""These names equal those in `divebook.stores.registry` and `divebook.config.answers`, which would load SQLite and the
 engine.
 """
 
@@ -55,7 +55,7 @@ def print_interrupted() -> None:
 
 def existing_store() -> EventStore | None:
     """Open the default store; return None if its file does not exist."""
-    from divebook.store import open_store
+    from divebook.stores import open_store
 
     return open_store() if _store_exists() else None
 
@@ -68,7 +68,7 @@ def _store_exists() -> bool:
 
 
 def _lines_on_load() -> list[str]:
-    from divebook.store import open_store
+    from divebook.stores import open_store
 
     # Reading orphans needs no session. Most loads end here and stay quick.
     orphans = open_store().orphans()

@@ -21,8 +21,8 @@ from divebook.analysis.timeline import layout, svg, svg_data_uri
 from divebook.definitions.definition import InputDefinition, Workflow, is_pipeline, visible_steps
 from divebook.engine.bounds import NANODOLLARS, spent_of
 from divebook.engine.state import AwaitedSignal, awaited_signals, waits_for
-from divebook.environment.environment import Environment
-from divebook.environment.registry import rule_in_words
+from divebook.environments.environment import Environment
+from divebook.environments.registry import rule_in_words
 from divebook.events import Event
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
 from divebook.events.codec import readable
@@ -44,7 +44,7 @@ from divebook.questions import Question
 from divebook.questions.question import address_of, became, example_answer, expected_in_full
 from divebook.replay.files import ChangedFiles, KeptFiles
 from divebook.runtime.execution import Execution
-from divebook.store import EventStore
+from divebook.stores import EventStore
 from divebook.text.colours import LIGHT, STATUS_SIGNS
 from divebook.text.format import (
     AS_TEXT,

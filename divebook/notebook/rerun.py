@@ -30,16 +30,16 @@ from IPython.core.error import UsageError
 from divebook.definitions.definition import Workflow
 from divebook.definitions.functions import BoundInputs
 from divebook.engine.lifecycle import TERMINAL
-from divebook.environment.environment import Environment
-from divebook.environment.starts import CELL, StartOptions
-from divebook.environment.variants import Edits
+from divebook.environments.environment import Environment
+from divebook.environments.starts import CELL, StartOptions
+from divebook.environments.variants import Edits
 from divebook.errors import CodeChangedError, DivebookError, ExecutionError, StoreError
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, ExecutionStarted
 from divebook.events.codec import canonical_hash
 from divebook.notebook.shell_state import FrontEnd
 from divebook.runtime.forks import calls_in, recorded_opening
 from divebook.steps.function import ChangedFunction
-from divebook.store import ExecutionRecord
+from divebook.stores import ExecutionRecord
 from divebook.text.format import plural
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from divebook.definitions.resources import NOTEBOOK_DATA, Config
 from divebook.engine.forks import Change
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.state import ExecutionState, awaited_signals
-from divebook.environment.environment import Environment
-from divebook.environment.starts import StartOptions, restart_of
-from divebook.environment.variants import FROM_FAILURE, NEW, DefinitionLike
+from divebook.environments.environment import Environment
+from divebook.environments.starts import StartOptions, restart_of
+from divebook.environments.variants import FROM_FAILURE, NEW, DefinitionLike
 from divebook.errors import ExecutionError, ExecutionWaitingError, LeaseHeldError, NotFoundError, StoreError
 from divebook.events import Event
 from divebook.events.catalog import COMPLETED, FAILED, WAITING
@@ -31,7 +31,7 @@ from divebook.projections.comparison import Comparison
 from divebook.projections.log_frames import FramedLog
 from divebook.questions import Question
 from divebook.runtime.execution import Execution, ReadExecution
-from divebook.store.history import History
+from divebook.stores.history import History
 from divebook.text.passwords import looks_secret
 from divebook.text.redaction import one_line
 from divebook.widgets.feed import Feed
@@ -44,7 +44,7 @@ from divebook.widgets.views import Handlers
 if TYPE_CHECKING:
     from divebook.config.answers import Answers
     from divebook.definitions.definition import Workflow
-    from divebook.environment.variants import ChangeLike, StepChanges, TrialOptions
+    from divebook.environments.variants import ChangeLike, StepChanges, TrialOptions
     from divebook.notebook.view_output import RunReplay
     from divebook.projections.failures import Failure
     from divebook.replay.files import KeptFiles

@@ -14,9 +14,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 from divebook.config.answers import BulkOperation, handle_each
-from divebook.environment.environment import Environment
-from divebook.environment.starts import StartOptions
-from divebook.environment.variants import ChangeLike, WhatIfOptions
+from divebook.environments.environment import Environment
+from divebook.environments.starts import StartOptions
+from divebook.environments.variants import ChangeLike, WhatIfOptions
 from divebook.notebook.report import open_questions, questions, settled_text
 from divebook.notebook.run import Run
 from divebook.notebook.shell_state import present_front_end
@@ -32,7 +32,7 @@ from divebook.widgets.views import Handlers
 if TYPE_CHECKING:
     import pandas as pd
 
-    from divebook.store import ExecutionRecord
+    from divebook.stores import ExecutionRecord
     from divebook.widgets.protocol import Asked
     from divebook.widgets.views import InboxView, RunsView
 

@@ -21,7 +21,7 @@ from divebook.notebook.shell_state import shows_widgets
 from divebook.projections.activity import MOST_COLUMNS, time_texts
 from divebook.projections.log_frames import FramedLog
 from divebook.projections.spans import Span, spans_of
-from divebook.store.embedded import LOG, RUN, TEXTS, embedded_parts_of, may_embed_log, whole_texts, with_texts
+from divebook.stores.embedded import LOG, RUN, TEXTS, embedded_parts_of, may_embed_log, whole_texts, with_texts
 from divebook.text.format import local_time, plural, seconds, visible
 from divebook.text.redaction import cut, one_line, shared
 from divebook.widgets.protocol import PackedRun, QuestionView, Recording, StateView

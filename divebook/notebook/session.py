@@ -21,9 +21,9 @@ from divebook.definitions.dialect import OWN, Dialect
 from divebook.definitions.functions import FUNCTION, BoundInputs
 from divebook.definitions.reader import definitions_to_text, read_definitions
 from divebook.engine.state import kept_until_taken
-from divebook.environment.environment import Environment
-from divebook.environment.starts import StartOptions
-from divebook.environment.variants import TrialOptions
+from divebook.environments.environment import Environment
+from divebook.environments.starts import StartOptions
+from divebook.environments.variants import TrialOptions
 from divebook.errors import ExecutionError, LeaseHeldError, NotFoundError, Problem, SetupError
 from divebook.events.catalog import COMPLETED
 from divebook.notebook.commands import print_answer
@@ -47,15 +47,15 @@ from divebook.notebook.run import Run, connect_page
 from divebook.projections.summary import Overview, newest_run
 from divebook.questions.bounds import Bounds
 from divebook.runtime.loop import ENGINE
-from divebook.store import MemoryStore
-from divebook.store.transfer import new_file
+from divebook.stores import MemoryStore
+from divebook.stores.transfer import new_file
 from divebook.text.arguments import require
 from divebook.text.format import plural
 
 if TYPE_CHECKING:
     from divebook.notebook.commands import Arguments
     from divebook.replay.trial import StepTrial
-    from divebook.store import ExecutionRecord
+    from divebook.stores import ExecutionRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from divebook.definitions.definition import Definitions, InputDefinition, Workfl
 from divebook.definitions.dialect import OWN, Dialect
 from divebook.definitions.reader import read_definitions
 from divebook.definitions.step import Retry, Step
-from divebook.environment.environment import Environment
-from divebook.environment.starts import StartOptions
+from divebook.environments.environment import Environment
+from divebook.environments.starts import StartOptions
 from divebook.errors import NotFoundError, SetupError
 from divebook.events.classes import name_of
 from divebook.mapping import PARALLEL, MappedRows, mapped
@@ -27,7 +27,7 @@ from divebook.projections.comparison import Comparison
 from divebook.projections.log_frames import FramedLog
 from divebook.questions.bounds import Bounds
 from divebook.runtime.execution import Execution
-from divebook.store import EventStore
+from divebook.stores import EventStore
 from divebook.text.arguments import require
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def run(
     dialect
         Dialect of a file or text.
     options
-        Bounds, durability, start key, model, tags and more: see `divebook.environment.starts.StartOptions`.
+        Bounds, durability, start key, model, tags and more: see `divebook.environments.starts.StartOptions`.
 
     Examples
     --------

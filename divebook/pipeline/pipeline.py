@@ -29,7 +29,7 @@ from divebook.definitions.definition import (
 from divebook.definitions.json_schemas import FITTING
 from divebook.definitions.pipelines import AgentStage, PipelineConfig, RunMode
 from divebook.engine.bounds import NANODOLLARS, Consumption, left_after
-from divebook.environment.environment import Environment
+from divebook.environments.environment import Environment
 from divebook.errors import ExecutionCancelledError, ExecutionFailedError, NotFoundError, ResumeError, SetupError
 from divebook.events import Event, catalog
 from divebook.events.event import to_microseconds
@@ -47,7 +47,7 @@ from divebook.questions.question import CONFIRMATION
 from divebook.runtime.clock import SystemClock
 from divebook.runtime.execution import Execution
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 # --- outputs of stages, read from the log while an execution runs -----------------------------------------------------
 

@@ -47,7 +47,7 @@ from divebook.definitions.step import STAGE, Retry
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, ENCLOSING, STAGE_ATTEMPT
 from divebook.engine.retries import Fault, retry_delay
-from divebook.environment.environment import Environment
+from divebook.environments.environment import Environment
 from divebook.errors import (
     BoundExceededError,
     DefinitionError,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from divebook.errors import SetupError
 from divebook.events import Event
 from divebook.projections.model_requests import CallMessage, RequestView, conversation_in, requests_of
-from divebook.store.history import History
+from divebook.stores.history import History
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -50,8 +50,8 @@ from divebook.events.event import to_datetime
 from divebook.projections.activity import PAUSED as ACTIVITY_PAUSED
 from divebook.projections.activity import STOPPED, WORKED, Activity, Spreads, activity_of
 from divebook.projections.spans import Span, spans_of
-from divebook.store import EventStore, ExecutionRecord
-from divebook.store.backend import StoredSummary
+from divebook.stores import EventStore, ExecutionRecord
+from divebook.stores.backend import StoredSummary
 from divebook.text.format import local_time, plural, price
 from divebook.text.redaction import Redactor, one_line, shared
 

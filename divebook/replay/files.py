@@ -11,15 +11,15 @@ from divebook.errors import FileOperationError, NotFoundError, SetupError
 from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.projections.comparison import FAINT, RULE, piece_of
-from divebook.store.base import EventStore
-from divebook.store.maintenance import file_content
+from divebook.stores.base import EventStore
+from divebook.stores.maintenance import file_content
 from divebook.text.format import ADDED, AS_TEXT, REMOVED, lines_in, plural, visible
 from divebook.text.markup import details_element, safe, styled
 from divebook.text.redaction import shared
-from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.applying import Applied, apply_changes, restore_tree, select_changes
-from divebook.workspace.snapshots.take import tree_of, versions_in
-from divebook.workspace.snapshots.tree import (
+from divebook.workspaces.paths import Root
+from divebook.workspaces.snapshots.applying import Applied, apply_changes, restore_tree, select_changes
+from divebook.workspaces.snapshots.take import tree_of, versions_in
+from divebook.workspaces.snapshots.tree import (
     FILE,
     FOLDER,
     FileChange,

@@ -28,7 +28,7 @@ from divebook.events.codec import readable
 from divebook.events.recorded import opened
 from divebook.projections.model_requests import people_messages
 from divebook.replay.origins import INPUT, Origins, StepCall, ValueOrigin
-from divebook.store.history import History
+from divebook.stores.history import History
 from divebook.text.colours import LIGHT
 from divebook.text.format import AS_TEXT, branch_name, plural
 from divebook.text.markup import details_element, element, safe

@@ -30,8 +30,8 @@ from divebook.runtime.commit import StoreCalls
 from divebook.runtime.execution import Execution
 from divebook.runtime.manager import Control
 from divebook.runtime.operations import FindMissPolicy, MissPolicy, OperationRequest
-from divebook.store import EventStore
-from divebook.store.memory import MemoryStore
+from divebook.stores import EventStore
+from divebook.stores.memory import MemoryStore
 from divebook.text.format import AS_TEXT, plural, price
 from divebook.text.markup import element, row_element, safe, styled, table_element
 from divebook.text.redaction import one_line, shared

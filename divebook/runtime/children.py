@@ -55,8 +55,8 @@ from divebook.runtime.clock import Chance, Ids
 from divebook.runtime.concurrency import ContinuedAsNew, Suspended, Waits
 from divebook.runtime.errors import clean_text
 from divebook.runtime.operations import OperationLog, OperationRequest, WhatIfSource
-from divebook.store.append import Durability, ExecutionRecord
-from divebook.store.base import EventStore
+from divebook.stores.append import Durability, ExecutionRecord
+from divebook.stores.base import EventStore
 
 
 class Children:

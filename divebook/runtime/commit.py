@@ -31,8 +31,8 @@ from divebook.definitions.step import Retry
 from divebook.errors import StoreBusyError, StoreError
 from divebook.events.catalog import RUNNING
 from divebook.runtime.compute.threads import ThreadCall, run_engine_call, start_engine_call
-from divebook.store.append import FULL, Appending, Batch
-from divebook.store.base import EventStore
+from divebook.stores.append import FULL, Appending, Batch
+from divebook.stores.base import EventStore
 from divebook.text.format import in_parts
 from divebook.text.redaction import logger
 

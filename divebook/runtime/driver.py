@@ -64,9 +64,9 @@ from divebook.runtime.operations import MissPolicy
 from divebook.runtime.runner import ParkedRun, Runner
 from divebook.runtime.step import Services
 from divebook.runtime.waiting import engine_code
-from divebook.store.append import FIRST_TOKEN, Durability
-from divebook.store.base import EventStore
-from divebook.store.leases import Lease, Owner
+from divebook.stores.append import FIRST_TOKEN, Durability
+from divebook.stores.base import EventStore
+from divebook.stores.leases import Lease, Owner
 from divebook.text.arguments import id_of
 from divebook.text.format import in_shell
 from divebook.text.redaction import logger, shared

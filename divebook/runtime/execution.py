@@ -40,11 +40,11 @@ from divebook.runtime.driver import Driver
 from divebook.runtime.loop import ENGINE, LeftError
 from divebook.runtime.manager import Control, is_driven, is_elsewhere, wait_elsewhere
 from divebook.runtime.streaming import TextListener
-from divebook.store.append import Durability
-from divebook.store.base import EventStore
-from divebook.store.follow import chain_of, on_change
-from divebook.store.history import History
-from divebook.store.leases import Owner
+from divebook.stores.append import Durability
+from divebook.stores.base import EventStore
+from divebook.stores.follow import chain_of, on_change
+from divebook.stores.history import History
+from divebook.stores.leases import Owner
 from divebook.text.arguments import wait_limit
 from divebook.text.redaction import one_line, shared
 

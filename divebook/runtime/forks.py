@@ -38,9 +38,9 @@ from divebook.events import catalog
 from divebook.events.event import Event, Record
 from divebook.questions.answer import checked_answer
 from divebook.questions.question import PENDING
-from divebook.store.append import Batch, Durability
-from divebook.store.base import EventStore
-from divebook.store.leases import Owner
+from divebook.stores.append import Batch, Durability
+from divebook.stores.base import EventStore
+from divebook.stores.leases import Owner
 
 # --- fork points -----------------------------------------------------------------------------------------------------
 

@@ -39,8 +39,8 @@ from divebook.events.recorded import ATOMS, Recorded
 from divebook.runtime.clock import MICROSECONDS, Clock, Ids
 from divebook.runtime.commit import GroupCommit, StoreUnavailable
 from divebook.runtime.concurrency import Suspended
-from divebook.store.append import FIRST_TOKEN, Batch, Durability
-from divebook.store.leases import Owner
+from divebook.stores.append import FIRST_TOKEN, Batch, Durability
+from divebook.stores.leases import Owner
 from divebook.text.redaction import logger
 
 

@@ -15,8 +15,8 @@ from typing import TypeAlias
 
 from divebook.errors import DivebookError, LeaseHeldError, StoreError
 from divebook.runtime.commit import StoreCalls
-from divebook.store.base import EventStore
-from divebook.store.leases import LEASE_SECONDS, Lease, Owner
+from divebook.stores.base import EventStore
+from divebook.stores.leases import LEASE_SECONDS, Lease, Owner
 from divebook.text.redaction import logger
 
 # Two renewals in a row may fail before a lease expires.

@@ -25,8 +25,8 @@ from divebook.runtime.compute.threads import open_to_libraries, rest
 from divebook.runtime.leases import DRIVEN_LEASES, LeaseKeeper
 from divebook.runtime.runner import PARKED_RUNS, Runner
 from divebook.runtime.waiting import guard
-from divebook.store.base import EventStore
-from divebook.store.registry import leave_open
+from divebook.stores.base import EventStore
+from divebook.stores.registry import leave_open
 
 
 class EngineThread:

@@ -75,10 +75,10 @@ from divebook.runtime.queueing import QueuedExecutions, belongs_to_workers, reco
 from divebook.runtime.step import Services
 from divebook.runtime.streaming import TextStreams
 from divebook.runtime.waiting import engine_code
-from divebook.store.append import FIRST_TOKEN, Batch, Durability, ExecutionRecord
-from divebook.store.base import EventStore
-from divebook.store.follow import on_change
-from divebook.store.leases import LEASE_SECONDS, Lease, Owner
+from divebook.stores.append import FIRST_TOKEN, Batch, Durability, ExecutionRecord
+from divebook.stores.base import EventStore
+from divebook.stores.follow import on_change
+from divebook.stores.leases import LEASE_SECONDS, Lease, Owner
 from divebook.text.redaction import logger
 
 SEED_BITS = 64

@@ -51,9 +51,9 @@ from divebook.questions.question import EXPIRED_ALREADY, PENDING, address_of, al
 from divebook.runtime.clock import Chance, Clock, Ids
 from divebook.runtime.driver import Driver, ExecutionRegistry
 from divebook.runtime.leases import DRIVEN_LEASES, give_up
-from divebook.store.append import Batch, ExecutionRecord
-from divebook.store.base import EventStore
-from divebook.store.leases import Lease
+from divebook.stores.append import Batch, ExecutionRecord
+from divebook.stores.base import EventStore
+from divebook.stores.leases import Lease
 
 
 class Answering:

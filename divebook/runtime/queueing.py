@@ -27,11 +27,11 @@ from divebook.runtime.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.runtime.driver import CancelledMeanwhileError, Driver, ExecutionRegistry, WorkerRef
 from divebook.runtime.leases import DRIVEN_LEASES, give_up
 from divebook.runtime.loop import ENGINE
-from divebook.store import Lease
-from divebook.store.append import FULL, Batch, records_of
-from divebook.store.base import EventStore
-from divebook.store.leases import Owner
-from divebook.store.transfer import flush, writing
+from divebook.stores import Lease
+from divebook.stores.append import FULL, Batch, records_of
+from divebook.stores.base import EventStore
+from divebook.stores.leases import Owner
+from divebook.stores.transfer import flush, writing
 from divebook.text.format import in_parts
 
 # --- limit on automatic resumption -----------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ ATTEMPT_PAUSES = (0, 60, 600)
 the execution last made progress. After the last entry, a person must resume the execution.
 
 This limits attempts of all processes, because it is computed from the log of the execution. `RETRY_SECONDS` in
-`divebook/workers.py` is different: the pause of one worker after its own attempt to drive an execution raised an error.
+`divebook/queues.py` is different: the pause of one worker after its own attempt to drive an execution raised an error.
 """
 CODE_SECONDS = 3600
 """Seconds after the last event during which code beside a wait may still be running; see `_may_run_code`.

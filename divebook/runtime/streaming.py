@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from divebook.engine.operations import TEXT, StreamedCall
-from divebook.store.listeners import Listeners
+from divebook.stores.listeners import Listeners
 from divebook.text.redaction import logger
 
 _log = logger(__name__)

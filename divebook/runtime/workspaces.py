@@ -30,12 +30,12 @@ from divebook.questions.question import CLARIFICATION
 from divebook.questions.wording import files_differ
 from divebook.runtime.concurrency import Waits
 from divebook.runtime.operations import FileEvents, OperationLog, WorkspaceRef
-from divebook.workspace.egress.proxy import EgressAnswer
-from divebook.workspace.paths import Root
-from divebook.workspace.shell import PRINTED
-from divebook.workspace.snapshots.applying import Applied, Meanwhile, apply_changes, select_changes, without_protected
-from divebook.workspace.snapshots.restore import JOURNAL_FOLDER
-from divebook.workspace.snapshots.take import (
+from divebook.workspaces.egress.proxy import EgressAnswer
+from divebook.workspaces.paths import Root
+from divebook.workspaces.shell import PRINTED
+from divebook.workspaces.snapshots.applying import Applied, Meanwhile, apply_changes, select_changes, without_protected
+from divebook.workspaces.snapshots.restore import JOURNAL_FOLDER
+from divebook.workspaces.snapshots.take import (
     Manifest,
     Snapshots,
     TreeSnapshot,
@@ -44,7 +44,7 @@ from divebook.workspace.snapshots.take import (
     tree_of,
     versions_in,
 )
-from divebook.workspace.snapshots.tree import (
+from divebook.workspaces.snapshots.tree import (
     FileChange,
     FileDiff,
     Tree,
@@ -54,7 +54,7 @@ from divebook.workspace.snapshots.tree import (
     shown_path,
     summary_of,
 )
-from divebook.workspace.workspace import CURRENT_WORKSPACE, Workspace
+from divebook.workspaces.workspace import CURRENT_WORKSPACE, Workspace
 
 
 class Workspaces:

@@ -49,7 +49,7 @@ from divebook.definitions.functions import declared_type
 from divebook.definitions.json_schemas import complaint
 from divebook.definitions.table import INPUT_TYPES
 from divebook.documents.private_files import create_whole
-from divebook.environment.environment import Environment
+from divebook.environments.environment import Environment
 from divebook.errors import DivebookError, InterruptError, LeaseHeldError, SetupError, StoreError
 from divebook.events.catalog import COMPLETED, PENDING, WAITING, OperationCompleted
 from divebook.events.codec import json_form
@@ -62,8 +62,8 @@ from divebook.questions.question import address_of as wording_address_of
 from divebook.runtime.driver import folded
 from divebook.runtime.execution import Execution
 from divebook.runtime.manager import has_news
-from divebook.store.follow import follow
-from divebook.store.memory import MemoryStore
+from divebook.stores.follow import follow
+from divebook.stores.memory import MemoryStore
 from divebook.text.redaction import clean_libraries, shared
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ from divebook.scripting.needs import (
 from divebook.scripting.prelude import SAFE_NAMES
 from divebook.scripting.syntax import Program
 from divebook.steps.prompt import ASSIGN_WORK, AgentToolkit
-from divebook.store import EventStore
+from divebook.stores import EventStore
 from divebook.text.redaction import logger
 from divebook.tools.builtin import ABSENT, OFFERED
 

@@ -22,7 +22,7 @@ from divebook.events.recorded import opened
 from divebook.projections.model_requests import CallMessage, people_messages
 from divebook.runtime.clock import Clock
 from divebook.runtime.commit import StoreCalls
-from divebook.store import EventStore
+from divebook.stores import EventStore
 from divebook.text.format import plural
 
 # --- durable log -----------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ from divebook.runtime.waiting import seconds_of, workflow_code
 from divebook.scripting import value_text
 from divebook.steps.actions import Action
 from divebook.steps.workspace_actions import WORKSPACE_ACTIONS
-from divebook.workspace.shell import ShellResult
+from divebook.workspaces.shell import ShellResult
 
 # --- call tasks ------------------------------------------------------------------------------------------------------
 #

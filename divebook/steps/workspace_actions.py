@@ -22,9 +22,9 @@ from divebook.runtime.workspaces import OwnChanges
 from divebook.steps.actions import Action, StepAction
 from divebook.text.format import plural
 from divebook.text.redaction import shared
-from divebook.workspace.snapshots.restore import left_out_text
-from divebook.workspace.snapshots.tree import FileDiff
-from divebook.workspace.workspace import present_workspace
+from divebook.workspaces.snapshots.restore import left_out_text
+from divebook.workspaces.snapshots.tree import FileDiff
+from divebook.workspaces.workspace import present_workspace
 
 APPLY = "Workspace.Apply"
 

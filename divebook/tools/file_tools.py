@@ -18,8 +18,8 @@ from divebook.documents.policy import FILES, HIDDEN, FileArguments
 from divebook.documents.private_files import MOST_FOLDERS
 from divebook.documents.repository import has_wildcards, matches
 from divebook.errors import PathNotAllowedError, SetupError
-from divebook.workspace.files import Disk
-from divebook.workspace.paths import PathPolicy, Root
+from divebook.workspaces.files import Disk
+from divebook.workspaces.paths import PathPolicy, Root
 
 READS = ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False)
 WRITES = ToolHints(read_only=False, destructive=True, idempotent=True, open_world=False)

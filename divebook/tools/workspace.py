@@ -1,6 +1,6 @@
 """Tools of agents that have a workspace: view, change and search its files, and run commands.
 
-The tools work in the workspace of the current call of an execution (`divebook.workspace.workspace`). Changes in a copy
+The tools work in the workspace of the current call of an execution (`divebook.workspaces.workspace`). Changes in a copy
 of a folder need no approval, because nothing is lost: a person sees them before they are applied to the folder.
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 
 from divebook.definitions.resources import CONTAINED, IF_DESTRUCTIVE, WorkspaceDefinition
 from divebook.definitions.tools import ToolFunction, ToolHints
-from divebook.workspace import agent_tools
-from divebook.workspace.background import process_manager
-from divebook.workspace.workspace import present_workspace
+from divebook.workspaces import agent_tools
+from divebook.workspaces.background import process_manager
+from divebook.workspaces.workspace import present_workspace
 
 SHELL = "shell"
 

@@ -27,7 +27,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 from divebook.errors import StoreClosedError, StoreError
 from divebook.runtime.execution import Execution
 from divebook.runtime.loop import STOP_SECONDS
-from divebook.store.listeners import Listeners
+from divebook.stores.listeners import Listeners
 from divebook.text.redaction import logger
 from divebook.widgets.feed import Feed
 from divebook.widgets.protocol import Header, Way

@@ -17,8 +17,8 @@ from types import MappingProxyType
 from typing import Any
 
 from divebook.engine.bounds import NANODOLLARS
-from divebook.environment.environment import Environment
-from divebook.environment.starts import CELL
+from divebook.environments.environment import Environment
+from divebook.environments.starts import CELL
 from divebook.errors import ExecutionNotFoundError, nearest
 from divebook.events import Event, catalog
 from divebook.events.catalog import (
@@ -41,7 +41,7 @@ from divebook.projections.summary import PAUSED, Overview, RunLine, badge_of, ba
 from divebook.questions.question import CANCELLED as KINDS_CANCELLED
 from divebook.questions.question import PENDING, InterruptStatus, address_of, became
 from divebook.runtime.execution import Execution
-from divebook.store import EventStore, ExecutionRecord
+from divebook.stores import EventStore, ExecutionRecord
 from divebook.text.redaction import one_line
 from divebook.widgets.protocol import (
     Asked,

@@ -41,8 +41,8 @@ from divebook.questions.question import answer_in_words, became, sort_of
 from divebook.runtime.compute.dask import DASHBOARDS
 from divebook.runtime.execution import Execution
 from divebook.runtime.streaming import TextListener
-from divebook.store.append import RELAXED
-from divebook.store.follow import on_change
+from divebook.stores.append import RELAXED
+from divebook.stores.follow import on_change
 from divebook.text.format import in_notebook, local_time
 from divebook.text.redaction import TEXT_BEHIND_CUT, cut, one_line, shared
 from divebook.widgets.protocol import (

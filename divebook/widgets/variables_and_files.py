@@ -22,12 +22,12 @@ from divebook.events.event import Event
 from divebook.events.recorded import Container, Recorded
 from divebook.replay.files import MOST_LEFT_OUT
 from divebook.runtime.execution import Execution
-from divebook.store.maintenance import file_content
+from divebook.stores.maintenance import file_content
 from divebook.text.redaction import Redactor, cut, one_line
 from divebook.widgets.protocol import FilesPoint, FileView, LeftOutView, VariableView, WorkspaceView
-from divebook.workspace.snapshots.applying import without_protected
-from divebook.workspace.snapshots.take import Manifest, changed_tree, tree_of
-from divebook.workspace.snapshots.tree import FileDiff, Tree, changes_between, diffs_of, shown_path
+from divebook.workspaces.snapshots.applying import without_protected
+from divebook.workspaces.snapshots.take import Manifest, changed_tree, tree_of
+from divebook.workspaces.snapshots.tree import FileDiff, Tree, changes_between, diffs_of, shown_path
 
 MOST_VARIABLES = 200
 HEAD = 5

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NoReturn, TypeAlias, cast
 import anywidget
 import traitlets
 
-from divebook.environment.environment import Environment
+from divebook.environments.environment import Environment
 from divebook.errors import AnswerKeptError, DivebookError, SetupError
 from divebook.replay.replayer import Positions
 from divebook.text.redaction import shared

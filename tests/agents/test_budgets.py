@@ -13,7 +13,7 @@ from divebook.errors import BoundExceededError, BoundsError, DefinitionError
 from divebook.questions import Question
 from divebook.questions.bounds import Bounds, agent_bounds
 from divebook.runtime.concurrency import ConcurrentCalls
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment, event_types
 

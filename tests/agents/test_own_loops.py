@@ -9,7 +9,7 @@ from pydantic_ai.toolsets import AbstractToolset, ExternalToolset, FunctionTools
 from divebook import Agent, ScriptedModel
 from divebook.agents.scripted_model import ScriptedFunction
 from divebook.errors import SetupError
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.agents.test_taking_agents import ASK
 from tests.agents.test_turns import started
 from tests.runtime.worlds import environment

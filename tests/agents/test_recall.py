@@ -16,7 +16,7 @@ from divebook.definitions.resources import AgentDefinition, ModelSettings
 from divebook.definitions.step import Retry
 from divebook.definitions.tools import tool_of
 from divebook.errors import SetupError
-from divebook.store.codec import FernetCodec, Sealing
+from divebook.stores.codec import FernetCodec, Sealing
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment, event_types
 

@@ -5,7 +5,7 @@ import pytest
 from divebook import Agent, ApprovalRule, ScriptedModel
 from divebook.definitions.tools import ToolFunction, ToolHints
 from divebook.errors import InterruptError
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.agents.test_tool_limits import returns_of
 from tests.agents.test_turns import ASK, started
 from tests.runtime.test_resuming import cut

@@ -10,7 +10,7 @@ from divebook import Agent, Step, Workflow
 from divebook.definitions import definitions_from
 from divebook.definitions.resources import AgentDefinition, ModelSettings
 from divebook.errors import DefinitionError
-from divebook.store.transfer import export
+from divebook.stores.transfer import export
 from tests.runtime.worlds import environment
 
 ASK = Workflow("ask", [Step("ask", prompt="Which birds?", agent="a", store="birds")])

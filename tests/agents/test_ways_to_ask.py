@@ -33,7 +33,7 @@ from divebook.definitions.step import Each
 from divebook.events import Event, catalog
 from divebook.events.codec import encode, event_to_dict
 from divebook.runtime.execution import Execution
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.test_resuming import FixedChance, StoppedClock, cut
 from tests.tools.fakes import FakeServer
 

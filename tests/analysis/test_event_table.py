@@ -17,7 +17,7 @@ from divebook.analysis.log import events_frame
 from divebook.errors import CorruptStoreError
 from divebook.events import Event, catalog
 from divebook.events.codec import decode_line
-from divebook.store import SqliteStore
+from divebook.stores import SqliteStore
 from tests.analysis.told import told_frame
 from tests.engine.history import begun, events
 from tests.store.logs import ONE, log

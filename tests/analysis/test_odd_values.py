@@ -12,7 +12,7 @@ import pytest
 import divebook
 from divebook import Action, Each, Environment, Step, Workflow
 from divebook.events.codec import decode_payload
-from divebook.store import MemoryStore, SqliteStore
+from divebook.stores import MemoryStore, SqliteStore
 from tests.store.logs import ONE, log
 from tests.store.test_schema import RECORDED, VERSIONS
 

@@ -19,7 +19,7 @@ from divebook.analysis import store as whole_store
 from divebook.analysis.columns import UserColumn, inferred_column
 from divebook.errors import ExecutionNotFoundError, NotFoundError, SetupError
 from divebook.events.catalog import ExecutionForked
-from divebook.store import MemoryStore, SqliteStore
+from divebook.stores import MemoryStore, SqliteStore
 
 ROWS = Workflow(
     "rows",

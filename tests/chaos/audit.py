@@ -14,8 +14,8 @@ from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION, TOOL_CA
 from divebook.errors import DivebookError
 from divebook.events import Event, catalog
 from divebook.questions.question import OUTCOME_UNKNOWN
-from divebook.store import EventStore
-from divebook.store.maintenance import check
+from divebook.stores import EventStore
+from divebook.stores.maintenance import check
 from tests.chaos.subjects import CALLS, IDEMPOTENT, SIGNAL, Folder
 
 ROUNDS = 60

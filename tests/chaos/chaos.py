@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from subprocess import run
 
-from divebook.store import SqliteStore
+from divebook.stores import SqliteStore
 from tests.chaos import audit
 from tests.chaos.subjects import Folder, JumpingClock, environment
 from tests.chaos.worker import live

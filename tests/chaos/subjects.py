@@ -17,7 +17,7 @@ from divebook.definitions.tools import ToolFunction, tool
 from divebook.runtime.clock import MICROSECONDS, SystemClock
 from divebook.steps.actions import Action
 from divebook.steps.function import Context
-from divebook.store import EventStore
+from divebook.stores import EventStore
 
 QUICK, SLOW = 0.001, 0.05
 SIGNAL, CALLS, AGENT = "go", "calls", "hurried"

@@ -16,9 +16,9 @@ from random import Random
 from divebook import Execution
 from divebook.errors import CorruptStoreError, DivebookError, InvalidEventError, StartKeyTakenError, StoreBusyError
 from divebook.questions.question import OUTCOME_UNKNOWN
-from divebook.store import SqliteStore, transfer
-from divebook.store.maintenance import check
-from divebook.store.sqlite import back_up
+from divebook.stores import SqliteStore, transfer
+from divebook.stores.maintenance import check
+from divebook.stores.sqlite import back_up
 from tests.chaos.subjects import SIGNAL, Folder, JumpingClock, environment
 
 STARTED = ("order", "quick", "scripted", "parent", "agent")

@@ -41,7 +41,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DIVEBOOK_STORE", raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr("divebook.environment.registry.WORKFLOW_FUNCTIONS", {})
+    monkeypatch.setattr("divebook.environments.registry.WORKFLOW_FUNCTIONS", {})
     actions = dict(REGISTERED)
     yield tmp_path
     REGISTERED.clear()

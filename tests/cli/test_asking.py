@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from divebook.steps.actions import REGISTERED
-from divebook.store import Owner, open_store
+from divebook.stores import Owner, open_store
 
 DEPLOY = """
 Workflows:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from divebook.store import open_store
+from divebook.stores import open_store
 from tests.cli.conftest import write
 
 

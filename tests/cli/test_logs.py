@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from divebook.store import open_store
+from divebook.stores import open_store
 from tests.cli.conftest import write
 
 

@@ -2,7 +2,7 @@ import runpy
 
 import pytest
 
-from divebook.store import open_store
+from divebook.stores import open_store
 
 
 def test_why_tells_where_a_value_came_from(divebook, folder, hello):

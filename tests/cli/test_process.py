@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from divebook.store import open_store
-from divebook.store.sqlite import connections
+from divebook.stores import open_store
+from divebook.stores.sqlite import connections
 from tests.cli.conftest import write
 
 

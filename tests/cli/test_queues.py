@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from divebook import Environment, Step, Worker, Workflow
-from divebook.store import open_store
+from divebook.stores import open_store
 from tests.cli.conftest import write
 from tests.runtime.worlds import becomes
 

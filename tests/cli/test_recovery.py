@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from divebook.store import Owner, open_store
+from divebook.stores import Owner, open_store
 from tests.cli.conftest import write
 from tests.left_behind import PAID, leave
 

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from divebook.cli.main import app
-from divebook.store import open_store
+from divebook.stores import open_store
 from tests.cli.conftest import write
 
 TEXT = """

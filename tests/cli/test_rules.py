@@ -5,7 +5,7 @@ import json
 import pytest
 
 from divebook.notebook.report import rules as listed
-from divebook.store import open_store
+from divebook.stores import open_store
 from tests.runtime.worlds import question_of
 from tests.steps.test_approval import Till
 

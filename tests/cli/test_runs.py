@@ -8,7 +8,7 @@ from divebook import Environment, Step, Workflow
 from divebook.cli.runs import Origin, Status
 from divebook.engine.lifecycle import STATUSES
 from divebook.events.catalog import ORIGINS, ExecutionStarted
-from divebook.store import open_store
+from divebook.stores import open_store
 from tests.cli.conftest import write
 from tests.store.logs import event
 

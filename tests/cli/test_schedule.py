@@ -5,7 +5,7 @@ import json
 import pytest
 
 from divebook import Environment
-from divebook.store import open_store
+from divebook.stores import open_store
 from tests.cli.conftest import write
 
 NIGHTLY = """

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from divebook.store import open_store
+from divebook.stores import open_store
 from tests.cli.conftest import write
 
 MARKED = "sk" + "-proj-" + "Ab3" * 16

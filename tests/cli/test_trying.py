@@ -3,7 +3,7 @@
 import json
 
 from divebook.definitions.reader import read_definitions
-from divebook.store import open_store
+from divebook.stores import open_store
 from tests.cli.conftest import write
 
 POET = """

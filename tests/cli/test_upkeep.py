@@ -9,8 +9,8 @@ import pytest
 
 from divebook.agents.cache import ResponseCache
 from divebook.events.catalog import OperationStarted
-from divebook.store import open_store
-from divebook.store.codec import Sealing
+from divebook.stores import open_store
+from divebook.stores.codec import Sealing
 from tests.cli.conftest import write
 
 

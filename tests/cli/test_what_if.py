@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from divebook.store import open_store
+from divebook.stores import open_store
 
 
 def test_a_run_is_gone_through_again_in_a_shell(divebook, hello):

@@ -5,8 +5,8 @@ import pytest
 from divebook.agents import Agent
 from divebook.config import merge, merge_all
 from divebook.definitions.reader import definitions_from, read_definitions
-from divebook.environment.environment import Environment
-from divebook.store import MemoryStore
+from divebook.environments.environment import Environment
+from divebook.stores import MemoryStore
 
 
 def merged(left, right):

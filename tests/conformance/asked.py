@@ -12,10 +12,10 @@ from divebook.agents import Agent, ScriptedModel
 from divebook.definitions import AgentDefinition
 from divebook.definitions.definition import Workflow
 from divebook.definitions.step import Step
-from divebook.environment.environment import Environment
+from divebook.environments.environment import Environment
 from divebook.errors import StepError
 from divebook.runtime.execution import Execution
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 Data = Mapping[str, Any]
 TIMEOUT = 30.0

@@ -11,10 +11,10 @@ from divebook.definitions.resources import Config
 from divebook.definitions.step import Step
 from divebook.definitions.tools import ToolFunction, ToolHints
 from divebook.engine.approvals import asks
-from divebook.environment.environment import Environment
+from divebook.environments.environment import Environment
 from divebook.errors import NotFoundError
 from divebook.runtime.execution import Execution
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 Data = Mapping[str, Any]
 

@@ -19,7 +19,7 @@ from divebook.agents import Agent
 from divebook.definitions import AgentDefinition, read_workflow
 from divebook.definitions.step import fingerprint_block, fingerprint_blocks
 from divebook.documents import DocumentRepository, FileDocuments, MemoryDocuments
-from divebook.environment.environment import Environment
+from divebook.environments.environment import Environment
 from divebook.errors import InvalidEventError, TemplateError
 from divebook.events import Event
 from divebook.events.catalog import FAILED, PAYLOADS, Payload
@@ -27,7 +27,7 @@ from divebook.events.codec import canonical_hash, decode_record, event_from_dict
 from divebook.runtime.execution import Execution
 from divebook.scripting import render_template
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.conformance import asked, confirming, hands, servers
 from tests.conformance.not_run import NOT_RUN, NOT_RUN_OF_SHAPE, PROSE
 from tests.conformance.overheard import OverheardModel

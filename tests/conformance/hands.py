@@ -13,8 +13,8 @@ from pydantic_ai.exceptions import ToolFailed
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.documents import MemoryDocuments, Policy
 from divebook.documents.repository import matches
-from divebook.environment.environment import Environment
-from divebook.store import MemoryStore
+from divebook.environments.environment import Environment
+from divebook.stores import MemoryStore
 from divebook.tools.builtin import offered
 from divebook.tools.file_tools import ToolReach
 

@@ -20,12 +20,12 @@ from divebook.definitions.step import ContentEntry, blocks_from_script_result
 from divebook.documents.fetch import Page
 from divebook.documents.repository import has_wildcards
 from divebook.engine.operations import DYNAMIC_CONTENT, Place
-from divebook.environment.environment import Environment
+from divebook.environments.environment import Environment
 from divebook.errors import DivebookError
 from divebook.events.catalog import OperationCompleted
 from divebook.scripting.interpreter import default_interpreter
 from divebook.steps.prompt import run_program
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.conformance.compare import Difference, contains, same
 from tests.conformance.old_ids import legacy_operation_id
 

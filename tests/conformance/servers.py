@@ -19,9 +19,9 @@ from divebook.definitions.step import Step
 from divebook.documents import Policy
 from divebook.documents.policy import expanded
 from divebook.engine.approvals import ToolCall, verdict_of
-from divebook.environment.environment import Environment
+from divebook.environments.environment import Environment
 from divebook.errors import DivebookError
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from divebook.tools.mcp.calls import document_of
 
 Data = Mapping[str, Any]

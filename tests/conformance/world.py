@@ -12,12 +12,12 @@ from divebook.definitions import AgentDefinition, read_workflow
 from divebook.documents import MemoryDocuments
 from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState
-from divebook.environment.environment import Environment
+from divebook.environments.environment import Environment
 from divebook.errors import DivebookError
 from divebook.events import Event
 from divebook.runtime.execution import Execution
 from divebook.scripting import evaluate_condition, render_template
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.conformance.cases import Case
 from tests.conformance.compare import OLD_PARAMETERS
 from tests.conformance.old_ids import legacy_operation_id

@@ -16,7 +16,7 @@ from divebook.definitions import code
 from divebook.definitions.code import code_of
 from divebook.definitions.functions import WORKFLOW_FUNCTIONS
 from divebook.steps.function import changed_functions
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 CELL = """
 from divebook.definitions import step, workflow

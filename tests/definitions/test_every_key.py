@@ -12,9 +12,9 @@ from divebook.definitions import schema
 from divebook.definitions.reader import definitions_from, read_definitions
 from divebook.definitions.table import Flag, Many, MappingOf, Number, One, Text, Texts
 from divebook.documents import FileDocuments
-from divebook.environment.environment import Environment
+from divebook.environments.environment import Environment
 from divebook.errors import DefinitionError
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.definitions.test_schema import TABLES
 
 PACKAGE = Path(divebook.__file__).parent

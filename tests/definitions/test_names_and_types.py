@@ -3,7 +3,7 @@
 import pytest
 
 from divebook.definitions import Step, Workflow, read_definitions
-from divebook.environment.environment import Environment
+from divebook.environments.environment import Environment
 from divebook.errors import DefinitionError
 
 

@@ -8,7 +8,7 @@ from divebook import Environment, ToolFunction, tool
 from divebook.definitions.step import Retry
 from divebook.definitions.tools import REGISTERED_TOOLS, ToolHints, tool_of
 from divebook.errors import AlreadyRegisteredError, DefinitionError
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 
 def double(n: int) -> int:

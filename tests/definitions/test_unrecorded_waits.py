@@ -13,7 +13,7 @@ import pytest
 from divebook import Agent, Environment, ScriptedModel
 from divebook.definitions import step, workflow
 from divebook.definitions.tools import tool
-from divebook.store import SqliteStore
+from divebook.stores import SqliteStore
 
 CALLS = []
 SECONDS = 0.01

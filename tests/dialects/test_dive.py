@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from divebook.definitions import dialect
 from divebook.definitions.reader import read_workflow
-from divebook.environment.environment import Environment
-from divebook.store import MemoryStore
+from divebook.environments.environment import Environment
+from divebook.stores import MemoryStore
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from divebook import Agent, ScriptedModel, tool
 from divebook.config import load
 from divebook.documents import FileDocuments
 from divebook.documents.policy import Policy
-from divebook.environment.environment import Environment
-from divebook.store import MemoryStore
+from divebook.environments.environment import Environment
+from divebook.stores import MemoryStore
 from tests.tools.conftest import defined
 from tests.websites import serving
 

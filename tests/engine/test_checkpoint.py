@@ -16,7 +16,7 @@ from divebook.engine.state import ExecutionState
 from divebook.errors import CorruptStoreError
 from divebook.events import Event, catalog
 from divebook.steps.actions import Action
-from divebook.store.transfer import read
+from divebook.stores.transfer import read
 from tests.engine.history import reloaded
 from tests.replay.histories import histories, log_of
 from tests.runtime.test_fold import ACTIONS, workflows

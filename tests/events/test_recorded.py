@@ -10,7 +10,7 @@ from divebook.errors import ExecutionError, NewerStoreError
 from divebook.events import catalog
 from divebook.events.codec import payload_from
 from divebook.events.upcast import FORM, upcast
-from divebook.store.transfer import import_, read
+from divebook.stores.transfer import import_, read
 
 RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.jsonl"))
 ENDS = {

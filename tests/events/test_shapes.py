@@ -35,7 +35,7 @@ from divebook.events.codec import (
 from divebook.events.event import Event
 from divebook.events.recorded import BigInt, NonFinite, opened
 from divebook.events.values import normalize
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 CHECKED = {
     "new_paths": [{"id": "main-1", "current_step": "a"}],

@@ -4,7 +4,7 @@ import random
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 WORDS = (
     *("the", "run", "went", "wrong", "because", "a", "step", "read", "what", "another", "path", "had", "not"),

@@ -15,7 +15,7 @@ from divebook.definitions.reader import read_definitions
 from divebook.errors import SetupError, StoreError
 from divebook.export.pytest import write_test
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 SECRET = "sk-proj-abcdefghij1234567890ABCDEFGH"
 SHOP = """\

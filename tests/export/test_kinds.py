@@ -4,7 +4,7 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.events.catalog import FORK, WHAT_IF
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 STEPS = [Step("add", script="inputs.n + 1", store="sum"), Step("more", script="state.sum * 2", store="out")]
 

@@ -8,7 +8,7 @@ import pytest
 from divebook import Environment
 from divebook.errors import InvalidEventError, StoreError
 from divebook.notebook.saved_notebook import open_notebook
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.export.shared_runs import asking, failing, many
 from tests.export.test_page import FRAMES
 

@@ -10,8 +10,8 @@ from divebook import Environment, Step, Workflow, allow
 from divebook.errors import InvalidEventError, StoreError
 from divebook.export.page import page_of, write_page
 from divebook.replay.replayer import Positions
-from divebook.store import MemoryStore, transfer
-from divebook.store.embedded import LOG, RUN, TEXTS, LongTexts, embedded_parts_of, whole_texts, with_texts
+from divebook.stores import MemoryStore, transfer
+from divebook.stores.embedded import LOG, RUN, TEXTS, LongTexts, embedded_parts_of, whole_texts, with_texts
 from divebook.widgets.recording import RecordedPositions, checked_recording, checked_run
 from divebook.widgets.stepping import SteppedLog
 from tests.export.shared_runs import asking, ended, failing, many

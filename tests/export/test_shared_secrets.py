@@ -7,8 +7,8 @@ import pytest
 
 from divebook import Each, Environment, Step, Workflow
 from divebook.errors import InvalidEventError
-from divebook.store import MemoryStore
-from divebook.store.embedded import embedded_parts_of
+from divebook.stores import MemoryStore
+from divebook.stores.embedded import embedded_parts_of
 from divebook.text.passwords import REDACTED as HIDDEN
 from tests.export.shared_runs import TURN, ended
 from tests.planted import told, traces

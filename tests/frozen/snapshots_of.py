@@ -28,10 +28,10 @@ PACKAGES = (
     "divebook.pipeline",
     "divebook.pipeline.envelope",
     "divebook.serve",
-    "divebook.store",
+    "divebook.stores",
     "divebook.telemetry",
     "divebook.definitions",
-    "divebook.workspace",
+    "divebook.workspaces",
 )
 """Packages whose ``__all__`` users may import from."""
 

@@ -19,7 +19,7 @@ from divebook.events import catalog
 from divebook.runtime.journal import Journal
 from divebook.runtime.manager import Control
 from divebook.steps.actions import Action
-from divebook.store import Batch, SqliteStore
+from divebook.stores import Batch, SqliteStore
 
 PATHS, ITEMS = 10, 10
 ANSWERERS = ("ann", "bob", "eve")

@@ -21,8 +21,8 @@ from divebook.engine.checkpoint import load_state
 from divebook.engine.evolve import fold
 from divebook.engine.operations import TOOL_CALL
 from divebook.events import Event, catalog
-from divebook.store import EventStore
-from divebook.store.maintenance import check
+from divebook.stores import EventStore
+from divebook.stores.maintenance import check
 from tests.kill.turn import SERVED
 from tests.kill.victim import (
     AFTER,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from divebook.store import SqliteStore
+from divebook.stores import SqliteStore
 from tests.kill.asking import ANSWERERS, ITEMS, NEVER, PATHS, environment
 
 HOME = Path(__file__).parents[2]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from divebook.definitions import read_definitions
-from divebook.environment.environment import Environment
+from divebook.environments.environment import Environment
 from divebook.steps.actions import Action
-from divebook.store import SqliteStore
+from divebook.stores import SqliteStore
 
 HOME = Path(__file__).parents[2]
 KILLED = -9
@@ -30,7 +30,7 @@ YAML = """Workflows:
 VICTIM = f"""
 import os, signal, sys
 from divebook import Action, Environment
-from divebook.store import SqliteStore
+from divebook.stores import SqliteStore
 from divebook.definitions import read_definitions
 
 def act(n):

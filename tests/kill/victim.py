@@ -24,9 +24,9 @@ from divebook.questions.question import OUTCOME_UNKNOWN
 from divebook.runtime import journal
 from divebook.steps.actions import Action
 from divebook.steps.function import Context
-from divebook.store import Batch, EventStore, SqliteStore
-from divebook.store.append import RELAXED, Durability, Refusal
-from divebook.store.sqlite.store import Transaction
+from divebook.stores import Batch, EventStore, SqliteStore
+from divebook.stores.append import RELAXED, Durability, Refusal
+from divebook.stores.sqlite.store import Transaction
 from tests.kill import turn
 from tests.kill.counting import write_down
 

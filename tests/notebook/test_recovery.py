@@ -13,7 +13,7 @@ from divebook.errors import ExecutionError, NotFoundError
 from divebook.notebook import recovery
 from divebook.notebook.session import current_session, open_session, reset_session
 from divebook.steps.actions import REGISTERED, Action
-from divebook.store import open_store, registry
+from divebook.stores import open_store, registry
 from tests.left_behind import HELLO, PAID, leave, pay
 
 

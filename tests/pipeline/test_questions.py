@@ -3,7 +3,7 @@ import pytest
 from divebook import Envelope, Environment
 from divebook.errors import InterruptError, ResumeError
 from divebook.pipeline.pipeline import EngineClock
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.envelope.test_service import Clock
 from tests.pipeline.worlds import Script, asks, chain, envelope, flat, pipeline, went, world
 

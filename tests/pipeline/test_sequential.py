@@ -5,7 +5,7 @@ import pytest
 
 from divebook import Action, Bounds, Environment, Pipeline, Step, Workflow
 from divebook.errors import ExecutionCancelledError, ExecutionNotFoundError, SetupError
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.pipeline.worlds import Script, asks, chain, counted, envelope, flat, pipeline, went, world
 from tests.runtime.worlds import Gate
 

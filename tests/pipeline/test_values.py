@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from divebook import allow
-from divebook.store.transfer import export, import_
+from divebook.stores.transfer import export, import_
 from tests.pipeline.worlds import Script, chain, envelope, pipeline, world
 
 

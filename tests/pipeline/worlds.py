@@ -4,7 +4,7 @@ import threading
 
 from divebook import Environment, Pipeline, ScriptedModel, create_envelope
 from divebook.pipeline import StageResult
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.test_resuming import FixedChance, StoppedClock
 
 

@@ -11,7 +11,7 @@ import time
 from random import Random
 
 from divebook import Environment, Step, Workflow
-from divebook.store.maintenance import check
+from divebook.stores.maintenance import check
 from tests.postgres.proxy import AFTER, BEFORE, LATE, proxy
 from tests.postgres.racing import race
 from tests.postgres.server import postgres_server

@@ -27,7 +27,7 @@ def address(server):
 
 @pytest.fixture
 def store(address):
-    from divebook.store.postgres import PostgresStore
+    from divebook.stores.postgres import PostgresStore
 
     with PostgresStore(address) as opened:
         yield opened

@@ -2,9 +2,9 @@
 
 import psycopg
 
-from divebook.store.postgres import PostgresStore
-from divebook.store.postgres.connections import DatabaseAddress
-from divebook.store.postgres.schema import TABLES, named
+from divebook.stores.postgres import PostgresStore
+from divebook.stores.postgres.connections import DatabaseAddress
+from divebook.stores.postgres.schema import TABLES, named
 
 
 def emptied(url):

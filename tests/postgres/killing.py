@@ -3,7 +3,7 @@
 import threading
 import zlib
 
-from divebook.store.postgres import PostgresStore
+from divebook.stores.postgres import PostgresStore
 from tests.kill.victim import (
     AFTER,
     AMID,

@@ -4,8 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from divebook.store.maintenance import check
-from divebook.store.postgres import PostgresStore
+from divebook.stores.maintenance import check
+from divebook.stores.postgres import PostgresStore
 from tests.store.logs import ONE
 
 ROOT = Path(__file__).parent.parent.parent
@@ -13,7 +13,7 @@ RACER = """
 import sys
 from divebook.errors import ConcurrentAppendError
 from divebook.events.catalog import StepCompleted
-from divebook.store.postgres import PostgresStore
+from divebook.stores.postgres import PostgresStore
 from tests.store.logs import ONE, event, log
 url, name, wins = sys.argv[1:]
 won = 0

@@ -13,8 +13,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from divebook import open_store
 from divebook.errors import ConnectionLostError, ReadOnlyStoreError, SetupError, StoreError
-from divebook.store.postgres import PostgresStore
-from divebook.store.postgres.connections import DatabaseAddress
+from divebook.stores.postgres import PostgresStore
+from divebook.stores.postgres.connections import DatabaseAddress
 from divebook.text.passwords import for_command, without_password
 from tests.store.logs import ONE, log
 
@@ -246,7 +246,7 @@ def test_what_cannot_be_opened_is_told_without_the_password(url, error, said):
 
 
 def test_without_psycopg_it_is_said_what_to_install(monkeypatch):
-    for name in [name for name in sys.modules if name.startswith(("psycopg", "divebook.store.postgres"))]:
+    for name in [name for name in sys.modules if name.startswith(("psycopg", "divebook.stores.postgres"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(SetupError, match=r"pip install 'divebook\[postgres\]'"):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from divebook.store.postgres.connections import BIGINT, BOOLEAN, BYTEA, INTEGER, TEXT, Connections, array_of
+from divebook.stores.postgres.connections import BIGINT, BOOLEAN, BYTEA, INTEGER, TEXT, Connections, array_of
 
 VALUES = {
     BOOLEAN: ("boolean", st.booleans()),

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from divebook import MemoryStore, SqliteStore
 from divebook.cli.main import app
 from divebook.errors import CorruptStoreError
-from divebook.store.postgres import PostgresStore
-from divebook.store.transfer import copy
+from divebook.stores.postgres import PostgresStore
+from divebook.stores.transfer import copy
 from tests.store.copied_forks import check_copy, fill
 from tests.store.logs import ONE
 from tests.store.test_copying import copies, filled, told

@@ -7,9 +7,9 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import ConcurrentAppendError, ConnectionLostError, StoreBusyError
-from divebook.store.maintenance import check
-from divebook.store.postgres import PostgresStore
-from divebook.store.postgres.logs import SentBatches
+from divebook.stores.maintenance import check
+from divebook.stores.postgres import PostgresStore
+from divebook.stores.postgres.logs import SentBatches
 from tests.postgres.proxy import AFTER, BEFORE, LATE, proxy
 from tests.store.logs import ONE, TWO, batch, completed, log, step, steps
 

@@ -22,10 +22,10 @@ from divebook.runtime import commit as group_commit
 from divebook.runtime.clock import Ids, SystemChance, SystemClock
 from divebook.runtime.commit import GroupCommit, StoreCalls
 from divebook.runtime.journal import Journal
-from divebook.store import Owner
-from divebook.store.postgres import PostgresStore, connections
-from divebook.store.postgres import store as listening
-from divebook.store.postgres.connections import DatabaseAddress, translate
+from divebook.stores import Owner
+from divebook.stores.postgres import PostgresStore, connections
+from divebook.stores.postgres import store as listening
+from divebook.stores.postgres.connections import DatabaseAddress, translate
 from tests.runtime.worlds import Gate, becomes
 from tests.store.fork_promises import fork
 from tests.store.logs import ONE, THREE, TWO, log, step

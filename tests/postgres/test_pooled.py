@@ -8,10 +8,10 @@ import pytest
 from divebook import Environment, Step, Workflow
 from divebook.engine.inbox import SIGNAL, Message, signal_payload
 from divebook.errors import ConnectionLostError, StoreError
-from divebook.store import Owner
-from divebook.store.maintenance import check
-from divebook.store.postgres import PostgresStore
-from divebook.store.postgres import store as listening
+from divebook.stores import Owner
+from divebook.stores.maintenance import check
+from divebook.stores.postgres import PostgresStore
+from divebook.stores.postgres import store as listening
 from tests.postgres.emptying import emptied
 from tests.postgres.pool import pooled, pooler
 from tests.store.logs import ONE, batch, execution_id, log, steps

@@ -22,12 +22,12 @@ from divebook.errors import (
     UnreadMessageError,
 )
 from divebook.events.catalog import StepCompleted
-from divebook.store import Owner
-from divebook.store.leases import Moment
-from divebook.store.maintenance import check
-from divebook.store.postgres import PostgresStore, schema, tables
-from divebook.store.postgres.connections import DatabaseAddress, escaped, unescaped
-from divebook.store.postgres.logs import arguments_of_post
+from divebook.stores import Owner
+from divebook.stores.leases import Moment
+from divebook.stores.maintenance import check
+from divebook.stores.postgres import PostgresStore, schema, tables
+from divebook.stores.postgres.connections import DatabaseAddress, escaped, unescaped
+from divebook.stores.postgres.logs import arguments_of_post
 from tests.postgres.proxy import AFTER, BEFORE, LATE, proxy
 from tests.postgres.racing import race
 from tests.runtime.ending_children import check_recovery, check_worker

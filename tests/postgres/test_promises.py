@@ -3,8 +3,8 @@ from typing import ClassVar
 
 import pytest
 
-from divebook.store.postgres import PostgresStore, store
-from divebook.store.postgres.connections import Connections, _is_idle
+from divebook.stores.postgres import PostgresStore, store
+from divebook.stores.postgres.connections import Connections, _is_idle
 from tests.store.conformance import StorePromises
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import NewerStoreError
-from divebook.store import Message
-from divebook.store.backend import StoredSummary
-from divebook.store.leases import Owner, WorkerRecord
-from divebook.store.postgres.schema import MIGRATIONS
+from divebook.stores import Message
+from divebook.stores.backend import StoredSummary
+from divebook.stores.leases import Owner, WorkerRecord
+from divebook.stores.postgres.schema import MIGRATIONS
 from tests.runtime.worlds import Calls, Gate
 
 ONE_STEP = Workflow("w", [Step("a", script="1")])

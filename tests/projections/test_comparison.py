@@ -12,7 +12,7 @@ from divebook import Action, Agent, Each, Edge, Environment, ScriptedModel, Step
 from divebook.definitions import step, workflow
 from divebook.errors import ExecutionNotFoundError, SetupError, UnrelatedError
 from divebook.projections.comparison import Comparison
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 PAIRS = 60
 

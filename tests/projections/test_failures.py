@@ -8,7 +8,7 @@ from divebook import Agent, Catch, Each, Environment, ScriptedModel, Step, Workf
 from divebook.definitions import read_definitions, step, workflow
 from divebook.projections.failures import failures_of
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from divebook.text.redaction import shared
 
 HERE = "tests/projections/test_failures.py"

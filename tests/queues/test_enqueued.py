@@ -25,7 +25,7 @@ from divebook.events.catalog import ExecutionResumed
 from divebook.events.event import type_id
 from divebook.runtime.manager import is_elsewhere, wait_elsewhere
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore, Owner, open_store
+from divebook.stores import MemoryStore, Owner, open_store
 from tests.runtime.worlds import Gate, HeldEnd, becomes
 
 SUM = Workflow("sum", [Step("add", script="inputs.n + 1", store="n")], inputs=["n"])

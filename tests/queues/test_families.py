@@ -16,8 +16,8 @@ from divebook.errors import ExecutionError, LeaseHeldError
 from divebook.events.catalog import ExecutionCancelled, ExecutionPaused, ExecutionResumed, ExecutionStarted
 from divebook.events.event import type_id
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore, Owner, open_store
-from divebook.store.append import Batch, records_of
+from divebook.stores import MemoryStore, Owner, open_store
+from divebook.stores.append import Batch, records_of
 from tests.queues.test_enqueued import ASK, PATIENCE, SUM, asked, environment, types
 from tests.runtime.worlds import Gate, becomes
 

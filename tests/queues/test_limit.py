@@ -14,8 +14,8 @@ from divebook.events.event import Event
 from divebook.runtime.children import children_to_continue
 from divebook.runtime.clock import MICROSECONDS, Ids, SystemChance, SystemClock
 from divebook.runtime.queueing import ATTEMPT_PAUSES, CODE_SECONDS, attempts_made, may_have_worked, next_attempt
-from divebook.store import MemoryStore, Owner
-from divebook.store.append import Batch, records_of
+from divebook.stores import MemoryStore, Owner
+from divebook.stores.append import Batch, records_of
 from tests.engine.history import begun, state_after
 from tests.queues.test_enqueued import ASK, PATIENCE, SUM, environment
 from tests.runtime.worlds import becomes

@@ -9,7 +9,7 @@ from divebook import Environment, Worker
 from divebook.config.schedules import RETRY_AFTER, Due, Schedules, latest
 from divebook.definitions.reader import read_definitions
 from divebook.errors import DefinitionError
-from divebook.store import MemoryStore, SqliteStore
+from divebook.stores import MemoryStore, SqliteStore
 from tests.queues.test_enqueued import PATIENCE
 from tests.runtime.worlds import becomes
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from divebook import Agent, Environment, ScriptedModel
 from divebook.definitions.reader import read_definitions
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 HEAD = """\
 Workflows:

@@ -22,18 +22,18 @@ from zlib import crc32
 from divebook import Environment
 from divebook.definitions.definition import Workflow
 from divebook.definitions.reader import read_definitions
-from divebook.environment.settings import EnvironmentWorkspaces
+from divebook.environments.settings import EnvironmentWorkspaces
 from divebook.events import Event
 from divebook.events.catalog import ExecutionPictured
 from divebook.events.codec import decode_line, encode, event_to_dict
 from divebook.events.event import type_id
 from divebook.pipeline import Pipeline
 from divebook.runtime.execution import Execution
-from divebook.store import MemoryStore, Owner
-from divebook.store.embedded import LineWriter, LogFile
-from divebook.store.transfer import export, import_, read
-from divebook.workspace import LocalWorkspace
-from divebook.workspace.egress.proxy import EgressAnswer
+from divebook.stores import MemoryStore, Owner
+from divebook.stores.embedded import LineWriter, LogFile
+from divebook.stores.transfer import export, import_, read
+from divebook.workspaces import LocalWorkspace
+from divebook.workspaces.egress.proxy import EgressAnswer
 from tests.replay import history_pipelines
 from tests.replay.history_world import world
 from tests.runtime.test_resuming import FixedChance, StoppedClock

@@ -9,7 +9,7 @@ from divebook.definitions import step, workflow
 from divebook.definitions.functions import WORKFLOW_FUNCTIONS
 from divebook.definitions.step import Ask, Catch, Retry
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 CALLS = Counter()
 """Calls that reached the outside, by name."""

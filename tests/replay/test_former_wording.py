@@ -9,7 +9,7 @@ from divebook.agents import budget
 from divebook.engine import bounds as budgets
 from divebook.engine.bounds import Exhausted, asked_about
 from divebook.replay.sameness import _UNITS, in_present_wording
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 MET = [
     Exhausted("max_llm_calls", 1, 1),

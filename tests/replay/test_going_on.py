@@ -12,8 +12,8 @@ from divebook.definitions.step import Retry
 from divebook.errors import ExecutionError, NotFoundError, SetupError
 from divebook.events import catalog
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
-from divebook.store.sqlite import SqliteStore
+from divebook.stores import MemoryStore
+from divebook.stores.sqlite import SqliteStore
 from tests.replay.carried_out import live_in
 from tests.runtime.worlds import Gate
 

@@ -14,7 +14,7 @@ from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.definitions.definition import InputDefinition
 from divebook.engine.bounds import NANODOLLARS
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.replay.test_going_on import ACTIONS, MADE, call, failed, gone_on
 
 

@@ -12,8 +12,8 @@ from divebook.events.upcast import _DIVE_DIALECT, _FORMER_TYPES, CHANGES, FORM
 from divebook.notebook.report import as_html, as_text, report_of
 from divebook.projections.summary import ReadLog
 from divebook.replay.replayer import Positions
-from divebook.store import MemoryStore
-from divebook.store.transfer import import_
+from divebook.stores import MemoryStore
+from divebook.stores.transfer import import_
 from tests.replay.histories import STORIES, defined, envelopes, histories, log_of, record, recorded_envelopes
 from tests.replay.history_world import world
 

@@ -7,7 +7,7 @@ from divebook.definitions.step import Retry
 from divebook.events import Event, catalog
 from divebook.replay.recorded_answers import RecordedEnds, content_of
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 ACTION = "action_execution"
 

@@ -5,7 +5,7 @@ import pytest
 from divebook import Environment, Step, Workflow
 from divebook.errors import SetupError
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 MADE = []
 

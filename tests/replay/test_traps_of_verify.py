@@ -10,7 +10,7 @@ from divebook.definitions.step import Catch, Retry
 from divebook.events.catalog import WHAT_IF
 from divebook.replay.tape import Tape
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 
 async def broken(x: object = 0) -> str:

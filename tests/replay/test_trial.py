@@ -12,7 +12,7 @@ from divebook.engine.lifecycle import violations
 from divebook.errors import DefinitionError, NotFoundError, SetupError
 from divebook.events.codec import encode_line
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 CALLS = Counter()
 

@@ -12,7 +12,7 @@ from divebook.definitions.tools import ToolFunction, ToolHints
 from divebook.errors import ExecutionError
 from divebook.runtime.loop import ENGINE
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.replay.worlds import random_workflow, world
 
 CALLS = []

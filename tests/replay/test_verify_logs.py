@@ -13,8 +13,8 @@ from divebook.definitions.tools import tool
 from divebook.replay.tape import Tape
 from divebook.replay.verify import drive
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
-from divebook.store.transfer import import_
+from divebook.stores import MemoryStore
+from divebook.stores.transfer import import_
 from tests.simulation.machine import Machine, VirtualLoop
 from tests.simulation.process import Inbox
 from tests.simulation.simulation import Simulation, functions_of

@@ -12,7 +12,7 @@ from divebook.errors import ReplayMismatchError, SetupError, SourceGoneError
 from divebook.events import catalog
 from divebook.events.codec import encode_line
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 CALLS = Counter()
 NUMBER = []

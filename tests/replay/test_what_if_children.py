@@ -8,7 +8,7 @@ from divebook import Each, Environment, Step, Workflow
 from divebook.agents import Agent, ScriptedModel
 from divebook.events.codec import encode_line
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 CALLS = Counter()
 PRICE = 0.25

@@ -6,7 +6,7 @@ from divebook import Environment, Step, Workflow
 from divebook.agents import Agent, ScriptedModel
 from divebook.definitions.tools import tool
 from divebook.errors import SetupError
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 CALLS = []
 

@@ -8,7 +8,7 @@ from divebook.cli.runs import _cells
 from divebook.notebook.report import questions
 from divebook.notebook.run_list import Runs, static_bundle
 from divebook.projections.summary import Overview
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from divebook.widgets.runs_and_questions import EVERYTHING, InboxFeed, RunsFeed
 
 PRICE = 0.25

@@ -9,8 +9,8 @@ import pytest
 from divebook import Each, Environment, Step, Workflow
 from divebook.events.codec import encode_line
 from divebook.steps.actions import Action
-from divebook.store.maintenance import check
-from divebook.store.sqlite import SqliteStore
+from divebook.stores.maintenance import check
+from divebook.stores.sqlite import SqliteStore
 
 MADE, MANY = 10, 200
 

@@ -13,7 +13,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from divebook import Agent, Environment, Retry
 from divebook.mapping import mapped
 from divebook.steps import prompt
-from divebook.store import SqliteStore
+from divebook.stores import SqliteStore
 
 
 def main(store, url, rows, batch):

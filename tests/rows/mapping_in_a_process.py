@@ -13,7 +13,7 @@ import pandas as pd
 
 from divebook import Environment
 from divebook.mapping import mapped
-from divebook.store import SqliteStore
+from divebook.stores import SqliteStore
 
 
 async def label(n, trace, seconds):

@@ -35,8 +35,8 @@ from divebook.errors import ExecutionError, OperationError
 from divebook.events.event import to_microseconds
 from divebook.runtime.leases import DRIVEN_LEASES
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore, SqliteStore
-from divebook.store.append import Batch, records_of
+from divebook.stores import MemoryStore, SqliteStore
+from divebook.stores.append import Batch, records_of
 from tests.runtime.worlds import becomes
 
 DEPTH, MOST_CHILDREN, LAST_COMMIT = 4, 3, 40

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from divebook import Environment, Step, Worker, Workflow, open_store
 from divebook.definitions.functions import workflow
-from divebook.store.postgres import PostgresStore
-from divebook.store.sqlite import SqliteStore
+from divebook.stores.postgres import PostgresStore
+from divebook.stores.sqlite import SqliteStore
 
 EXIT_CODE = 9
 ASKS = Workflow("asks", [Step("ask", type="interrupt", ask="Who?", store="who")], outputs=["who"])

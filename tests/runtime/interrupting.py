@@ -15,7 +15,7 @@ from typing import Any
 import divebook
 from divebook import Environment, SqliteStore, Step, Workflow
 from divebook.errors import DivebookError
-from divebook.store import transfer
+from divebook.stores import transfer
 
 OURS = str(Path(divebook.__file__).parent)
 ASKING = Workflow("w", [Step("ask", ask="Go?", store="a"), Step("wait", "wait", signal="go"), Step("end", script="1")])

@@ -16,7 +16,7 @@ from divebook.runtime import journal as journals
 from divebook.runtime.clock import Ids, SystemChance, SystemClock
 from divebook.runtime.commit import GroupCommit, StoreCalls
 from divebook.runtime.journal import Journal
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 WRITTEN, BUSY, LOST, IN_DOUBT, FENCED = "written", "busy", "lost", "in doubt", "fenced"
 """Answers to one batch. A batch `IN_DOUBT` is written although the store reports a lost connection."""

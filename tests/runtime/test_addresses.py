@@ -8,8 +8,8 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.definitions.step import Ask
-from divebook.environment import settings
-from divebook.environment.settings import Addresses
+from divebook.environments import settings
+from divebook.environments.settings import Addresses
 from divebook.errors import SetupError
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")  # which Apprise imports

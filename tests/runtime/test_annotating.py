@@ -13,10 +13,10 @@ from divebook.engine.evolve import fold
 from divebook.engine.inbox import ANNOTATION
 from divebook.errors import DivebookError, ExecutionNotFoundError, LeaseHeldError, SetupError, UnstorableValueError
 from divebook.events.catalog import ExecutionAnnotated
-from divebook.store import MemoryStore, SqliteStore
-from divebook.store.leases import Owner
-from divebook.store.maintenance import check
-from divebook.store.sqlite.log_reader import RECORD, load_line
+from divebook.stores import MemoryStore, SqliteStore
+from divebook.stores.leases import Owner
+from divebook.stores.maintenance import check
+from divebook.stores.sqlite.log_reader import RECORD, load_line
 from tests.runtime.worlds import becomes
 
 ADDS = Workflow("adds", [Step("s", script="1", store="x")])

@@ -3,9 +3,9 @@
 from divebook import Environment, MemoryStore, present_workspace
 from divebook.definitions.functions import step, workflow
 from divebook.definitions.resources import WorkspaceDefinition
-from divebook.environment.settings import EnvironmentWorkspaces
-from divebook.workspace import LocalWorkspace
-from divebook.workspace.egress.proxy import EgressAnswer
+from divebook.environments.settings import EnvironmentWorkspaces
+from divebook.workspaces import LocalWorkspace
+from divebook.workspaces.egress.proxy import EgressAnswer
 
 
 class Telling(LocalWorkspace):

@@ -6,7 +6,7 @@ from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.engine.bounds import REASONS, Exhausted
 from divebook.errors import InterruptError
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.test_expiring import Watch
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import Calls, environment, event_types

@@ -11,7 +11,7 @@ from divebook import Environment, Retry, Step, Workflow
 from divebook.definitions import step, workflow
 from divebook.errors import DefinitionError
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.test_resuming import FixedChance, StoppedClock
 from tests.runtime.worlds import environment
 

@@ -15,7 +15,7 @@ from divebook.events import Event, catalog
 from divebook.runtime.children import abandoned, all_abandoned
 from divebook.runtime.loop import ENGINE
 from divebook.steps.actions import Action
-from divebook.store.append import Batch, records_of
+from divebook.stores.append import Batch, records_of
 from tests.runtime.cancelled_trees import copy_of as died
 from tests.runtime.cancelled_trees import one_tree
 from tests.runtime.worlds import Calls, Gate, becomes, environment

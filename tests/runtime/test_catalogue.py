@@ -5,7 +5,7 @@ from datetime import datetime
 from divebook import Each, Environment, Step, Workflow
 from divebook.analysis.log import items_frame
 from divebook.definitions import workflow
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import run
 

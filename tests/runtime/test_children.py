@@ -11,7 +11,7 @@ from divebook.engine.bounds import bounds_for_resumption
 from divebook.engine.state import Usage
 from divebook.errors import NotFoundError
 from divebook.questions.bounds import Bounds
-from divebook.store.leases import Owner
+from divebook.stores.leases import Owner
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import Calls, Gate, environment, event_types
 

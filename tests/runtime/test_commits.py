@@ -6,7 +6,7 @@ from divebook import Environment, Step, Workflow
 from divebook.definitions.functions import step, workflow
 from divebook.engine.inbox import SIGNAL, Message, signal_payload
 from divebook.errors import StartKeyTakenError
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.worlds import Calls, Gate, environment, question_of
 
 CALL = ["operation_completed", "state_mutated", "step_completed"]

@@ -9,7 +9,7 @@ from divebook import Step, Workflow
 from divebook.definitions.functions import step, workflow
 from divebook.errors import DivebookError
 from divebook.events import catalog
-from divebook.store.transfer import export, import_
+from divebook.stores.transfer import export, import_
 from tests.runtime.worlds import Calls, environment
 
 COPY = "exec_01m8000000000000000000000c"

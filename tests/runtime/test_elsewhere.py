@@ -10,7 +10,7 @@ import pytest
 from divebook import Environment, Step, Worker, Workflow
 from divebook.errors import ExecutionError
 from divebook.steps.actions import Action
-from divebook.store import SqliteStore
+from divebook.stores import SqliteStore
 from tests.runtime.worlds import Gate, becomes
 
 PATIENCE = 20

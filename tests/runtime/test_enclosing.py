@@ -9,7 +9,7 @@ from divebook.engine.lifecycle import violations
 from divebook.engine.operations import AGENT_TURN, TOOL_CALL, Setting
 from divebook.events import catalog
 from divebook.runtime.step import Outcome
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.worlds import event_types, question_of
 
 TURN = Workflow("turn", [Step("turn", prompt="Judge", store="said")])

@@ -17,7 +17,7 @@ from benchmarks import soak
 from benchmarks.soak import ALLOWANCE, LIVES, Look, World, grown, run
 from benchmarks.soak import LOOKS as SIGHTS
 from divebook.runtime.loop import ENGINE
-from divebook.store import SqliteStore
+from divebook.stores import SqliteStore
 
 FILES = Path("/proc/self/fd")
 TIMES = 12

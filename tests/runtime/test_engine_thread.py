@@ -11,7 +11,7 @@ from divebook import Environment, Step, Worker, Workflow
 from divebook.errors import ExecutionError, ForkedStoreError, StoreError
 from divebook.runtime.loop import ENGINE, EngineThread
 from divebook.steps.actions import Action
-from divebook.store import SqliteStore
+from divebook.stores import SqliteStore
 from tests.runtime.worlds import Gate, environment, run, unwind
 
 AFTER = Workflow("after", [Step("a", script="1", store="one")])

@@ -4,7 +4,7 @@ import pytest
 
 from divebook import Action, Each, Environment, Step, Workflow
 from divebook.definitions import Catch
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 
 def deep(value=None):

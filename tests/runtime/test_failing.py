@@ -9,8 +9,8 @@ from divebook import Each, Rollback, Step, Workflow
 from divebook.definitions.functions import step, workflow
 from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, StoreError
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
-from divebook.store.append import Batch, records_of
+from divebook.stores import MemoryStore
+from divebook.stores.append import Batch, records_of
 from tests.runtime.worlds import Calls, Failing, Gate, environment, event_types, run
 
 

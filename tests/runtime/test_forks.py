@@ -9,8 +9,8 @@ from divebook.definitions import step, workflow
 from divebook.errors import OperationError
 from divebook.events import catalog
 from divebook.runtime.forks import calls_in, reused_calls_of
-from divebook.store import MemoryStore
-from divebook.store.sqlite import SqliteStore
+from divebook.stores import MemoryStore
+from divebook.stores.sqlite import SqliteStore
 from tests.runtime.worlds import Calls, Failing
 
 MADE = []

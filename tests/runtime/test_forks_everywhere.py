@@ -19,8 +19,8 @@ from divebook.errors import ExecutionNotFoundError, InputError, InterruptError, 
 from divebook.events import catalog
 from divebook.events.codec import encode_line
 from divebook.steps.actions import Action
-from divebook.store.maintenance import check
-from divebook.store.sqlite import SqliteStore, back_up
+from divebook.stores.maintenance import check
+from divebook.stores.sqlite import SqliteStore, back_up
 
 MADE = []
 MOST_BYTES = 1500

@@ -9,7 +9,7 @@ from divebook import Environment, Retry
 from divebook.definitions import step, workflow
 from divebook.definitions.functions import WORKFLOW_FUNCTIONS
 from divebook.errors import DefinitionError, NotFoundError, OperationError
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.test_resuming import FixedChance, StoppedClock, cut
 
 CALLS = []

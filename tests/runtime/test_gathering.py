@@ -18,7 +18,7 @@ from divebook.runtime import journal as journals
 from divebook.runtime.clock import Ids, SystemChance
 from divebook.runtime.commit import GroupCommit, StoreCalls
 from divebook.runtime.journal import SAME_MOMENT, Journal
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.test_fold import ACTIONS, workflows
 from tests.runtime.worlds import environment
 

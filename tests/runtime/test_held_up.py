@@ -17,7 +17,7 @@ from divebook.errors import CorruptStoreError, FencedError, ReadOnlyStoreError, 
 from divebook.runtime import commit
 from divebook.runtime.commit import StoreUnavailable
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.worlds import Busy, Calls, Gate, becomes, environment
 
 PAYING = Workflow("w", [Step("pay", action="gate", store="paid"), Step("after", script="1", store="n")])

@@ -10,8 +10,8 @@ from divebook.errors import InvalidEventError, StoreError
 from divebook.events import catalog
 from divebook.runtime.commit import StoreCalls
 from divebook.runtime.loop import InboxDelivery
-from divebook.store import MemoryStore, Owner
-from divebook.store.leases import Moment
+from divebook.stores import MemoryStore, Owner
+from divebook.stores.leases import Moment
 from tests.runtime.test_expiring import HOUR, Watch
 from tests.runtime.worlds import Gate, becomes
 

@@ -15,7 +15,7 @@ from divebook.runtime import journal as journals
 from divebook.runtime.clock import Ids, SystemChance, SystemClock
 from divebook.runtime.commit import MOST_IN_A_ROW, GroupCommit, StoreCalls
 from divebook.runtime.journal import HEAVY, Journal, is_heavy
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 
 class CountingStore(MemoryStore):

@@ -7,7 +7,7 @@ import pytest
 from divebook import Environment, Step, Workflow
 from divebook.engine.inbox import ANSWER, Message, answer_payload
 from divebook.errors import AnswerKeptError, ExecutionError, InterruptError, NotFoundError
-from divebook.store import MemoryStore, Owner
+from divebook.stores import MemoryStore, Owner
 from tests.runtime.worlds import Busy, Calls, Gate, becomes
 from tests.store.logs import batch, cancelled
 

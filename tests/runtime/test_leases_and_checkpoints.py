@@ -12,8 +12,8 @@ from divebook.engine.evolve import fold
 from divebook.errors import LeaseHeldError
 from divebook.runtime.journal import CHECKPOINT_EVENTS
 from divebook.runtime.leases import DrivenLeases
-from divebook.store import MemoryStore, Owner
-from divebook.store.append import Batch, records_of
+from divebook.stores import MemoryStore, Owner
+from divebook.stores.append import Batch, records_of
 from tests.runtime.test_resuming import WHOLE, cut
 from tests.runtime.worlds import Calls, Gate, environment
 

@@ -12,7 +12,7 @@ import pytest
 from divebook import Step, Workflow
 from divebook.errors import StoreError
 from divebook.runtime.driver import ExitNotice
-from divebook.store.memory import MemoryStore
+from divebook.stores.memory import MemoryStore
 from tests.runtime.worlds import Gate, environment
 
 ROOT = Path(__file__).parents[2]

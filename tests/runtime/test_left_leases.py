@@ -11,8 +11,8 @@ from divebook.definitions.functions import step, workflow
 from divebook.events import catalog
 from divebook.runtime.driver import Driver
 from divebook.runtime.loop import LeftError
-from divebook.store import MemoryStore, Owner
-from divebook.store.append import Batch, records_of
+from divebook.stores import MemoryStore, Owner
+from divebook.stores.append import Batch, records_of
 from tests.runtime.worlds import becomes, environment
 
 GONE = Owner(Owner.current().host, 2**22 + 1, 1, "worker", Owner.current().boot)

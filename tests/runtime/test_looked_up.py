@@ -9,7 +9,7 @@ import pytest
 from divebook import Action, Environment, Step, Worker, Workflow
 from divebook.errors import CorruptStoreError, StoreClosedError
 from divebook.runtime import driver
-from divebook.store import SqliteStore
+from divebook.stores import SqliteStore
 from tests.left_behind import leave
 
 TWICE = Workflow("twice", [Step("a", script="1", store="n"), Step("b", script="2", store="m")])

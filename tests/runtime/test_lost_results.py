@@ -9,7 +9,7 @@ from divebook.definitions import step, workflow
 from divebook.definitions.step import Catch
 from divebook.engine.lifecycle import violations
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore, SqliteStore
+from divebook.stores import MemoryStore, SqliteStore
 from tests.odd_results import OPENED, SECRET, UNSTORABLE, Mute
 
 ANSWERS = {

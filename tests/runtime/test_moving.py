@@ -10,8 +10,8 @@ from divebook.documents import private_files
 from divebook.errors import DivebookError, ExecutionError, InterruptError, InvalidEventError, StoreError
 from divebook.events import catalog
 from divebook.runtime import queueing
-from divebook.store import MemoryStore, Message, Owner, SqliteStore, transfer
-from divebook.store.embedded import LineWriter
+from divebook.stores import MemoryStore, Message, Owner, SqliteStore, transfer
+from divebook.stores.embedded import LineWriter
 from tests.runtime.racing_moves import race
 from tests.runtime.worlds import Calls, becomes, environment
 

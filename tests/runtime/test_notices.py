@@ -8,7 +8,7 @@ import pytest
 
 from divebook import Environment, SqliteStore, Step, Workflow
 from divebook.definitions.step import Ask
-from divebook.environment.settings import Notices
+from divebook.environments.settings import Notices
 from divebook.errors import SetupError
 
 ASKING = Workflow("asking", [Step("ask", ask="Which one?", store="it"), Step("sure", ask="Sure?", store="sure")])

@@ -5,7 +5,7 @@ import pytest
 from divebook import MemoryStore
 from divebook.definitions.functions import step, workflow
 from divebook.errors import DivebookError
-from divebook.store.maintenance import check
+from divebook.stores.maintenance import check
 from tests.runtime.worlds import environment
 
 DEEP = []

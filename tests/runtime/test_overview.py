@@ -3,7 +3,7 @@
 from divebook import Each, ScriptedModel, Step, Workflow
 from divebook.agents import Agent
 from divebook.projections.summary import VERSION, Overview, Summary, Summing
-from divebook.store import MemoryStore, SqliteStore
+from divebook.stores import MemoryStore, SqliteStore
 from tests.runtime.worlds import Gate, environment
 
 PATIENCE = 30
@@ -137,7 +137,7 @@ def test_a_read_only_store_is_listed_though_nothing_can_be_kept(tmp_path, monkey
     path = tmp_path / "x.db"
     with SqliteStore(path) as store:
         environment(store=store).start(Workflow("w", [Step("s", script="1")], inputs=["n"]), {"n": 7}).wait(PATIENCE)
-    monkeypatch.setattr("divebook.store.sqlite.store.why_read_only", lambda _: "it is on a shelf")
+    monkeypatch.setattr("divebook.stores.sqlite.store.why_read_only", lambda _: "it is on a shelf")
     with SqliteStore(path) as store:
         (line,) = Overview(store).lines(store.records())
         assert store.summaries([line.id]) == {}

@@ -7,7 +7,7 @@ import pytest
 from divebook import Environment
 from divebook.definitions import step, workflow
 from divebook.errors import OperationError
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 
 @step(idempotent=True)

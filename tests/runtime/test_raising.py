@@ -10,7 +10,7 @@ from divebook.definitions import step, workflow
 from divebook.engine.state import OperationRecord
 from divebook.errors import OperationError
 from divebook.runtime.errors import as_recorded, error_from, facts_of
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.test_resuming import cut
 
 

@@ -11,7 +11,7 @@ from divebook.notebook.recovery import MAX_LISTED, _recovered_lines, listing
 from divebook.runtime.clock import MICROSECONDS, Ids, SystemChance, SystemClock
 from divebook.runtime.queueing import ATTEMPT_PAUSES, next_attempt
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.worlds import environment
 
 WORK = Workflow("w", [Step("a", action="work", store="n")])

@@ -16,7 +16,7 @@ from divebook.events import catalog
 from divebook.runtime import commit, leases
 from divebook.runtime.commit import GroupCommit, StoreCalls
 from divebook.steps.actions import Action
-from divebook.store import Owner
+from divebook.stores import Owner
 from tests.runtime.test_journal import begun, signal
 from tests.runtime.worlds import Calls, Gate, becomes, environment
 from tests.store import remote

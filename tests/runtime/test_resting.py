@@ -15,7 +15,7 @@ from divebook.engine.state import awaited_signals
 from divebook.runtime import runner
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.runner import PARKED_RUNS, ParkedRun, PausableTask
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.worlds import becomes, environment, unwind
 
 BEGUN, LEFT = [], []

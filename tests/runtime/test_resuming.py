@@ -9,7 +9,7 @@ from divebook import Each, Environment, Step, Workflow
 from divebook.engine.evolve import fold
 from divebook.errors import DivergenceError, ExecutionError, ExecutionNotFoundError
 from divebook.events import catalog
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.worlds import Calls, Failing, Gate, environment, event_types, run
 
 

@@ -15,7 +15,7 @@ from divebook.definitions.functions import step, workflow
 from divebook.events import catalog
 from divebook.runtime.manager import is_idle
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.cancelled_trees import copy_of
 from tests.runtime.test_resuming import cut
 from tests.runtime.travelling import Travel, trip, undone

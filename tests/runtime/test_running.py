@@ -9,7 +9,7 @@ from divebook import Each, Step, Workflow
 from divebook.definitions.definition import InputDefinition
 from divebook.errors import DefinitionError, InputError, NotFoundError, SetupError, UnstorableValueError
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.worlds import Calls, Failing, Gate, environment, event_types, run
 
 

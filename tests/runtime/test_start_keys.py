@@ -9,7 +9,7 @@ import pytest
 from divebook import Environment, MemoryStore, SqliteStore, Step, Workflow
 from divebook.errors import ExecutionError, SetupError, StartKeyTakenError, StartKeyWarning
 from divebook.steps.actions import Action
-from divebook.store import transfer
+from divebook.stores import transfer
 from tests.runtime import starters
 from tests.runtime.worlds import Calls, environment
 

@@ -11,7 +11,7 @@ from divebook.definitions.reader import read_definitions
 from divebook.definitions.step import ContentEntry
 from divebook.errors import DefinitionError, NotFoundError
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment
 

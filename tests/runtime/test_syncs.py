@@ -14,7 +14,7 @@ from divebook.runtime.clock import Ids, SystemChance, SystemClock
 from divebook.runtime.commit import GroupCommit, StoreCalls
 from divebook.runtime.journal import Journal
 from divebook.steps.actions import Action
-from divebook.store import SqliteStore
+from divebook.stores import SqliteStore
 from tests.runtime.worlds import environment
 
 

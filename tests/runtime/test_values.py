@@ -24,8 +24,8 @@ from divebook.notebook.run import Run
 from divebook.runtime.operations import OperationRequest
 from divebook.steps.actions import Action
 from divebook.steps.script_step import filled
-from divebook.store import MemoryStore, SqliteStore
-from divebook.store.transfer import export, import_
+from divebook.stores import MemoryStore, SqliteStore
+from divebook.stores.transfer import export, import_
 from tests.engine.history import reloaded
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment

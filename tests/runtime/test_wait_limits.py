@@ -8,7 +8,7 @@ import pytest
 
 from divebook import Step, Workflow
 from divebook.mapping import mapped
-from divebook.workers import Worker
+from divebook.queues import Worker
 from tests.runtime.worlds import Gate, environment
 
 ASKING = Workflow("asking", [Step("ask", ask="Go on?", store="answer")])

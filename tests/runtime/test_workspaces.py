@@ -10,17 +10,17 @@ import pytest
 
 from divebook import Agent, ApprovalRule, Environment, MemoryStore, ScriptedModel, SqliteStore, Step, Workflow
 from divebook.definitions.resources import WorkspaceDefinition
-from divebook.environment.settings import drop_folders
+from divebook.environments.settings import drop_folders
 from divebook.errors import InvalidEventError, NotFoundError, SetupError, SnapshotError
 from divebook.replay.files import KeptFiles
 from divebook.runtime.workspaces import OpenWorkspace, snapshot_of
-from divebook.store.codec import FernetCodec
-from divebook.store.embedded import read_records
-from divebook.store.maintenance import check
-from divebook.store.transfer import export, import_, read
+from divebook.stores.codec import FernetCodec
+from divebook.stores.embedded import read_records
+from divebook.stores.maintenance import check
+from divebook.stores.transfer import export, import_, read
 from divebook.tools.workspace import PROCESS_TOOLS
-from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.take import Snapshots
+from divebook.workspaces.paths import Root
+from divebook.workspaces.snapshots.take import Snapshots
 
 EDIT = {"edit": {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}}
 

@@ -8,7 +8,7 @@ from divebook.errors import StoreBusyError
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.runner import PARKED_RUNS
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 
 class Calls(list):

@@ -15,8 +15,8 @@ from divebook.engine.state import ENDED, JOINING, ExecutionState, PathState
 from divebook.events import Event, catalog
 from divebook.events.catalog import RUNNING
 from divebook.events.event import to_datetime
-from divebook.store.append import Batch
-from divebook.store.base import EventStore
+from divebook.stores.append import Batch
+from divebook.stores.base import EventStore
 from tests.simulation.world import World, call_site
 
 FUNCTION_CALLS = frozenset({STEP_EXECUTION, TOOL_CALL})

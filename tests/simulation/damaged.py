@@ -15,9 +15,9 @@ from random import Random
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import CorruptStoreError, NewerStoreError
 from divebook.events.event import Record, type_id
-from divebook.store import Batch, EventStore, MemoryStore, SqliteStore
-from divebook.store.maintenance import check
-from divebook.store.pages import EventPage
+from divebook.stores import Batch, EventStore, MemoryStore, SqliteStore
+from divebook.stores.maintenance import check
+from divebook.stores.pages import EventPage
 from tests.simulation.rows import Damage, Rows, damages, intact
 from tests.store.tampering import put_rows
 

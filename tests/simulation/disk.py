@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 from divebook.errors import StoreBusyError, StoreError
 from divebook.events.event import Event, Record
-from divebook.store.append import Batch, Refusal
-from divebook.store.base import EventStore
-from divebook.store.leases import Lease, Moment, Owner
-from divebook.store.listeners import Listener
-from divebook.store.memory import MemoryStore
+from divebook.stores.append import Batch, Refusal
+from divebook.stores.base import EventStore
+from divebook.stores.leases import Lease, Moment, Owner
+from divebook.stores.listeners import Listener
+from divebook.stores.memory import MemoryStore
 from tests.simulation.machine import Machine
 
 DIE_BEFORE, DIE_AFTER, TEAR, BUSY = "die before", "die after", "tear", "busy"

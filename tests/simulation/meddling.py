@@ -13,7 +13,7 @@ from divebook.events import catalog
 from divebook.runtime.clock import Ids
 from divebook.runtime.commit import GroupCommit, StoreCalls
 from divebook.runtime.journal import Journal
-from divebook.store.leases import Owner
+from divebook.stores.leases import Owner
 from tests.simulation.disk import FaultyStore
 from tests.simulation.machine import Machine
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from divebook.store.base import EventStore
-from divebook.store.listeners import NewsListener
-from divebook.store.postgres import PostgresStore
+from divebook.stores.base import EventStore
+from divebook.stores.listeners import NewsListener
+from divebook.stores.postgres import PostgresStore
 from tests.postgres.emptying import emptied
 from tests.simulation.disk import FaultyStore
 

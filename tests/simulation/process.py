@@ -31,9 +31,9 @@ from divebook.runtime.runner import Runner
 from divebook.runtime.step import Handler, Services
 from divebook.steps.function import FunctionStep
 from divebook.steps.handlers import wait_step
-from divebook.store.append import FIRST_TOKEN
-from divebook.store.follow import follow
-from divebook.store.leases import LEASE_SECONDS, Lease, Owner
+from divebook.stores.append import FIRST_TOKEN
+from divebook.stores.follow import follow
+from divebook.stores.leases import LEASE_SECONDS, Lease, Owner
 from tests.simulation.audit import Audit
 from tests.simulation.disk import CommitFault, FaultyStore
 from tests.simulation.machine import Machine, StuckError, VirtualLoop

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeAlias
 
-from divebook.store.backend import StoredRecord
-from divebook.store.encoding import JOINT
+from divebook.stores.backend import StoredRecord
+from divebook.stores.encoding import JOINT
 
 Rows: TypeAlias = list[StoredRecord]
 UNKNOWN = "step_dreamt"

@@ -12,7 +12,7 @@ from typing import Any
 from divebook.definitions.functions import WORKFLOW_FUNCTIONS, WorkflowFunction
 from divebook.engine.state import ExecutionState
 from divebook.events.event import Record, type_id
-from divebook.store.append import Batch
+from divebook.stores.append import Batch
 from tests.simulation.damaged import damage_log
 from tests.simulation.disk import FAULTS, CommitFault, Disks, FaultyStore, SimulatedDisk
 from tests.simulation.functions import made_function

@@ -22,7 +22,7 @@ from divebook.runtime.recorder import Recorder
 from divebook.runtime.runner import Runner
 from divebook.runtime.step import Services
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.test_resuming import StoppedClock, cut
 from tests.runtime.worlds import Calls, environment
 from tests.simulation.audit import check_counters

@@ -11,7 +11,7 @@ from divebook.errors import DefinitionError, InterruptError, NotFoundError
 from divebook.events import catalog
 from divebook.runtime.clock import SystemClock
 from divebook.steps.actions import Action
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.worlds import question_of
 
 PAY_TWICE = Workflow(

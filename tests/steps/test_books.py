@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from divebook import Environment
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.worlds import Busy, question_of
 from tests.steps.test_approval import Till
 

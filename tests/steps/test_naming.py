@@ -148,7 +148,7 @@ def test_the_old_dialect_finds_out_when_it_runs():
 
 
 def test_an_environment_refuses_all_of_a_definition_with_such_a_name(tmp_path):
-    from divebook.environment.environment import Environment
+    from divebook.environments.environment import Environment
 
     with Environment("e", store="memory:") as world:
         text = "Workflows: [{Name: w, Steps: [{Name: s, Script: state.x}]}]"

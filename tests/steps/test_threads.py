@@ -8,7 +8,7 @@ import pytest
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.definitions.functions import workflow
 from divebook.errors import NotFoundError, SetupError
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.runtime.test_resuming import cut
 
 TALK = Workflow("talk", [Step("ask", prompt="${inputs.said}", agent="a", thread="t", store="answer")], inputs=["said"])

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from divebook.store import MemoryStore
-from divebook.store.backend import StoredMessage
+from divebook.stores import MemoryStore
+from divebook.stores.backend import StoredMessage
 
 
 class ForgetsThatItWaits(MemoryStore):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import DivebookError
-from divebook.store.sqlite import SqliteStore
+from divebook.stores.sqlite import SqliteStore
 
 WORKFLOW = Workflow("w", [Step("s", script="1 + 1", store="n")])
 USES = (

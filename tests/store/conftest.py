@@ -2,7 +2,7 @@
 
 import pytest
 
-from divebook.store import SqliteStore
+from divebook.stores import SqliteStore
 
 
 @pytest.fixture

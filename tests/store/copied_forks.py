@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 
 from divebook import Agent, Environment, ScriptedModel, SqliteStore
-from divebook.store import MemoryStore
-from divebook.store.maintenance import check
-from divebook.store.transfer import copy
+from divebook.stores import MemoryStore
+from divebook.stores.maintenance import check
+from divebook.stores.transfer import copy
 from tests.store.test_copying import told
 
 STEPS = ("start", "last")

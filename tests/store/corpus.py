@@ -14,8 +14,8 @@ from pathlib import Path
 from divebook import Each, Environment, Step, Workflow
 from divebook.analysis.store import Frames
 from divebook.steps.actions import Action
-from divebook.store import SqliteStore
-from divebook.store.codec import FernetCodec
+from divebook.stores import SqliteStore
+from divebook.stores.codec import FernetCodec
 
 KEY = "b2xkLWtleS1vZi10aGUtY29ycHVzLTAxMjM0NTY3ODk="
 """What the sealed execution is encrypted with."""

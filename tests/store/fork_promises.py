@@ -10,10 +10,10 @@ import pytest
 
 from divebook.errors import ConcurrentAppendError, ExecutionNotFoundError, InvalidEventError, StoreError
 from divebook.events.catalog import ExecutionForked, ExecutionStarted, InterruptRaised, OperationCompleted
-from divebook.store import Batch, transfer
-from divebook.store.leases import Owner
-from divebook.store.maintenance import check
-from divebook.store.pages import EventPage
+from divebook.stores import Batch, transfer
+from divebook.stores.leases import Owner
+from divebook.stores.maintenance import check
+from divebook.stores.pages import EventPage
 from tests.store.large_promises import text
 from tests.store.logs import ONE, START, TWO, batch, completed, event, execution_id, log, started, step, steps
 from tests.store.wide_promises import begun, done

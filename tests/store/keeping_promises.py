@@ -6,8 +6,8 @@ import pytest
 
 from divebook.errors import ConcurrentAppendError, ExecutionNotFoundError, StoreError
 from divebook.events.catalog import StepCompleted
-from divebook.store import Owner
-from divebook.store.maintenance import check
+from divebook.stores import Owner
+from divebook.stores.maintenance import check
 from tests.store.large_promises import done, text
 from tests.store.logs import (
     ONE,

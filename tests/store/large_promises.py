@@ -12,7 +12,7 @@ from divebook.events.catalog import (
 )
 from divebook.events.codec import by_hash
 from divebook.events.values import normalize
-from divebook.store.maintenance import check
+from divebook.stores.maintenance import check
 from tests.store.logs import ONE, TWO, batch, event, log
 
 LIMIT = 64 * 1024

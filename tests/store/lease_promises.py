@@ -3,7 +3,7 @@
 import pytest
 
 from divebook.errors import ConcurrentAppendError, ExecutionNotFoundError, FencedError, LeaseHeldError
-from divebook.store import Owner
+from divebook.stores import Owner
 from tests.store.logs import (
     ONE,
     SECOND,

@@ -7,7 +7,7 @@ import pytest
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL, may_follow
 from divebook.errors import ExecutionEndedError, NotFoundError, StartKeyTakenError
 from divebook.events import catalog
-from divebook.store.maintenance import check
+from divebook.stores.maintenance import check
 from tests.store.logs import ONE, THREE, TWO, batch, event, log, resumed, step
 
 ENDS = {

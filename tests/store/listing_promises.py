@@ -4,9 +4,9 @@ import pytest
 
 from divebook.errors import CorruptStoreError, ExecutionEndedError, StoreError
 from divebook.events.catalog import ExecutionAnnotated, ExecutionStarted
-from divebook.store import Owner
-from divebook.store.backend import StoredSummary
-from divebook.store.maintenance import check
+from divebook.stores import Owner
+from divebook.stores.backend import StoredSummary
+from divebook.stores.maintenance import check
 from tests.store.logs import ONE, THREE, TWO, completed, event, failed, log, resumed
 
 

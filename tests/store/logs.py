@@ -12,8 +12,8 @@ from divebook.events.catalog import (
     StepStarted,
 )
 from divebook.events.event import Event, to_datetime, type_id
-from divebook.store import Batch, SqliteStore
-from divebook.store.append import records_of
+from divebook.stores import Batch, SqliteStore
+from divebook.stores.append import records_of
 
 START = 1_750_000_000_000_000  # microseconds: June 2025
 SECOND = 1_000_000

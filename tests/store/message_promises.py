@@ -21,10 +21,10 @@ from divebook.errors import (
     UnstorableValueError,
 )
 from divebook.events import catalog
-from divebook.store import MemoryStore, Message, Owner
-from divebook.store.codec import FernetCodec
-from divebook.store.maintenance import check
-from divebook.store.transfer import copy
+from divebook.stores import MemoryStore, Message, Owner
+from divebook.stores.codec import FernetCodec
+from divebook.stores.maintenance import check
+from divebook.stores.transfer import copy
 from tests.store.logs import (
     ONE,
     SECOND,

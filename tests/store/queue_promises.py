@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from divebook.events.catalog import ExecutionEnqueued, ExecutionPaused
-from divebook.store import Message, Owner
-from divebook.store.leases import QueuedExecution, WorkerRecord
-from divebook.store.maintenance import check
+from divebook.stores import Message, Owner
+from divebook.stores.leases import QueuedExecution, WorkerRecord
+from divebook.stores.maintenance import check
 from tests.store.lease_promises import HERE, NOW, THERE
 from tests.store.logs import ONE, SECOND, THREE, TWO, batch, completed, event, execution_id, resumed, started, step
 

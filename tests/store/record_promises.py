@@ -7,7 +7,7 @@ import pytest
 
 from divebook.errors import ExecutionNotFoundError, NotFoundError, StoreError
 from divebook.events.catalog import ExecutionStarted, StepCompleted
-from divebook.store import Owner
+from divebook.stores import Owner
 from tests.store.logs import (
     ONE,
     SECOND,

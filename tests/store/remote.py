@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 from divebook.errors import ConnectionLostError
 from divebook.runtime.loop import ENGINE
-from divebook.store import MemoryStore
-from divebook.store.backend import BlobBackend, CacheBackend, ListBackend, QueueBackend
-from divebook.store.base import EventStore
+from divebook.stores import MemoryStore
+from divebook.stores.backend import BlobBackend, CacheBackend, ListBackend, QueueBackend
+from divebook.stores.base import EventStore
 
 BEFORE, AFTER = "before", "after"
 """Where in a call the connection is lost: the server has not heard of it, or has done it and could not say so."""

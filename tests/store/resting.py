@@ -15,7 +15,7 @@ from threading import Event
 from divebook import Each, Environment, Retry, Step, Workflow
 from divebook.definitions.functions import step, workflow
 from divebook.steps.actions import Action
-from divebook.store import SqliteStore
+from divebook.stores import SqliteStore
 from tests.store.corpus import frames_of
 
 WORKFLOWS = [

@@ -4,10 +4,10 @@ import sqlite3
 from contextlib import closing
 from zlib import crc32
 
-from divebook.store.append import Line
-from divebook.store.encoding import head, pack_id, unpack_id
-from divebook.store.sqlite.log_reader import RECORD
-from divebook.store.sqlite.schema import place_of, places_of
+from divebook.stores.append import Line
+from divebook.stores.encoding import head, pack_id, unpack_id
+from divebook.stores.sqlite.log_reader import RECORD
+from divebook.stores.sqlite.schema import place_of, places_of
 
 _EVENTS = """
 SELECT place, recorded_at, name, id, path, step, CAST(data AS BLOB) FROM events JOIN event_types ON number = type

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from divebook.errors import StoreError
-from divebook.store import Owner, SqliteStore, open_store
-from divebook.store.maintenance import check
+from divebook.stores import Owner, SqliteStore, open_store
+from divebook.stores.maintenance import check
 from tests.store.logs import ONE, TWO, batch, execution_id, log, step, steps
 from tests.store.test_read_only import NOBODY, folder, unprivileged  # noqa: F401 - a fixture
 from tests.store.writing import writing

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-import divebook.store
-from divebook.store import MemoryStore, SqliteStore, sql
-from divebook.store.backend import BlobBackend, CacheBackend, ListBackend, QueueBackend
-from divebook.store.base import EventStore
-from divebook.store.postgres.connections import DIALECT as POSTGRES
-from divebook.store.sqlite.connections import DIALECT as SQLITE
+import divebook.stores
+from divebook.stores import MemoryStore, SqliteStore, sql
+from divebook.stores.backend import BlobBackend, CacheBackend, ListBackend, QueueBackend
+from divebook.stores.base import EventStore
+from divebook.stores.postgres.connections import DIALECT as POSTGRES
+from divebook.stores.sqlite.connections import DIALECT as SQLITE
 
-STORE = Path(divebook.store.__file__).parent
+STORE = Path(divebook.stores.__file__).parent
 PARTS = {"_lists": ListBackend, "_queues": QueueBackend, "_caches": CacheBackend, "_large_values": BlobBackend}
 MOST_METHODS = 36
 SQL = re.compile(r"\b(SELECT|INSERT|UPDATE|DELETE)\b.*\b(FROM|INTO|SET)\b", re.DOTALL)
@@ -46,7 +46,7 @@ def statements_in(folder):
     for path in sorted((STORE / folder).glob("*.py")):
         # Texts of released migrations do not change any more.
         if path.name != "schema.py":
-            names = vars(importlib.import_module(f"divebook.store.{folder}.{path.stem}"))
+            names = vars(importlib.import_module(f"divebook.stores.{folder}.{path.stem}"))
             for line, text in texts_in(ast.parse(path.read_text()), names):
                 if SQL.search(text):
                     places[normalized(text)] = f"{folder}/{path.name}:{line}"
@@ -76,14 +76,14 @@ def normalized(text):
 
 
 def test_no_statement_is_written_for_each_database():
-    """A statement that both databases understand belongs into `divebook.store.sql`."""
+    """A statement that both databases understand belongs into `divebook.stores.sql`."""
     in_files, on_servers = statements_in("sqlite"), statements_in("postgres")
     assert len(in_files) > 30
     assert len(on_servers) > 30
     twice = {in_files[text]: on_servers[text] for text in in_files.keys() & on_servers.keys()}
-    assert not twice, f"write these statements once, in divebook/store/sql.py: {twice}"
+    assert not twice, f"write these statements once, in divebook/stores/sql.py: {twice}"
     shared = [text for text in vars(sql).values() if isinstance(text, str) and SQL.search(text)]
     assert len(shared) > 20
     for dialect, places in ((SQLITE, in_files), (POSTGRES, on_servers)):
         copies = [places[text] for text in map(normalized, map(dialect.text, shared)) if text in places]
-        assert not copies, f"use the statement of divebook/store/sql.py: {copies}"
+        assert not copies, f"use the statement of divebook/stores/sql.py: {copies}"

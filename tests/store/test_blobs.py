@@ -10,11 +10,11 @@ from divebook.errors import CorruptStoreError, StoreError
 from divebook.events.catalog import StepCompleted
 from divebook.events.classes import Instance
 from divebook.events.codec import decode
-from divebook.store import MemoryStore, SqliteStore
-from divebook.store.encoding import Packed, embed, encode_large, references
-from divebook.store.encoding import pack_blob as pack
-from divebook.store.encoding import unpack_blob as unpack
-from divebook.store.transfer import export, import_
+from divebook.stores import MemoryStore, SqliteStore
+from divebook.stores.encoding import Packed, embed, encode_large, references
+from divebook.stores.encoding import pack_blob as pack
+from divebook.stores.encoding import unpack_blob as unpack
+from divebook.stores.transfer import export, import_
 from tests.store.connections import writer_of
 from tests.store.large_promises import text
 from tests.store.logs import ONE, TWO, event, log

@@ -8,8 +8,8 @@ import pytest
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ConcurrentAppendError, InvalidEventError
 from divebook.events.event import to_microseconds
-from divebook.store import MemoryStore
-from divebook.store.append import KnownIds
+from divebook.stores import MemoryStore
+from divebook.stores.append import KnownIds
 from tests.store import breaking_messages
 from tests.store.conformance import StorePromises
 

@@ -8,9 +8,9 @@ import pytest
 from divebook.errors import CorruptStoreError, DivergenceError
 from divebook.events import catalog
 from divebook.events.catalog import StepCompleted
-from divebook.store import MemoryStore, Message, Owner, SqliteStore
-from divebook.store.encoding import of_row
-from divebook.store.maintenance import check
+from divebook.stores import MemoryStore, Message, Owner, SqliteStore
+from divebook.stores.encoding import of_row
+from divebook.stores.maintenance import check
 from tests.store.large_promises import text
 from tests.store.logs import ONE, START, THREE, TWO, batch, completed, event, execution_id, failed, log, started, step
 from tests.store.tampering import put_right, tamper

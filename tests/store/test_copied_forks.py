@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from divebook import Environment, MemoryStore, SqliteStore, Step, Workflow
-from divebook.store.transfer import copy
+from divebook.stores.transfer import copy
 from tests.store.copied_forks import check_copies, fill
 from tests.store.test_copying import copies
 

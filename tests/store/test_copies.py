@@ -12,9 +12,9 @@ from contextlib import closing, contextmanager
 import pytest
 
 from divebook.errors import CorruptStoreError, StoreError
-from divebook.store import SqliteStore
-from divebook.store.maintenance import check
-from divebook.store.sqlite import back_up
+from divebook.stores import SqliteStore
+from divebook.stores.maintenance import check
+from divebook.stores.sqlite import back_up
 from tests.store.logs import ONE, log
 from tests.store.writing import examine, writing
 

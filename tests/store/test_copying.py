@@ -11,9 +11,9 @@ import pytest
 from divebook.errors import CorruptStoreError, LeaseHeldError, StoreError
 from divebook.events.catalog import FilesChanged, StepCompleted
 from divebook.events.values import StoredFile
-from divebook.store import MemoryStore, Owner, SqliteStore
-from divebook.store.maintenance import check, file_content
-from divebook.store.transfer import copy, digest
+from divebook.stores import MemoryStore, Owner, SqliteStore
+from divebook.stores.maintenance import check, file_content
+from divebook.stores.transfer import copy, digest
 from tests.store.fork_promises import fork
 from tests.store.large_promises import text
 from tests.store.logs import (
@@ -160,8 +160,8 @@ def test_a_copy_that_broke_off_amid_a_log_goes_on_there_and_nobody_takes_it_up_b
 def test_a_copy_that_was_killed_is_taken_up(path):
     killed = """
 import os, sys
-from divebook.store import SqliteStore
-from divebook.store.transfer import copy
+from divebook.stores import SqliteStore
+from divebook.stores.transfer import copy
 source, target = SqliteStore(sys.argv[1]), SqliteStore(sys.argv[2])
 append, written = target.append_all, []
 def die(batches):

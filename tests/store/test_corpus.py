@@ -6,9 +6,9 @@ from contextlib import closing
 
 import pytest
 
-from divebook.store import SqliteStore
-from divebook.store.codec import FernetCodec
-from divebook.store.maintenance import check
+from divebook.stores import SqliteStore
+from divebook.stores.codec import FernetCodec
+from divebook.stores.maintenance import check
 from tests.store.corpus import KEY, Acts, frames_of, world
 from tests.store.test_schema import RECORDED
 

@@ -9,10 +9,10 @@ import pytest
 from benchmarks.damage import EARLIER, EQUAL, REFUSED, Damage, read_all, try_many
 from benchmarks.harm import make_store
 from divebook.errors import CorruptStoreError
-from divebook.store import SqliteStore
-from divebook.store.backend import StoredSummary
-from divebook.store.leases import Owner
-from divebook.store.maintenance import check
+from divebook.stores import SqliteStore
+from divebook.stores.backend import StoredSummary
+from divebook.stores.leases import Owner
+from divebook.stores.maintenance import check
 from tests.store.logs import ONE, TWO, log
 from tests.store.tampering import tamper
 

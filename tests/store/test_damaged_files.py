@@ -7,7 +7,7 @@ import pytest
 
 from divebook.errors import CorruptStoreError, NewerStoreError
 from divebook.events.catalog import StepCompleted
-from divebook.store import SqliteStore
+from divebook.stores import SqliteStore
 from tests.store.logs import ONE, TWO, completed, event, log, write
 from tests.store.tampering import put_right
 

@@ -7,8 +7,8 @@ import pytest
 from divebook.definitions.resources import DURABILITIES
 from divebook.engine.inbox import Message
 from divebook.errors import NotFoundError
-from divebook.store import Owner, SqliteStore
-from divebook.store.append import Durability
+from divebook.stores import Owner, SqliteStore
+from divebook.stores.append import Durability
 from tests.store.connections import writer_of
 from tests.store.logs import ONE, TWO, batch, log, step
 

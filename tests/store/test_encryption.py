@@ -6,10 +6,10 @@ from divebook import Environment, Step, Workflow
 from divebook.errors import DecryptionError, SetupError
 from divebook.events import catalog
 from divebook.events.codec import by_hash
-from divebook.store import MemoryStore, Message, SqliteStore, open_store
-from divebook.store.backend import StoredSummary
-from divebook.store.codec import KEY_VARIABLE, UNREADABLE, FernetCodec
-from divebook.store.maintenance import check
+from divebook.stores import MemoryStore, Message, SqliteStore, open_store
+from divebook.stores.backend import StoredSummary
+from divebook.stores.codec import KEY_VARIABLE, UNREADABLE, FernetCodec
+from divebook.stores.maintenance import check
 from tests.store.large_promises import text
 from tests.store.logs import ONE, TWO, event, failed, log
 

@@ -14,8 +14,8 @@ from divebook.errors import InvalidEventError, NewerStoreError, SetupError, Stor
 from divebook.events import catalog
 from divebook.events.codec import by_hash, encode_line
 from divebook.events.values import normalize
-from divebook.store import MemoryStore
-from divebook.store.transfer import caveats, export, import_, read, read_sound
+from divebook.stores import MemoryStore
+from divebook.stores.transfer import caveats, export, import_, read, read_sound
 from tests.store.logs import ONE, TWO, completed, event, log
 
 VALUES = normalize(

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from divebook.store import SqliteStore
-from divebook.store.maintenance import check
-from divebook.store.sqlite import connections
-from divebook.store.sqlite.connections import network_type, type_of_mount
+from divebook.stores import SqliteStore
+from divebook.stores.maintenance import check
+from divebook.stores.sqlite import connections
+from divebook.stores.sqlite.connections import network_type, type_of_mount
 from tests.store.connections import writer_of
 from tests.store.logs import ONE, completed, log, step, steps
 

@@ -7,10 +7,10 @@ import anyio
 import pytest
 
 from divebook.errors import ExecutionNotFoundError
-from divebook.store import MemoryStore, SqliteStore, follow
+from divebook.stores import MemoryStore, SqliteStore, follow
 from tests.store.logs import ONE, TWO, completed, event, failed, log, resumed, started, step, steps
 
-follow_module = importlib.import_module("divebook.store.follow")  # the package has the function under that name
+follow_module = importlib.import_module("divebook.stores.follow")  # the package has the function under that name
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -3,9 +3,9 @@
 import pytest
 
 from divebook.events.catalog import StepCompleted
-from divebook.store import Owner, SqliteStore
-from divebook.store.append import Line
-from divebook.store.maintenance import check
+from divebook.stores import Owner, SqliteStore
+from divebook.stores.append import Line
+from divebook.stores.maintenance import check
 from tests.store.logs import ONE, TWO, batch, completed, event, execution_id, log
 from tests.store.tampering import put_right, tamper
 

@@ -11,10 +11,10 @@ import pytest
 
 from divebook.errors import ExecutionNotFoundError, StoreError
 from divebook.events.catalog import StepCompleted
-from divebook.store import SqliteStore
-from divebook.store.codec import FernetCodec
-from divebook.store.maintenance import check
-from divebook.store.sqlite.store import back_up
+from divebook.stores import SqliteStore
+from divebook.stores.codec import FernetCodec
+from divebook.stores.maintenance import check
+from divebook.stores.sqlite.store import back_up
 from tests.store.connections import writer_of
 from tests.store.corpus import KEY, Acts, world
 from tests.store.fork_promises import family, fork, forked, read_as
@@ -22,7 +22,7 @@ from tests.store.large_promises import text
 from tests.store.logs import ONE, TWO, batch, event, execution_id, log, steps
 from tests.store.test_schema import RECORDED
 
-DELETING = "import sys; from divebook.store import SqliteStore; SqliteStore(sys.argv[1]).delete(sys.argv[2])"
+DELETING = "import sys; from divebook.stores import SqliteStore; SqliteStore(sys.argv[1]).delete(sys.argv[2])"
 
 
 def elsewhere(path, name):

@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from divebook.errors import CorruptStoreError
-from divebook.store import SqliteStore
+from divebook.stores import SqliteStore
 from tests.store.large_promises import done, text
 from tests.store.logs import ONE, TWO, log
 

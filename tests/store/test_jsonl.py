@@ -8,8 +8,8 @@ import pytest
 from divebook.errors import CorruptStoreError, ExecutionNotFoundError, InvalidEventError, NewerStoreError, StoreError
 from divebook.events.catalog import ExecutionPictured
 from divebook.events.codec import encode_line
-from divebook.store import MemoryStore, Owner, SqliteStore
-from divebook.store.transfer import export, export_sound, import_
+from divebook.stores import MemoryStore, Owner, SqliteStore
+from divebook.stores.transfer import export, export_sound, import_
 from tests.store.logs import ONE, TWO, completed, log
 from tests.store.queue_promises import put
 from tests.store.test_damaged_files import tamper

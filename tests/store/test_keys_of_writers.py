@@ -8,10 +8,10 @@ import pytest
 from divebook import Environment, Step, Worker, Workflow
 from divebook.errors import DecryptionError
 from divebook.events.catalog import ExecutionForked
-from divebook.store import Message, Owner, SqliteStore
-from divebook.store.codec import FernetCodec
-from divebook.store.maintenance import check
-from divebook.store.transfer import copy
+from divebook.stores import Message, Owner, SqliteStore
+from divebook.stores.codec import FernetCodec
+from divebook.stores.maintenance import check
+from divebook.stores.transfer import copy
 from tests.store.logs import batch, event, execution_id, steps
 
 MARKER = "ADA-LOVELACE-IN-PLAIN-TEXT"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from divebook.errors import InvalidEventError
 from divebook.events import Event, catalog
 from divebook.events.event import Record
-from divebook.store.append import KnownIds, bounds_of
+from divebook.stores.append import KnownIds, bounds_of
 
 IDS = st.lists(st.text("_01z", min_size=1, max_size=4), min_size=1, max_size=30, unique=True)
 

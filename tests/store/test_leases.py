@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from divebook.errors import FencedError, LeaseHeldError
-from divebook.store import Owner, SqliteStore
-from divebook.store.maintenance import check
+from divebook.stores import Owner, SqliteStore
+from divebook.stores.maintenance import check
 from tests.store.logs import ONE, SECOND, batch, execution_id, log, step, steps
 
 ROOT = Path(__file__).parent.parent.parent
@@ -68,7 +68,7 @@ def test_on_one_machine_a_clock_that_is_set_changes_no_lease(path, monkeypatch, 
 RACER = """
 import sys, time
 from divebook.errors import FencedError, LeaseHeldError
-from divebook.store import Owner, SqliteStore
+from divebook.stores import Owner, SqliteStore
 from tests.store.logs import event, execution_id, steps
 from divebook.events.catalog import StepCompleted
 

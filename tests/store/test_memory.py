@@ -1,4 +1,4 @@
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from tests.store.conformance import StorePromises
 
 

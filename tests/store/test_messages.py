@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from divebook.errors import CorruptStoreError, ReadOnlyStoreError, StoreError
-from divebook.store import Message, SqliteStore
-from divebook.store.maintenance import check
-from divebook.store.sqlite.log_reader import find
-from divebook.store.sqlite.tables import insert_message
+from divebook.stores import Message, SqliteStore
+from divebook.stores.maintenance import check
+from divebook.stores.sqlite.log_reader import find
+from divebook.stores.sqlite.tables import insert_message
 from tests.store.connections import writer_of
 from tests.store.logs import ONE, START, TWO, log, step
 from tests.store.test_damaged_files import tamper
@@ -82,7 +82,7 @@ def test_a_message_deleted_by_another_process_is_no_longer_new(path, store):
 def test_a_read_only_store_shows_messages_and_takes_none(path, store, monkeypatch):
     posted = store.post(answer())
     store.close()
-    monkeypatch.setattr("divebook.store.sqlite.store.why_read_only", lambda _: "it is a museum piece")
+    monkeypatch.setattr("divebook.stores.sqlite.store.why_read_only", lambda _: "it is a museum piece")
     with SqliteStore(path) as museum:
         assert museum.new_messages(0) == museum.inbox(ONE) == [posted]
         with pytest.raises(ReadOnlyStoreError, match="museum piece"):
@@ -132,7 +132,7 @@ def test_no_message_is_brought_below_one_that_another_process_has_just_posted(pa
 
 RACER = """
 import sys
-from divebook.store import Message, SqliteStore
+from divebook.stores import Message, SqliteStore
 from tests.store.logs import ONE
 path, name = sys.argv[1:]
 with SqliteStore(path, durability="relaxed") as store:

@@ -7,8 +7,8 @@ from contextlib import aclosing, closing
 import pytest
 
 from divebook import Environment, Step, Workflow
-from divebook.store import MemoryStore, Message, SqliteStore
-from divebook.store.follow import follow
+from divebook.stores import MemoryStore, Message, SqliteStore
+from divebook.stores.follow import follow
 from tests.store.logs import ONE, START, completed, log, step
 
 ANSWER = Message(ONE, "answer", "ask_1", "yes", "ada@home:1", START)
@@ -50,7 +50,7 @@ def test_what_this_process_appends_is_no_news(both):
 def test_it_is_looked_for_ever_more_rarely(both, monkeypatch):
     here, _ = both
     seen, pauses = here.wait_for_news(-1, 20), []
-    monkeypatch.setattr("divebook.store.sqlite.tables.time.monotonic", lambda: sum(pauses))
+    monkeypatch.setattr("divebook.stores.sqlite.tables.time.monotonic", lambda: sum(pauses))
     monkeypatch.setattr(here._news_counter, "wait", lambda seen, seconds: pauses.append(seconds) or seen)
     assert here.wait_for_news(seen, 60) == seen
     assert sorted(pauses[:-2]) == pauses[:-2]  # the last ones are what is left of the time
@@ -73,7 +73,7 @@ def test_news_are_waited_for_by_one_thread_however_many_listen(both):
 
 
 def test_the_thread_ends_with_the_last_listener(monkeypatch):
-    monkeypatch.setattr("divebook.store.listeners.LINGER", 0.01)
+    monkeypatch.setattr("divebook.stores.listeners.LINGER", 0.01)
     before = listening()
     with MemoryStore() as store:
         leave = store.on_news(Listener())

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from divebook.processes import this_boot
-from divebook.store import MemoryStore, Owner
+from divebook.stores import MemoryStore, Owner
 from tests.store.logs import ONE, log
 
 PRINT = (
-    "from divebook.store import Owner; o = Owner.current('worker'); print(o.host, o.pid, o.started, o.boot, sep='|')"
+    "from divebook.stores import Owner; o = Owner.current('worker'); print(o.host, o.pid, o.started, o.boot, sep='|')"
 )
 
 needs_proc = pytest.mark.skipif(not this_boot(), reason="the machine does not tell when it was started")

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from divebook.errors import CorruptStoreError
 from divebook.events.codec import MAX_PAYLOAD_BYTES
 from divebook.events.values import normalize
-from divebook.store import Batch, MemoryStore, SqliteStore
-from divebook.store.codec import FernetCodec
-from divebook.store.encoding import PACKED, PACKED_FROM, pack, unpack
-from divebook.store.maintenance import check
+from divebook.stores import Batch, MemoryStore, SqliteStore
+from divebook.stores.codec import FernetCodec
+from divebook.stores.encoding import PACKED, PACKED_FROM, pack, unpack
+from divebook.stores.maintenance import check
 from tests.store.logs import ONE
 from tests.store.wide_promises import done, events_of, lines, records
 

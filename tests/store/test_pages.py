@@ -8,9 +8,9 @@ import pytest
 from divebook.errors import CorruptStoreError, DecryptionError, NewerStoreError
 from divebook.events import catalog
 from divebook.events.event import Record
-from divebook.store import Batch, MemoryStore, SqliteStore
-from divebook.store.base import EventStore
-from divebook.store.pages import EventPage
+from divebook.stores import Batch, MemoryStore, SqliteStore
+from divebook.stores.base import EventStore
+from divebook.stores.pages import EventPage
 from tests.store.fork_promises import fork
 from tests.store.logs import ONE, TWO, event, execution_id, log, started
 

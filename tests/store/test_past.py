@@ -4,8 +4,8 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import ExecutionNotFoundError
-from divebook.store import MemoryStore, SqliteStore
-from divebook.store import history as past
+from divebook.stores import MemoryStore, SqliteStore
+from divebook.stores import history as past
 from tests.store.logs import ONE, TWO, log, steps
 
 PAGE, KEPT = 10, 3

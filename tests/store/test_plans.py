@@ -8,8 +8,8 @@ import pytest
 
 from divebook.errors import ExecutionNotFoundError
 from divebook.events import catalog
-from divebook.store import Message, SqliteStore
-from divebook.store.leases import Owner
+from divebook.stores import Message, SqliteStore
+from divebook.stores.leases import Owner
 from tests.store.connections import reader_of, writer_of
 from tests.store.logs import ONE, SECOND, START, batch, event
 

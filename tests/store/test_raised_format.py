@@ -7,9 +7,9 @@ import pytest
 
 from divebook import Environment, SqliteStore, Step, Workflow
 from divebook.errors import NewerStoreError
-from divebook.store import Message
-from divebook.store.leases import Owner
-from divebook.store.sqlite.schema import MIGRATIONS
+from divebook.stores import Message
+from divebook.stores.leases import Owner
+from divebook.stores.sqlite.schema import MIGRATIONS
 from tests.runtime.worlds import Calls, Gate
 from tests.store.logs import ONE, batch
 

@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from divebook.errors import DivebookError, FencedError
-from divebook.store import Batch, MemoryStore, Owner, SqliteStore
-from divebook.store.maintenance import check
-from divebook.store.sqlite import log_writer as writing
-from divebook.store.sqlite.log_writer import RECORDS_PER_ROW_UPDATE
+from divebook.stores import Batch, MemoryStore, Owner, SqliteStore
+from divebook.stores.maintenance import check
+from divebook.stores.sqlite import log_writer as writing
+from divebook.stores.sqlite.log_writer import RECORDS_PER_ROW_UPDATE
 from tests.store.logs import ONE, START, THREE, TWO, batch, completed, failed, log, resumed, step, steps
 from tests.store.tampering import tamper
 from tests.store.wide_promises import begun, done, events_of, records

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from divebook.errors import ReadOnlyStoreError
-from divebook.store import SqliteStore
+from divebook.stores import SqliteStore
 from tests.store.logs import ONE, log, steps, write
 
 NOBODY = 65534

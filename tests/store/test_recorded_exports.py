@@ -11,10 +11,10 @@ from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ExecutionEndedError
 from divebook.events.catalog import ExecutionContinuedAsNew
 from divebook.events.codec import decode_line
-from divebook.store import MemoryStore, SqliteStore
-from divebook.store.embedded import FORM
-from divebook.store.maintenance import check
-from divebook.store.transfer import import_, read
+from divebook.stores import MemoryStore, SqliteStore
+from divebook.stores.embedded import FORM
+from divebook.stores.maintenance import check
+from divebook.stores.transfer import import_, read
 
 RECORDED = Path(__file__).parent / "recorded"
 EXPORTS = sorted(RECORDED.glob("form_*.jsonl"))

@@ -5,7 +5,7 @@ import weakref
 import pytest
 
 from divebook.errors import AlreadyRegisteredError, SetupError, StoreError
-from divebook.store import MemoryStore, open_store, registry
+from divebook.stores import MemoryStore, open_store, registry
 from divebook.text.passwords import without_password
 from tests.store.connections import reader_of, writer_of
 from tests.store.logs import ONE, log

@@ -7,7 +7,7 @@ from contextlib import aclosing
 import pytest
 
 from divebook.errors import ConnectionLostError
-from divebook.store.follow import follow
+from divebook.stores.follow import follow
 from tests.store.conformance import StorePromises
 from tests.store.logs import ONE, batch, completed, log
 from tests.store.remote import AFTER, BEFORE, RemoteStore

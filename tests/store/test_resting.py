@@ -6,8 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from divebook.store import SqliteStore
-from divebook.store.maintenance import check
+from divebook.stores import SqliteStore
+from divebook.stores.maintenance import check
 from tests.store.corpus import frames_of
 from tests.store.resting import Notes, world
 from tests.store.test_schema import RECORDED

@@ -4,8 +4,8 @@ import pytest
 
 from divebook.errors import NotFoundError
 from divebook.events.catalog import StepCompleted
-from divebook.store import MemoryStore, Owner, SqliteStore
-from divebook.store.maintenance import check, gc
+from divebook.stores import MemoryStore, Owner, SqliteStore
+from divebook.stores.maintenance import check, gc
 from tests.store.large_promises import text
 from tests.store.logs import SECOND, START, cancelled, completed, event, execution_id, failed, log, resumed
 

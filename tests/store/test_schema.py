@@ -10,8 +10,8 @@ import pytest
 
 from divebook.errors import NewerStoreError
 from divebook.events.codec import encode_line
-from divebook.store import Message, SqliteStore
-from divebook.store.sqlite.schema import MIGRATIONS, check_version, migrate
+from divebook.stores import Message, SqliteStore
+from divebook.stores.sqlite.schema import MIGRATIONS, check_version, migrate
 from tests.store.logs import ONE, log, moment
 
 RECORDED = Path(__file__).parent / "recorded"

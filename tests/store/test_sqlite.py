@@ -11,9 +11,9 @@ import pytest
 
 from divebook.errors import ConcurrentAppendError, ExecutionNotFoundError, StoreError
 from divebook.events.catalog import StepCompleted
-from divebook.store import SqliteStore
-from divebook.store.sqlite import back_up
-from divebook.store.transfer import export
+from divebook.stores import SqliteStore
+from divebook.stores.sqlite import back_up
+from divebook.stores.transfer import export
 from tests.store.conformance import StorePromises
 from tests.store.connections import count_of_readers, writer_of
 from tests.store.large_promises import text
@@ -170,7 +170,7 @@ RACER = """
 import sys
 from divebook.errors import ConcurrentAppendError
 from divebook.events.catalog import StepCompleted
-from divebook.store import SqliteStore
+from divebook.stores import SqliteStore
 from tests.store.logs import ONE, event, log
 path, name = sys.argv[1:]
 won = 0
@@ -199,7 +199,7 @@ def test_processes_that_race_for_one_execution_leave_one_sound_log(path):
     assert outputs[::2] == outputs[1::2]
 
 
-CREATOR = "import sys; from divebook.store import SqliteStore; SqliteStore(sys.argv[1]).close()"
+CREATOR = "import sys; from divebook.stores import SqliteStore; SqliteStore(sys.argv[1]).close()"
 
 
 def test_processes_that_create_one_file_at_once_all_succeed(path):
@@ -208,7 +208,7 @@ def test_processes_that_create_one_file_at_once_all_succeed(path):
 
 
 def test_a_writer_that_blocks_the_file_too_long_is_an_error(path, monkeypatch):
-    monkeypatch.setattr("divebook.store.sqlite.connections.BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("divebook.stores.sqlite.connections.BUSY_SECONDS", 0.01)
     with SqliteStore(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match="is locked: another process has been writing for too long"):
@@ -257,7 +257,7 @@ def test_an_interrupted_append_writes_nothing(store, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("divebook.store.sqlite.log_writer.place_of", interrupt)
+        patch.setattr("divebook.stores.sqlite.log_writer.place_of", interrupt)
         with pytest.raises(KeyboardInterrupt):
             store.append(ONE, steps(3, 4), 2)
     assert store.record(ONE).last_sequence == 2

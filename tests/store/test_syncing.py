@@ -9,8 +9,8 @@ from contextlib import closing
 import pytest
 
 from divebook.errors import StoreError
-from divebook.store import MemoryStore, SqliteStore
-from divebook.store.sqlite import store as sqlite_store
+from divebook.stores import MemoryStore, SqliteStore
+from divebook.stores.sqlite import store as sqlite_store
 from tests.store.connections import writer_of
 from tests.store.logs import ONE, TWO, batch, log, step
 

@@ -6,8 +6,8 @@ from contextlib import closing
 import pytest
 
 from divebook.errors import CorruptStoreError, NewerStoreError
-from divebook.store import Batch, SqliteStore
-from divebook.store.maintenance import check
+from divebook.stores import Batch, SqliteStore
+from divebook.stores.maintenance import check
 from tests.store.connections import reader_of
 from tests.store.logs import ONE, TWO
 from tests.store.tampering import put_right, tamper

@@ -20,8 +20,8 @@ from divebook.events.catalog import (
 from divebook.events.codec import encode_line
 from divebook.events.event import Record, type_id
 from divebook.events.values import normalize
-from divebook.store import Batch
-from divebook.store.maintenance import check
+from divebook.stores import Batch
+from divebook.stores.maintenance import check
 from tests.store.logs import ONE, SECOND, START, TWO, started
 
 LONG = "the text that a call has given, which is longer than a reference to it"

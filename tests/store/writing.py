@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from divebook.store import SqliteStore
-from divebook.store.maintenance import check
+from divebook.stores import SqliteStore
+from divebook.stores.maintenance import check
 
 ROOT = Path(__file__).parent.parent.parent
 
 WRITER = """
 import mmap, struct, sys
-from divebook.store import Owner, SqliteStore
+from divebook.stores import Owner, SqliteStore
 from divebook.events.catalog import StepCompleted
 from tests.store.large_promises import text
 from tests.store.logs import batch, event, execution_id, log

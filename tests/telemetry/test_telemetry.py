@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from divebook import Action, Agent, Each, Environment, MemoryStore, ScriptedModel, SqliteStore, Step, Workflow
-from divebook.store.transfer import export, import_
+from divebook.stores.transfer import export, import_
 from divebook.telemetry import Telemetry
 
 

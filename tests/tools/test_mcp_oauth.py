@@ -17,7 +17,7 @@ from divebook.definitions.servers import MCPServerDefinition, OAuthDefinition, T
 from divebook.documents import Policy
 from divebook.errors import DefinitionError, ServerError, SetupError
 from divebook.runtime.loop import ENGINE
-from divebook.store.codec import FernetCodec, Sealing
+from divebook.stores.codec import FernetCodec, Sealing
 from divebook.text.redaction import shared
 from divebook.tools.mcp.oauth import Consent, FileTokens
 from tests.runtime.worlds import environment

@@ -12,9 +12,9 @@ from divebook.definitions import definitions_from
 from divebook.definitions.definition import Definitions
 from divebook.definitions.resources import AgentDefinition, Config, WorkspaceDefinition
 from divebook.definitions.servers import MCPServerDefinition
-from divebook.environment.settings import EnvironmentWorkspaces
+from divebook.environments.settings import EnvironmentWorkspaces
 from divebook.errors import NotFoundError, SetupError
-from divebook.workspace.local import FilesWorkspace
+from divebook.workspaces.local import FilesWorkspace
 from tests.tools.conftest import SERVERS
 from tests.trust.strange import SECRETS, Recorder, recording
 

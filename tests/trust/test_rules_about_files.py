@@ -9,7 +9,7 @@ from divebook import Agent, ApprovalRule, Environment, ScriptedModel, Step, Work
 from divebook.definitions import AgentDefinition, definitions_from
 from divebook.definitions.resources import WorkspaceDefinition
 from divebook.documents.policy import FileArguments
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 
 PATIENCE = 120
 ASK = Workflow("ask", [Step("s", prompt="go", agent="a")])

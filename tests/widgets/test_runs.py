@@ -5,7 +5,7 @@ import pytest
 from divebook.definitions.definition import Workflow
 from divebook.definitions.step import Step
 from divebook.errors import SetupError
-from divebook.store import MemoryStore
+from divebook.stores import MemoryStore
 from divebook.widgets import views
 from divebook.widgets.protocol import RunsWish
 from divebook.widgets.runs_and_questions import EVERYTHING, MORE, PAGE, RESTS, RecordCache, RunsFeed

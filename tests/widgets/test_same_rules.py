@@ -13,7 +13,7 @@ from divebook.projections.spans import Span
 from divebook.questions import Question, checked_answer
 from divebook.questions.question import RESOURCE_EXHAUSTED, for_others
 from divebook.replay.files import _html_lines
-from divebook.store.embedded import checksum, whole_texts, with_texts
+from divebook.stores.embedded import checksum, whole_texts, with_texts
 from divebook.text.format import NOTHING, branch_name, parts, plural, price, printed, seconds, visible
 from divebook.text.redaction import cut, one_line
 from divebook.widgets.recording import RecordedPositions, read_saved

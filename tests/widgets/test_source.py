@@ -11,8 +11,8 @@ from divebook.questions.bounds import Bounds
 from divebook.questions.question import ANSWERED_ALONE, sort_of
 from divebook.runtime.compute.dask import DASHBOARDS, MOST, Dashboards
 from divebook.runtime.messages import this_person
-from divebook.store import MemoryStore
-from divebook.store.sqlite.store import SqliteStore
+from divebook.stores import MemoryStore
+from divebook.stores.sqlite.store import SqliteStore
 from divebook.widgets import source
 from divebook.widgets.source import durability_of, graph_of, header_of, question_of, source_of
 from tests.runtime.worlds import Gate, environment, held_up

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from divebook.errors import WorkspaceError
-from divebook.workspace.files import Disk
-from divebook.workspace.paths import PathPolicy, Root
+from divebook.workspaces.files import Disk
+from divebook.workspaces.paths import PathPolicy, Root
 
 SECRET, WITNESS = b"outside", "witness"
 PARTS = (

@@ -19,7 +19,7 @@ import pytest
 from pydantic_ai.workspaces.conformance import WorkspaceBackendSuite
 
 from divebook.agents.pydantic_workspaces import BackendOfWorkspace
-from divebook.workspace import DockerWorkspace, FencedWorkspace, LocalWorkspace, VirtualenvWorkspace
+from divebook.workspaces import DockerWorkspace, FencedWorkspace, LocalWorkspace, VirtualenvWorkspace
 from tests.workspace.containers import containers, removed
 
 HERE = Path(__file__)

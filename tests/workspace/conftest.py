@@ -2,7 +2,7 @@
 
 import pytest
 
-from divebook.workspace.docker.workspace import DockerWorkspace
+from divebook.workspaces.docker.workspace import DockerWorkspace
 from tests.workspace.images import busybox_image, engine_answers
 
 

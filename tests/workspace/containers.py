@@ -2,7 +2,7 @@
 
 import asyncio
 
-from divebook.workspace.docker.engine import LABEL, Engine
+from divebook.workspaces.docker.engine import LABEL, Engine
 
 
 def inside(workspace, work):

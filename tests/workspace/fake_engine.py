@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from divebook.errors import ContainerError
-from divebook.workspace.docker.engine import ContainerPlan
-from divebook.workspace.shell import CommandOutcome, OutputBuffer
+from divebook.workspaces.docker.engine import ContainerPlan
+from divebook.workspaces.shell import CommandOutcome, OutputBuffer
 
 
 class FakeEngine:
-    """Stands in for `divebook.workspace.docker.engine.Engine`.
+    """Stands in for `divebook.workspaces.docker.engine.Engine`.
 
     `containers` says which there are and their status, `answer` what each command comes to: exit_code, stdout, stderr.
     """

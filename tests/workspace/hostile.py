@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from divebook.errors import ShellTimeoutError
-from divebook.workspace.local import LocalWorkspace
-from divebook.workspace.shell import LocalShell
+from divebook.workspaces.local import LocalWorkspace
+from divebook.workspaces.shell import LocalShell
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = {
@@ -85,7 +85,7 @@ def ended(mark, seconds=1.0):
 
 OWNER = """
 import asyncio, json, os, sys, time
-from divebook.workspace.shell import LocalShell
+from divebook.workspaces.shell import LocalShell
 shell = LocalShell(lambda _: sys.argv[1])
 asyncio.run(shell.execute(json.loads(os.environ["HOSTILE"]), timeout=60))
 if sys.argv[2:] == ["fork"] and os.fork() == 0:  # as a pool of processes does, which holds descriptors open

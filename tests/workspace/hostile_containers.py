@@ -15,14 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from divebook.errors import ShellTimeoutError
-from divebook.workspace.docker.workspace import DockerWorkspace
+from divebook.workspaces.docker.workspace import DockerWorkspace
 from tests.workspace.containers import containers, removed
 from tests.workspace.hostile import HOSTILE, ROOT, ended, text_of
 from tests.workspace.images import busybox_image
 
 OWNER = """
 import asyncio, sys
-from divebook.workspace.docker.workspace import DockerWorkspace
+from divebook.workspaces.docker.workspace import DockerWorkspace
 async def main():
     async with DockerWorkspace(sys.argv[1], image=sys.argv[2], keep=sys.argv[3] == "keep") as made:
         await made.shell.execute("echo up > up; " + sys.argv[4], timeout=60)

@@ -13,7 +13,7 @@ import tarfile
 from pathlib import Path
 
 from divebook.errors import EngineUnavailableError
-from divebook.workspace.docker.engine import engine_socket, engine_url
+from divebook.workspaces.docker.engine import engine_socket, engine_url
 
 REPOSITORY = "divebook-test"
 BUSYBOX, PYTHON = f"{REPOSITORY}:busybox", f"{REPOSITORY}:python"

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from divebook import Agent, ApprovalRule, Environment, ScriptedModel, Step, Workflow
 from divebook.definitions.resources import WorkspaceDefinition
-from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.take import Snapshots
+from divebook.workspaces.paths import Root
+from divebook.workspaces.snapshots.take import Snapshots
 
 ROOT = Path(__file__).parents[2]
 CALLS = [

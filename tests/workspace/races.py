@@ -15,10 +15,10 @@ from collections import Counter
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
-from divebook.workspace.files import Disk
-from divebook.workspace.paths import PathPolicy, Root
-from divebook.workspace.snapshots.restore import put_back
-from divebook.workspace.snapshots.tree import FILE, FOLDER, TreeEntry
+from divebook.workspaces.files import Disk
+from divebook.workspaces.paths import PathPolicy, Root
+from divebook.workspaces.snapshots.restore import put_back
+from divebook.workspaces.snapshots.tree import FILE, FOLDER, TreeEntry
 
 _AT_FDCWD, _EXCHANGE = -100, 2
 MINE, OUTSIDE = b"inside", b"outside"

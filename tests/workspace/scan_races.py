@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-from divebook.workspace.snapshots import take
-from divebook.workspace.snapshots.tree import FILE
+from divebook.workspaces.snapshots import take
+from divebook.workspaces.snapshots.tree import FILE
 from tests.workspace.changes import change
 from tests.workspace.sequences import KeptTrees, from_scratch
 
@@ -23,7 +23,7 @@ _CALLS = ("open", "stat", "fstat", "listdir", "readlink")
 
 
 class HookedOs:
-    """The module `os` as `divebook.workspace.snapshots.take` sees it. A hook is called before and after each call that
+    """The module `os` as `divebook.workspaces.snapshots.take` sees it. A hook is called before and after each call that
     examines a file.
     """
 

@@ -8,8 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.take import Snapshots, manifest_of, tree_of
+from divebook.workspaces.paths import Root
+from divebook.workspaces.snapshots.take import Snapshots, manifest_of, tree_of
 from tests.workspace.changes import change
 
 LOOKS, RESTORED = 30, 6

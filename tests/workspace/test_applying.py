@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from divebook.errors import NotFoundError, PathNotAllowedError, SnapshotError
-from divebook.workspace.paths import Root
-from divebook.workspace.snapshots import restore
-from divebook.workspace.snapshots.applying import apply_changes, restore_tree, select_changes
-from divebook.workspace.snapshots.restore import JOURNAL_FOLDER, is_protected, left_out_text, protected_paths
-from divebook.workspace.snapshots.take import Snapshots
-from divebook.workspace.snapshots.tree import FILE, FOLDER, LINK, FileChange, Tree, TreeEntry
+from divebook.workspaces.paths import Root
+from divebook.workspaces.snapshots import restore
+from divebook.workspaces.snapshots.applying import apply_changes, restore_tree, select_changes
+from divebook.workspaces.snapshots.restore import JOURNAL_FOLDER, is_protected, left_out_text, protected_paths
+from divebook.workspaces.snapshots.take import Snapshots
+from divebook.workspaces.snapshots.tree import FILE, FOLDER, LINK, FileChange, Tree, TreeEntry
 from tests.workspace import write_faults
 from tests.workspace.write_kills import Case
 

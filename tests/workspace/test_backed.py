@@ -19,7 +19,7 @@ from divebook.errors import (
     WorkspaceGoneError,
 )
 from divebook.tools.workspace import edit, shell, view
-from divebook.workspace import AgentSession, LocalWorkspace, agent_tools
+from divebook.workspaces import AgentSession, LocalWorkspace, agent_tools
 from tests.agents.test_taking_agents import ASK
 from tests.agents.test_turns import started
 from tests.runtime.test_resuming import cut

@@ -19,7 +19,7 @@ from pydantic_ai.workspaces import WorkspaceOutputLimitError, WorkspaceUnavailab
 from divebook import ScriptedModel
 from divebook.agents.pydantic_workspaces import BackendOfWorkspace, InWorkspace
 from divebook.agents.scripted_model import ScriptedFunction
-from divebook.workspace import FencedWorkspace, LocalWorkspace, VirtualenvWorkspace
+from divebook.workspaces import FencedWorkspace, LocalWorkspace, VirtualenvWorkspace
 from tests.agents.test_taking_agents import ASK
 from tests.agents.test_turns import started
 from tests.runtime.test_resuming import cut

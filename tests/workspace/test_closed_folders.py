@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from divebook.errors import SnapshotError
-from divebook.workspace.paths import Root
-from divebook.workspace.snapshots import restore
-from divebook.workspace.snapshots.applying import apply_changes, restore_tree
-from divebook.workspace.snapshots.tree import changes_between
+from divebook.workspaces.paths import Root
+from divebook.workspaces.snapshots import restore
+from divebook.workspaces.snapshots.applying import apply_changes, restore_tree
+from divebook.workspaces.snapshots.tree import changes_between
 from tests.workspace.sequences import KeptTrees, from_scratch
 
 _OTHER_USER = 65534

@@ -18,7 +18,7 @@ from divebook.errors import (
     ShellExecutionError,
     ShellTimeoutError,
 )
-from divebook.workspace import process_manager
+from divebook.workspaces import process_manager
 from tests.workspace.containers import containers, inside, inspected, removed, said
 from tests.workspace.hostile import HOSTILE, alive, ended, text_of
 from tests.workspace.hostile_containers import owned

@@ -11,7 +11,7 @@ from divebook.definitions.resources import WorkspaceDefinition
 from divebook.errors import ContainerError
 from divebook.events import catalog
 from divebook.replay.files import KeptFiles
-from divebook.workspace.docker.workspace import DockerWorkspace
+from divebook.workspaces.docker.workspace import DockerWorkspace
 from tests.workspace.containers import inside, inspected
 from tests.workspace.images import python_image
 from tests.workspace.sequences import KeptTrees, from_scratch

@@ -8,8 +8,8 @@ import pytest
 
 from divebook.engine.retries import Fault
 from divebook.errors import ContainerError, EngineUnavailableError, ShellExecutionError, UnusableEngineError
-from divebook.workspace.docker.engine import engine_socket
-from divebook.workspace.docker.workspace import DockerWorkspace
+from divebook.workspaces.docker.engine import engine_socket
+from divebook.workspaces.docker.workspace import DockerWorkspace
 from tests.workspace.containers import inside
 from tests.workspace.fake_engine import FakeEngine
 

@@ -13,8 +13,8 @@ import pytest
 
 from divebook.documents.addresses import is_public
 from divebook.errors import WorkspaceError
-from divebook.workspace.egress import relay
-from divebook.workspace.egress.proxy import Egress, EgressAnswer
+from divebook.workspaces.egress import relay
+from divebook.workspaces.egress.proxy import Egress, EgressAnswer
 
 PRIVATE = """
 127.0.0.1 10.1.2.3 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1 0.0.0.0 224.0.0.1 255.255.255.255

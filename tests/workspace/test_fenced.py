@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from divebook.errors import ShellExecutionError
-from divebook.workspace import FencedWorkspace, process_manager
+from divebook.workspaces import FencedWorkspace, process_manager
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
 ASK = """

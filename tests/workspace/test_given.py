@@ -6,9 +6,9 @@ import pytest
 
 from divebook import WorkspaceDefinition
 from divebook.errors import ContainerError, DefinitionError, WorkspaceGoneError
-from divebook.workspace import DockerWorkspace, LocalWorkspace, VirtualenvWorkspace, process_manager
-from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.take import Snapshots
+from divebook.workspaces import DockerWorkspace, LocalWorkspace, VirtualenvWorkspace, process_manager
+from divebook.workspaces.paths import Root
+from divebook.workspaces.snapshots.take import Snapshots
 
 TEXTS = {
     "allowed_paths": lambda folder, text: LocalWorkspace(folder, allowed_paths=text),

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from divebook.workspace.docker.engine import COMMAND, marked
+from divebook.workspaces.docker.engine import COMMAND, marked
 
 FIRST = 10 * os.getpid()
 """Of the marks: another test on this machine has others."""

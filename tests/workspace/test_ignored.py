@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from divebook.workspace import agent_tools
-from divebook.workspace.files import IgnoreRules
-from divebook.workspace.local import LocalWorkspace
+from divebook.workspaces import agent_tools
+from divebook.workspaces.files import IgnoreRules
+from divebook.workspaces.local import LocalWorkspace
 
 LONGEST = 5
 """Seconds that matching may take at most; expressions of `re` would take years."""

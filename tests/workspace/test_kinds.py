@@ -21,7 +21,7 @@ from divebook.errors import (
     WorkspaceGoneError,
     WorkspaceNotEnteredError,
 )
-from divebook.workspace import (
+from divebook.workspaces import (
     AgentSession,
     DockerWorkspace,
     FencedWorkspace,
@@ -297,7 +297,7 @@ def test_a_fence_has_the_python_that_runs_it_below_tmp_too(tmp_path, require):
     require("bubblewrap", shutil.which("bwrap") is not None)
     program = """
 import asyncio, sys
-from divebook.workspace import FencedWorkspace
+from divebook.workspaces import FencedWorkspace
 
 async def main():
     async with FencedWorkspace(sys.argv[1]) as made:

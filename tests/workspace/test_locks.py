@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from divebook.workspace import locks
-from divebook.workspace.locks import lock, open_locked, release
+from divebook.workspaces import locks
+from divebook.workspaces.locks import lock, open_locked, release
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_who_stops_waiting_gets_no_lock(held):
 
 def test_a_killed_process_holds_no_lock(tmp_path):
     program = (
-        "import asyncio, pathlib, sys; from divebook.workspace.locks import open_locked; "
+        "import asyncio, pathlib, sys; from divebook.workspaces.locks import open_locked; "
         "asyncio.run(open_locked(pathlib.Path(sys.argv[1]), 0)); print(flush=True); sys.stdin.read()"
     )
     words = [sys.executable, "-c", program, str(tmp_path / "lock")]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from divebook.workspace.paths import Root
-from divebook.workspace.snapshots import take
-from divebook.workspace.snapshots.take import TreeScanner
+from divebook.workspaces.paths import Root
+from divebook.workspaces.snapshots import take
+from divebook.workspaces.snapshots.take import TreeScanner
 
 
 class _Watch:

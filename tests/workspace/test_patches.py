@@ -5,9 +5,9 @@ import subprocess
 from contextlib import closing
 
 from divebook.replay.files import ChangedFiles
-from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.take import Snapshots
-from divebook.workspace.snapshots.tree import changes_between, diffs_of
+from divebook.workspaces.paths import Root
+from divebook.workspaces.snapshots.take import Snapshots
+from divebook.workspaces.snapshots.tree import changes_between, diffs_of
 
 MARKS = ["\x0c", "\x0b", "\r", "\x1c", "\u0085", "\u2028"]
 """Where `str.splitlines` ends a line, and git does not."""

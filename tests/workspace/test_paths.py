@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from divebook.errors import PathNotAllowedError
-from divebook.workspace.paths import Root, has_openat2
+from divebook.workspaces.paths import Root, has_openat2
 from tests.workspace import attacks
 from tests.workspace.races import Arena, exchanging
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from divebook.errors import PathNotAllowedError, ProcessIdError, ProcessInputError, ShellExecutionError
-from divebook.workspace import DockerWorkspace, LocalWorkspace, agent_tools, process_manager
-from divebook.workspace.background import KEY, MOST_CHARACTERS, MOST_ENDED, ProcessManager
+from divebook.workspaces import DockerWorkspace, LocalWorkspace, agent_tools, process_manager
+from divebook.workspaces.background import KEY, MOST_CHARACTERS, MOST_ENDED, ProcessManager
 
 SAYS_AND_STAYS = "echo ready; sleep 60 & echo $!; wait"
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from divebook.workspace.resources import ResourceRegistry
+from divebook.workspaces.resources import ResourceRegistry
 
 
 class Held:

@@ -5,9 +5,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from divebook import workspace as public
+from divebook import workspaces as public
 from divebook.errors import WorkspaceGoneError, WorkspaceNotEnteredError
-from divebook.workspace import (
+from divebook.workspaces import (
     AgentContext,
     AgentSession,
     DockerEnvironment,

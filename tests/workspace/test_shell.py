@@ -10,7 +10,7 @@ import uuid
 import pytest
 
 from divebook.errors import ShellExecutionError, ShellTimeoutError
-from divebook.workspace.shell import LocalShell, ShellResult
+from divebook.workspaces.shell import LocalShell, ShellResult
 from tests.workspace.hostile import (
     HOSTILE,
     SURVIVING,

@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import pytest
 
-from divebook.workspace.reaper import END_CONFIRMED
-from divebook.workspace.shell import LocalShell, shielded
+from divebook.workspaces.reaper import END_CONFIRMED
+from divebook.workspaces.shell import LocalShell, shielded
 
 
 def test_it_goes_on_while_whoever_waits_is_cancelled_again_and_again():

@@ -8,9 +8,9 @@ from unittest import mock
 
 import pytest
 
-from divebook.workspace.paths import Root
-from divebook.workspace.snapshots import take
-from divebook.workspace.snapshots.take import (
+from divebook.workspaces.paths import Root
+from divebook.workspaces.snapshots import take
+from divebook.workspaces.snapshots.take import (
     DEEPEST,
     SPECIAL,
     TOO_DEEP,
@@ -20,7 +20,7 @@ from divebook.workspace.snapshots.take import (
     TreeScanner,
     tree_of,
 )
-from divebook.workspace.snapshots.tree import changes_between
+from divebook.workspaces.snapshots.tree import changes_between
 from tests.workspace.scan_races import during_scans, tree_is_stored
 from tests.workspace.scan_races import sequence as sequence_with_races
 from tests.workspace.sequences import KeptTrees, from_scratch, sequence

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from divebook.errors import FileOperationError, WorkspaceNotEnteredError
-from divebook.workspace import LocalWorkspace, agent_tools
+from divebook.workspaces import LocalWorkspace, agent_tools
 
 
 def inside(folder, work):

@@ -17,7 +17,7 @@ from pathlib import Path
 from unittest import mock
 
 from divebook.errors import SnapshotError
-from divebook.workspace.snapshots.restore import JOURNAL_FOLDER
+from divebook.workspaces.snapshots.restore import JOURNAL_FOLDER
 from tests.workspace.write_kills import Case, read
 
 WRITES = ("open", "mkdir", "rename", "unlink", "link", "symlink", "fchmod", "fsync", "utime", "rmdir", "chmod")

@@ -15,10 +15,10 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.applying import apply_changes, restore_tree
-from divebook.workspace.snapshots.take import Snapshots
-from divebook.workspace.snapshots.tree import NO_ENTRIES, Tree, changes_between
+from divebook.workspaces.paths import Root
+from divebook.workspaces.snapshots.applying import apply_changes, restore_tree
+from divebook.workspaces.snapshots.take import Snapshots
+from divebook.workspaces.snapshots.tree import NO_ENTRIES, Tree, changes_between
 
 OPERATIONS = ("open", "os.", "shutil.rmtree")
 """Beginnings of the names of audit events that are file operations."""

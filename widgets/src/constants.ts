@@ -35,6 +35,6 @@ export const MAX_UNPACKED = 32000000 as const; // divebook.widgets.recording:MAX
 export const MAX_FIRST = 5000000 as const; // divebook.widgets.recording:MAX_FIRST
 export const VIEW_MIME = "application/vnd.divebook.view+json" as const; // divebook.widgets.views:HOSTED_VIEW
 export const COMPARISON_MIME = "application/vnd.divebook.compared+json" as const; // divebook.projections.comparison:MIME
-export const PART_MIME = "application/vnd.divebook.part" as const; // divebook.store.embedded:KIND
+export const PART_MIME = "application/vnd.divebook.part" as const; // divebook.stores.embedded:KIND
 export const INBOX_TARGET = "divebook.inbox" as const; // divebook.widgets.views:InboxComm.target
 export const RUNS_TARGET = "divebook.runs" as const; // divebook.widgets.views:RunsComm.target

@@ -25,7 +25,7 @@ from divebook.definitions.servers import FILE, MCPServerDefinition, OAuthDefinit
 from divebook.documents.policy import Policy, resolved
 from divebook.documents.private_files import replace_whole
 from divebook.errors import SetupError, StoreError
-from divebook.store.codec import Sealing
+from divebook.stores.codec import Sealing
 from divebook.text.redaction import logger, shared
 
 PATIENCE: Final = 180.0

@@ -33,7 +33,7 @@ from divebook.definitions.servers import (
 )
 from divebook.documents.policy import APPROVALS
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, ServerError, SetupError
-from divebook.store.codec import Sealing
+from divebook.stores.codec import Sealing
 from divebook.text.redaction import clean_libraries, shared
 from divebook.tools.mcp.open_calls import OpenCalls, require_variables
 

@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from divebook.workspace import Workspace
+from divebook.workspaces import Workspace
 from tests.conformance.scenario.paths import MISSING, read
 
 T = TypeVar("T")

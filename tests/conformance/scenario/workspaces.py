@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from divebook.errors import WorkspaceError
-from divebook.workspace import DockerWorkspace, LocalWorkspace, agent_tools, process_manager
-from divebook.workspace.files import CHUNK, LocalFileOperator
-from divebook.workspace.resources import ResourceRegistry
-from divebook.workspace.workspace import MAX_DEPTH, BusMessage, MessageBus, tree_text
+from divebook.workspaces import DockerWorkspace, LocalWorkspace, agent_tools, process_manager
+from divebook.workspaces.files import CHUNK, LocalFileOperator
+from divebook.workspaces.resources import ResourceRegistry
+from divebook.workspaces.workspace import MAX_DEPTH, BusMessage, MessageBus, tree_text
 from tests.conformance.scenario.paths import MISSING, read
 from tests.conformance.scenario.resource_kinds import KINDS, factory, keyed
 from tests.conformance.scenario.world import RESULT, World

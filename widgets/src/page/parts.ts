@@ -1,4 +1,4 @@
-// Parts of an HTML file with a saved run: scripts of base64 with checksums. `divebook/store/embedded.py` documents their
+// Parts of an HTML file with a saved run: scripts of base64 with checksums. `divebook/stores/embedded.py` documents their
 // content and reads them in Python.
 
 import { PART_MIME } from "../constants";

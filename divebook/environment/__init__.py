@@ -1,5 +1,0 @@
-"""Environments: agents, workflows and settings over one store, and the executions of that store."""
-
-from divebook.environment.environment import Environment
-
-__all__ = ["Environment"]

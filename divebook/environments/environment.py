@@ -1,0 +1,1546 @@
+"""The class `Environment`, the container of workflows, agents, actions and documents that uses one store."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, Self, Unpack, overload
+
+from divebook.agents import Agent, imports
+from divebook.agents.cache import ResponseCache, cache_of
+from divebook.agents.clients import CLIENTS
+from divebook.definitions.definition import Definitions, Workflow, require_name
+from divebook.definitions.resources import (
+    AgentDefinition,
+    ApprovalRule,
+    Approvals,
+    Config,
+    ScheduleDefinition,
+    WorkspaceDefinition,
+)
+from divebook.definitions.servers import MCPServerDefinition
+from divebook.definitions.tools import ToolFunction
+from divebook.documents import DocumentRepository, FileDocuments, Policy
+from divebook.engine.approvals import StandingRule
+from divebook.engine.forks import Change
+from divebook.environments.registry import EnvironmentApprovalPolicy, Registry
+from divebook.environments.settings import EnvironmentWorkspaces, Hook, Settings, TelemetrySetting
+from divebook.environments.starts import (
+    DEFAULT_QUEUE,
+    WARN,
+    Starter,
+    StartOptions,
+    as_bounds,
+    enqueued_event,
+    existing_execution,
+    require_options,
+)
+from divebook.environments.variants import (
+    FROM_FAILURE,
+    FROM_START,
+    STRATEGIES,
+    ChangeLike,
+    DefinitionLike,
+    Edits,
+    StepChanges,
+    TrialOptions,
+    Variants,
+    WhatIfOptions,
+)
+from divebook.errors import ExecutionError, NotFoundError, Problem, SetupError, StartKeyTakenError, did_you_mean
+from divebook.events.event import to_datetime
+from divebook.interrupts import interruptible_result
+from divebook.projections.comparison import Comparison
+from divebook.projections.log_frames import FramedLog, log_of
+from divebook.projections.model_requests import RequestView, requests_of
+from divebook.projections.spans import Formatter
+from divebook.questions import Question
+from divebook.questions.bounds import Bounds
+from divebook.replay.files import KeptFiles
+from divebook.replay.inspect import Inspection
+from divebook.replay.provenance import Provenance, why
+from divebook.replay.recorded_answers import ReuseInputs
+from divebook.replay.replayer import Replayer, replayer_of
+from divebook.replay.resume_changed import ResumePlan
+from divebook.replay.trial import StepTrial
+from divebook.replay.verify import Verification
+from divebook.replay.what_if import Plan, RepeatedWhatIf, WhatIf, answers_for
+from divebook.runtime.clock import Chance, Clock, Ids, SystemChance, SystemClock
+from divebook.runtime.compute.dask import Executors
+from divebook.runtime.driver import Driver
+from divebook.runtime.execution import Execution
+from divebook.runtime.loop import ENGINE
+from divebook.runtime.manager import Control, refuse_final
+from divebook.runtime.messages import Annotating, annotation, this_person
+from divebook.runtime.queueing import move_out
+from divebook.runtime.recorder import CallTracing
+from divebook.runtime.step import Handler, Services
+from divebook.scripting import Interpreter, default_interpreter
+from divebook.steps.actions import Action, action_of, built_in_actions
+from divebook.steps.conversations import ConversationStore, DurableLog, Thread
+from divebook.steps.handlers import built_in_handlers
+from divebook.steps.prompt import ContentBuilder
+from divebook.steps.script_step import ScriptStep, condition_holds, filled, items_of
+from divebook.steps.workspace_actions import WORKSPACE_ACTIONS
+from divebook.stores import EventStore, ExecutionRecord, MemoryStore, open_store, transfer
+from divebook.stores.append import Durability, durability_called
+from divebook.stores.codec import Codec
+from divebook.stores.leases import QueuedExecution, WorkerRecord
+from divebook.text.arguments import has_methods, id_of, is_list_of_strings, list_of, require
+from divebook.text.path_arguments import as_path
+from divebook.text.redaction import logger
+from divebook.tools.mcp.servers import Server
+
+_log = logger(__name__)
+_USERS: weakref.WeakKeyDictionary[EventStore, weakref.WeakSet[Environment]] = weakref.WeakKeyDictionary()
+"""For each store, the open environments that use it. `open_store` returns one store object for one file, so that
+environments can share a store; the last environment closes it.
+"""
+_FILTERS = ("tag", "origin", "parent", "notebook", "cell", "key")
+"""Names of the keyword arguments by which `Environment.executions` can filter."""
+_STORE = "a path, a URL, or an instance of a subclass of divebook.stores.EventStore"
+_EXPECTED: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "name": ("a string", lambda value: isinstance(value, str)),
+    "store": (_STORE, lambda value: isinstance(value, EventStore | str | Path)),
+    "documents": (
+        "a DocumentRepository, such as FileDocuments('texts') or MemoryDocuments()",
+        lambda value: isinstance(value, DocumentRepository),
+    ),
+    "documents_dir": ("the path of a folder", lambda value: isinstance(value, str | os.PathLike)),
+    "printer": ("a function that takes a string", callable),
+    "durability": ("'full' or 'relaxed'", lambda value: isinstance(value, str)),
+    "notify": (
+        "a function, a command as a string or a list of strings, or addresses",
+        lambda value: callable(value) or isinstance(value, str) or is_list_of_strings(value),
+    ),
+    "clock": ("an object with now() and sleep(seconds)", lambda value: has_methods(value, "now", "sleep")),
+    "chance": ("an object with bits(count)", lambda value: has_methods(value, "bits")),
+    "interpreter": ("a divebook.scripting.Interpreter", lambda value: isinstance(value, Interpreter)),
+    "executors": ("a mapping of names to executors", lambda value: isinstance(value, Mapping)),
+    "formatter": (
+        "an instance of a subclass of divebook.Formatter",
+        lambda value: isinstance(value, Formatter),
+    ),
+    "policy": ("a divebook.Policy, such as Policy('files')", lambda value: isinstance(value, Policy)),
+    "codec": ("an object with encrypt(data) and decrypt(data)", lambda value: has_methods(value, "encrypt", "decrypt")),
+}
+"""For each argument of `Environment`: the expected value in words, for the error, and a function that checks a value.
+"""
+
+
+class Environment:
+    """Container of workflows, agents, actions and documents that uses one store.
+
+    An environment is composed of a registry (`divebook.environments.registry`: definitions by name, and their checks),
+    settings, a starter of executions, variants of executions (`divebook.environments.variants`), and the control of the
+    executions of the store (`divebook.runtime.manager`).
+
+    Parameters
+    ----------
+    name
+        Shown to people.
+    store
+        Where events are stored: a store, or a place for `open_store`; by default ``.divebook/executions.db``.
+    agents, workflows, actions, tools, servers, workspaces
+        Initial definitions; names must not repeat.
+    documents, documents_dir
+        Documents that actions read and write, or a folder of them; by default the current one.
+    printer
+        Receives the output of the ``Print`` action and of scripts.
+    durability
+        How logs are written: ``full`` (every event survives a power failure) or ``relaxed`` (several times faster, may
+        lose the latest events then); by default the value of the settings, else of the store.
+    notify
+        Called for every new question: a function, a command that reads JSON, or addresses for Apprise (``pip install
+        'divebook[notify]'``); by default the value of ``DIVEBOOK_NOTIFY``. See `divebook.environments.settings`.
+    clock, chance
+        Time and randomness; tests pass their own.
+    executor
+        Where functions of actions and ``@step`` run that name no executor, coroutine functions excepted: ``"thread"``
+        (the default), ``"process"`` (one for each processor), a name of `executors`, a `concurrent.futures.Executor`, a
+        function that makes one, or a Dask client, cluster or address. Actions that take a ``context`` run in threads.
+    executors
+        Executors by the names that functions and steps may use. The caller closes them.
+    approvals
+        Rules for calls of tools: see `divebook.ApprovalRule`.
+    formatter
+        Called step by step with the progress of executions; see `divebook.Formatter`.
+    codec
+        Encrypts values before the store writes them, for all users of the store in this process; by default
+        `divebook.stores.codec.FernetCodec` with the keys of the variable ``DIVEBOOK_KEY``, if it is set.
+    policy
+        What definitions may reach beyond their folder and the public internet; by default the value of the variable
+        ``DIVEBOOK_ALLOW``. See `divebook.documents.policy`.
+    telemetry
+        Whether to report executions to OpenTelemetry (``pip install 'divebook[otel]'``), to which address, or how: see
+        `divebook.telemetry.Telemetry`; by default the value of the variable ``DIVEBOOK_TELEMETRY`` (``1``).
+
+    Examples
+    --------
+    >>> from divebook import Environment, Step, Workflow
+    >>> workflow = Workflow("sum", [Step("add", script="1 + 1", store="n")])
+    >>> environment = Environment(store="memory:", workflows=[workflow])
+    >>> environment.start("sum").wait().variables
+    {'n': 2}
+    """
+
+    def __init__(
+        self,
+        name: str = "divebook",
+        *,
+        store: EventStore | str | Path | None = None,
+        agents: Iterable[Any] = (),
+        workflows: Iterable[Workflow] = (),
+        actions: Iterable[Action] = (),
+        tools: Iterable[ToolFunction | Callable[..., Any]] = (),
+        servers: Iterable[MCPServerDefinition] = (),
+        workspaces: Iterable[WorkspaceDefinition] = (),
+        documents: DocumentRepository | None = None,
+        documents_dir: str | os.PathLike[str] | None = None,
+        printer: Callable[[str], None] = print,
+        durability: str | None = None,
+        notify: Hook | Sequence[str] | str | None = None,
+        clock: Clock | None = None,
+        chance: Chance | None = None,
+        interpreter: Interpreter | None = None,
+        executor: object = None,
+        executors: Mapping[str, object] | None = None,
+        approvals: Iterable[ApprovalRule | Mapping[str, Any]] = (),
+        formatter: Formatter | None = None,
+        policy: Policy | None = None,
+        codec: Codec | None = None,
+        telemetry: TelemetrySetting | None = None,
+    ) -> None:
+        if not name:
+            raise SetupError("environment name is required")
+        # First, while `locals()` has nothing but the arguments.
+        _require_types(locals())
+        if documents is not None and documents_dir is not None:
+            raise SetupError("documents dir and repo cannot both be set: a repository has its own folder")
+        self.name = name
+        self.description = ""
+        repository = documents if documents_dir is None else FileDocuments(documents_dir)
+        durability_of_logs = durability_called(durability)
+        # A store that was passed in belongs to the caller, and `close` leaves it open.
+        if store is None or isinstance(store, str | Path):
+            self.store = open_store(store)
+            self._has_opened_store = True
+        else:
+            self.store = store
+            self._has_opened_store = False
+        self._is_closed = False
+        # Called when the environment is closed, the last one first.
+        self._closers: list[Callable[[], object]] = []
+        # End the subscriptions of the present settings. `_apply` replaces them.
+        self._unsubscribers: list[Callable[[], object]] = []
+        self._printer = printer
+        self._clock = clock or SystemClock()
+        self._chance = chance or SystemChance()
+        self._surrounded_calls = CallTracing()
+        self._executors = Executors(executor, executors)
+        registered_actions = [action_of(each) for each in list_of(actions, "actions", "actions=[shout]")]
+        self._registry = Registry(self.store, self._executors, registered_actions, approvals)
+        self.servers = self._registry.servers
+        durable_log = DurableLog(self.store, self._begin_log, self._clock)
+        self._policy = EnvironmentApprovalPolicy(self._registry.approvals_for, durable_log)
+        self.threads = ConversationStore(durable_log)
+        self._reuse = ReuseInputs(
+            self._registry.reads_only, self._clock, lambda name, log: Edits(self._registry, name, log).operations
+        )
+        # The control calls `_services` at once. The dictionary of handlers in it is filled later, by `_apply`.
+        self._control = Control(
+            self.store,
+            self._services,
+            self._registry.check,
+            self._registry.code_of,
+            clock=self._clock,
+            chance=self._chance,
+        )
+        self._variants = Variants(self._registry, self._control, self._durability, self._reuse, self._services)
+        self._starter = Starter(self._registry, self._control, self._durability, self._variants.forked_child)
+        # After registry, control and starter, which the step handlers use.
+        self._apply(Settings(repository, interpreter, policy, durability_of_logs, notify, formatter, codec, telemetry))
+        _add_stages(self)
+        # Each environment adds the stages of pipelines itself, so `take_in` must not copy those of another one.
+        self._registry.custom_step_types.clear()
+        CLIENTS.join(self)
+        _USERS.setdefault(self.store, weakref.WeakSet()).add(self)
+        for agent in list_of(agents, "agents", "agents=[...]"):
+            self.add_agent(agent)
+        for tool in list_of(tools, "tools", "tools=[...]"):
+            self.add_tool(tool)
+        for workflow in list_of(workflows, "workflows", "workflows=[...]"):
+            self.add_workflow(workflow)
+        for server in list_of(servers, "servers", "servers=[...]"):
+            self.add_server(server)
+        for workspace in list_of(workspaces, "workspaces", "workspaces=[...]"):
+            self.add_workspace(workspace)
+
+    def _apply(self, settings: Settings) -> None:
+        """Replace the settings of this environment. The old listeners no longer receive the events of the store, and
+        the new listeners do.
+        """
+        self._settings = settings
+        # The old listeners leave first, so that a formatter that stays gets no event twice.
+        for unsubscribe in self._unsubscribers:
+            unsubscribe()
+        self._unsubscribers = settings.listen_to(self.store, self._surrounded_calls)
+        if settings.codec is not None:
+            self.store.sealing.codec = settings.codec
+        # The built-in actions and handlers below get the documents and the policy that are set here.
+        self.reach(settings.documents or FileDocuments("."), settings.policy or Policy.given())
+        actions = built_in_actions(self.documents, self._printer, lambda: to_datetime(self._clock.now()))
+        interpreter = settings.interpreter or default_interpreter()
+        handlers = built_in_handlers(
+            self._registry.agent_or_default,
+            self._registry.action,
+            ContentBuilder(interpreter, self.documents, self._printer, self.policy),
+            ScriptStep(interpreter, self.documents, self._printer),
+            drive_child=self._starter.drive_child,
+            begin_successor=self._starter.begin_successor,
+            services=self,
+        )
+        self._registry.set_built_ins({**actions, **WORKSPACE_ACTIONS}, handlers)
+
+    def _services(self, control: Control) -> Services:
+        """Return the services (workspaces, executors, step handlers, ...) that drivers need to run the steps of
+        executions. `control` is the object that manages these drivers.
+        """
+        # The store of the control, not of the environment: a rehearsal has a store of its own.
+        workspaces = EnvironmentWorkspaces(self._registry, control.store)
+        self.on_close(workspaces.close)
+        return Services(
+            self._registry.handlers,
+            condition_holds,
+            items_of,
+            filled,
+            control.inbox,
+            control.claim_expired,
+            control.texts,
+            self._executors,
+            self._policy,
+            self._registry.as_written,
+            workspaces,
+            self._surrounded_calls,
+            functools.partial(answers_for, control.store, self._reuse),
+        )
+
+    def _begin_log(self, key: str) -> str:
+        return self._starter.begin_log(key)  # the starter is created later than the log
+
+    def _durability(self, durability: str | None) -> Durability | None:
+        """Return the durability (how soon events reach the disk) of a new execution: the given one, else that of the
+        settings; None if the store decides.
+        """
+        return durability_called(durability or self._settings.durability or self.config.durability or None)
+
+    def _handle(self, driver: Driver) -> Execution:
+        return Execution(self._control, driver)
+
+    @classmethod
+    def from_definitions(cls, definitions: Definitions, **settings: Any) -> Environment:
+        """Create an environment from definitions, which must contain its name. `settings` are keyword arguments of
+        `Environment`.
+        """
+        environment = cls(require_name(definitions), **settings)
+        environment.define(definitions)
+        return environment
+
+    def beside(self, store: EventStore) -> Environment:
+        """Return a new environment that uses another store, and has the definitions and settings of this
+        environment.
+        """
+        require(store, "store", _STORE, fits=isinstance(store, EventStore))
+        # Without definitions, since `take_in` adds all of them together with the settings.
+        environment = Environment(self.name, store=store)
+        environment.take_in(self)
+        return environment
+
+    def take_in(self, other: Self) -> None:
+        """Add the definitions and settings of another environment to this one. Where both define the same name, the
+        definition of the other environment is used.
+
+        Store, printer, clock and chance do not change.
+        """
+        require(other, "what an environment takes in", "another Environment", fits=isinstance(other, Environment))
+        settings = self._settings.plus(other._settings)
+        # Applying equal settings would replace the step handlers and listeners for nothing.
+        if settings != self._settings:
+            self._apply(settings)
+        self._registry.merge_from(other._registry)
+        self.name = other.name
+        self.description = other.description or self.description
+        self._executors.merge_from(other._executors)
+
+    # --- closing ---------------------------------------------------------------------------------------------------
+
+    def on_close(self, closer: Callable[[], object]) -> None:
+        """Register a function to be called when this environment is closed. The function that was registered last is
+        called first.
+        """
+        self._closers.append(closer)
+
+    def close(self) -> None:
+        """Close everything that this environment has opened, such as executors, MCP servers and its own store. Closing
+        again has no effect.
+
+        Executions that it still drives keep their state and can be resumed elsewhere; use `Execution.wait` for those
+        that must end first. A store that was passed in, or that another environment uses, stays open.
+        """
+        if ENGINE.is_current():
+            raise ExecutionError("close() on the engine's own thread would wait for itself; call it in another thread")
+        if self._is_closed:
+            return
+        self._is_closed = True
+        # Executions first: until they are left, they use executors, servers and model clients.
+        self._control.close()
+        self._executors.close()
+        if self.servers:
+            interruptible_result(ENGINE.call(lambda: ENGINE.promise(self.servers.close())))
+        interruptible_result(ENGINE.call(lambda: ENGINE.promise(CLIENTS.leave(self))))
+        for closer in (*reversed(self._closers), *self._unsubscribers):
+            closer()
+        users = _USERS[self.store]
+        users.discard(self)
+        # The last environment of a store closes it, unless the store was passed in.
+        if self._has_opened_store and not users:
+            self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        # `close` waits for the engine, and must not block the event loop of the caller.
+        await asyncio.to_thread(self.close)
+
+    def __repr__(self) -> str:
+        agents = len(self.agents)
+        workflows = len(self.own_workflows)
+        return f"<Environment {self.name!r}: {agents} agents, {workflows} workflows>"
+
+    # --- definitions -----------------------------------------------------------------------------------------------
+
+    def define(self, definitions: Definitions) -> None:
+        """Add all definitions of a text, file or folder. A new definition replaces an older definition of the same
+        name.
+
+        Two texts, one after the other, have the same effect as a folder of both: settings of the second also apply to
+        agents of the first. Agents that steps name must exist when an execution starts, not before, so that cells can
+        run in any order.
+        """
+        self._registry.define(definitions)
+        self.name = definitions.name or self.name
+        self.description = definitions.description or self.description
+
+    def not_yet(self, definitions: Definitions) -> list[Problem]:
+        """Return a warning for each name that a step of the given definitions uses and that is not defined yet.
+
+        These names may be defined later, before an execution starts.
+        """
+        return self._registry.not_yet(definitions)
+
+    @property
+    def config(self) -> Config:
+        """The merged settings of all definitions."""
+        return self._registry.config
+
+    @property
+    def agents(self) -> dict[str, Agent]:
+        """Agents of this environment by name, in the order in which they were added."""
+        return self._registry.agents
+
+    def agent(self, name: str) -> Agent:
+        """Return the agent with this name; raises `NotFoundError`."""
+        return self._registry.agent(name)
+
+    @property
+    def default_agent(self) -> Agent | None:
+        """Agent for prompt steps without the key ``Agent``: the first supervisor, else the first agent, else None."""
+        return self._registry.default_agent
+
+    def add_agent(self, agent: Agent | Any, *, replace: bool = False) -> None:
+        """Add an agent of divebook or pydantic-ai. A name that exists already is an error unless `replace` is set."""
+        self._registry.add_agent(agent, replace=replace)
+
+    def check_agent(self, agent: Agent) -> None:
+        """Raise an error unless every tool, server, agent and workspace that an agent names exists and is allowed."""
+        self._registry.check_agent(agent)
+
+    @property
+    def workflows(self) -> dict[str, Workflow]:
+        """Workflows by name: those registered with `@workflow` in this process, and those of this environment. If both
+        have a name, the one of this environment is used.
+        """
+        return self._registry.workflows
+
+    @property
+    def own_workflows(self) -> tuple[Workflow, ...]:
+        """Workflows of this environment, without the workflows registered with `@workflow` in this process."""
+        return tuple(self._registry.registered_workflows.values())
+
+    def workflow(self, name: str) -> Workflow:
+        """Return the workflow with this name; raises `NotFoundError`."""
+        return self._registry.workflow(name)
+
+    @property
+    def default_workflow(self) -> Workflow | None:
+        """Workflow that the settings select for runs that do not name a workflow; None if the settings select none."""
+        return self._registry.default_workflow
+
+    def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
+        """Add a workflow. Executions that are already running keep the workflow with which they started."""
+        self._registry.add_workflow(workflow, replace=replace)
+
+    def as_written(self, workflow: Workflow) -> Workflow:
+        """Return the registered workflow that is equal to `workflow`, which was loaded from a log; if none is equal,
+        return `workflow`. The registered one also has its source text, so that errors can show line numbers.
+        """
+        return self._registry.as_written(workflow)
+
+    def code_of(self, workflow: Workflow) -> dict[str, str]:
+        """Return the hashes of the Python functions that a workflow may call, by kind and name of the function. They
+        show later if a function has changed.
+        """
+        return self._registry.code_of(workflow)
+
+    @property
+    def actions(self) -> dict[str, Action]:
+        """Actions that steps can call: built-in ones, those made with `@action`, and those added here. If several have
+        the same name, the last of these sources is used.
+        """
+        return self._registry.actions
+
+    def action(self, name: str) -> Action:
+        """Return the action with this name; raises `NotFoundError`."""
+        return self._registry.action(name)
+
+    def add_step_type(self, name: str, handler: Handler, check: Callable[[Workflow], None] | None = None) -> None:
+        """Set the handler for all steps of a type. A previous handler for the type is replaced.
+
+        Parameters
+        ----------
+        name
+            One of `divebook.definitions.step.STEP_TYPES`.
+        handler
+            Coroutine function from a `StepContext` to an `Outcome`.
+        check
+            Raises, before anything is recorded, unless everything exists that a workflow with such steps needs.
+        """
+        self._registry.add_step_type(name, handler, check)
+
+    def step_handler(self, name: str) -> Handler:
+        """Return the handler for a step type; raises `NotFoundError`."""
+        return self._registry.step_handler(name)
+
+    def add_executor(self, name: str, executor: object, *, replace: bool = False) -> None:
+        """Add an executor (a place where functions run, such as a process pool) under a name. Functions and steps refer
+        to it as ``Executor: name``. The caller closes it.
+        """
+        self._executors.add(name, executor, replace=replace)
+
+    @property
+    def schedules(self) -> tuple[ScheduleDefinition, ...]:
+        """Schedules of this environment. A worker with this environment enqueues each scheduled workflow when it is
+        due.
+        """
+        return self._registry.schedules
+
+    def add_schedule(self, schedule: ScheduleDefinition, *, replace: bool = False) -> None:
+        """Add a schedule. A name that exists already is an error unless `replace` is set."""
+        self._registry.add_schedule(schedule, replace=replace)
+
+    # --- tools of agents, and permissions --------------------------------------------------------------------------
+
+    @property
+    def tools(self) -> dict[str, ToolFunction]:
+        """Tools by name: those made with `@tool`, and those added to this environment. If both have a name, the one of
+        this environment is used.
+
+        Built-in tools are not included. They are created for each agent that names them: see `divebook.tools.builtin`.
+        """
+        return self._registry.tools
+
+    def add_tool(self, tool: ToolFunction | Callable[..., Any], *, replace: bool = False) -> None:
+        """Add a tool. A name that exists already is an error unless `replace` is set."""
+        self._registry.add_tool(tool, replace=replace)
+
+    def add_server(self, server: MCPServerDefinition, *, replace: bool = False) -> None:
+        """Add an MCP server. A name that exists already is an error unless `replace` is set.
+
+        The server starts when an agent first needs it, and stops when the environment is closed.
+        """
+        self._registry.add_server(server, replace=replace)
+
+    def mcp_tools(self) -> dict[str, ToolFunction]:
+        """Return the tools of all MCP servers of this environment, by ``server/tool``. Servers that do not run are
+        started.
+
+        Each tool can be passed to an agent, whose approval rules then apply: ``Agent("a",
+        tools=[tools["files/read"]])``.
+
+        Raises
+        ------
+        ServerError
+            A server cannot be asked.
+        """
+        return self._registry.mcp_tools()
+
+    def tools_for(self, definition: AgentDefinition) -> list[ToolFunction]:
+        """Return the tools that an agent definition names, in the same order.
+
+        Raises
+        ------
+        NotFoundError, SetupError
+            The tool does not exist, it is switched off, or an option does not fit.
+        """
+        return self._registry.tools_for(definition)
+
+    def subordinates_for(self, definition: AgentDefinition) -> list[Agent]:
+        """Return the agents to which an agent may delegate work. These are the agents that its definition names. If it
+        names none and the agent is the only supervisor, all other agents are returned.
+
+        Raises
+        ------
+        NotFoundError
+            It names one that does not exist.
+        """
+        return self._registry.subordinates_for(definition)
+
+    def servers_for(self, definition: AgentDefinition) -> list[Server]:
+        """Return the MCP servers whose tools an agent may call. These are the servers that its definition names. If the
+        definition names a tool that any server could provide, all servers are returned.
+
+        Raises
+        ------
+        NotFoundError
+            The server does not exist.
+        """
+        return self._registry.servers_for(definition)
+
+    def limited(self, tool: ToolFunction) -> ToolFunction:
+        """Return a tool function restricted by the limits (such as time and output size) that the definition of the
+        tool under ``Tools`` sets.
+        """
+        return self._registry.limited(tool)
+
+    def approvals_for(self, agent: str) -> Approvals:
+        """Return the approval rules and modes for the tool calls of an agent: the rules for all agents and those of
+        this agent. The name '' (empty) stands for calls outside an agent.
+
+        Rules from YAML texts can only make decisions stricter, unless the policy allows more.
+        """
+        return self._registry.approvals_for(agent)
+
+    @property
+    def workspaces(self) -> dict[str, WorkspaceDefinition]:
+        """Definitions of the workspaces of this environment, by name."""
+        return self._registry.workspaces
+
+    def workspace(self, name: str) -> WorkspaceDefinition:
+        """Return the definition of the workspace with this name; raises `NotFoundError`."""
+        return self._registry.workspace(name)
+
+    def add_workspace(self, workspace: WorkspaceDefinition, *, replace: bool = False) -> None:
+        """Add a workspace. A name that exists already is an error unless `replace` is set."""
+        self._registry.add_workspace(workspace, replace=replace)
+
+    def check_workspace(self, name: str) -> None:
+        """Raise an error unless the workspace exists and the policy allows its commands, secrets and image."""
+        self._registry.check_workspace(name)
+
+    def reach(self, documents: DocumentRepository, policy: Policy) -> None:
+        """Set the document repository that the tools of agents use, and the policy that limits the tools."""
+        self._registry.reach(documents, policy)
+        self.documents = documents
+        self.policy = policy
+
+    def policy_for_agent(self, name: str) -> Policy:
+        """Return the policy that restricts an agent. An agent defined in Python code may be allowed more than an agent
+        defined in a text such as a YAML file.
+        """
+        return self._registry.policy_for_agent(name)
+
+    def policy_of(self, workspace: WorkspaceDefinition) -> Policy:
+        """Return the policy that restricts a workspace. A workspace added by Python code is not restricted; for all
+        others, the policy of the environment applies.
+        """
+        return self._registry.policy_of(workspace)
+
+    def may_apply_unasked(self, workspace: WorkspaceDefinition, fingerprint: str) -> bool:
+        """Return whether a workflow may copy changed files from a workspace back into the original folder without
+        asking a person.
+
+        Python code allows this, for a workspace that it added, to its own workflows only.
+        """
+        return self._registry.may_apply_unasked(workspace, fingerprint)
+
+    def folder_of(self, workspace: WorkspaceDefinition) -> Path:
+        """Return the folder that the definition of a workspace names as the place of its files. Raise `SetupError` if
+        the policy does not allow it.
+        """
+        return self._registry.folder_of(workspace)
+
+    def require_reachable(self, workspace: WorkspaceDefinition, path: str | Path) -> Path:
+        """Check that the policy lets a workspace use a path, and return the absolute path; raise `SetupError` if it
+        does not.
+        """
+        return self._registry.require_reachable(workspace, path)
+
+    def require_permitted(self, workspace: WorkspaceDefinition) -> None:
+        """Raise `SetupError` unless the policy allows the commands and the secrets of a workspace."""
+        self._registry.require_permitted(workspace)
+
+    # --- starting executions ---------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        workflow: Workflow | str,
+        inputs: Mapping[str, Any] | None = None,
+        **options: Unpack[StartOptions],
+    ) -> Execution:
+        """Start an execution, and return as soon as its first event is stored. Same as `create` followed by
+        `Execution.start`.
+
+        With a `key` it is started once: a second start with that key, from any process, returns the existing execution
+        in its current state, and raises `StartKeyTakenError` if that is one of another workflow. If that one was
+        started with other inputs, a `StartKeyWarning` names the difference; `on_conflict` refuses that, or returns it
+        silently.
+        `divebook.environments.starts.StartOptions` lists the options.
+        """
+        execution = self.create(workflow, inputs, **options)
+        try:
+            return execution.start()
+        except StartKeyTakenError as conflict:
+            return self._existing(conflict, execution, options.get("on_conflict", WARN))
+
+    def create(
+        self,
+        workflow: Workflow | str,
+        inputs: Mapping[str, Any] | None = None,
+        **options: Unpack[StartOptions],
+    ) -> Execution:
+        """Return a pending execution. Nothing is recorded in the store before `Execution.start` is called.
+
+        Parameters
+        ----------
+        workflow
+            A workflow or the name of one.
+        inputs
+            Plain data by name.
+        options
+            Bounds, identity, durability, start key, model, tags: see `divebook.environments.starts.StartOptions`.
+            A key that another execution has raises `StartKeyTakenError`.
+
+        Raises
+        ------
+        InputError, NotFoundError, DefinitionError, UnstorableValueError
+            Before anything is recorded.
+        """
+        return self._starter.create(workflow, inputs, options)
+
+    def enqueue(
+        self,
+        workflow: Workflow | str,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = 0,
+        at: datetime | None = None,
+        **options: Unpack[StartOptions],
+    ) -> Execution:
+        """Put an execution into a queue, and return as soon as it is stored. A worker that serves the queue drives it.
+
+        It has the status ``enqueued`` until a worker starts it. `Execution.wait` waits for its end, in any process.
+        Its answers and signals reach its worker; `resume` drives it in this process.
+
+        Parameters
+        ----------
+        inputs
+            Plain data by name.
+        queue
+            A name; queues need not be created.
+        priority
+            An integer; executions of a queue with a higher one start first.
+        at
+            When it may start at the earliest; a time without a zone is local.
+        options
+            As for `Environment.start`. With a `key` it is enqueued once: a second call with that key returns the
+            existing execution in its current state; `on_conflict` determines what happens if that has other inputs.
+
+        Raises
+        ------
+        SetupError
+            The queue, the priority or the time does not fit.
+        StartKeyTakenError
+            An execution of another workflow has the key.
+        """
+        # Checked before the execution is created, so that an invalid queue leaves no pending execution.
+        enqueued = enqueued_event(queue, priority, at)
+        execution = self.create(workflow, inputs, **options)
+        try:
+            return self._handle(self._control.queues.enqueue(execution._driver, enqueued))  # noqa: SLF001 - it is ours
+        except StartKeyTakenError as conflict:
+            return self._existing(conflict, execution, options.get("on_conflict", WARN))
+
+    def _existing(self, conflict: StartKeyTakenError, execution: Execution, on_conflict: str) -> Execution:
+        """Return the execution that already uses the start key of `execution`. The store refused to start `execution`,
+        because a start key belongs to one execution only.
+        """
+        opening = execution._driver.opening  # noqa: SLF001 - it is ours
+        inputs = None if opening is None else opening.inputs
+        return self.execution(existing_execution(conflict, execution.workflow.name, self.store, inputs, on_conflict))
+
+    def fire(self, trigger: str, inputs: Mapping[str, Any] | None = None) -> list[Execution]:
+        """Create one pending execution of each workflow that lists this trigger. They are not started; the caller
+        starts those it wants.
+        """
+        require(trigger, "the trigger", "its name as a string", fits=isinstance(trigger, str))
+        workflows = self.own_workflows
+        subscribed = [workflow for workflow in workflows if trigger in {entry.name for entry in workflow.triggers}]
+        if not subscribed:
+            triggers = {entry.name for workflow in workflows for entry in workflow.triggers}
+            raise NotFoundError("trigger", trigger, triggers)
+        return [self.create(workflow, inputs) for workflow in subscribed]
+
+    def stream_text(self, *, always: bool) -> None:
+        """Set whether the text of model responses is always streamed (`always`), or only while a listener is
+        subscribed.
+
+        If it is always streamed, a listener that subscribes a moment after the start gets a text from its beginning.
+        See `Execution.subscribe_text`.
+        """
+        self._control.texts.always = always
+
+    # --- executions of the store -----------------------------------------------------------------------------------
+
+    def execution(self, execution_id: str) -> Execution:
+        """Return an execution of the store, running or ended. A unique prefix of its id is enough.
+
+        Its log is read when first needed, so finding an execution costs the same whatever its length.
+        """
+        return self._handle(self._control.look_up(execution_id))
+
+    def executions(
+        self,
+        status: str | None = None,
+        workflow: str | None = None,
+        limit: int = 0,
+        offset: int = 0,
+        **filters: Any,
+    ) -> list[ExecutionRecord]:
+        """Return records (summary rows) of executions in the store, newest first. A `limit` of 0 returns all.
+
+        The `filters` are those of `EventStore.records`: ``tag``, ``origin``, ``parent``, ``notebook``, ``cell``.
+        """
+        require_options(filters, _FILTERS, "executions cannot be filtered by")
+        return self.store.records(status=status, workflow=workflow, limit=limit, offset=offset, **filters)
+
+    def queued(self, *, withheld: bool = False) -> list[QueuedExecution]:
+        """Return the executions that wait or run in queues, ordered by queue and then by start order.
+
+        With `withheld`, return instead the executions that workers do not start, because a person has paused them or
+        they were interrupted too often. `resume` continues such an execution.
+        """
+        return self.store.queued(withheld=withheld)
+
+    def workers(self) -> list[WorkerRecord]:
+        """Return the running workers, with the queues and workflows that each can run."""
+        return self.store.workers()
+
+    def cancel(self, execution_id: str) -> Execution:
+        """Cancel an execution. If this process drives it, it is stopped; if not, it is marked as cancelled in the
+        store.
+
+        A process that drives it finds at its next step that it may no longer write, and stops there. Its child
+        executions are cancelled next, level by level: when `Execution.wait` returns, none of them runs or waits any
+        more. If this process ends before that, `recover` cancels the rest.
+        """
+        return self._handle(self._control.cancel(execution_id))
+
+    @overload
+    def resume(
+        self,
+        execution_id: str,
+        bounds: Bounds | Mapping[str, Any] | None = None,
+        *,
+        definition: DefinitionLike | None = None,
+    ) -> Execution: ...
+
+    @overload
+    def resume(
+        self,
+        execution_id: str,
+        bounds: Bounds | Mapping[str, Any] | None = None,
+        *,
+        definition: DefinitionLike,
+        plan: Literal[True],
+    ) -> ResumePlan: ...
+
+    def resume(
+        self,
+        execution_id: str,
+        bounds: Bounds | Mapping[str, Any] | None = None,
+        *,
+        definition: DefinitionLike | None = None,
+        plan: bool = False,
+    ) -> Execution | ResumePlan:
+        """Resume an execution where its log ends; with a changed definition, at the first operation that would differ.
+
+        Completed steps do not run again. A failed or cancelled execution continues at the step it stopped in. Without a
+        `definition` it continues with the one it was started with; `bounds` replace its bounds. One that has completed,
+        or that this process runs already, is returned unchanged. A call that returned a result that the log could not
+        store leads to a question and is not made again, unless it is idempotent.
+
+        With a `definition` a new execution of origin ``resume`` continues: it shares all events before the first
+        operation in which the definition differs, and reuses later results for the same requests. Completed calls
+        count, also if their function was edited since. The old execution does not change; if it had not ended, it is
+        cancelled first. While such a continuation has not ended, the same call returns it: two simultaneous calls, or
+        a call that is repeated after a crash, start only one.
+
+        Parameters
+        ----------
+        definition
+            ``new`` for the current definition of the workflow of that name, or a `Workflow` of that name.
+        plan
+            With a `definition`: return only what would be reused and what would run, without a single call.
+
+        Raises
+        ------
+        ExecutionNotFoundError
+            The store has no such execution.
+        ExecutionError
+            It was rolled back, or has a successor; with new `bounds`: it has completed, or this process runs it;
+            with a `definition`: it runs.
+        SetupError
+            The definition makes the same calls as the log, is of another workflow, or takes other inputs.
+        NotFoundError
+            No workflow of that name is defined.
+        LeaseHeldError
+            Another process is running it.
+
+        Examples
+        --------
+        A program that is started again after a crash finds its run by the key, and continues it::
+
+            execution = environment.start("audit", inputs, key="monday")
+            environment.resume(execution.id).wait()
+
+        A step was corrected, after which a run had failed::
+
+            print(environment.resume(run.id, definition="new", plan=True))  # 12 operations reused, 3 live, about $0.04
+            environment.resume(run.id, definition="new").wait()
+        """
+        if definition is not None:
+            return self._variants.resume_changed(execution_id, bounds, definition, plan=plan)
+        if plan:
+            raise SetupError('only a resumption with another definition has a plan; write definition="new"')
+        return self._handle(self._control.resume(execution_id, None if bounds is None else as_bounds(bounds)))
+
+    def recover(self, execution_id: str) -> Execution:
+        """Resume an execution whose process died. A recovery is counted if the process may have been working on the
+        execution, to stop after several that made no progress; see `divebook.runtime.queueing`.
+
+        An execution whose parent has ended is cancelled instead, with its child executions: none of its calls is made.
+        An execution that has ended is returned unchanged.
+
+        Raises
+        ------
+        NeedsPersonError
+            It was resumed automatically several times, and interrupted each time before it made progress.
+        ExecutionError
+            It was interrupted without progress, and the pause before the next attempt is not over.
+
+        Examples
+        --------
+        ::
+
+            for record in environment.recoverable():
+                environment.recover(record.execution_id)
+        """
+        driver = self._control.find(execution_id)
+        # Before the attempt is counted: an execution that ends here was not resumed.
+        if self._control.cancel_with_parent(driver) or driver.state.is_over:
+            return self._handle(driver)  # it has ended, or ends, perhaps with an execution above it
+        try:
+            return self._handle(self._control.resume(execution_id, is_recovery=True))
+        except ExecutionError:
+            # It may have been cancelled in the meantime, for example with an execution above it.
+            if not driver.refresh().state.is_over:
+                raise
+            return self._handle(driver)
+
+    def recoverable(self) -> list[ExecutionRecord]:
+        """Return the executions that can continue and that no running process drives, newest first.
+
+        A waiting execution can continue once its time has come, there is a message for it, or its parent has ended.
+        """
+        return self._control.recoverable()
+
+    def retry(self, execution_id: str, strategy: str = FROM_FAILURE) -> Execution:
+        """Retry a failed execution: from the failed step, from the start, or without the failed steps.
+
+        Parameters
+        ----------
+        strategy
+            ``from_failure``: the execution continues at the step it stopped in, as by `resume`. ``from_start``: a new
+            execution with the same inputs, of the current definition of the workflow. ``skip_failed``: a fork in which
+            each failed step counts as completed, with the output ``SKIPPED: <error>`` and without the variable that it
+            sets.
+
+        Raises
+        ------
+        ExecutionError
+            It has completed, or cannot continue.
+        SetupError
+            The strategy does not exist, or no failed step can be skipped.
+        """
+        if strategy not in STRATEGIES:
+            advice = did_you_mean(strategy, STRATEGIES) or f"there are {', '.join(STRATEGIES)}"
+            raise SetupError(f"unsupported retry strategy: {strategy} ({advice})")
+        if strategy == FROM_FAILURE:
+            refuse_final(self._control.find(execution_id))
+            return self.resume(execution_id)
+        if strategy == FROM_START:
+            workflow, inputs, options = self._variants.options_for_restart(execution_id)
+            return self.start(workflow, inputs, **options)
+        return self._variants.fork_without_failed_steps(execution_id)
+
+    # --- questions, signals and rules ------------------------------------------------------------------------------
+
+    def answer(
+        self, interrupt_id: str, response: Any, execution_id: str | Execution | None = None, by: str | None = None
+    ) -> Execution:
+        """Answer a question. The execution that asked continues at once, in this process or in the process that drives
+        it.
+
+        If another process drives the execution, this method returns as soon as the answer is stored. If the execution
+        ends afterwards without the answer, the caller gets no error. `Execution.refresh` shows whether it has ended.
+
+        Parameters
+        ----------
+        interrupt_id
+            Id of the question, as in `Execution.interrupts`, or ``ask_...@exec_...`` with the execution, which is
+            needed if several executions ask a question of that id.
+        response
+            An answer for the kind of question: a text, or a value that fits its schema (clarification); True, False or
+            ``"no: REASON"`` (confirmation); ``"approve"``, ``"reject"`` or ``"modify"`` (agent_review); a number,
+            ``"raise"`` or ``"stop"`` (resource_exhausted); ``"retry"``, ``"fail"`` or
+            ``{"choice": "done", "result": ...}`` (unknown outcome). In full form: ``{"text": ..., "approved": ...,
+            "decision": ..., "data": ...}``, where a call is approved for instance ``{"approved": True, "data":
+            {"parameters": {...}, "rule": {"scope": "always"}}}``.
+        execution_id
+            The execution that asks, or its id: avoids the search through those that wait.
+        by
+            Who answers; by default the user of this process.
+
+        Raises
+        ------
+        NotFoundError
+            The question does not exist.
+        InterruptError
+            It has an answer already (the error shows it), has expired, or the answer does not fit: then it stays open.
+        AnswerKeptError
+            The answer is stored, and the execution cannot continue in this process.
+        ExecutionError
+            The execution ended after the answer was stored, without reading the answer.
+        """
+        require(interrupt_id, "the question", "its id as a string", fits=isinstance(interrupt_id, str))
+        asker = None if execution_id is None else id_of(execution_id, "execution_id")
+        return self._handle(self._control.answering.answer(interrupt_id, response, asker, by))
+
+    def answer_alike(self, interrupt_id: str, response: Any, by: str | None = None) -> list[Execution]:
+        """Give the same answer to a question and to all similar open questions of all executions. Return the executions
+        that continue because of it.
+
+        Questions are similar if the same step of the same workflow asks them, of the same kind, for the same sort of
+        answer and, for calls, about the same tool or action of the same agent. Changed arguments and rules apply to the
+        named question alone. Questions that were answered meanwhile do not change.
+
+        Raises
+        ------
+        InterruptError
+            The answer does not fit the named question, or each question of its kind needs an answer of its own.
+        """
+        drivers = self._control.answering.answer_alike(interrupt_id, response, by)
+        return [self._handle(driver) for driver in drivers]
+
+    def question(self, interrupt_id: str, execution_id: str | None = None) -> Question:
+        """Return a question with its status, of an execution that has not ended; raises `NotFoundError`."""
+        return self._control.answering.question(interrupt_id, execution_id)
+
+    def interrupts(self) -> list[tuple[str, Question]]:
+        """Return all open questions as pairs of execution id and question, newest execution first."""
+        return self._control.answering.questions()
+
+    def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Execution:
+        """Send a signal to an execution. The signal is stored until a step receives it.
+
+        Steps receive signals with ``Type: wait`` and ``Signal: name``, or with ``ctx.wait_signal``. A signal that no
+        step has received when the execution completes or continues as a new one has no effect. An execution that fails
+        or is cancelled keeps the signal, and receives it if it is resumed.
+
+        If another process drives the execution, this method returns as soon as the signal is stored. If the execution
+        ends afterwards without the signal, the sender gets no error. `Execution.refresh` shows whether it has ended.
+
+        Parameters
+        ----------
+        payload
+            Plain data.
+        by
+            Who sends it; by default the user of this process.
+
+        Raises
+        ------
+        ExecutionError
+            The execution has ended, perhaps after the signal was sent and before it was received.
+        AnswerKeptError
+            The signal is stored, and the execution cannot continue in this process. Do not send the signal again.
+        """
+        return self._handle(self._control.answering.signal(execution_id, name, payload, by))
+
+    def rules(self) -> list[tuple[str | None, StandingRule]]:
+        """Return the approval rules that people created while approving calls and that are still valid, as pairs of
+        execution id and rule.
+
+        Rules of runs come first. Rules for every execution have None in place of the id.
+        """
+        now = self._clock.now()
+        permanent = self._policy.standing()
+        rules = [*self._control.answering.rules(), *((None, rule) for rule in permanent)]
+        # The log keeps expired rules, because it never changes.
+        return [(name, rule) for name, rule in rules if rule.expires_us is None or now < rule.expires_us]
+
+    def revoke(self, rule_id: str, by: str | None = None) -> None:
+        """Revoke an approval rule that a person created. All later calls are checked without the rule.
+
+        Parameters
+        ----------
+        by
+            Who revokes it; by default the user of this process.
+
+        Raises
+        ------
+        NotFoundError
+            No valid rule has that id; the rules of a run end with it.
+        """
+        rules = self.rules()
+        runs = [execution_id for execution_id, rule in rules if rule.rule_id == rule_id]
+        if not runs:
+            raise NotFoundError("rule", rule_id, [rule.rule_id for _, rule in rules])
+        for execution_id in runs:
+            if execution_id is None:
+                self._policy.revoke(rule_id, by or this_person())
+            else:
+                self._control.answering.revoke(execution_id, rule_id, by)
+
+    def thread(self, id: str) -> Thread:
+        """Return the thread (a conversation over several runs) with an id; raises `NotFoundError` if the thread has no
+        messages.
+        """
+        if self.threads.line(id).head is None:
+            raise NotFoundError("thread", id, self.threads.ids, f"thread not found: {id}")
+        return Thread(id, self.threads, this_person())
+
+    # --- annotations -----------------------------------------------------------------------------------------------
+
+    def tag(self, execution_id: str, *tags: str) -> tuple[str, ...]:
+        """Add tags to an execution of any status; return all its tags.
+
+        This adds an event to its log, also after its end: see `annotate`.
+
+        Raises
+        ------
+        SetupError
+            A tag is not a word.
+        ExecutionNotFoundError
+            The store has no such execution.
+        """
+        return self.annotate(execution_id, tags=tags).tags if tags else self.store.record(execution_id).tags
+
+    def untag(self, execution_id: str, *tags: str) -> tuple[str, ...]:
+        """Remove tags from an execution; return its remaining tags. See `tag`."""
+        return self.annotate(execution_id, untag=tags).tags if tags else self.store.record(execution_id).tags
+
+    def note(self, execution_id: str, text: str) -> None:
+        """Set the note of an execution; an empty text removes it. See `annotate`."""
+        self.annotate(execution_id, note=text)
+
+    def label(self, execution_id: str, **labels: Any) -> None:
+        """Set labels of an execution: ``label(id, quality="good")``. The value None removes a label. See `annotate`."""
+        self.annotate(execution_id, labels=labels)
+
+    def annotate(
+        self,
+        execution_id: str,
+        *,
+        tags: Iterable[str] = (),
+        untag: Iterable[str] = (),
+        note: str | None = None,
+        labels: Mapping[str, Any] | None = None,
+        by: str | None = None,
+    ) -> ExecutionRecord:
+        """Change tags, note and labels of an execution of any status by appending one event. Return its updated record.
+
+        The annotation has no effect on the execution, and one that has ended stays ended. If another process drives it,
+        that process writes the event.
+
+        Parameters
+        ----------
+        by
+            Author; by default the user of this process.
+
+        Raises
+        ------
+        SetupError
+            A tag, the note or the name of a label is not a text, or there is nothing to change.
+        UnstorableValueError
+            The value of a label cannot be recorded.
+        ExecutionNotFoundError
+            The store has no such execution.
+        """
+        event = annotation(tags=tags, untagged=untag, note=note, labels=labels, by=by or this_person())
+        control = self._control
+        ids = Ids(self._clock, self._chance)
+        # The delivery wakes the driver of this process. A driver elsewhere finds the message in the inbox.
+        annotating = Annotating(self.store, self._clock, ids, lambda name: control.deliver(control.find(name)))
+        # A prefix of an id is enough for people, but events and messages need the whole id.
+        whole_id = self.store.resolve(execution_id)
+        annotating.annotate(whole_id, event)
+        return self.store.record(whole_id)
+
+    # --- reading executions ----------------------------------------------------------------------------------------
+
+    def inspect(self, execution_id: str) -> Inspection:
+        """Return an analysis of the time and money that an execution used: critical path, time by kind of activity,
+        retries, costs.
+        """
+        return Inspection(self.execution(execution_id).history())
+
+    def why(
+        self,
+        execution_id: str,
+        name: str,
+        at: int | None = None,
+        *,
+        row: int | None = None,
+        column: str | None = None,
+    ) -> Provenance:
+        """Return the origin of the value of a variable: the events, steps, calls, variables and inputs that led to it.
+
+        `str` of it is an explanation in words; `Provenance.frame` is a DataFrame. The log is read once; further
+        questions need no time. Parameters and errors are those of `divebook.replay.provenance.why`.
+        """
+        return why(self.execution(execution_id).history(), name, at, row=row, column=column)
+
+    def files(self, execution_id: str, workspace: str | None = None) -> KeptFiles:
+        """Return the recorded files of one workspace of an execution, to view, copy or restore them as they were after
+        any event.
+
+        Raises
+        ------
+        NotFoundError
+            It has used no such workspace, or none whose files are stored.
+        """
+        execution = self.execution(execution_id)
+        return KeptFiles(execution.store, execution.history(), workspace)
+
+    def replay(self, execution_id: str) -> Replayer:
+        """Return a replayer, which steps through the log of an execution event by event; see `Execution.replay`."""
+        return replayer_of(self.execution(execution_id))
+
+    def compare(self, *runs: FramedLog | str) -> Comparison:
+        """Compare two or more runs with each other. Each run is given as an object or as the id of an execution in the
+        store.
+
+        The first one is compared with each of the others.
+
+        Raises
+        ------
+        UnrelatedError
+            They are of different workflows, and none was made from the other.
+        ExecutionNotFoundError
+            The store has no such execution.
+        """
+        logs: list[Any] = []
+        for run in runs:
+            # A class has the attribute as well.
+            is_log = hasattr(run, "_log") and not isinstance(run, type)
+            logs.append(log_of(run if is_log else self.execution(run)))  # type: ignore[arg-type]
+        return Comparison(logs)
+
+    @functools.cached_property
+    def responses(self) -> ResponseCache:
+        """Cache of model responses, used by agents with the setting `Cache`. It is a folder next to the file of the
+        store.
+        """
+        return cache_of(self.store, lambda: self._clock.now() / 1_000_000)
+
+    def requests_of(self, run: str) -> list[RequestView]:
+        """Return all requests that an execution sent to models; raises `ExecutionNotFoundError`."""
+        return requests_of(self.store.read(run))
+
+    # --- files of executions ---------------------------------------------------------------------------------------
+
+    def export_log(
+        self, execution_id: str, file: str | os.PathLike[str], *, overwrite: bool = False, move: bool = False
+    ) -> int:
+        """Write the log of an execution to a file of JSON lines; return the number of events.
+
+        With `move`, the execution ends in this store with the status ``moved``, and continues where the file is
+        imported.
+
+        Raises
+        ------
+        ExecutionError
+            The execution cannot move: it has ended in another way, it has an answer or a signal that is not in its log
+            yet (also one that arrives during the move), it waits for a child, or its parent waits for it.
+        LeaseHeldError
+            A process drives the execution that is to move.
+        """
+        path = as_path(file, "the file of a log")
+        whole_id = self.store.resolve(execution_id)
+        if not move:
+            return transfer.export(self.store, whole_id, path, overwrite=overwrite)
+        return move_out(self.store, whole_id, path, self._clock, Ids(self._clock, self._chance), overwrite=overwrite)
+
+    def import_log(self, file: str | os.PathLike[str], *, rename: bool = False, as_fork: bool = False) -> Execution:
+        """Import an execution from a file written by `export_log`; see `divebook.stores.transfer.import_`.
+
+        One that had not ended is a read-only snapshot, which cannot continue, unless it moved here or becomes a fork.
+        The file may also be a history of messages of pydantic-ai, or a trace: see `divebook.agents.imports.read`.
+        """
+        log = imports.read(as_path(file, "the file of a log"))
+        execution_id = transfer.import_(log, self.store, rename=rename, as_fork=as_fork)
+        for caveat in transfer.caveats(log, as_fork=as_fork):
+            _log.warning("execution %s from %s: %s", execution_id, file, caveat)
+        return self.execution(execution_id)
+
+    def open(self, file: str | os.PathLike[str]) -> Execution:
+        """Load the run in an exported file (``run.html``, ``run.ipynb`` or ``run.jsonl``), and return it. This store
+        does not change.
+
+        The run is loaded into a store in memory. A run that had not ended becomes a read-only snapshot. `import_log`
+        adds a run to this store.
+
+        Raises
+        ------
+        StoreError, InvalidEventError
+            The file cannot be read, was damaged, or holds no log; its text names the part.
+        """
+        # The new environment has the definitions of this one, so the run can be verified and varied like any other.
+        return self.beside(MemoryStore()).import_log(file)
+
+    # --- variants of executions ------------------------------------------------------------------------------------
+
+    def fork(
+        self,
+        execution_id: str,
+        at: int | None = None,
+        change: Change | Mapping[str, Any] | None = None,
+        **options: Unpack[StartOptions],
+    ) -> Execution:
+        """Start an execution that shares the events of another one up to a point, and then continues with calls that
+        really run.
+
+        Nothing is copied, and the other execution does not change. Its calls that were running are made again, its open
+        questions are asked in both. Functions are the current ones. With a `key` it is started once, as by `start`.
+
+        Parameters
+        ----------
+        at
+            The last shared event. Events that follow from one rule are not separated, and an end is not shared.
+            Without it: before what changes, else at the end; in a completed execution, the latest event from which on
+            the change has an effect.
+        change
+            What differs from there on (`divebook.engine.forks.Change`): ``{"variables": {"x": 1}}``, ``inputs``,
+            ``results`` by operation, ``answers`` by question, ``prompts`` by step, ``model``, ``definition``.
+
+        Raises
+        ------
+        SetupError
+            The event does not exist, or the state there does not contain what is to be changed.
+        InputError
+            A changed input has another type than its workflow declares.
+        InterruptError
+            An answer does not fit its question.
+        """
+        return self._variants.fork(execution_id, at, change, options)
+
+    @overload
+    def what_if(
+        self, execution_id: str, change: ChangeLike = None, at: int | None = None, **options: Unpack[WhatIfOptions]
+    ) -> WhatIf: ...
+
+    @overload
+    def what_if(
+        self,
+        execution_id: str,
+        change: ChangeLike = None,
+        at: int | None = None,
+        *,
+        repeat: int,
+        **options: Unpack[WhatIfOptions],
+    ) -> RepeatedWhatIf: ...
+
+    @overload
+    def what_if(
+        self,
+        execution_id: str,
+        change: ChangeLike = None,
+        at: int | None = None,
+        *,
+        plan: Literal[True],
+        **options: Unpack[WhatIfOptions],
+    ) -> Plan: ...
+
+    def what_if(
+        self,
+        execution_id: str,
+        change: ChangeLike = None,
+        at: int | None = None,
+        *,
+        repeat: int | None = None,
+        plan: bool = False,
+        **options: Unpack[WhatIfOptions],
+    ) -> WhatIf | RepeatedWhatIf | Plan:
+        """Run an execution again with one change, taking results from its log where possible. Return the comparison.
+
+        The execution itself does not change. Operations are answered with the change, with a recorded result of the
+        same call, that of the same place first, and else by their kind: scripts are computed, sleeps skipped, clock and
+        chance continue from the recorded values, questions have their recorded answers or wait, models are called.
+        The outcome of another workflow is replayed as a whole; with other inputs it is a what-if itself. Each what-if
+        is an execution of origin ``what-if``; `resume` continues one whose process ended.
+
+        Parameters
+        ----------
+        change
+            What differs, as for `Change`: ``{"inputs": {"city": "Bonn"}}``; nothing by default.
+        at
+            The event after which it differs; by default where the change has its whole effect.
+        repeat
+            Number of what-ifs, returned as a list. Results can differ if models are called.
+        plan
+            Return only what would be taken from the log and what would run again, without a single call.
+        options
+            `WhatIfOptions`: ``tools`` and ``bounds``.
+
+        Raises
+        ------
+        ReplayMismatchError
+            Even without a change, a replay does not reproduce the log.
+        SetupError
+            What is to be changed does not exist.
+        """
+        return self._variants.what_if(execution_id, change, at, repeat, options, plan=plan)
+
+    def verify(self, execution_id: str, definition: Workflow | None = None, *, any_code: bool = False) -> Verification:
+        """Replay a definition against the log of an execution, and report the first difference. No external call is
+        made.
+
+        Scripts, templates and conditions are computed again; every operation is answered from the log. Events are equal
+        byte for byte, in each path and concurrent call, except for values of the clock, of prices or of chance outside
+        an operation: delays, expiries, reservations, durations.
+
+        Parameters
+        ----------
+        definition
+            By default the one in the log. Functions and agents are those of this environment.
+        any_code
+            Functions may have changed: only what they do counts.
+        """
+        return self._variants.verify(execution_id, definition, any_code=any_code)
+
+    @overload
+    def run_again(self, execution_id: str, **options: Unpack[StartOptions]) -> Execution: ...
+
+    @overload
+    def run_again(self, execution_id: str, *, plan: Literal[True], **options: Unpack[StartOptions]) -> ResumePlan: ...
+
+    def run_again(
+        self, execution_id: str, *, plan: bool = False, **options: Unpack[StartOptions]
+    ) -> Execution | ResumePlan:
+        """Start a new execution with the current definition and the inputs of an earlier execution. Recorded results of
+        the earlier one are reused.
+
+        The new execution shares the longest beginning that the definition, its agents and its functions would repeat.
+        After that no call is repeated whose result is recorded, unless a function that it called was edited. The
+        earlier one may have completed; if it had not ended, it is cancelled first.
+
+        Parameters
+        ----------
+        plan
+            Return only what would be reused and what would run, without a single call.
+        options
+            As for `start`.
+
+        Raises
+        ------
+        ExecutionError, SetupError, NotFoundError, LeaseHeldError
+            As `resume` does with a definition.
+        """
+        return self._variants.run_again(execution_id, options, plan=plan)
+
+    def try_step(
+        self,
+        execution_id: str,
+        step: str,
+        changes: StepChanges = None,
+        *,
+        times: int = 1,
+        **options: Unpack[TrialOptions],
+    ) -> StepTrial:
+        """Run one step of an execution again from the state that it had, and return the new results and the recorded
+        result.
+
+        In a workflow function, which is one step, `step` can also be an agent that its code calls: it is called again
+        with the recorded prompt, which the key ``Prompt`` can name as ``${state.asked}``; `visit` selects the call.
+
+        The execution does not change. Each try is an execution of origin ``trial`` that shares the events before the
+        step and ends after it; `resume` continues one whose process ended. Models are called; actions and tools have
+        the recorded result of the same call, and else do not run; questions have their recorded answers or wait. A
+        failure is not caught, and is the result of the try.
+
+        Parameters
+        ----------
+        changes
+            Keys of the step in place of its own, as in a definition: ``{"Prompt": "Shorter: ${state.text}"}``, or
+            as YAML; or a function from the workflow to the one with the changed step.
+        times
+            Number of tries.
+        options
+            `TrialOptions`: ``variables``, ``inputs``, ``model``, ``visit``, ``item``, ``tools``, ``bounds``.
+
+        Raises
+        ------
+        NotFoundError
+            The workflow has no such step; the run had no such variable or input as it entered it.
+        SetupError
+            The run never entered it, or not so often; `times` is less than one.
+        DefinitionError
+            The changed keys do not fit.
+        """
+        return self._variants.try_step(execution_id, step, changes, times, options)
+
+
+def _add_stages(environment: Environment) -> None:
+    from divebook.pipeline.stages import add_stages
+
+    add_stages(environment)
+
+
+def _require_types(arguments: Mapping[str, Any]) -> None:
+    """Raise `SetupError` if a constructor argument of `Environment` has a value of the wrong type."""
+    for name, (expected, fits) in _EXPECTED.items():
+        value = arguments[name]
+        require(value, name, expected, fits=value is None or fits(value))

@@ -1,5 +1,0 @@
-"""Event store in a Postgres database that several machines share. Only this package imports psycopg."""
-
-from divebook.store.postgres.store import PostgresStore
-
-__all__ = ["PostgresStore"]

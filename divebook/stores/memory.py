@@ -1,0 +1,695 @@
+"""Event store in the memory of this process, for tests and for runs that need not be kept.
+
+Payloads are stored encoded, as on disk. A reader therefore always gets a copy, and a value that a file could not store
+fails here as well.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from operator import itemgetter
+from typing import TypeAlias
+
+from divebook.engine.inbox import Message
+from divebook.engine.lifecycle import TERMINAL, check_may_receive
+from divebook.errors import (
+    ConcurrentAppendError,
+    ExecutionNotFoundError,
+    InvalidEventError,
+    StartKeyTakenError,
+    StoreError,
+)
+from divebook.events.catalog import CHILD, ENQUEUED, FORK, RUNNING, WAITING, ExecutionEnqueued
+from divebook.events.event import Record, to_datetime
+from divebook.stores.append import (
+    FULL,
+    Beginning,
+    Durability,
+    ExecutionRecord,
+    Ids,
+    KnownIds,
+    PreparedBatch,
+    RecordFilter,
+    Refusal,
+    StatusColumns,
+    fork_point_error,
+)
+from divebook.stores.backend import (
+    MAX_CANDIDATES,
+    StoredBlob,
+    StoredLog,
+    StoredMessage,
+    StoredRecord,
+    StoredSummary,
+    check_brought_numbers,
+    check_reached,
+)
+from divebook.stores.base import EventStore
+from divebook.stores.embedded import weak_method
+from divebook.stores.encoding import reached, width_of
+from divebook.stores.leases import Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
+
+Head: TypeAlias = tuple[int, int, str, str, str, str]
+"""First sequence, time, type, id, path and step of a record.
+
+A plain tuple of plain values, because Python's garbage collector stops tracking such tuples. It would otherwise visit
+all records of a long log again and again.
+"""
+
+
+class MemoryStore(EventStore):
+    """Event store in memory. Its content is lost at the end of the process."""
+
+    location = "memory:"
+    keeps = shared = False
+    _lists: MemoryLists
+    _large_values: MemoryBlobs
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lists = MemoryLists(self._lock, weak_method(self._has_untaken), weak_method(self._unknown))
+        self._logs = self._lists.logs
+        self._unended_logs = self._lists.unended_logs
+        self._find = self._lists.find
+        self._queues = MemoryQueues(self._lists)
+        self._caches = MemoryCaches(self._lists)
+        self._large_values = MemoryBlobs(self._lists)
+        self._log_numbers = itertools.count()
+        self._start_keys: dict[str, str] = {}
+        """Execution id by start key."""
+        self._messages: dict[int, StoredMessage] = {}
+        self._message_numbers: dict[str, list[int]] = {}
+        """Message numbers of each execution id, ascending."""
+        self._message_places: dict[tuple[str, str, str], int] = {}
+        """Number of the message with an execution id, kind and key; later messages with these are not stored."""
+        self._last_number = 0
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
+        return [self._write_one(batch) for batch in batches]
+
+    def _write_one(self, batch: PreparedBatch) -> Refusal | None:
+        try:
+            log = self._log_for(batch)
+        except (StoreError, InvalidEventError) as refusal:
+            return refusal
+        self._extend(log, batch)
+        # The store's lock makes the end of a child and the message to its parent visible together, as a transaction
+        # would.
+        if batch.to_parent is not None and batch.to_parent[0].execution_id in self._unended_logs:
+            self._post(*batch.to_parent)
+        return None
+
+    def _log_for(self, batch: PreparedBatch) -> MemoryLog:
+        log = self._logs.get(batch.execution_id)
+        if log is None:
+            return self._begin(batch)
+        # The token is checked first, so that a writer that has lost its lease gets that error, and not that of a wrong
+        # sequence.
+        if batch.token != log.token and batch.expected_sequence:
+            raise batch.fenced_error(log.token)
+        if log.last_sequence != batch.expected_sequence:
+            raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.last_sequence)
+        batch.check_may_follow(log.status)
+        batch.check_has_read(self._newest_message(batch.execution_id))
+        log.ids.refuse(batch.records, batch.ids, log.all_ids)
+        return log
+
+    def _begin(self, batch: PreparedBatch) -> MemoryLog:
+        beginning = batch.beginning
+        if beginning is None:
+            raise self._unknown(batch.execution_id)
+        if batch.token:
+            raise batch.fenced_error(0)
+        if beginning.key is not None and beginning.key in self._start_keys:
+            raise StartKeyTakenError(beginning.key, self._start_keys[beginning.key])
+        log = MemoryLog(beginning, batch.began_at, next(self._log_numbers), durability=batch.durability or FULL)
+        if batch.source is None:
+            return log
+        source = self._find(batch.source)
+        if not source.ends_record(batch.expected_sequence):
+            raise fork_point_error(batch)
+        # The fork gets its own lists, in which the source's encoded payloads are shared objects.
+        return source.forked(batch.expected_sequence, log, self._reached)
+
+    def _extend(self, log: MemoryLog, batch: PreparedBatch) -> None:
+        """Append a batch to the log of an execution, and update the execution's status, lease, questions and other
+        columns.
+
+        `_log_for` has made all checks before.
+        """
+        log.checksums.extend(batch.checksums(log.checksums[-1] if log.checksums else 0))
+        log.heads.extend(map(head_of_record, batch.records, batch.types))
+        log.payloads.extend(batch.payloads)
+        log.ids.add(batch.records, batch.ids)
+        log.last_sequence = batch.last_sequence
+        log.size += batch.size
+        for digest, content in batch.blobs.items():
+            self._refer(log, digest, content)
+        if batch.status_change is not None:
+            log.status_columns = batch.status_change
+        elif batch.status not in (None, log.status):
+            log.status_columns = replace(log.status_columns, status=batch.status)
+        if batch.questions:
+            log.questions |= batch.questions
+        if batch.annotations:
+            log.beginning = log.beginning.annotated(batch.annotations)
+        # The latest entry counts; a batch without one leaves it.
+        log.enqueued = batch.enqueued or log.enqueued
+        # `wake_at` is always replaced, also by None: each batch states it for the state that it leads to.
+        log.withheld = log.withheld if batch.withheld is None else batch.withheld
+        log.wake_at = batch.wake_at
+        # A batch without messages has 0 here, and must not lower the number.
+        log.taken = max(log.taken, batch.taken)
+        if batch.lease is not None:
+            log.token = 1
+            log.lease = batch.lease
+        if batch.ends:
+            log.lease = None
+        self._logs[batch.execution_id] = log
+        # A resumption makes an ended execution an unended one again.
+        if log.status in TERMINAL:
+            self._unended_logs.pop(batch.execution_id, None)
+        else:
+            self._unended_logs[batch.execution_id] = log
+        if batch.beginning is not None and batch.beginning.key is not None:
+            self._start_keys[batch.beginning.key] = batch.execution_id
+
+    def _reached(self, payload: bytes) -> Iterator[bytes]:
+        return reached(self.sealing.open_packed(payload), self._content)
+
+    def _refer(self, log: MemoryLog, digest: bytes, content: bytes) -> None:
+        self._large_values.contents.setdefault(digest, content)
+        if digest not in log.blobs:
+            log.blobs.add(digest)
+            log.size += len(content)
+
+    def _read_records(self, execution_id: str, after: int, last: int) -> list[Record]:
+        with self._lock:
+            log = self._find(execution_id)
+            # Decoded without the lock, because opening a payload may take long.
+            stored = log.stored(after, min(last, log.last_sequence))
+        return [record.decoded(execution_id, self.sealing, self._content) for record in stored]
+
+    def _content(self, digest: bytes) -> bytes | None:
+        return self.sealing.open_content(digest, self._large_values.contents.get(digest))
+
+    def _drop(self, execution_id: str) -> None:
+        start_key = self._logs.pop(execution_id).beginning.key
+        self._unended_logs.pop(execution_id, None)
+        if start_key is not None:
+            # A key of a deleted execution may be used again.
+            del self._start_keys[start_key]
+        for number in self._message_numbers.pop(execution_id, ()):
+            message = self._messages.pop(number)
+            self._message_places.pop((execution_id, message.kind, message.key), None)
+
+    # --- leases and checkpoints --------------------------------------------------------------------------------------
+
+    def _acquire(
+        self, execution_id: str, owner: Owner, moment: Moment, until: Moment, instead_of: Lease | None
+    ) -> Lease:
+        log = self._find(execution_id)
+        if log.lease is not None and log.lease.keeps_out(moment, instead_of):
+            raise log.lease.held_error()
+        # The token also grows if the same process takes the lease again: a late write under the old one must be
+        # refused.
+        log.token += 1
+        log.lease = replace(until.lease(execution_id, log.token, owner), was_left=log.lease is not None)
+        return log.lease
+
+    def _renew(self, leases: Sequence[Lease], until: Moment) -> list[bool]:
+        return [self._renew_one(lease, until) for lease in leases]
+
+    def _renew_one(self, lease: Lease, until: Moment) -> bool:
+        log = self._logs.get(lease.execution_id)
+        if log is None or log.lease is None or log.token != lease.token:
+            return False
+        log.lease = until.lease(lease.execution_id, lease.token, log.lease.owner)
+        return True
+
+    def _release(self, lease: Lease) -> None:
+        log = self._logs.get(lease.execution_id)
+        # An outdated lease must not release that of a later holder.
+        if log is not None and log.token == lease.token:
+            log.lease = None
+
+    def _leases(self, execution_id: str | None = None) -> list[Lease]:
+        if execution_id is not None:
+            lease = self._find(execution_id).lease
+            return [] if lease is None else [lease]
+        with self._lock:
+            return [log.lease for log in self._logs.values() if log.lease is not None]
+
+    # --- queues -------------------------------------------------------------------------------------------------------
+
+    def _claim(self, claim: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
+        claimed = list(itertools.islice(self._claimable(claim, moment), claim.limit))
+        return [self._acquire(execution_id, owner, moment, until, None) for execution_id in claimed]
+
+    def _claimable(self, claim: Claim, moment: Moment) -> Iterator[str]:
+        """Yield the ids of the executions that a worker may claim. Queues come in the worker's order, executions in the
+        order of their queue.
+        """
+        # The worker's order of queues comes before priorities, which count within a queue only.
+        for queue in claim.queues:
+            for queued in self._queues.queued(withheld=False):
+                if queued.queue != queue or queued.execution_id in claim.without:
+                    continue
+                has_workflow = claim.workflows.get(queued.workflow) == queued.fingerprint
+                if has_workflow and self._can_continue(queued.execution_id, moment):
+                    yield queued.execution_id
+
+    def _can_continue(self, execution_id: str, moment: Moment) -> bool:
+        log = self._logs[execution_id]
+        if log.lease is not None and log.lease.keeps_out(moment):
+            return False
+        is_due = log.wake_at is not None and log.wake_at <= moment.wall
+        if log.status == ENQUEUED:
+            return log.wake_at is None or is_due
+        # A lease that no longer excludes others was left by a driver that died or did not renew it.
+        return log.status == RUNNING or log.lease is not None or is_due or self._has_untaken(execution_id)
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def _post(self, message: Message, payload: bytes) -> Message:
+        log = self._find(message.execution_id)
+        key = (message.execution_id, message.kind, message.key)
+        stored = self._messages.get(self._message_places.get(key, 0))
+        if stored is not None:
+            return stored.opened(self.sealing)
+        check_may_receive(message.execution_id, log.status, message.kind)
+        numbered = replace(message, number=self._last_number + 1)
+        self._bring([(numbered, payload)])
+        return numbered
+
+    def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
+        # All messages are checked before the first is stored, so that an error stores none of them.
+        check_brought_numbers(messages, self._last_number)
+        for message, _ in messages:
+            self._find(message.execution_id)
+        for message, payload in messages:
+            self._last_number = message.number
+            self._message_places[message.execution_id, message.kind, message.key] = message.number
+            self._messages[message.number] = StoredMessage.of(message, payload)
+            self._message_numbers.setdefault(message.execution_id, []).append(message.number)
+
+    def _stored_messages(self, after: int, execution_id: str | None = None) -> list[StoredMessage]:
+        if execution_id is None and after >= self._last_number:
+            return []
+        with self._lock:
+            numbers: Iterable[int] = self._messages
+            if execution_id is not None:
+                self._find(execution_id)
+                numbers = self._message_numbers.get(execution_id, ())
+            return [self._messages[number] for number in numbers if number > after]
+
+    def _last_message(self) -> int:
+        return self._last_number
+
+    def _has_untaken(self, execution_id: str) -> bool:
+        with self._lock:
+            log = self._find(execution_id)
+            return self._newest_message(execution_id) > log.taken and log.status not in TERMINAL
+
+    def _newest_message(self, execution_id: str) -> int:
+        """Return the number of the newest message to an execution; 0 if it has received none."""
+        return self._message_numbers.get(execution_id, (0,))[-1]
+
+    def _last_addressee(self, kind: str, key: str) -> str | None:
+        with self._lock:
+            messages = self._messages.values()
+            addressees = [message.execution_id for message in messages if (message.kind, message.key) == (kind, key)]
+            return addressees[-1] if addressees else None
+
+    # --- maintenance -------------------------------------------------------------------------------------------------
+
+    def _stored_log(self, execution_id: str) -> StoredLog:
+        with self._lock:
+            log = self._find(execution_id)
+            return StoredLog(
+                record=log.line(execution_id),
+                checksum=log.checksums[-1],
+                records=log.stored(0, log.last_sequence),
+                blobs=frozenset(log.blobs),
+                questions=frozenset(log.open_questions()),
+                shared=log.shared,
+                shared_blobs=log.shared_blobs,
+            )
+
+    def _discard(self, last_sequences: Mapping[str, int | None], moment: Moment | None) -> list[str]:
+        discarded = [
+            name
+            for name, last in last_sequences.items()
+            if name in self._logs and (moment is None or self._logs[name].is_over(last, moment))
+        ]
+        for execution_id in discarded:
+            self._drop(execution_id)
+        return discarded
+
+    def _close(self) -> None:
+        self._logs.clear()
+        self._unended_logs.clear()
+        self._message_numbers.clear()
+        self._messages.clear()
+
+
+class MemoryLists:
+    """Logs of a `MemoryStore` by execution id, and lists of them; a `divebook.stores.backend.ListBackend`.
+
+    Parameters
+    ----------
+    lock
+        Lock of the store.
+    has_untaken
+        Function that returns True if an execution has not ended and has received messages that are not in its log yet.
+    unknown
+        Function that returns the error for an unknown execution id.
+    """
+
+    def __init__(
+        self,
+        lock: threading.RLock,
+        has_untaken: Callable[[str], bool],
+        unknown: Callable[[str], ExecutionNotFoundError],
+    ) -> None:
+        self.lock = lock
+        self._unknown = unknown
+        self._has_untaken = has_untaken
+        self.logs: dict[str, MemoryLog] = {}
+        self.unended_logs: dict[str, MemoryLog] = {}
+        """Logs of executions that have not ended, so that the inbox and recovery need not search all logs."""
+
+    def find(self, execution_id: str) -> MemoryLog:
+        """Return the log of an execution. Raise ExecutionNotFoundError for an unknown id."""
+        log = self.logs.get(execution_id)
+        if log is None:
+            raise self._unknown(execution_id)
+        return log
+
+    def record(self, execution_id: str) -> ExecutionRecord:
+        """Return the row of one execution."""
+        with self.lock:
+            return self.find(execution_id).line(execution_id)
+
+    def records(self, record_filter: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
+        """Return the rows that a filter matches, newest first."""
+        with self.lock:
+            logs = self.unended_logs if record_filter.unended else self.logs
+            matching = [name for name, log in logs.items() if (log.status, log.beginning) in record_filter]
+            page = self._newest(matching)[offset : offset + limit if limit else None]
+            return [self.logs[name].line(name) for name in page]
+
+    def _newest(self, names: list[str]) -> list[str]:
+        """Return the given execution ids, sorted by the creation of the executions, newest first."""
+        return sorted(names, key=lambda name: (self.logs[name].created_at, self.logs[name].number), reverse=True)
+
+    def orphans(self, moment: Moment) -> list[ExecutionRecord]:
+        """Return the executions that can continue and have no live lease, newest first."""
+        now = to_datetime(moment.wall)
+        # One lock covers all reads, so that leases, messages and rows are of the same moment.
+        with self.lock:
+            unended = self.records(RecordFilter(with_books=True, unended=True), 0, 0)
+            return [record for record in unended if self._is_orphan(record, moment, now)]
+
+    def _is_orphan(self, record: ExecutionRecord, moment: Moment, now: datetime) -> bool:
+        lease = self.logs[record.execution_id].lease
+        if lease is not None:
+            return not lease.keeps_out(moment)
+        return record.status != WAITING or record.is_due(now) or self._has_untaken(record.execution_id)
+
+    def descendants(self, execution_id: str) -> int:
+        """Return the number of direct and indirect child executions of an execution."""
+        # One pass over all logs is cheaper than one search per execution below. `pop` ensures that the walk ends.
+        children_of: dict[str, list[str]] = {}
+        with self.lock:
+            for name, log in self.logs.items():
+                if log.beginning.origin == CHILD and log.beginning.parent is not None:
+                    children_of.setdefault(log.beginning.parent, []).append(name)
+        total = 0
+        to_visit = [execution_id]
+        while to_visit:
+            children = children_of.pop(to_visit.pop(), [])
+            total += len(children)
+            to_visit += children
+        return total
+
+    def asking(self, question_id: str | None) -> list[tuple[str, str]]:
+        """Return the open questions of executions that have not ended, as pairs of execution id and question id."""
+        with self.lock:
+            asking = [name for name, log in self.unended_logs.items() if any(log.questions.values())]
+            return [
+                (name, question)
+                for name in self._newest(asking)
+                for question in self.unended_logs[name].open_questions()
+                if question_id in (None, question)
+            ]
+
+    def ids(self, prefix: str | None = None) -> list[str]:
+        """Return the ids of all executions, newest first, or those that begin with a prefix, sorted."""
+        with self.lock:
+            if prefix is None:
+                return self._newest(list(self.logs))
+            return sorted(name for name in self.logs if name.startswith(prefix))[: MAX_CANDIDATES + 1]
+
+
+class MemoryQueues:
+    """Queue entries, schedules and records of workers in memory; a `divebook.stores.backend.QueueBackend`."""
+
+    def __init__(self, lists: MemoryLists) -> None:
+        self._lists = lists
+        self._schedules: dict[str, int] = {}
+        self._workers: dict[str, WorkerRecord] = {}
+
+    def queued(self, *, withheld: bool) -> list[QueuedExecution]:
+        """Return the queue entries of executions that have not ended, in the order in which workers claim them."""
+        with self._lists.lock:
+            entries = [
+                # The order within a queue is: higher priorities first, then older executions.
+                (log.enqueued.queue, -log.enqueued.priority, log.number, execution_id, log.beginning)
+                for execution_id, log in self._lists.logs.items()
+                if log.enqueued is not None and log.withheld is withheld and log.status not in TERMINAL
+                if log.beginning.origin != FORK
+            ]
+        return [
+            QueuedExecution(execution_id, queue, -negative_priority, beginning.workflow_name, beginning.fingerprint)
+            for queue, negative_priority, _, execution_id, beginning in sorted(entries)
+        ]
+
+    def withhold(self, execution_id: str) -> None:
+        """Mark an execution so that workers skip it."""
+        if execution_id in self._lists.logs:
+            self._lists.logs[execution_id].withheld = True
+
+    def schedule(self, name: str, moment: int, *, advances: bool) -> int:
+        """Return the time up to which the due times of a schedule have been handled, and store it."""
+        earlier = self._schedules.get(name, moment)
+        self._schedules[name] = max(moment, earlier) if advances else earlier
+        return self._schedules[name]
+
+    def announce(self, worker: WorkerRecord, until: int, delete_before: int) -> None:
+        """Write the record of a running worker, and delete the records of workers that expired long ago."""
+        self._workers = {name: other for name, other in self._workers.items() if other.expires_at >= delete_before}
+        self._workers[worker.id] = replace(worker, expires_at=until)
+
+    def retire(self, worker_id: str) -> None:
+        """Delete the record of a worker."""
+        self._workers.pop(worker_id, None)
+
+    def workers(self) -> list[WorkerRecord]:
+        """Return the records of all workers, including expired ones."""
+        return list(self._workers.values())
+
+
+class MemoryCaches:
+    """Checkpoints and summaries in memory; a `divebook.stores.backend.CacheBackend`."""
+
+    def __init__(self, lists: MemoryLists) -> None:
+        self._lists = lists
+
+    def put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
+        """Write the checkpoint of an execution, unless the execution has a newer checkpoint."""
+        log = self._lists.find(execution_id)
+        check_reached(execution_id, sequence, log.last_sequence)
+        # An older checkpoint that arrives late must not replace a newer one.
+        if log.checkpoint is None or log.checkpoint[0] <= sequence:
+            log.checkpoint = (sequence, data)
+
+    def checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
+        """Return the checkpoint of an execution as sequence number and data; None if it is missing."""
+        log = self._lists.logs.get(execution_id)
+        return log.checkpoint if log else None
+
+    def checkpoints(self) -> list[str]:
+        """Return the ids of the executions that have a checkpoint."""
+        with self._lists.lock:
+            return [execution_id for execution_id, log in self._lists.logs.items() if log.checkpoint]
+
+    def drop_checkpoints(self, execution_ids: Sequence[str]) -> int:
+        """Delete the checkpoints of executions; return the number of deleted checkpoints."""
+        names = set(execution_ids).intersection(self.checkpoints())
+        for execution_id in names:
+            self._lists.logs[execution_id].checkpoint = None
+        return len(names)
+
+    def put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None:
+        """Write summaries of executions in place of older ones."""
+        for execution_id in summaries.keys() & self._lists.logs.keys():
+            self._lists.logs[execution_id].summary = summaries[execution_id]
+
+    def summaries(self, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
+        """Return the summaries of the given executions, without missing ones."""
+        with self._lists.lock:
+            logs = self._lists.logs
+            stored = {name: logs[name].summary for name in execution_ids if name in logs}
+        return {name: summary for name, summary in stored.items() if summary is not None}
+
+
+class MemoryBlobs:
+    """Large values in memory; a `divebook.stores.backend.BlobBackend`."""
+
+    def __init__(self, lists: MemoryLists) -> None:
+        self._lists = lists
+        self.contents: dict[bytes, bytes] = {}
+        """Content of each large value by its digest."""
+
+    def blobs(self, without: Collection[str]) -> list[StoredBlob]:
+        """Return each large value with its size, and whether an execution uses it."""
+        with self._lists.lock:
+            logs = [log for name, log in self._lists.logs.items() if name not in without]
+            used = {digest for log in logs for digest in log.blobs | log.shared_blobs}
+            return [StoredBlob(digest, len(data), digest in used) for digest, data in self.contents.items()]
+
+    def blob(self, digest: bytes) -> bytes | None:
+        """Return the content of a large value, still encrypted; None if it is missing."""
+        return self.contents.get(digest)
+
+    def drop_unused(self) -> int:
+        """Delete the large values that no execution uses; return the number of deleted values."""
+        unused = [blob.digest for blob in self.blobs(()) if not blob.used]
+        for digest in unused:
+            del self.contents[digest]
+        return len(unused)
+
+
+@dataclass(slots=True)
+class MemoryLog:
+    """Log of one execution in a `MemoryStore`, with the columns of the execution's row."""
+
+    beginning: Beginning
+    created_at: int
+    number: int
+    """Position of the log among all logs of the store, in the order of creation."""
+    status_columns: StatusColumns = field(default_factory=lambda: StatusColumns(RUNNING, None, None))
+    heads: list[Head] = field(default_factory=list)
+    payloads: list[bytes] = field(default_factory=list)
+    ids: KnownIds = field(default_factory=KnownIds)
+    checksums: list[int] = field(default_factory=list)
+    blobs: set[bytes] = field(default_factory=set)
+    shared: int = 0
+    """Number of events that a fork shares with its source; `size` does not count them."""
+    shared_blobs: frozenset[bytes] = frozenset()
+    """Digests of the large values that the shared events refer to."""
+    last_sequence: int = 0
+    size: int = 0
+    token: int = 0
+    lease: Lease | None = None
+    checkpoint: tuple[int, bytes] | None = None
+    summary: StoredSummary | None = None
+    questions: dict[str, bool] = field(default_factory=dict)
+    wake_at: int | None = None
+    taken: int = 0
+    durability: Durability = FULL
+    enqueued: ExecutionEnqueued | None = None
+    """Latest event that put the execution into a queue, or None."""
+    withheld: bool = False
+    """True if workers skip the execution."""
+
+    @property
+    def status(self) -> str:
+        """Status of the execution at present."""
+        return self.status_columns.status
+
+    def stored(self, after: int, last: int) -> list[StoredRecord]:
+        """Return the records that contain the events of this log above `after` up to `last`, with encoded payloads."""
+        # The first record is the one with event ``after + 1``, which may begin before it: heads [1, 4, 8] and after=5
+        # -> record 4.
+        first = max(bisect_right(self.heads, after + 1, key=itemgetter(0)) - 1, 0)
+        selection = slice(first, bisect_right(self.heads, last, key=itemgetter(0)))
+        rows = zip(self.heads[selection], self.payloads[selection], self.checksums[selection], strict=True)
+        return [StoredRecord(*head, payload, checksum) for head, payload, checksum in rows]
+
+    def forked(self, at: int, new_log: MemoryLog, digests_in: Callable[[bytes], Iterable[bytes]]) -> MemoryLog:
+        """Return a copy of `new_log`, the empty log of a fork, in which the events of this log up to event `at` are the
+        first events.
+
+        `digests_in` returns the digests of the large values that a payload refers to.
+        """
+        count = bisect_right(self.heads, at, key=itemgetter(0))
+        heads = self.heads[:count]
+        payloads = self.payloads[:count]
+        checksums = self.checksums[:count]
+        # Searching the payloads takes time, and is useless if no event of this log refers to a large value.
+        shared_blobs = frozenset[bytes]()
+        if self.blobs or self.shared_blobs:
+            shared_blobs = frozenset(digest for payload in payloads for digest in digests_in(payload))
+        return replace(
+            new_log,
+            heads=heads,
+            payloads=payloads,
+            checksums=checksums,
+            # The ids of the shared events are read only if a batch needs them.
+            ids=KnownIds(None),
+            last_sequence=at,
+            shared=at,
+            shared_blobs=shared_blobs,
+        )
+
+    def ends_record(self, sequence: int) -> bool:
+        """Return True if the event with a sequence number is the last event of its record."""
+        stored = self.stored(sequence - 1, sequence)
+        return bool(stored) and stored[0].last_sequence == sequence
+
+    def all_ids(self) -> list[Ids]:
+        """Return the event ids of each record of the log, as pairs of the first id and the number of events."""
+        return [(first_id, width_of(record_type)) for _, _, record_type, first_id, _, _ in self.heads]
+
+    def open_questions(self) -> list[str]:
+        """Return the ids of the execution's open questions, sorted."""
+        return sorted(question for question, is_open in self.questions.items() if is_open)
+
+    def is_over(self, last_sequence: int | None, moment: Moment) -> bool:
+        """Return True if the execution has ended with the event `last_sequence` and no process is resuming it. None
+        stands for any last event.
+        """
+        is_same = last_sequence in (None, self.last_sequence)
+        return is_same and self.status in TERMINAL and not (self.lease and self.lease.keeps_out(moment))
+
+    def line(self, execution_id: str) -> ExecutionRecord:
+        """Return the summary row of the execution, as lists of executions show it."""
+        created = to_datetime(self.created_at)
+        return ExecutionRecord(
+            execution_id=execution_id,
+            status=self.status,
+            created_at=created,
+            started_at=created,
+            ended_at=None if self.status_columns.ended_at is None else to_datetime(self.status_columns.ended_at),
+            last_sequence=self.last_sequence,
+            error=self.status_columns.error,
+            size=self.size,
+            wake_at=None if self.wake_at is None else to_datetime(self.wake_at),
+            taken=self.taken,
+            durability=self.durability,
+            **self.beginning._asdict(),
+        )
+
+
+def head_of_record(record: Record, record_type: str) -> Head:
+    """Return the stored columns of a record except its payload: sequence number, time, type, id, path and step."""
+    return record.sequence, record.recorded_at, record_type, record.id, record.path, record.step
