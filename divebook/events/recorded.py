@@ -16,13 +16,16 @@ code makes to the value do not reach the log. A log can be read where the class 
 
 from __future__ import annotations
 
+import base64
 import gc
 import importlib
 from abc import ABC, abstractmethod
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, time, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from pickle import PicklingError
 from typing import Any, ClassVar, NamedTuple, TypeAlias
@@ -147,7 +150,7 @@ class Container(Recorded):
     @property
     def is_mapping(self) -> bool:
         """True if the container is a mapping. Its items are then pairs of key and value."""
-        return self.tag not in SEQUENCES
+        return self.tag not in SEQUENCES and self.tag != "deque"
 
     def data(self) -> Any:
         """Return the items of the recorded container; for a mapping, pairs of key and value."""
@@ -186,6 +189,30 @@ class Container(Recorded):
         return Container(self.tag, change(self.items))
 
 
+class Deque(Container):
+    """Recorded form of a `collections.deque`, with its maximum length (None without a limit)."""
+
+    __slots__ = ("maxlen",)
+
+    def __init__(self, items: list[Any], maxlen: int | None) -> None:
+        super().__init__("deque", items)
+        self.maxlen = maxlen
+
+    def data(self) -> Any:
+        """Return the items and the maximum length of the recorded deque."""
+        return {"items": self.items, "maxlen": self.maxlen}
+
+    def open(self) -> Any:
+        """Build the deque; recorded forms among its items are opened as well."""
+        return deque(opened(self.items), self.maxlen)
+
+    def parts(self, change: Callable[[Any], Any]) -> Recorded:
+        """Return a copy of the recorded deque. Its items are ``change(items)``, where `items` is the list of the items
+        of this deque.
+        """
+        return Deque(change(self.items), self.maxlen)
+
+
 def _plain_key(key: Any) -> Any:
     if isinstance(key, Container):
         return tuple(map(_plain_key, key.items))
@@ -203,6 +230,7 @@ SEQUENCES: dict[str, Callable[[Iterable[Any]], Any]] = {"tuple": tuple, "set": s
 FACTORIES: dict[str, Callable[[], Any] | None] = {
     "None": None,
     **{factory.__name__: factory for factory in (int, float, complex, str, bytes, bool, list, tuple, dict, set)},
+    **{factory.__name__: factory for factory in (frozenset, bytearray, deque, Counter, OrderedDict, Decimal, Fraction)},
 }
 """Default factories of a `defaultdict` that a log can name, by name."""
 CONTAINERS: dict[str, Callable[[Iterable[Any]], Any]] = {
@@ -274,7 +302,8 @@ def _builtin(value: Any) -> Any:
 # --- values of the standard library that JSON lacks: paths, UUIDs, fractions, addresses, ranges, time zones ---
 #
 # Their classes are recognised by module and name. A class is imported only when a value is opened, so a log is read
-# without it. Dates, decimals and bytes are not among them: events and the state hold those values directly.
+# without it. Dates, decimals and bytes are not among them: events and the state hold those values directly. A signaling
+# NaN is, because every comparison with the decimal itself raises an error; so is a bytearray, which code can change.
 
 
 LONGEST_RANGE = 100_000
@@ -374,6 +403,17 @@ def _address(name: str, text: str) -> Any:
     return _of("ipaddress", name, _ADDRESSES, text)
 
 
+def _bytearray(text: str) -> bytearray:
+    return bytearray(base64.b64decode(text))
+
+
+def _signaling_nan(text: str) -> Decimal:
+    value = Decimal(text)
+    if not value.is_snan():
+        raise ValueError(f"{text!r} is not a signaling NaN")
+    return value
+
+
 def _only(module: str, name: str) -> Callable[[str], Any]:
     return lambda text: _of(module, name, frozenset({name}), text)
 
@@ -414,6 +454,8 @@ KINDS: dict[str, _Kind] = {
     "complex": _Kind(complex, str, str),
     "address": _Kind(_address, _second, _second),
     "range": _Kind(_range, _plain_range, _range_text),
+    "bytearray": _Kind(_bytearray, base64.b64decode, lambda text: f"{len(base64.b64decode(text)):,} bytes"),
+    "signaling_nan": _Kind(_signaling_nan, str, str),
     "timezone": _Kind(
         _fixed_zone, lambda *content: str(_fixed_zone(*content)), lambda *content: str(_fixed_zone(*content))
     ),
@@ -429,6 +471,7 @@ _CONTENTS: dict[tuple[str, str], Callable[[Any], StandardValue]] = {
     ("uuid", "UUID"): lambda value: StandardValue("uuid", [str(value)]),
     ("fractions", "Fraction"): lambda value: StandardValue("fraction", [str(value)]),
     ("builtins", "complex"): lambda value: StandardValue("complex", [repr(value)]),
+    ("builtins", "bytearray"): lambda value: StandardValue("bytearray", [base64.b64encode(value).decode()]),
     ("builtins", "range"): lambda value: StandardValue("range", [str(value.start), str(value.stop), str(value.step)]),
     ("datetime", "timezone"): lambda value: StandardValue("timezone", _fixed_zone_content(value)),
     **{

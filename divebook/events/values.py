@@ -15,6 +15,7 @@ JSON lacks infinities, integers beyond 64 bits, bytes, dates and decimals. They 
     float("inf")            {"$type": "float", "value": "inf"}
     b"ab"                   {"$type": "bytes", "value": "YWI="}
     date(2026, 1, 2)        {"$type": "date", "value": "2026-01-02"}
+    deque([1], maxlen=3)    {"$type": "deque", "value": {"items": [1], "maxlen": 3}}
     Path("a/b")             {"$type": "path", "value": ["PosixPath", "a/b"]}
     {"$type": "x"}          {"$type": "dict", "value": [["$type", "x"]]}
 
@@ -30,7 +31,7 @@ import functools
 import json
 import math
 import re
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -49,6 +50,7 @@ from divebook.events.recorded import (
     TAG,
     BigInt,
     Container,
+    Deque,
     NonFinite,
     Recorded,
     StandardValue,
@@ -178,6 +180,7 @@ MAX_DIGITS = 4300
 _ATOMS = frozenset({str, bool, type(None)})
 _SCALARS = (datetime, date, time, timedelta, Decimal, bytes)
 _EXACT = frozenset({date, timedelta, bytes})
+_COLLECTIONS = frozenset({set, frozenset, deque})
 _INTERNAL = frozenset({"divebook", "immutables"})
 """Packages whose mappings contain variables and parts of definitions, and are recorded as dicts."""
 _INT64_MIN = -(2**63)
@@ -321,7 +324,7 @@ def _tag_of_mapping(value: Mapping[Any, Any], path: str) -> str:
     factory = value.default_factory
     name = "None" if factory is None else getattr(factory, "__name__", "")
     if name not in FACTORIES or FACTORIES[name] is not factory:
-        raise UnstorableValueError(path, "a defaultdict whose factory is a function of yours; use dict(value)")
+        raise UnstorableValueError(path, "a defaultdict whose factory is not a built-in type; use dict(value)")
     return f"defaultdict({name})"
 
 
@@ -331,9 +334,8 @@ def _normalize_other(value: Any, path: str, depth: int) -> Any:
     # the built-in class that it derives from.
     if kind in _EXACT or isinstance(value, Recorded):
         return value
-    if kind is set or kind is frozenset:
-        items = [_normalize(item, path, depth + INSTANCE_DEPTH) for item in value]
-        return Container(kind.__name__, _sorted_items(items))
+    if kind in _COLLECTIONS:
+        return _normalize_collection(value, path, depth)
     if kind.__module__.partition(".")[0] in LIBRARIES:
         return _normalize_foreign(value, path, depth)
     # Before mappings, scalars and strings: an allowed class may be a subclass of one of them, such as a StrEnum.
@@ -354,6 +356,13 @@ def _normalize_other(value: Any, path: str, depth: int) -> Any:
     return recorded
 
 
+def _normalize_collection(value: Any, path: str, depth: int) -> Container:
+    if type(value) is deque:
+        return Deque(_normalize_items(value, path, depth + INSTANCE_DEPTH - 1), value.maxlen)
+    items = [_normalize(item, path, depth + INSTANCE_DEPTH) for item in value]
+    return Container(type(value).__name__, _sorted_items(items))
+
+
 def _normalize_foreign(value: Any, path: str, depth: int) -> Any:
     recorded = record_foreign(value, path, lambda part, where: _normalize(part, where, depth + 1))
     if recorded is None:
@@ -369,8 +378,9 @@ def _scalar(value: Any, path: str) -> Any:
         return value
     if isinstance(value, datetime | time) and (recorded := record_moment(value, path)) is not None:
         return recorded
-    if isinstance(value, Decimal) and value.is_snan():  # comparisons with it raise, and values of a log are compared
-        raise UnstorableValueError(path, "a signaling NaN cannot be compared with other values; use Decimal('NaN')")
+    # Every comparison with a signaling NaN raises, and values of a log are compared.
+    if isinstance(value, Decimal) and value.is_snan():
+        return StandardValue("signaling_nan", [Decimal.__str__(value)])
     if type(value) is Decimal:
         return value
     # Written and read once, which gives an instance of the base class: a subclass of date becomes a date.
@@ -452,6 +462,12 @@ def _pair(pair: Any) -> Container:
     return Container("tuple", [key, value])
 
 
+def _deque(value: Any) -> Deque:
+    maxlen = None if value["maxlen"] is None else _as(int, value["maxlen"])
+    deque(maxlen=maxlen)  # raises for a negative length, as in a log that was edited by hand
+    return Deque(untag(_as(list, value["items"])), maxlen)
+
+
 def _standard(name: str) -> Callable[[Any], StandardValue]:
     def read(content: Any) -> StandardValue:
         value = StandardValue(name, _as(list, content))
@@ -510,6 +526,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     ByHash.tag: lambda value: ByHash(untag(value)),
     StoredFile.tag: lambda value: StoredFile(*_as(list, value)),
     "namedtuple": functools.partial(_instance, "namedtuple"),
+    "deque": _deque,
     **{name: _container(name) for name in CONTAINERS},
     **{name: _standard(name) for name in KINDS},
 }

@@ -5,7 +5,7 @@ import os
 import struct
 import subprocess
 import sys
-from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
+from collections import Counter, OrderedDict, UserList, defaultdict, deque, namedtuple
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
@@ -77,6 +77,17 @@ BERLIN = ZoneInfo("Europe/Berlin")
         OrderedDict({"$type": 1}),
         defaultdict(list, {"a": [1], 2: [(3,)]}),
         defaultdict(None, {"a": 1}),
+        defaultdict(frozenset, {"a": frozenset({1})}),
+        defaultdict(deque, {"a": deque([1])}),
+        defaultdict(Counter, {"a": Counter("b")}),
+        defaultdict(Decimal),
+        deque(),
+        deque([1, (2, {3: "a"}), deque([4])]),
+        deque([1, 2], maxlen=2),
+        bytearray(b"\x00\xff"),
+        Decimal("sNaN"),
+        Decimal("-sNaN77"),
+        {"a": Decimal("NaN12"), "b": Decimal("-0E-7"), "c": Decimal("1E+999999"), "d": Decimal("-Infinity")},
         Path("/tmp/x"),
         PurePosixPath("a/b"),
         PureWindowsPath("c:\\a"),
@@ -126,7 +137,15 @@ def test_a_value_that_this_machine_cannot_open_is_named_and_leaves_the_log_reada
 
 
 @pytest.mark.parametrize(
-    "value", ['{"$type":"zoned","value":[]}', '{"$type":"path","value":{}}', '{"$type":"range","value":["a"]}']
+    "value",
+    [
+        '{"$type":"zoned","value":[]}',
+        '{"$type":"path","value":{}}',
+        '{"$type":"range","value":["a"]}',
+        '{"$type":"deque","value":{"items":[],"maxlen":-1}}',
+        '{"$type":"deque","value":[1]}',
+        '{"$type":"bytearray","value":["a"]}',
+    ],
 )
 def test_content_of_another_shape_is_refused_when_it_is_read(value):
     with pytest.raises(ValueError, match="is not as it is written"):
@@ -170,6 +189,16 @@ def test_people_and_programs_see_containers_as_json():
     assert encode_shown(normalize({"a": (1, {2}), "m": {1: ("x",)}})) == b'{"a":[1,[2]],"m":{"1":["x"]}}'
 
 
+def test_a_deque_keeps_its_maximum_length():
+    again = opened(decode(encode(normalize(deque([1, 2], maxlen=3)))))
+    assert (again, again.maxlen) == (deque([1, 2]), 3)
+
+
+def test_a_version_of_divebook_refuses_a_kind_of_value_that_it_does_not_know():
+    with pytest.raises(ValueError, match="values of type 'heap' are not known to this version of divebook"):
+        decode('{"$type":"heap","value":[]}')
+
+
 def test_not_a_number_comes_back():
     assert math.isnan(decode(encode(normalize([math.nan])))[0])
 
@@ -210,9 +239,9 @@ class Thing:
         ({"s": {Thing()}}, r"outputs\.s: .*Thing is not plain data"),
         ([(1, Thing())], r"outputs\[0\]\[1\]: .*Thing is not plain data"),
         ([Pair(1, 2)], r"outputs\[0\]: .*Pair is not allowed in logs; allow the class"),
-        (defaultdict(lambda: 1), r"outputs: a defaultdict whose factory is a function of yours; use dict\(value\)"),
+        (defaultdict(lambda: 1), r"outputs: a defaultdict whose factory is not a built-in type; use dict\(value\)"),
         (MappingProxyType({"a": 1}), r"outputs: mappingproxy would come back as a dict; use dict\(value\)"),
-        (deque([1]), r"outputs: collections\.deque .*use list\(value\)"),
+        (UserList([1]), r"outputs: collections\.UserList .*use list\(value\)"),
         ({"when": datetime(2026, 1, 1, tzinfo=no_key())}, r"outputs\.when: .* has no key"),
         ([iter([])], r"outputs\[0\].*use list\(value\)"),
         (["ok", "\ud800"], r"outputs\[1\]: str is not valid UTF-8"),
