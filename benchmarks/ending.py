@@ -36,7 +36,7 @@ Steps:
     Store: out
 """
 RUN = "r = %dive run big --durability relaxed --no-check"
-TOLD = "print(r.execution.ended_at.timestamp(), (r.execution.ended_at - r.execution.started_at).total_seconds())"
+TOLD = "print(r.ended_at.timestamp(), (r.ended_at - r.started_at).total_seconds())"
 SAVED = f"""
 (index) => inLab.outputs(index).some((one) => ((one.data ?? {{}})["{MIME}"] ?? {{}}).recording)
 """

@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.figure import Figure
 from benchmarks.worlds import opened
-from divebook import Environment, Execution, Step, Workflow
+from divebook import Environment, Run, Step, Workflow
 from divebook.steps.actions import Action
 from divebook.stores import EventStore
 
@@ -81,7 +81,7 @@ async def note() -> int:
     return 1
 
 
-def run(store: EventStore, steps: list[Step], **inputs: Any) -> Execution:
+def run(store: EventStore, steps: list[Step], **inputs: Any) -> Run:
     """Run these steps to their end."""
     functions = [Action(function.__name__, function) for function in (rows, count, keep, turned, note)]
     environment = Environment(store=store, actions=functions)

@@ -13,7 +13,7 @@ from statistics import median
 from benchmarks.figure import Figure
 from benchmarks.floor import FloorJournal, run_sequence
 from benchmarks.worlds import STORES, Kind, chain, costs_of, growing_list, make_store, one, opened, run
-from divebook import Environment, Execution
+from divebook import Environment, Run
 from divebook.definitions.functions import step, workflow
 from divebook.engine.evolve import fold_records
 from divebook.events.event import Record
@@ -85,7 +85,7 @@ def floor_seconds(durability: str) -> float:
 def flat() -> Iterator[Figure]:
     """Cost of a step around number 10,000 over that of one around number 100, in the same execution."""
     last = LATE + WINDOW + 1
-    shapes: dict[str, tuple[str, Callable[[EventStore], Execution]]] = {
+    shapes: dict[str, tuple[str, Callable[[EventStore], Run]]] = {
         "a step at 10,000 over 100": ("step_started", lambda store: run(store, chain(last))[0]),
         "the same, 1 KB more variables a step": ("step_started", lambda store: run(store, chain(last, "kilobyte"))[0]),
         "the same, a list 1 KB longer a step": (
@@ -102,7 +102,7 @@ def flat() -> Iterator[Figure]:
             yield Figure(name, kind, median(ratios), "", 1.1, details=details)
 
 
-def early_and_late(kind: Kind, event_type: str, begin: Callable[[EventStore], Execution]) -> tuple[float, float]:
+def early_and_late(kind: Kind, event_type: str, begin: Callable[[EventStore], Run]) -> tuple[float, float]:
     """Return the median microseconds of a step around both numbers, in one execution."""
     with opened(kind) as store:
         run(store, chain(EARLY))
@@ -145,7 +145,7 @@ def replay() -> Iterator[Figure]:
     yield Figure("replay of a step", "", seconds / LATE * 1e6, "us", 8, details=details)
 
 
-def fold_seconds(execution: Execution, records: Sequence[Record]) -> float:
+def fold_seconds(execution: Run, records: Sequence[Record]) -> float:
     """Return what folding a log takes."""
     started = time.perf_counter()
     state = fold_records(execution.id, records)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from benchmarks.figure import Figure
 from benchmarks.values import best
-from divebook import Agent, Each, Environment, Run, ScriptedModel, Step, Workflow
+from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.text.redaction import Redactor
 
 ITEMS = 2_000
@@ -23,7 +23,7 @@ def shown() -> Iterator[Figure]:
     environment = Environment(
         store="memory:", agents=[Agent("a", model=ScriptedModel(["x"]))], workflows=[Workflow("w", [step])]
     )
-    run = Run(environment.start("w").wait(check=True), environment)
+    run = environment.start("w").wait(check=True)
     yield Figure(
         f"showing a run of {ITEMS:,} items", "memory", round(best(run.static_bundle) / 1e3, 2), "s", target=TARGET
     )

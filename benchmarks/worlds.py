@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from divebook import Each, Environment, Execution, Step, Workflow
+from divebook import Each, Environment, Run, Step, Workflow
 from divebook.definitions.functions import step, workflow
 from divebook.steps.actions import Action
 from divebook.stores import EventStore, MemoryStore, SqliteStore
@@ -83,7 +83,7 @@ def paths(count: int, action: str) -> Workflow:
     return Workflow("paths", [Step("start", action="one", next=[branch.name for branch in branches]), *branches])
 
 
-def run(store: EventStore, definition: Workflow, **inputs: int) -> tuple[Execution, float]:
+def run(store: EventStore, definition: Workflow, **inputs: int) -> tuple[Run, float]:
     """Run a workflow to its end; return it and the seconds it took."""
     environment = Environment(store=store, actions=ACTIONS)
     started = time.perf_counter()
@@ -91,7 +91,7 @@ def run(store: EventStore, definition: Workflow, **inputs: int) -> tuple[Executi
     return execution, time.perf_counter() - started
 
 
-def costs_of(execution: Execution, event_type: str = "step_started") -> list[int]:
+def costs_of(execution: Run, event_type: str = "step_started") -> list[int]:
     """Return microseconds from each event of a type to the next."""
     starts = [event.recorded_at for event in execution.history() if event.event_type == event_type]
     return [after - before for before, after in pairwise(starts)]

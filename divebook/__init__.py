@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from divebook.errors import DefinitionError, DeterminismWarning, DivebookError
     from divebook.events import Event
     from divebook.events.classes import allow
-    from divebook.notebook.run import Run
     from divebook.notebook.saved_notebook import open_notebook
     from divebook.notebook.session_functions import (
         answer,
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
     from divebook.runtime.calls import ToolContext
     from divebook.runtime.compute.dask import DaskCluster
     from divebook.runtime.context import StepContext
-    from divebook.runtime.execution import Execution
+    from divebook.runtime.run import Run
     from divebook.steps.actions import Action, action
     from divebook.steps.conversations import Thread
     from divebook.steps.function import Context
@@ -77,7 +76,6 @@ _NAMES = {
     "divebook.errors": "DefinitionError DeterminismWarning DivebookError",
     "divebook.events": "Event",
     "divebook.events.classes": "allow",
-    "divebook.notebook.run": "Run",
     "divebook.notebook.saved_notebook": "open_notebook",
     "divebook.notebook.session_functions": "answer compare define frames inbox map resume run runs show",
     "divebook.pipeline": "AgentStage Pipeline PipelineConfig",
@@ -90,7 +88,7 @@ _NAMES = {
     "divebook.runtime.calls": "ToolContext",
     "divebook.runtime.compute.dask": "DaskCluster",
     "divebook.runtime.context": "StepContext",
-    "divebook.runtime.execution": "Execution",
+    "divebook.runtime.run": "Run",
     "divebook.steps.actions": "Action action",
     "divebook.steps.conversations": "Thread",
     "divebook.steps.function": "Context",
@@ -123,7 +121,6 @@ __all__ = [
     "Envelope",
     "Environment",
     "Event",
-    "Execution",
     "FileDocuments",
     "FlowInterrupt",
     "Formatter",
@@ -180,7 +177,12 @@ __all__ = [
 ]
 
 
+_RENAMED = {"Execution": "divebook.Run"}
+
+
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        raise AttributeError(f"divebook.{name} is {_RENAMED[name]}")
     if name not in _HOMES:
         raise AttributeError(f"module 'divebook' has no attribute {name!r}")
     # Python calls this only for a name that the module lacks. Once stored, the name is found without this function.

@@ -29,8 +29,8 @@ from divebook.events.recorded import opened
 from divebook.projections.activity import Distribution, result_of, spreads_of
 from divebook.questions.bounds import Bounds
 from divebook.runtime.compute.dask import is_address
-from divebook.runtime.execution import Execution
 from divebook.runtime.forks import recorded_opening
+from divebook.runtime.run import Run
 from divebook.steps.actions import REGISTERED, Action, action
 from divebook.steps.row_calls import RowResult, arguments_of
 from divebook.text.redaction import one_line, shared
@@ -71,7 +71,7 @@ def inputs_of(workflow: Workflow, frame: Any, parameters: Mapping[str, Any] | No
     return {FRAME: frame, ITEMS: records_of(frame), GIVEN: dict(parameters or {})}
 
 
-def known_by(environment: Environment, key: str) -> Execution | None:
+def known_by(environment: Environment, key: str) -> Run | None:
     """Return the execution that was started with a start key; None if no execution was."""
     records = environment.store.records(key=key)
     return environment.execution(records[0].execution_id) if records else None
@@ -89,14 +89,14 @@ class MappedRows:
 
     Attributes
     ----------
-    execution
-        The execution of the latest round.
+    run
+        The run of the latest round, whose view shows the progress.
     environment, key, workflow
         Environment and workflow of all rounds, and the start key of the first one.
     """
 
-    def __init__(self, environment: Environment, execution: Execution, key: str, workflow: Workflow) -> None:
-        self.execution = execution
+    def __init__(self, environment: Environment, run: Run, key: str, workflow: Workflow) -> None:
+        self.run = run
         self.environment = environment
         self.key = key
         self.workflow = workflow
@@ -104,31 +104,24 @@ class MappedRows:
     def wait(self, timeout: float | None = None) -> MappedRows:
         """Wait until the calls for all rows have been made, and return this object.
 
-        If the remaining rows wait for an answer, this returns with a warning. Raises like `Execution.wait` with
+        If the remaining rows wait for an answer, this returns with a warning. Raises like `Run.wait` with
         `check`.
         """
-        self.execution.wait(timeout)
+        self.run.wait(timeout)
         return self._looked_at()
 
     def __await__(self) -> Generator[Any, None, MappedRows]:
         """Wait until the calls for all rows have been made, like `wait`, without blocking the event loop."""
-        yield from self.execution.__await__()
+        yield from self.run.__await__()
         return self._looked_at()
 
     def _looked_at(self) -> MappedRows:
         """Raise the error of the map's execution if it has failed. Warn if the execution waits for an answer. Return
         this object, without waiting.
         """
-        if self.execution.checked().status == WAITING:
+        if self.run.checked().status == WAITING:
             warnings.warn(f"{self!r}. Answer that; wait() then goes on waiting", stacklevel=3)
         return self
-
-    @property
-    def run(self) -> Any:
-        """Run (`divebook.Run`) of the latest start or retry, whose view shows the progress."""
-        from divebook.notebook.run import Run
-
-        return Run(self.execution, self.environment)
 
     def _ipython_display_(self) -> None:
         """Show the progress of the calls in a notebook; the view is updated while calls are made."""
@@ -199,24 +192,24 @@ class MappedRows:
             first_opening = recorded_opening(rounds[0].id, self.environment.store)
             inputs = inputs_of(self.workflow, part_of(self._given, positions), first_opening.inputs.get(GIVEN))
             key = self._round_key(len(rounds))
-            self.execution = self.environment.start(self.workflow, inputs, key=key, bounds=first_opening.bounds)
+            self.run = self.environment.start(self.workflow, inputs, key=key, bounds=first_opening.bounds)
         return self
 
     def resumed(self) -> MappedRows:
         """Resume the calls of the rows that remain, after an error or the end of a process; return this object. If the
         calls cannot be resumed, warn.
         """
-        self.execution = self._rounds()[-1]
+        self.run = self._rounds()[-1]
         called_action = REGISTERED.get(self.workflow.steps[0].action or "")
-        status = self.execution.status
+        status = self.run.status
         # A person may have said of calls that may not be made twice that they failed.
         if status == CANCELLED or (status == FAILED and called_action is not None and not called_action.is_repeatable):
-            advice = f"environment.resume({self.execution.id!r}) goes on with it, again=True begins anew"
+            advice = f"environment.resume({self.run.id!r}) goes on with it, again=True begins anew"
             warnings.warn(f"{self.workflow.name} has ended as {status}, and stays so: {advice}", stacklevel=4)
         # Also after the end of a process: the log is not over, and no process drives it.
-        elif (status == FAILED or not self.execution.state.is_over) and not self.execution.is_live:
+        elif (status == FAILED or not self.run.state.is_over) and not self.run.is_live:
             with suppress(LeaseHeldError):  # another process makes them
-                self.execution = self.environment.resume(self.execution.id)
+                self.run = self.environment.resume(self.run.id)
         return self
 
     def __len__(self) -> int:
@@ -232,7 +225,7 @@ class MappedRows:
         details += ": .retry_failed() calls those again" if settled else ""
         if failed > settled:
             details += f" ({failed - settled:,} of unknown outcome only with unknown=True)"
-        details += "" if self.execution.status == COMPLETED else f"; {self.execution.standing}"
+        details += "" if self.run.status == COMPLETED else f"; {self.run.standing}"
         spreads = "".join(f"; {shared().text(spread.words)}" for spread in _spread_of(outcome))
         return f"<{self.workflow.name}: {len(outcome):,} of {len(self):,} rows{details}{one_line(spreads, MOST_WORDS)}>"
 
@@ -240,11 +233,11 @@ class MappedRows:
     def _given(self) -> Any:
         return opened(self._rounds()[0].state.inputs[FRAME])
 
-    def _rounds(self) -> list[Execution]:
+    def _rounds(self) -> list[Run]:
         """Return the executions of this map, oldest first: the first one, and one for each later retry of the rows that
         failed.
         """
-        rounds: list[Execution] = []
+        rounds: list[Run] = []
         while (execution := known_by(self.environment, self._round_key(len(rounds)))) is not None:
             rounds.append(execution)
         return rounds
@@ -267,7 +260,7 @@ def _spread_of(outcome: Any) -> tuple[Distribution, ...]:
     return spreads_of(tallies)
 
 
-def _parts(execution: Execution) -> list[Any]:
+def _parts(execution: Run) -> list[Any]:
     """Return the results that one execution has recorded for rows, in parts. Calls of a function are recorded in
     batches, and each batch is one part; all items of `Each` are a single part.
     """
@@ -491,7 +484,7 @@ def _action_of(name: str, function: Any, options: Mapping[str, Any]) -> Action:
 
 
 def _require_same(
-    environment: Environment, workflow: Workflow, frame: Any, execution: Execution, parameters: Mapping[str, Any] | None
+    environment: Environment, workflow: Workflow, frame: Any, execution: Run, parameters: Mapping[str, Any] | None
 ) -> None:
     """Raise `SetupError` if the existing execution of a map has another frame or other parameters. Warn if the
     function, agent or workflow has changed since.

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import divebook
-from divebook import Agent, Bounds, DivebookError, Environment, Pipeline, Run, Step, Worker, Workflow
+from divebook import Agent, Bounds, DivebookError, Environment, Pipeline, Step, Worker, Workflow
 from divebook.definitions import step, workflow
 from divebook.errors import SetupError
 from divebook.notebook.session import open_session
@@ -203,7 +203,7 @@ def test_an_execution_and_a_run_stand_for_their_id():
     for flow in (FLOW, waits):
         environment.add_workflow(flow)
     execution = environment.start(FLOW).wait(10)
-    for stand_in in (lambda one: one, lambda one: Run(one, environment)):
+    for stand_in in (lambda one: one, lambda one: one.id):
         given = stand_in(execution)
         assert environment.execution(given).id == execution.id
         assert str(environment.why(given, "x")) == str(environment.why(execution.id, "x"))

@@ -10,7 +10,6 @@ from divebook.definitions import definitions_from, read_definitions
 from divebook.definitions.resources import AgentDefinition, TriggerDefinition
 from divebook.definitions.servers import MCPServerDefinition
 from divebook.errors import AlreadyRegisteredError, CorruptStoreError, NotFoundError, SetupError
-from divebook.notebook.run import Run
 from divebook.runtime.step import Outcome
 from divebook.steps.actions import REGISTERED, Action
 from divebook.stores import MemoryStore, SqliteStore
@@ -194,7 +193,7 @@ def test_a_damaged_execution_is_looked_up_as_far_as_it_is_sound_and_not_carried_
         execution = world.execution(execution_id)
         assert "event 3 of execution" in str(execution.damage)
         assert [event.sequence for event in execution.history()] == [1, 2]
-        assert "error: the log is damaged; this is what its first 2 events say. event 3" in str(Run(execution, world))
+        assert "error: the log is damaged; this is what its first 2 events say. event 3" in str(execution)
         assert world.interrupts() == []
         for use in (world.resume, world.cancel):
             with pytest.raises(CorruptStoreError, match="event 3"):

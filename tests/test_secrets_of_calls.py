@@ -21,7 +21,6 @@ from divebook.agents.clients import CLIENTS
 from divebook.cli.main import app
 from divebook.definitions import definitions_from
 from divebook.definitions.resources import AgentDefinition, ModelSettings
-from divebook.notebook.run import Run
 from divebook.runtime.loop import ENGINE
 from divebook.text.passwords import REDACTED as HIDDEN
 from tests.agents.model_server import ModelServer
@@ -212,7 +211,7 @@ def ended(execution):
 
 def shown(run, here, folder):
     """Yield all that is shown or handed out of a run."""
-    seen = Run(run, here)
+    seen = run
     yield "bundle", repr(seen._repr_mimebundle_())
     yield "saved", repr(seen.static_bundle())
     yield "text", repr(seen) + str(seen) + repr(run) + str(run.error)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from divebook.engine.state import AwaitedSignal
     from divebook.environments.environment import Environment
     from divebook.questions import Question
-    from divebook.runtime.execution import Execution
+    from divebook.runtime.run import Run
 
 
 def number_option(*names: str, allowed: NumberRange, help: str, metavar: str = "N", **settings: Any) -> Any:
@@ -175,7 +175,7 @@ def inbox(store: Store = None, *, json: Json = False) -> None:
         note("no questions, and nothing waits for a signal")
 
 
-def _file_of(execution: Execution, environment: Environment) -> list[str]:
+def _file_of(execution: Run, environment: Environment) -> list[str]:
     """Return ``["FILE"]`` if the printed ``resume`` command of an execution needs a file of definitions, else an empty
     list. The file is needed if steps call actions that `environment` does not have, because a log contains the
     workflow, but not its agents and functions. ``FILE`` is a placeholder that the person replaces.
@@ -184,7 +184,7 @@ def _file_of(execution: Execution, environment: Environment) -> list[str]:
     return ["FILE"] if any(step.action not in environment.actions for step in outside) else []
 
 
-def _readable(environment: Environment) -> Iterator[Execution]:
+def _readable(environment: Environment) -> Iterator[Run]:
     """Yield the executions of a store that have not ended. If the log of an execution is damaged, report it on stderr
     and skip the execution.
     """
@@ -230,14 +230,14 @@ def _description(run: str, question: Question) -> Iterator[str]:
         yield f"  expires {local_time(question.expires_at)}"
 
 
-def awaited_signals_of(execution: Execution) -> list[AwaitedSignal]:
+def awaited_signals_of(execution: Run) -> list[AwaitedSignal]:
     """Return the signals from outside that an execution waits for; an empty list if it has ended."""
     from divebook.engine.state import awaited_signals
 
     return [] if execution.state.is_over else awaited_signals(execution.state)
 
 
-def ways_on(execution: Execution, again: Sequence[str]) -> Iterator[str]:
+def ways_on(execution: Run, again: Sequence[str]) -> Iterator[str]:
     """Yield one line for each open question and awaited signal of an execution, with the shell command that answers or
     sends it. Yield nothing if the execution has ended.
 

@@ -41,8 +41,8 @@ from divebook.events.codec import event_to_dict
 from divebook.projections.activity import activity_of
 from divebook.projections.failures import summary
 from divebook.projections.spans import Span, Steps
-from divebook.runtime.execution import Execution
 from divebook.runtime.loop import ENGINE
+from divebook.runtime.run import Run
 from divebook.stores import EventStore
 from divebook.stores.append import RELAXED
 from divebook.text.format import (
@@ -63,7 +63,7 @@ EXIT_CODES = {catalog.COMPLETED: 0, catalog.FAILED: 1, catalog.WAITING: 3, catal
 _CELL = 120
 
 
-def print_result(execution: Execution, *, json: bool) -> int:
+def print_result(execution: Run, *, json: bool) -> int:
     """Print the result of a run on stdout as text or JSON, and return the exit code for the run's status."""
     # Before anything is printed: an error may repeat an input.
     secrets.learn(execution.state.inputs, execution.state.variables)
@@ -82,7 +82,7 @@ def print_result(execution: Execution, *, json: bool) -> int:
     return EXIT_CODES.get(execution.status, 1)
 
 
-def print_details(execution: Execution, *, json: bool, events: bool, damage: Exception | None = None) -> None:
+def print_details(execution: Run, *, json: bool, events: bool, damage: Exception | None = None) -> None:
     """Print status, inputs, outputs, variables, usage, branches and questions of an execution; optionally its events.
 
     Parameters
@@ -134,7 +134,7 @@ def _path_cells(path: PathState, hidden: Container[str]) -> tuple[Text | str, ..
     return branch_name(path.id) or path.id, status_text(path.status), one_line(step), took
 
 
-def facts(execution: Execution) -> dict[str, Any]:
+def facts(execution: Run) -> dict[str, Any]:
     """Return status, values, usage and questions of an execution as the dictionary that ``--json`` prints."""
     failure = execution.failure
     return {
@@ -156,14 +156,14 @@ def facts(execution: Execution) -> dict[str, Any]:
     }
 
 
-def _variables(execution: Execution) -> dict[str, Any]:
+def _variables(execution: Run) -> dict[str, Any]:
     """Return the variables of an execution by name, as they are recorded. They are not converted to instances of user
     classes, so that no user code is imported to show them.
     """
     return dict(sorted(execution.state.variables.items()))
 
 
-def _print_heading(execution: Execution) -> None:
+def _print_heading(execution: Run) -> None:
     took = _times(execution)
     say(status_text(execution.status), one_line(execution.workflow.name), execution.id, took)
     started = local_time(execution.started_at)
@@ -173,7 +173,7 @@ def _print_heading(execution: Execution) -> None:
         say("durability: relaxed")
 
 
-def _times(execution: Execution) -> str:
+def _times(execution: Run) -> str:
     """Return the duration of an execution as text. If the execution was paused, working and waiting time are shown
     separately, for which the log is read.
     """
@@ -183,11 +183,11 @@ def _times(execution: Execution) -> str:
     return between(execution.started_at, execution.ended_at)
 
 
-def _durability(execution: Execution) -> str:
+def _durability(execution: Run) -> str:
     return execution.store.record(execution.id).durability
 
 
-def _print_error(execution: Execution) -> None:
+def _print_error(execution: Run) -> None:
     if execution.error and execution.status == catalog.FAILED:
         note(f"error: {execution.error}", "bold red")
         with suppress(StoreError):  # a damaged log: the sound part was printed before
@@ -201,7 +201,7 @@ def _print_error(execution: Execution) -> None:
                 note(f"  {line}")
 
 
-def last_outputs(execution: Execution) -> dict[str, str]:
+def last_outputs(execution: Run) -> dict[str, str]:
     """Return the output of the last step of each completed branch, by name of the step. Empty outputs are left out. So
     are outputs that a step stores in a variable, because the variables are printed separately.
     """
@@ -217,15 +217,15 @@ def last_outputs(execution: Execution) -> dict[str, str]:
     return outputs
 
 
-def _signals(execution: Execution) -> list[tuple[str, str]]:
+def _signals(execution: Run) -> list[tuple[str, str]]:
     return [(one_line(awaited.step), str(awaited)) for awaited in awaited_signals_of(execution)]
 
 
-def _questions(execution: Execution) -> list[tuple[str, str]]:
+def _questions(execution: Run) -> list[tuple[str, str]]:
     return [(question.id, visible(question.question)) for question in execution.interrupts]
 
 
-def _print_events(execution: Execution) -> None:
+def _print_events(execution: Run) -> None:
     say(Text("events", "bold"))
     events = execution.history()
     rows = [_event_cells(event) for event in events]

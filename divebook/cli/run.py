@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from divebook.environments.environment import Environment
     from divebook.environments.starts import StartOptions
     from divebook.replay.resume_changed import ResumePlan
-    from divebook.runtime.execution import Execution
+    from divebook.runtime.run import Run
 
 
 # Ctrl-C while an execution runs: the first cancels it durably, the second leaves at once.
@@ -87,7 +87,7 @@ class Interrupts:
         self.count = 0
         self._say = say
         self._lock = threading.Lock()
-        self._execution: Execution | None = None
+        self._execution: Run | None = None
         self._restore: list[Callable[[], Any]] = []
 
     def __enter__(self) -> Self:
@@ -124,7 +124,7 @@ class Interrupts:
         for undo in self._restore:
             undo()
 
-    def guard(self, execution: Execution) -> None:
+    def guard(self, execution: Run) -> None:
         """Set the execution that a keyboard interrupt (Ctrl-C) cancels. If Ctrl-C was already pressed, cancel the
         execution at once.
         """
@@ -148,7 +148,7 @@ class Interrupts:
             elif self._execution is not None:
                 self._cancel(self._execution)
 
-    def _cancel(self, execution: Execution) -> None:
+    def _cancel(self, execution: Run) -> None:
         self._say("cancelling; press Ctrl-C again to leave at once")
         with suppress(ExecutionError):  # it ended by itself a moment ago
             execution.cancel()
@@ -167,13 +167,13 @@ MAX_WAIT = 1.0
 
 
 def finish(
-    start: Callable[[], Execution],
+    start: Callable[[], Run],
     environment: Environment,
     progress: Progress,
     answers: Answers | None = None,
     *,
     waits: bool | None = False,
-) -> tuple[Execution, bool]:
+) -> tuple[Run, bool]:
     """Start an execution with the function `start`, and wait until it and all its successors have ended or wait for a
     person.
 
@@ -219,7 +219,7 @@ def finish(
             execution = successor
 
 
-def with_children(execution: Execution) -> Iterator[Execution]:
+def with_children(execution: Run) -> Iterator[Run]:
     """Yield an execution and all its descendants (children, their children, and so on)."""
     yield execution
     for child in execution.children:
@@ -231,7 +231,7 @@ def has_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
+def _continues_alone(execution: Run, *, waits: bool | None) -> bool:
     """Return whether an execution will continue without an answer from a person, so that the command keeps waiting for
     it.
 
@@ -256,7 +256,7 @@ def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
     return not is_idle(execution.refresh().state, execution.store)
 
 
-def _wait_for_news(execution: Execution) -> None:
+def _wait_for_news(execution: Run) -> None:
     """Wait until the log of an execution, or of one of its descendants, has a new event."""
     from divebook.stores.follow import on_change  # loads the stores, which not every command needs
 
@@ -273,12 +273,12 @@ def _wait_for_news(execution: Execution) -> None:
         unsubscribe()
 
 
-def _last_sequences(execution: Execution) -> dict[str, int]:
+def _last_sequences(execution: Run) -> dict[str, int]:
     """Return the sequence number of the last event of an execution and each of its descendants, by execution id."""
     return {member.id: member.refresh().state.last_sequence for member in with_children(execution)}
 
 
-def _as_recorded(environment: Environment, execution: Execution) -> Execution:
+def _as_recorded(environment: Environment, execution: Run) -> Run:
     from divebook.environments.environment import Environment
 
     # The present object has the state that this process could not append to. A new environment reads the log.
@@ -437,7 +437,7 @@ def answer(
 
     value = typed_answer(response, as_, result)
 
-    def send(environment: Environment) -> Execution:
+    def send(environment: Environment) -> Run:
         if not alike:
             return environment.answer(question, value, by=by)
         first, *other_runs = environment.answer_alike(question, value, by)
@@ -472,7 +472,7 @@ def signal(
 
     value = None if payload is None else value_typed(payload)
 
-    def send(environment: Environment) -> Execution:
+    def send(environment: Environment) -> Run:
         # The text says that no step waits for this signal yet, which is kept until one does.
         if (text := kept_until_taken(environment.execution(execution_id).state, name)) is not None:
             note(text)
@@ -482,7 +482,7 @@ def signal(
 
 
 def _carry_on(
-    send: Callable[[Environment], Execution],
+    send: Callable[[Environment], Run],
     file: Path | None,
     actions: list[str] | None,
     store: str | None,
@@ -515,7 +515,7 @@ def _carry_on(
     conclude(*ended, again, json=json)
 
 
-def hint_to_name_file(begin: Callable[[], Execution], command_name: str, file: Path | None) -> Execution:
+def hint_to_name_file(begin: Callable[[], Run], command_name: str, file: Path | None) -> Run:
     """Start an execution by calling `begin`. If an agent or action is missing and the command line names no file of
     definitions, raise `SetupError` with the advice to name the file.
     """
@@ -546,7 +546,7 @@ def repeated_options(actions: Sequence[str] | None, store: str | None, *, code: 
 
 
 def conclude(
-    execution: Execution,
+    execution: Run,
     interrupted: bool,  # noqa: FBT001
     again: Sequence[str],
     *,

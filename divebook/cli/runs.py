@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from divebook.replay.files import KeptFiles
     from divebook.replay.trial import StepTrial
     from divebook.replay.what_if import Plan, WhatIf
-    from divebook.runtime.execution import Execution
+    from divebook.runtime.run import Run
     from divebook.stores import EventStore, ExecutionRecord
 
 
@@ -305,7 +305,7 @@ def _tell_each(rows: Sequence[BulkResult]) -> None:
         raise typer.Exit(1)
 
 
-def _cancelled(environment: Environment, execution_id: str) -> Execution:
+def _cancelled(environment: Environment, execution_id: str) -> Run:
     """Cancel an execution, wait for its end, and return it. Retry a few times if the process that drives the execution
     appends an event at the same moment.
     """
@@ -743,14 +743,14 @@ def what_if(
     from divebook.cli.result import EXIT_CODES
 
     # Answers of models may have added secrets to the variables.
-    secrets.learn(*(each.execution.state.variables for each in variants))
+    secrets.learn(*(each.run.state.variables for each in variants))
     if json:
         facts = [_variant_facts(each) for each in variants]
         write(as_json(facts if repeat > 1 else facts[0], indent=2))
     else:
         write(secrets.text(str(variants if repeat > 1 else variants[0])))
     # A status without a code, such as "moved", counts as a failure. The first failure determines the exit code.
-    codes = [EXIT_CODES.get(each.execution.status, 1) for each in variants]
+    codes = [EXIT_CODES.get(each.run.status, 1) for each in variants]
     failures = [code for code in codes if code != 0]
     raise typer.Exit(failures[0] if failures else 0)
 
@@ -779,7 +779,7 @@ def _planned(plan: Plan) -> dict[str, Any]:
 
 def _variant_facts(variant: WhatIf) -> dict[str, Any]:
     """Return the result of a what-if as the dictionary that ``--json`` prints."""
-    execution = variant.execution
+    execution = variant.run
     first = variant.diff
     return {
         "id": execution.id,

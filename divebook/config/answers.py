@@ -19,8 +19,8 @@ from divebook.environments.environment import Environment
 from divebook.errors import DefinitionError, DivebookError, ExecutionError, InputError, NotFoundError
 from divebook.questions import Question, Typed
 from divebook.questions.bounds import Bounds
-from divebook.runtime.execution import Execution
 from divebook.runtime.messages import annotation
+from divebook.runtime.run import Run
 from divebook.stores import ExecutionRecord
 from divebook.text.arguments import normal_name
 from divebook.text.redaction import one_line
@@ -66,7 +66,7 @@ class Answers:
         """Keys of the early answers for this run that have not been used for a question so far."""
         return tuple(key for key in self._answers if key not in self._used)
 
-    def settle(self, execution: Execution, by: str | None = None) -> Execution:
+    def settle(self, execution: Run, by: str | None = None) -> Run:
         """Wait for an execution, and answer those of its questions for which there are early answers. Return the
         execution when it has stopped and none of its open questions has an early answer.
 
@@ -86,7 +86,7 @@ class Answers:
             question_and_key = self._next(execution)
         return execution
 
-    def _wait(self, execution: Execution) -> None:
+    def _wait(self, execution: Run) -> None:
         """Wait until an execution stops, or has an open question for which there is an early answer.
 
         The second case matters where one path asks while another one works: the question might expire
@@ -103,7 +103,7 @@ class Answers:
                     continue
             return
 
-    def _next(self, execution: Execution) -> tuple[Question, str] | None:
+    def _next(self, execution: Run) -> tuple[Question, str] | None:
         """Return the first open question of an execution for which there is an early answer, and the key of the answer;
         None without such a question.
         """
@@ -326,7 +326,7 @@ class Recovered:
     tried.
     """
 
-    resumed: tuple[Execution, ...] = ()
+    resumed: tuple[Run, ...] = ()
     refused: tuple[tuple[ExecutionRecord, DivebookError], ...] = ()
     """Executions that cannot be resumed here, each with its error: a missing agent or action, or another process was
     faster."""
@@ -369,8 +369,8 @@ def recover_automatically(environment: Environment, records: Sequence[ExecutionR
     return _resume_each(records, environment.recover, MAX_RESUMED)
 
 
-def _resume_each(records: Sequence[ExecutionRecord], resume: Callable[[str], Execution], most: int) -> Recovered:
-    resumed: list[Execution] = []
+def _resume_each(records: Sequence[ExecutionRecord], resume: Callable[[str], Run], most: int) -> Recovered:
+    resumed: list[Run] = []
     refused: list[tuple[ExecutionRecord, DivebookError]] = []
     # Every refused execution costs a try, so the tries are limited as well.
     for record in records[: most * MAX_TRIED]:
@@ -472,7 +472,7 @@ def handle_each(
 
 def _apply(
     environment: Environment, name: str, operation: BulkOperation, *, dry_run: bool
-) -> tuple[BulkResult, Execution | None]:
+) -> tuple[BulkResult, Run | None]:
     # Until the store has resolved it, the result shows the id as the caller gave it.
     whole_id = name
     before = ""
@@ -482,14 +482,14 @@ def _apply(
         result = None if dry_run else operation(environment, whole_id)
     except DivebookError as error:
         return BulkResult(whole_id, before, before, error=error), None
-    if not isinstance(result, Execution):
+    if not isinstance(result, Run):
         return BulkResult(whole_id, before, before), None
     # Resuming returns the same execution, a fork another one.
     new_id = result.id if result.id != whole_id else ""
     return BulkResult(whole_id, before, before, new_id), result
 
 
-def _after_waiting(row: BulkResult, execution: Execution | None, *, wait: bool) -> BulkResult:
+def _after_waiting(row: BulkResult, execution: Run | None, *, wait: bool) -> BulkResult:
     """Return the result `row` of a bulk operation with the present status of the execution that it led to. If `wait` is
     true, wait for that execution first. Without an execution, return `row` unchanged.
     """

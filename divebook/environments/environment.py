@@ -7,6 +7,7 @@ import functools
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Self, Unpack, overload
@@ -42,8 +43,6 @@ from divebook.environments.starts import (
 )
 from divebook.environments.variants import (
     FROM_FAILURE,
-    FROM_START,
-    STRATEGIES,
     ChangeLike,
     DefinitionLike,
     Edits,
@@ -52,7 +51,7 @@ from divebook.environments.variants import (
     Variants,
     WhatIfOptions,
 )
-from divebook.errors import ExecutionError, NotFoundError, Problem, SetupError, StartKeyTakenError, did_you_mean
+from divebook.errors import ExecutionError, NotFoundError, Problem, SetupError, StartKeyTakenError
 from divebook.events.event import to_datetime
 from divebook.interrupts import interruptible_result
 from divebook.projections.comparison import Comparison
@@ -73,12 +72,12 @@ from divebook.replay.what_if import Plan, RepeatedWhatIf, WhatIf, answers_for
 from divebook.runtime.clock import Chance, Clock, Ids, SystemChance, SystemClock
 from divebook.runtime.compute.dask import Executors
 from divebook.runtime.driver import Driver
-from divebook.runtime.execution import Execution
 from divebook.runtime.loop import ENGINE
-from divebook.runtime.manager import Control, refuse_final
-from divebook.runtime.messages import Annotating, annotation, this_person
+from divebook.runtime.manager import Control
+from divebook.runtime.messages import annotation, this_person
 from divebook.runtime.queueing import move_out
 from divebook.runtime.recorder import CallTracing
+from divebook.runtime.run import Run
 from divebook.runtime.step import Handler, Services
 from divebook.scripting import Interpreter, default_interpreter
 from divebook.steps.actions import Action, action_of, built_in_actions
@@ -131,6 +130,15 @@ _EXPECTED: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 }
 """For each argument of `Environment`: the expected value in words, for the error, and a function that checks a value.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Internals:
+    """Parts of an environment that other packages of divebook use."""
+
+    registry: Registry
+    control: Control
+    variants: Variants
 
 
 class Environment:
@@ -261,8 +269,18 @@ class Environment:
             clock=self._clock,
             chance=self._chance,
         )
-        self._variants = Variants(self._registry, self._control, self._durability, self._reuse, self._services)
+        self._variants = Variants(
+            self._registry,
+            self._control,
+            self._durability,
+            self._reuse,
+            self._services,
+            run_of=self._handle,
+            start=self.start,
+        )
         self._starter = Starter(self._registry, self._control, self._durability, self._variants.forked_child)
+        self.internals = Internals(self._registry, self._control, self._variants)
+        """Parts of the environment for other packages of divebook. They are not part of the public API."""
         # After registry, control and starter, which the step handlers use.
         self._apply(Settings(repository, interpreter, policy, durability_of_logs, notify, formatter, codec, telemetry))
         _add_stages(self)
@@ -339,8 +357,8 @@ class Environment:
         """
         return durability_called(durability or self._settings.durability or self.config.durability or None)
 
-    def _handle(self, driver: Driver) -> Execution:
-        return Execution(self._control, driver)
+    def _handle(self, driver: Driver) -> Run:
+        return Run(self, driver)
 
     @classmethod
     def from_definitions(cls, definitions: Definitions, **settings: Any) -> Environment:
@@ -389,7 +407,7 @@ class Environment:
         """Close everything that this environment has opened, such as executors, MCP servers and its own store. Closing
         again has no effect.
 
-        Executions that it still drives keep their state and can be resumed elsewhere; use `Execution.wait` for those
+        Executions that it still drives keep their state and can be resumed elsewhere; use `Run.wait` for those
         that must end first. A store that was passed in, or that another environment uses, stays open.
         """
         if ENGINE.is_current():
@@ -708,9 +726,9 @@ class Environment:
         workflow: Workflow | str,
         inputs: Mapping[str, Any] | None = None,
         **options: Unpack[StartOptions],
-    ) -> Execution:
+    ) -> Run:
         """Start an execution, and return as soon as its first event is stored. Same as `create` followed by
-        `Execution.start`.
+        `Run.start`.
 
         With a `key` it is started once: a second start with that key, from any process, returns the existing execution
         in its current state, and raises `StartKeyTakenError` if that is one of another workflow. If that one was
@@ -729,8 +747,8 @@ class Environment:
         workflow: Workflow | str,
         inputs: Mapping[str, Any] | None = None,
         **options: Unpack[StartOptions],
-    ) -> Execution:
-        """Return a pending execution. Nothing is recorded in the store before `Execution.start` is called.
+    ) -> Run:
+        """Return a pending execution. Nothing is recorded in the store before `Run.start` is called.
 
         Parameters
         ----------
@@ -747,7 +765,7 @@ class Environment:
         InputError, NotFoundError, DefinitionError, UnstorableValueError
             Before anything is recorded.
         """
-        return self._starter.create(workflow, inputs, options)
+        return self._handle(self._starter.create(workflow, inputs, options))
 
     def enqueue(
         self,
@@ -758,10 +776,10 @@ class Environment:
         priority: int = 0,
         at: datetime | None = None,
         **options: Unpack[StartOptions],
-    ) -> Execution:
+    ) -> Run:
         """Put an execution into a queue, and return as soon as it is stored. A worker that serves the queue drives it.
 
-        It has the status ``enqueued`` until a worker starts it. `Execution.wait` waits for its end, in any process.
+        It has the status ``enqueued`` until a worker starts it. `Run.wait` waits for its end, in any process.
         Its answers and signals reach its worker; `resume` drives it in this process.
 
         Parameters
@@ -793,7 +811,7 @@ class Environment:
         except StartKeyTakenError as conflict:
             return self._existing(conflict, execution, options.get("on_conflict", WARN))
 
-    def _existing(self, conflict: StartKeyTakenError, execution: Execution, on_conflict: str) -> Execution:
+    def _existing(self, conflict: StartKeyTakenError, execution: Run, on_conflict: str) -> Run:
         """Return the execution that already uses the start key of `execution`. The store refused to start `execution`,
         because a start key belongs to one execution only.
         """
@@ -801,7 +819,7 @@ class Environment:
         inputs = None if opening is None else opening.inputs
         return self.execution(existing_execution(conflict, execution.workflow.name, self.store, inputs, on_conflict))
 
-    def fire(self, trigger: str, inputs: Mapping[str, Any] | None = None) -> list[Execution]:
+    def fire(self, trigger: str, inputs: Mapping[str, Any] | None = None) -> list[Run]:
         """Create one pending execution of each workflow that lists this trigger. They are not started; the caller
         starts those it wants.
         """
@@ -818,13 +836,13 @@ class Environment:
         subscribed.
 
         If it is always streamed, a listener that subscribes a moment after the start gets a text from its beginning.
-        See `Execution.subscribe_text`.
+        See `Run.subscribe_text`.
         """
         self._control.texts.always = always
 
     # --- executions of the store -----------------------------------------------------------------------------------
 
-    def execution(self, execution_id: str) -> Execution:
+    def execution(self, execution_id: str) -> Run:
         """Return an execution of the store, running or ended. A unique prefix of its id is enough.
 
         Its log is read when first needed, so finding an execution costs the same whatever its length.
@@ -858,12 +876,12 @@ class Environment:
         """Return the running workers, with the queues and workflows that each can run."""
         return self.store.workers()
 
-    def cancel(self, execution_id: str) -> Execution:
+    def cancel(self, execution_id: str) -> Run:
         """Cancel an execution. If this process drives it, it is stopped; if not, it is marked as cancelled in the
         store.
 
         A process that drives it finds at its next step that it may no longer write, and stops there. Its child
-        executions are cancelled next, level by level: when `Execution.wait` returns, none of them runs or waits any
+        executions are cancelled next, level by level: when `Run.wait` returns, none of them runs or waits any
         more. If this process ends before that, `recover` cancels the rest.
         """
         return self._handle(self._control.cancel(execution_id))
@@ -875,7 +893,7 @@ class Environment:
         bounds: Bounds | Mapping[str, Any] | None = None,
         *,
         definition: DefinitionLike | None = None,
-    ) -> Execution: ...
+    ) -> Run: ...
 
     @overload
     def resume(
@@ -894,7 +912,7 @@ class Environment:
         *,
         definition: DefinitionLike | None = None,
         plan: bool = False,
-    ) -> Execution | ResumePlan:
+    ) -> Run | ResumePlan:
         """Resume an execution where its log ends; with a changed definition, at the first operation that would differ.
 
         Completed steps do not run again. A failed or cancelled execution continues at the step it stopped in. Without a
@@ -947,7 +965,7 @@ class Environment:
             raise SetupError('only a resumption with another definition has a plan; write definition="new"')
         return self._handle(self._control.resume(execution_id, None if bounds is None else as_bounds(bounds)))
 
-    def recover(self, execution_id: str) -> Execution:
+    def recover(self, execution_id: str) -> Run:
         """Resume an execution whose process died. A recovery is counted if the process may have been working on the
         execution, to stop after several that made no progress; see `divebook.runtime.queueing`.
 
@@ -987,7 +1005,7 @@ class Environment:
         """
         return self._control.recoverable()
 
-    def retry(self, execution_id: str, strategy: str = FROM_FAILURE) -> Execution:
+    def retry(self, execution_id: str, strategy: str = FROM_FAILURE) -> Run:
         """Retry a failed execution: from the failed step, from the start, or without the failed steps.
 
         Parameters
@@ -1005,32 +1023,23 @@ class Environment:
         SetupError
             The strategy does not exist, or no failed step can be skipped.
         """
-        if strategy not in STRATEGIES:
-            advice = did_you_mean(strategy, STRATEGIES) or f"there are {', '.join(STRATEGIES)}"
-            raise SetupError(f"unsupported retry strategy: {strategy} ({advice})")
-        if strategy == FROM_FAILURE:
-            refuse_final(self._control.find(execution_id))
-            return self.resume(execution_id)
-        if strategy == FROM_START:
-            workflow, inputs, options = self._variants.options_for_restart(execution_id)
-            return self.start(workflow, inputs, **options)
-        return self._variants.fork_without_failed_steps(execution_id)
+        return self._variants.retry(execution_id, strategy)
 
     # --- questions, signals and rules ------------------------------------------------------------------------------
 
     def answer(
-        self, interrupt_id: str, response: Any, execution_id: str | Execution | None = None, by: str | None = None
-    ) -> Execution:
+        self, interrupt_id: str, response: Any, execution_id: str | Run | None = None, by: str | None = None
+    ) -> Run:
         """Answer a question. The execution that asked continues at once, in this process or in the process that drives
         it.
 
         If another process drives the execution, this method returns as soon as the answer is stored. If the execution
-        ends afterwards without the answer, the caller gets no error. `Execution.refresh` shows whether it has ended.
+        ends afterwards without the answer, the caller gets no error. `Run.refresh` shows whether it has ended.
 
         Parameters
         ----------
         interrupt_id
-            Id of the question, as in `Execution.interrupts`, or ``ask_...@exec_...`` with the execution, which is
+            Id of the question, as in `Run.interrupts`, or ``ask_...@exec_...`` with the execution, which is
             needed if several executions ask a question of that id.
         response
             An answer for the kind of question: a text, or a value that fits its schema (clarification); True, False or
@@ -1059,7 +1068,7 @@ class Environment:
         asker = None if execution_id is None else id_of(execution_id, "execution_id")
         return self._handle(self._control.answering.answer(interrupt_id, response, asker, by))
 
-    def answer_alike(self, interrupt_id: str, response: Any, by: str | None = None) -> list[Execution]:
+    def answer_alike(self, interrupt_id: str, response: Any, by: str | None = None) -> list[Run]:
         """Give the same answer to a question and to all similar open questions of all executions. Return the executions
         that continue because of it.
 
@@ -1083,7 +1092,7 @@ class Environment:
         """Return all open questions as pairs of execution id and question, newest execution first."""
         return self._control.answering.questions()
 
-    def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Execution:
+    def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Run:
         """Send a signal to an execution. The signal is stored until a step receives it.
 
         Steps receive signals with ``Type: wait`` and ``Signal: name``, or with ``ctx.wait_signal``. A signal that no
@@ -1091,7 +1100,7 @@ class Environment:
         or is cancelled keeps the signal, and receives it if it is resumed.
 
         If another process drives the execution, this method returns as soon as the signal is stored. If the execution
-        ends afterwards without the signal, the sender gets no error. `Execution.refresh` shows whether it has ended.
+        ends afterwards without the signal, the sender gets no error. `Run.refresh` shows whether it has ended.
 
         Parameters
         ----------
@@ -1210,13 +1219,9 @@ class Environment:
             The store has no such execution.
         """
         event = annotation(tags=tags, untagged=untag, note=note, labels=labels, by=by or this_person())
-        control = self._control
-        ids = Ids(self._clock, self._chance)
-        # The delivery wakes the driver of this process. A driver elsewhere finds the message in the inbox.
-        annotating = Annotating(self.store, self._clock, ids, lambda name: control.deliver(control.find(name)))
         # A prefix of an id is enough for people, but events and messages need the whole id.
         whole_id = self.store.resolve(execution_id)
-        annotating.annotate(whole_id, event)
+        self._control.annotate(whole_id, event)
         return self.store.record(whole_id)
 
     # --- reading executions ----------------------------------------------------------------------------------------
@@ -1256,7 +1261,7 @@ class Environment:
         return KeptFiles(execution.store, execution.history(), workspace)
 
     def replay(self, execution_id: str) -> Replayer:
-        """Return a replayer, which steps through the log of an execution event by event; see `Execution.replay`."""
+        """Return a replayer, which steps through the log of an execution event by event; see `Run.replay`."""
         return replayer_of(self.execution(execution_id))
 
     def compare(self, *runs: FramedLog | str) -> Comparison:
@@ -1314,7 +1319,7 @@ class Environment:
             return transfer.export(self.store, whole_id, path, overwrite=overwrite)
         return move_out(self.store, whole_id, path, self._clock, Ids(self._clock, self._chance), overwrite=overwrite)
 
-    def import_log(self, file: str | os.PathLike[str], *, rename: bool = False, as_fork: bool = False) -> Execution:
+    def import_log(self, file: str | os.PathLike[str], *, rename: bool = False, as_fork: bool = False) -> Run:
         """Import an execution from a file written by `export_log`; see `divebook.stores.transfer.import_`.
 
         One that had not ended is a read-only snapshot, which cannot continue, unless it moved here or becomes a fork.
@@ -1326,7 +1331,7 @@ class Environment:
             _log.warning("execution %s from %s: %s", execution_id, file, caveat)
         return self.execution(execution_id)
 
-    def open(self, file: str | os.PathLike[str]) -> Execution:
+    def open(self, file: str | os.PathLike[str]) -> Run:
         """Load the run in an exported file (``run.html``, ``run.ipynb`` or ``run.jsonl``), and return it. This store
         does not change.
 
@@ -1349,7 +1354,7 @@ class Environment:
         at: int | None = None,
         change: Change | Mapping[str, Any] | None = None,
         **options: Unpack[StartOptions],
-    ) -> Execution:
+    ) -> Run:
         """Start an execution that shares the events of another one up to a point, and then continues with calls that
         really run.
 
@@ -1462,14 +1467,12 @@ class Environment:
         return self._variants.verify(execution_id, definition, any_code=any_code)
 
     @overload
-    def run_again(self, execution_id: str, **options: Unpack[StartOptions]) -> Execution: ...
+    def run_again(self, execution_id: str, **options: Unpack[StartOptions]) -> Run: ...
 
     @overload
     def run_again(self, execution_id: str, *, plan: Literal[True], **options: Unpack[StartOptions]) -> ResumePlan: ...
 
-    def run_again(
-        self, execution_id: str, *, plan: bool = False, **options: Unpack[StartOptions]
-    ) -> Execution | ResumePlan:
+    def run_again(self, execution_id: str, *, plan: bool = False, **options: Unpack[StartOptions]) -> Run | ResumePlan:
         """Start a new execution with the current definition and the inputs of an earlier execution. Recorded results of
         the earlier one are reused.
 

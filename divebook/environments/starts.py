@@ -33,9 +33,10 @@ from divebook.events.event import to_microseconds
 from divebook.events.recorded import opened
 from divebook.questions.bounds import Bounds
 from divebook.runtime.children import Child, Opened
-from divebook.runtime.execution import Execution
+from divebook.runtime.driver import Driver
 from divebook.runtime.forks import recorded_opening
 from divebook.runtime.manager import Control
+from divebook.runtime.run import Run
 from divebook.steps.conversations import BOOK_WORKFLOW
 from divebook.stores import EventStore
 from divebook.stores.append import Durability
@@ -116,8 +117,8 @@ class Starter:
         self._durability = durability
         self._forked_child = forked_child
 
-    def create(self, workflow: Workflow | str, inputs: Mapping[str, Any] | None, options: StartOptions) -> Execution:
-        """Return a pending execution; see `Environment.create`."""
+    def create(self, workflow: Workflow | str, inputs: Mapping[str, Any] | None, options: StartOptions) -> Driver:
+        """Return the driver of a pending execution; see `Environment.create`."""
         registry = self._registry
         if not workflow or not isinstance(workflow, Workflow | str):
             names = ", ".join(registry.registered_workflows) or "none is defined"
@@ -134,8 +135,7 @@ class Starter:
         registry.check_models(definition, model)
         bound = BoundInputs.of(definition, inputs or {}, coerce_text=options.get("coerce_text", False))
         opening = opening_of(definition, dict(bound), registry.code_of(definition), options)
-        driver = self._control.create(definition, opening, self._durability(options.get("durability")))
-        return Execution(self._control, driver)
+        return self._control.create(definition, opening, self._durability(options.get("durability")))
 
     async def drive_child(self, child: Child, *, again: bool) -> ExecutionState:
         """Run the child execution that a step requests, and return its final state; see `Context.run`."""
@@ -148,7 +148,7 @@ class Starter:
         """
         workflow = self._registry.workflows.get(request.workflow)
         if workflow is None:
-            workflow = Execution(self._control, self._control.look_up(request.parent)).workflow
+            workflow = self._control.look_up(request.parent).workflow
         # An execution has one successor, so its id makes the key unique.
         key = f"continues/{request.parent}"
         request = await self._control.remaining_bounds_for(request)
@@ -293,16 +293,14 @@ def forked_of(
     )
 
 
-def restart_of(
-    source: Execution, workflows: Mapping[str, Workflow]
-) -> tuple[Workflow, Mapping[str, Any], StartOptions]:
+def restart_of(source: Run, workflows: Mapping[str, Workflow]) -> tuple[Workflow, Mapping[str, Any], StartOptions]:
     """Return the workflow, the inputs and the start options of a new execution that repeats `source` with the present
     definition of its workflow. If `workflows` has none of that name, it is the recorded definition.
     """
     return workflows.get(source.workflow.name, source.workflow), source.inputs, options_of(source)
 
 
-def options_of(execution: Execution) -> StartOptions:
+def options_of(execution: Run) -> StartOptions:
     """Return the start options of an existing execution, for starting another execution with the same options.
 
     The start key is left out, since it is unique. Bounds that come from the workflow are left out, so that the current

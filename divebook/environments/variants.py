@@ -68,7 +68,7 @@ from divebook.replay.what_if import (
     result_of,
 )
 from divebook.runtime.children import Child
-from divebook.runtime.execution import Execution
+from divebook.runtime.driver import Driver
 from divebook.runtime.forks import (
     Epoch,
     Prefix,
@@ -82,6 +82,7 @@ from divebook.runtime.forks import (
 from divebook.runtime.leases import DRIVEN_LEASES, give_up
 from divebook.runtime.manager import Control, refuse_final
 from divebook.runtime.operations import FindMissPolicy
+from divebook.runtime.run import Run
 from divebook.runtime.step import Services
 from divebook.steps.function import ChangedFunction, HasFunctions, changed_since
 from divebook.stores.append import Durability
@@ -160,6 +161,10 @@ class Variants:
         Which recorded results a what-if may use.
     services
         Return the services of the runners of a control.
+    run_of
+        Return the handle of the execution of a driver.
+    start
+        Start an execution of a workflow with inputs and start options; see `Environment.start`.
     """
 
     def __init__(
@@ -169,6 +174,9 @@ class Variants:
         durability: Callable[[str | None], Durability | None],
         reuse: ReuseInputs,
         services: Callable[[Control], Services],
+        *,
+        run_of: Callable[[Driver], Run],
+        start: Callable[..., Run],
     ) -> None:
         self._registry = registry
         self._control = control
@@ -176,14 +184,16 @@ class Variants:
         self._durability = durability
         self._reuse = reuse
         self._services = services
+        self._run_of = run_of
+        self._start = start
 
-    def _execution(self, execution_id: str) -> Execution:
-        return Execution(self._control, self._control.look_up(execution_id))
+    def _execution(self, execution_id: str) -> Run:
+        return self._run_of(self._control.look_up(execution_id))
 
     # --- forks -----------------------------------------------------------------------------------------------------
 
-    def fork(self, execution_id: str, at: int | None, change: ChangeLike, options: StartOptions) -> Execution:
-        """Start a fork of an execution; see `Environment.fork`."""
+    def fork(self, execution_id: str, at: int | None, change: ChangeLike, options: StartOptions) -> Run:
+        """Start a fork of an execution; see `Run.fork`."""
         parsed = Change.of(change)
         source = self._store.resolve(execution_id)
         # At the end of a completed execution, a change of variables, inputs, prompts, model or definition would have no
@@ -198,8 +208,8 @@ class Variants:
         parsed = replace(parsed, model=model)
         return self._begin(self._forked(prefix, workflow, parsed, options, catalog.FORK), options)
 
-    def fork_without_failed_steps(self, execution_id: str) -> Execution:
-        """Start a fork that continues as if the failed steps had completed. See ``skip_failed`` in `Environment.retry`;
+    def fork_without_failed_steps(self, execution_id: str) -> Run:
+        """Start a fork that continues as if the failed steps had completed. See ``skip_failed`` in `retry`;
         the forked execution must have stopped.
         """
         source = self._execution(execution_id)
@@ -212,13 +222,24 @@ class Variants:
         change = Change(skipped={path: f"{SKIPPED}: {error}" for path, error in failed.items()})
         return self.fork(source.id, None, change, options)
 
-    def options_for_restart(self, execution_id: str) -> tuple[Workflow, Mapping[str, Any], StartOptions]:
-        """Return the workflow, inputs and start options with which `Environment.retry` starts an execution again from
-        its beginning. The execution must have stopped.
+    def start_over(self, execution_id: str) -> Run:
+        """Start a new execution with the inputs and options of an execution and the present definition; see
+        `Run.again`.
         """
+        workflow, inputs, options = restart_of(self._execution(execution_id), self._registry.workflows)
+        return self._start(workflow, inputs, **options)
+
+    def retry(self, execution_id: str, strategy: str) -> Run:
+        """Retry a failed execution; see `Run.retry`."""
+        if strategy not in STRATEGIES:
+            advice = did_you_mean(strategy, STRATEGIES) or f"there are {', '.join(STRATEGIES)}"
+            raise SetupError(f"unsupported retry strategy: {strategy} ({advice})")
+        if strategy == FROM_FAILURE:
+            refuse_final(self._control.find(execution_id))
+            return self._run_of(self._control.resume(execution_id))
         source = self._execution(execution_id)
         self._require_stopped(source)
-        return restart_of(source, self._registry.workflows)
+        return self.start_over(source.id) if strategy == FROM_START else self.fork_without_failed_steps(source.id)
 
     def _fitted(self, change: Change, prefix: Prefix, *, coerce_text: bool = False) -> tuple[Change, Workflow]:
         """Make the change of a fork fit the state that the source execution had where the fork begins. Return the
@@ -267,13 +288,13 @@ class Variants:
         forked = forked_of(opening, prefix.state, prefix.opened, change, options)
         return replace(forked, seed=seed or forked.seed, tools=tools, only=only, awaited_by=awaited_by)
 
-    def _begin(self, forked: catalog.ExecutionForked, options: StartOptions) -> Execution:
+    def _begin(self, forked: catalog.ExecutionForked, options: StartOptions) -> Run:
         """Start a variant whose first own event is `forked`. If an execution with the same start key exists, return
         that one.
         """
         try:
             durability = self._durability(options.get("durability"))
-            return Execution(self._control, self._control.fork(forked, durability))
+            return self._run_of(self._control.fork(forked, durability))
         except StartKeyTakenError as conflict:
             on_conflict = options.get("on_conflict", WARN)
             existing = existing_execution(
@@ -293,7 +314,7 @@ class Variants:
         *,
         plan: bool,
     ) -> WhatIf | RepeatedWhatIf | Plan:
-        """Run an execution again with one change, with results from its log; see `Environment.what_if`."""
+        """Run an execution again with one change, with results from its log; see `Run.what_if`."""
         count = 1 if repeat is None else _times(repeat, "a what-if is made", "repeat")
         variant = self._what_if(execution_id, change, at, options)
         if plan:
@@ -302,7 +323,7 @@ class Variants:
         verification = verified(variant.source, self._control, None)
         if verification.divergence is not None:
             raise ReplayMismatchError(variant.source.id, str(verification.divergence))
-        executions = [Execution(self._control, self._control.fork(variant.forked)) for _ in range(count)]
+        executions = [self._run_of(self._control.fork(variant.forked)) for _ in range(count)]
         try:
             results = RepeatedWhatIf(result_of(each.wait(), variant, verification.unchecked) for each in executions)
         except KeyboardInterrupt:  # nobody waits for the others any more, so they must not spend more
@@ -354,7 +375,7 @@ class Variants:
         return workflow, forked
 
     def verify(self, execution_id: str, definition: Workflow | None = None, *, any_code: bool = False) -> Verification:
-        """Replay a definition against the log of an execution; see `Environment.verify`."""
+        """Replay a definition against the log of an execution; see `Run.verify`."""
         return verified(self._execution(execution_id), self._control, definition, any_code=any_code)
 
     def _rehearsed(self, variant: Variant) -> Rehearsal:
@@ -380,8 +401,8 @@ class Variants:
         definition: DefinitionLike,
         *,
         plan: bool,
-    ) -> Execution | ResumePlan:
-        """Resume an execution with a changed definition; see `Environment.resume`."""
+    ) -> Run | ResumePlan:
+        """Resume an execution with a changed definition; see `Run.resume`."""
         source = self._execution(execution_id)
         self._require_stopped(source)
         refuse_final(self._control.find(source.id))
@@ -406,10 +427,10 @@ class Variants:
         if execution.was_driven or execution.state.is_over:
             return execution
         # An earlier call has started it, and its process has ended since.
-        return Execution(self._control, self._control.resume(execution.id))
+        return self._run_of(self._control.resume(execution.id))
 
-    def run_again(self, execution_id: str, options: StartOptions, *, plan: bool) -> Execution | ResumePlan:
-        """Run the current definition with the inputs of an earlier execution; see `Environment.run_again`."""
+    def run_again(self, execution_id: str, options: StartOptions, *, plan: bool) -> Run | ResumePlan:
+        """Run the current definition with the inputs of an earlier execution; see `Run.run_again`."""
         source = self._execution(execution_id)
         self._require_stopped(source)
         workflow = self._changed_definition(source, NEW)
@@ -418,7 +439,7 @@ class Variants:
             return resume_plan(variant, self._rehearsed(variant), reusable)
         return self._start_continuation(variant)
 
-    def _require_stopped(self, source: Execution) -> None:
+    def _require_stopped(self, source: Run) -> None:
         """Raise an error if an execution is running, in this process or in another process."""
         if source.is_live:
             raise ExecutionError(
@@ -430,7 +451,7 @@ class Variants:
             with DRIVEN_LEASES.taking(source.store, source.id) as lease:
                 give_up(source.store, lease)
 
-    def _changed_definition(self, source: Execution, definition: DefinitionLike) -> Workflow:
+    def _changed_definition(self, source: Run, definition: DefinitionLike) -> Workflow:
         """Return the changed definition with which an execution continues. Raise `SetupError` if its name or its inputs
         differ from the recorded definition.
         """
@@ -462,9 +483,7 @@ class Variants:
         require_definition(workflow)
         return workflow
 
-    def _continuation(
-        self, source: Execution, workflow: Workflow, options: StartOptions, reuse: str
-    ) -> tuple[Variant, Kept]:
+    def _continuation(self, source: Run, workflow: Workflow, options: StartOptions, reuse: str) -> tuple[Variant, Kept]:
         """Return the variant that continues an execution with a changed definition, and the events that it keeps.
 
         Parameters
@@ -482,14 +501,14 @@ class Variants:
         forked = self._forked(prefix, workflow, Change(), options, catalog.RESUME, tools=reuse)
         return Variant(source, events, workflow, Change(), forked), reusable
 
-    def _kept_before_edits(self, source: Execution, events: Sequence[Event], reusable: Kept) -> Kept:
+    def _kept_before_edits(self, source: Run, events: Sequence[Event], reusable: Kept) -> Kept:
         """Return the events that a continuation shares with its source, up to the first call of a function that was
         edited after the call. If no such function was called, return all of these events.
         """
         before = Edits(self._registry, source.state.workflow_name, events).before_first_call
         return reusable if before is None else reusable._replace(at=min(reusable.at, before))
 
-    def _resumption_key(self, source: Execution, workflow: Workflow, options: StartOptions) -> str:
+    def _resumption_key(self, source: Run, workflow: Workflow, options: StartOptions) -> str:
         """Return the start key for continuing an execution with a changed definition, so that it is continued only
         once.
 
@@ -508,7 +527,7 @@ class Variants:
         }
         return f"resume {canonical_hash(parts, 'start key')}"
 
-    def _start_continuation(self, variant: Variant) -> Execution:
+    def _start_continuation(self, variant: Variant) -> Run:
         source = variant.source
         # Waits for the end: two executions of the same work must not run at once.
         if not source.state.is_over:
@@ -520,7 +539,7 @@ class Variants:
     def try_step(
         self, execution_id: str, step: str, changes: StepChanges, times: int, options: TrialOptions
     ) -> StepTrial:
-        """Run one step of an execution again from its recorded state; see `Environment.try_step`.
+        """Run one step of an execution again from its recorded state; see `Run.try_step`.
 
         A step is found by its visit and item. In a workflow function, `step` can be an agent: then the trial runs a
         workflow of one prompt step, made for that call (`call_of`), and the recorded prompt is the variable `ASKED`.
@@ -556,7 +575,7 @@ class Variants:
         forked = self._forked(prefix, single, whole, limits, catalog.TRIAL, seed=seed, tools=tools, only=entry.only)
         # Start all tries before waiting for the first, so that they run concurrently.
         drivers = [self._control.fork(forked) for _ in range(count)]
-        executions = tuple(Execution(self._control, driver).wait() for driver in drivers)
+        executions = tuple(self._run_of(driver).wait() for driver in drivers)
         tries = tuple(tried_in(each.history(), entry, number, each) for number, each in enumerate(executions, 1))
         recorded = tried_in(events, entry, RECORDED_NUMBER, source)
         return StepTrial(source.id, entry, recorded, tries, workflow, change, source.workflow.source, executions)

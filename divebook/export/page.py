@@ -18,7 +18,7 @@ from divebook.errors import InvalidEventError, StoreError
 from divebook.events.codec import event_to_dict, tagged_form
 from divebook.events.event import Event
 from divebook.events.recorded import CONTAINERS, TAG
-from divebook.runtime.execution import Execution
+from divebook.runtime.run import Run
 from divebook.stores.embedded import (
     LOG,
     RUN,
@@ -144,7 +144,7 @@ _STYLE = (
 
 
 def write_page(
-    execution: Execution,
+    execution: Run,
     file: str | Path,
     *,
     log: bool = True,
@@ -171,7 +171,7 @@ def write_page(
     return Path(file)
 
 
-def page_of(execution: Execution, events: Iterable[Event], *, log: bool, known_secrets: Iterable[str]) -> bytes:
+def page_of(execution: Run, events: Iterable[Event], *, log: bool, known_secrets: Iterable[str]) -> bytes:
     """Build the HTML page of a run from its events, and return it as bytes. With `log`, the page contains the events,
     so that it can be opened as a run.
     """

@@ -44,7 +44,7 @@ from divebook.events.codec import event_to_dict, short_hash
 from divebook.export.page import clean_log
 from divebook.questions.question import CONFIRMATION
 from divebook.replay.verify import Verification
-from divebook.runtime.execution import Execution
+from divebook.runtime.run import Run
 from divebook.steps.actions import Action
 from divebook.stores import MemoryStore
 from divebook.stores.embedded import (
@@ -153,7 +153,7 @@ _TURNS = (AGENT_TURN, AGENT_RESPONSE, CACHED_RESPONSE)
 
 def write_test(
     environment: Environment,
-    execution: Execution,
+    execution: Run,
     file: str | Path | None = None,
     *,
     definitions: str | Path | None = None,
@@ -228,7 +228,7 @@ def _name(workflow: Workflow) -> str:
 
 
 def _test(
-    execution: Execution,
+    execution: Run,
     path: Path,
     definitions_file: str,
     modules: Sequence[str],
@@ -269,7 +269,7 @@ def _literal(value: Any) -> str:
 # --- parts of the test -----------------------------------------------------------------------------------------------
 
 
-def _log_of(execution: Execution, redactor: Redactor) -> bytes:
+def _log_of(execution: Run, redactor: Redactor) -> bytes:
     events = [*execution.history()]
     plain = clean_log(events, redactor)
     lines = io.BytesIO()
@@ -296,7 +296,7 @@ def _without_secrets(event: Event, data: dict[str, Any]) -> Event:
     return clean
 
 
-def _actions_of(environment: Environment, execution: Execution) -> dict[str, dict[str, Any]]:
+def _actions_of(environment: Environment, execution: Run) -> dict[str, dict[str, Any]]:
     """Return the options of each user-defined action that the steps of a run call, by name. The test creates stand-ins
     with these options.
     """
@@ -347,7 +347,7 @@ def _is_importable(tool: ToolFunction) -> bool:
     return "<locals>" not in tool.function.__qualname__ and _has_file(sys.modules.get(tool.function.__module__))
 
 
-def _text_of(environment: Environment, execution: Execution) -> str:
+def _text_of(environment: Environment, execution: Run) -> str:
     """Return a YAML text with the workflow of a run and the agents that are defined without Python code."""
     declared = [agent.definition for agent in environment.agents.values() if _is_declared(agent)]
     return definitions_to_text(Definitions(workflows=(execution.workflow,), agents=tuple(declared)))
@@ -361,7 +361,7 @@ def _is_declared(agent: Agent) -> bool:
     return not python_parts and agent.output == agent.definition.output
 
 
-def _modules_of(environment: Environment, execution: Execution) -> Iterator[ModuleType]:
+def _modules_of(environment: Environment, execution: Run) -> Iterator[ModuleType]:
     """Yield the modules that the test must import: those with the workflow function of the run, with agents defined in
     Python, and with tools of other agents.
     """
@@ -434,7 +434,7 @@ MAX_FAILURES = 20
 
 
 def write_notebook(
-    execution: Execution, file: str | Path, *, overwrite: bool = False, known_secrets: Iterable[str] = ()
+    execution: Run, file: str | Path, *, overwrite: bool = False, known_secrets: Iterable[str] = ()
 ) -> Path:
     """Write a run to a notebook file, and return the path of the file.
 
@@ -484,7 +484,7 @@ def _numbered(cells: Iterable[tuple[str, Any]]) -> Iterator[Any]:
         yield v4.new_code_cell(source, id=f"told-{position}", execution_count=number, outputs=[output])
 
 
-def _sections(run: Execution, name: str, first: dict[str, Any], redactor: Redactor) -> Iterator[tuple[str, Any]]:
+def _sections(run: Run, name: str, first: dict[str, Any], redactor: Redactor) -> Iterator[tuple[str, Any]]:
     """Yield the source and the output of each cell of the notebook for a run. The output of a Markdown cell is None."""
     yield (
         f"# {_plain(run.workflow.name)}\n\nRun `{run.id}`. This notebook carries its log: its cells can be run again.",
@@ -511,7 +511,7 @@ def _sections(run: Execution, name: str, first: dict[str, Any], redactor: Redact
     yield ("run.outputs", _value(run.outputs)) if run.outputs else ("run.variables", _value(run.variables))
 
 
-def _framed(run: Execution, title: str, kind: str) -> Iterator[tuple[str, Any]]:
+def _framed(run: Run, title: str, kind: str) -> Iterator[tuple[str, Any]]:
     frame = getattr(run, kind)
     if len(frame):
         yield f"## {title}", None

@@ -24,7 +24,7 @@ from divebook.widgets.protocol import Choice, Offer
 from divebook.widgets.views import OfferView
 
 if TYPE_CHECKING:
-    from divebook.notebook.run import Run
+    from divebook.runtime.run import Run
 
 LABELS = {AGAIN: "Run again", KEEP: "Keep the old run", REUSE: "Reuse and run"}
 CHOICE_TIMEOUT = 15.0

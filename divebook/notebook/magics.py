@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from divebook.engine.forks import Change
     from divebook.environments.variants import WhatIfOptions
     from divebook.notebook.commands import Arguments, Names
-    from divebook.notebook.run import Run
     from divebook.notebook.saved_notebook import SavedNotebook, SavedRun
     from divebook.notebook.session import Session
     from divebook.projections.comparison import Comparison
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from divebook.replay.trial import StepTrial
     from divebook.replay.verify import Verification
     from divebook.replay.what_if import Plan, RepeatedWhatIf, WhatIf
+    from divebook.runtime.run import Run
 
 
 Result: TypeAlias = Any
@@ -164,7 +164,7 @@ class DiveMagics(Magics):
         the run is shown. After that, an interrupt of the kernel pauses the run.
         """
         from divebook.notebook.commands import split
-        from divebook.notebook.run import Run
+        from divebook.runtime.run import Run
 
         words = split(line)
         # The cell awaits the result, so that also a result that is ready must be returned by a coroutine.
@@ -347,7 +347,6 @@ class DiveMagics(Magics):
         --answers FILE              answers up front: YAML that maps steps to answers
         """
         from divebook.environments.variants import NEW
-        from divebook.notebook.run import Run
 
         # Several ids lead to a frame with one row each, so a failure of one is a row and not an error.
         if len(arguments.words) > 1:
@@ -368,7 +367,9 @@ class DiveMagics(Magics):
             raise UsageError("--plan says what --definition new would do; write both")
         environment = self._session.over(store)
         if strategy is not None:
-            return Run(environment.retry(execution_id, strategy), environment, answers)
+            run = environment.retry(execution_id, strategy)
+            run.answers = answers
+            return run
         if definition is None:
             return self._session.resume(execution_id, store=store, bounds=bounds, answers=answers)
         # The plan is always made first: a person sees which calls are repeated before they are made.
@@ -376,7 +377,9 @@ class DiveMagics(Magics):
         if arguments.has("plan"):
             return plan
         print_answer("\n".join(plan.lines))
-        return Run(environment.resume(execution_id, bounds, definition=NEW), environment, answers)
+        run = environment.resume(execution_id, bounds, definition=NEW)
+        run.answers = answers
+        return run
 
     def _start(self, workflow: Workflow, inputs: Mapping[str, Any], arguments: Arguments) -> Run:
         """Start a run for ``%dive run``, or continue the earlier run of this cell (`divebook.notebook.rerun`)."""
@@ -439,7 +442,6 @@ class DiveMagics(Magics):
         from divebook.definitions.functions import BoundInputs
         from divebook.environments.starts import DEFAULT_QUEUE, WARN, time_named
         from divebook.notebook.rerun import start_key
-        from divebook.notebook.run import Run
 
         options = arguments.options
         environment = self._session.over(options.get("store"))
@@ -459,7 +461,7 @@ class DiveMagics(Magics):
             if start_options["key"] is None and not arguments.has("new"):
                 inputs = BoundInputs.of(workflow, inputs)
                 start_options["key"] = start_key(environment, workflow, inputs, place, None)
-        execution = environment.enqueue(
+        run = environment.enqueue(
             workflow,
             inputs,
             queue=options.get("queue", DEFAULT_QUEUE),
@@ -467,7 +469,7 @@ class DiveMagics(Magics):
             at=time_named(options.get("at")),
             **start_options,
         )
-        return show_while_running(Run(execution, environment), front_end)
+        return show_while_running(run, front_end)
 
     @command("queue")
     def queue(self, arguments: Arguments) -> pd.DataFrame:

@@ -43,7 +43,7 @@ from divebook.projections.summary import ReadLog, badge_of
 from divebook.questions import Question
 from divebook.questions.question import address_of, became, example_answer, expected_in_full
 from divebook.replay.files import ChangedFiles, KeptFiles
-from divebook.runtime.execution import Execution
+from divebook.runtime.run import Run
 from divebook.stores import EventStore
 from divebook.text.colours import LIGHT, STATUS_SIGNS
 from divebook.text.format import (
@@ -145,7 +145,7 @@ def signal_line(execution_id: str, awaited: AwaitedSignal, store: str | None = N
     return in_notebook("signal", [execution_id, awaited.name], [] if store is None else ["--store", store])
 
 
-def waiting_lines(execution: Execution) -> list[str]:
+def waiting_lines(execution: Run) -> list[str]:
     """Return one line for each question and signal that an execution waits for, with the magic command that answers or
     sends it. For a paused execution, return one line with the command that resumes it.
     """
@@ -163,7 +163,7 @@ def waiting_lines(execution: Execution) -> list[str]:
     return [f"{execution.id} waits for {line}" for line in lines or waits_for(state, ()) or ["a time"]]
 
 
-def ways_on(execution: Execution) -> list[str]:
+def ways_on(execution: Run) -> list[str]:
     """Return lines about each question and signal that an execution waits for, with the magic command and the shell
     command that answer or send it.
     """
@@ -282,7 +282,7 @@ class Report:
     """Command that continues or shows the run; empty if no command is needed."""
 
 
-def report_of(execution: Execution, log: Sequence[Event]) -> Report:
+def report_of(execution: Run, log: Sequence[Event]) -> Report:
     """Collect the texts of a report about an execution from its log.
 
     Secrets are removed (`divebook.text.redaction`).
@@ -347,7 +347,7 @@ def clean_span(span: Span, redactor: Redactor) -> Span:
     return replace(span, **changed) if changed else span
 
 
-def _error_text(execution: Execution) -> str:
+def _error_text(execution: Run) -> str:
     """Return the text about the error of a failed execution, or about the damage of its log; empty if there
     is neither.
     """
@@ -360,7 +360,7 @@ def _error_text(execution: Execution) -> str:
     return cut(readable(execution.error or ""), MAX_ERROR)
 
 
-def _next(execution: Execution) -> str:
+def _next(execution: Run) -> str:
     """Return the ``%dive`` command that a report suggests to the person. For a running execution it is ``%dive show``,
     for a stopped or failed one ``%dive resume``. Return an empty text if nothing is left to do, or if a question must
     be answered or a signal sent first.
@@ -377,7 +377,7 @@ def _next(execution: Execution) -> str:
     return f"%dive resume {execution.id}"
 
 
-def _values(execution: Execution, redactor: Redactor) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _values(execution: Run, redactor: Redactor) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the values of a run that a report shows, each as a pair of name and text, and before them a title. These
     are the declared outputs; if the run has none, its variables.
     """
@@ -649,7 +649,7 @@ _CARD = f"border-left:4px solid {LIGHT['bad']};padding:4px 0 4px 12px;margin:0 0
 _ROW = "margin:2px 0;overflow-wrap:anywhere"
 
 
-def failures_in(execution: Execution, log: ReadLog) -> ReportedFailures:
+def failures_in(execution: Run, log: ReadLog) -> ReportedFailures:
     """Collect the texts about failures in the report of a run. They describe the last failure, the other failures, and
     the results that are reused if the run is resumed.
 
@@ -889,7 +889,7 @@ def as_table(records: Sequence[Mapping[str, Any]], total: int | None = None) -> 
 # --- facts, questions and answers of a run ---------------------------------------------------------------------------
 
 
-def facts_of(execution: Execution, log: ReadLog) -> Iterable[str]:
+def facts_of(execution: Run, log: ReadLog) -> Iterable[str]:
     """Yield the key facts of a report as texts: start, working and waiting time, number of model calls and tokens, and
     how much of each budget is spent.
     """
@@ -916,7 +916,7 @@ def spreads_of(log: ReadLog) -> Iterable[str]:
         yield from (f"{prefix}{spread.words}" for spread in spreads)
 
 
-def changed_files_of(execution: Execution, log: Sequence[Event]) -> tuple[ChangedFiles, ...]:
+def changed_files_of(execution: Run, log: Sequence[Event]) -> tuple[ChangedFiles, ...]:
     """Return the changed files of each workspace of an execution, with their differences. At most `MAX_FILES` files and
     `MAX_DIFFERENCES` characters of differences are returned for each workspace.
     """
@@ -930,7 +930,7 @@ def changed_files_of(execution: Execution, log: Sequence[Event]) -> tuple[Change
     return tuple(changes)
 
 
-def _budget(execution: Execution) -> Iterable[str]:
+def _budget(execution: Run) -> Iterable[str]:
     """Yield a text about each limit in the budget of an execution, which also contains the amount spent so far: ``3 of
     100 requests``.
     """
@@ -954,7 +954,7 @@ def _amount(value: float | Decimal) -> str:
     return f"{value:,f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value:,}"
 
 
-def questions_of(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
+def questions_of(execution: Run) -> Iterable[tuple[str, tuple[str, ...]]]:
     """Yield a text about each open question of an execution, with the commands that answer it."""
     for question in execution.interrupts[:MAX_VALUES]:
         # The Python form of the answer contains the choices, so that it can be copied and shortened.
@@ -966,7 +966,7 @@ def questions_of(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
         yield text, (answer_line(execution.id, question), f"run.answer({question.id!r}, {argument})")
 
 
-def signals_of(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
+def signals_of(execution: Run) -> Iterable[tuple[str, tuple[str, ...]]]:
     """Yield a text about each signal that an execution waits for, with the commands that send it."""
     # The state of an ended run may still contain the waits at which it ended.
     if execution.state.is_over:
@@ -975,7 +975,7 @@ def signals_of(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
         yield str(awaited), (signal_line(execution.id, awaited), f"run.signal({awaited.name!r})")
 
 
-def answers_of(execution: Execution) -> Iterable[tuple[str, str]]:
+def answers_of(execution: Run) -> Iterable[tuple[str, str]]:
     """Yield a text about each of an execution's latest closed questions (answered, expired or withdrawn), with the
     answer, the person and the time.
     """

@@ -44,9 +44,8 @@ from divebook.text.format import plural
 
 if TYPE_CHECKING:
     from divebook.config.answers import Answers
-    from divebook.notebook.run import Run
     from divebook.replay.resume_changed import ResumePlan
-    from divebook.runtime.execution import Execution
+    from divebook.runtime.run import Run
 
 
 MAX_CANDIDATES = 200
@@ -259,7 +258,7 @@ def _changes(opening: ExecutionStarted, workflow: Workflow, inputs: BoundInputs)
     return tuple(changed)
 
 
-def note_of(execution: Execution, earlier: PreviousRun) -> str:
+def note_of(execution: Run, earlier: PreviousRun) -> str:
     """Return the note that a cell prints when it shows its completed earlier run instead of running the
     workflow again.
     """
@@ -393,7 +392,7 @@ def edit_policy(word: str | None) -> EditPolicy | None:
     return cast("EditPolicy | None", word)
 
 
-def changed_functions(environment: Environment, execution: Execution) -> ChangedFunctions | None:
+def changed_functions(environment: Environment, execution: Run) -> ChangedFunctions | None:
     """Return which Python functions were edited since a run, and which of its calls can be reused. Return None if the
     edits affect no recorded call.
     """
@@ -454,9 +453,8 @@ class ChangedDefinition:
         """Start a run with the edited definition. It reuses the calls of the earlier run up to the first call that the
         new definition makes differently.
         """
-        from divebook.notebook.run import Run
-
-        run = Run(environment.run_again(self.plan.source, **options), environment, answers)
+        run = environment.run_again(self.plan.source, **options)
+        run.answers = answers
         run.remark = self.note(run.id)
         return run
 

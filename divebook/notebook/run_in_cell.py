@@ -15,7 +15,7 @@ from divebook.notebook.shell_state import FrontEnd
 
 if TYPE_CHECKING:
     from divebook.notebook.commands import Arguments
-    from divebook.notebook.run import Run
+    from divebook.runtime.run import Run
 
 
 def show_in_background(run: Run, arguments: Arguments, front_end: FrontEnd, *, is_awaited: bool) -> Any:
@@ -33,9 +33,8 @@ def show_while_running(run: Run, front_end: FrontEnd) -> Run:
     """Show the live view of a run in the cell if a process runs it or if it waits for a worker; return the run in any
     case.
     """
-    execution = run.execution
     # A run that has ended, or that waits without a process, is shown as the value of the cell.
-    if front_end.shows_widgets and (execution.is_live or execution.goes_on_elsewhere):
+    if front_end.shows_widgets and (run.is_live or run.goes_on_elsewhere):
         show_live(run, front_end).leave()
     return run
 
@@ -123,12 +122,12 @@ def _outcome_of_waiting(run: Run, front_end: FrontEnd, *, strict: bool) -> Run:
     """
     from divebook.notebook.cells import error_lines, show_as
     from divebook.notebook.report import waiting_lines, ways_on
-    from divebook.notebook.run import waiting_error
+    from divebook.runtime.run import waiting_error
 
     # Programs with ``--strict`` get the commands for both notebook and shell.
     if strict:
-        error = waiting_error(run.execution)
-        show_as(error, [error_lines(error)[0], *ways_on(run.execution)])
+        error = waiting_error(run)
+        show_as(error, [error_lines(error)[0], *ways_on(run)])
         raise error
     # Without a live view, the saved report shows the questions and the commands that answer them.
     if run.interrupts and not front_end.shows_widgets:
@@ -138,7 +137,7 @@ def _outcome_of_waiting(run: Run, front_end: FrontEnd, *, strict: bool) -> Run:
         # The run may be the last value of the cell. It is then not displayed twice.
         run.shown_in = front_end.count
     else:
-        print_answer("\n".join(waiting_lines(run.execution)))
+        print_answer("\n".join(waiting_lines(run)))
     return run
 
 

@@ -18,11 +18,11 @@ from divebook.environments.environment import Environment
 from divebook.environments.starts import StartOptions
 from divebook.environments.variants import ChangeLike, WhatIfOptions
 from divebook.notebook.report import open_questions, questions, settled_text
-from divebook.notebook.run import Run
 from divebook.notebook.shell_state import present_front_end
 from divebook.notebook.view_output import NOTHING, ViewOutput, display_bundle
 from divebook.projections.summary import Overview, RunLine
 from divebook.questions.bounds import Bounds
+from divebook.runtime.run import Run
 from divebook.text.format import AS_TEXT, local_time, plural, seconds
 from divebook.text.markup import element, row_element, safe, table_element
 from divebook.text.redaction import one_line
@@ -92,7 +92,7 @@ class Runs:
         return len(self.records)
 
     def __getitem__(self, number: int) -> Run:
-        return Run(self.environment.execution(self.records[number].execution_id), self.environment)
+        return self.environment.execution(self.records[number].execution_id)
 
     def __iter__(self) -> Iterator[Run]:
         return (self[number] for number in range(len(self)))
@@ -210,7 +210,7 @@ class Runs:
         `divebook.Environment.what_if`.
         """
         # A what-if returns an object with its own comparison. The frame needs the execution in it.
-        return self.handle(lambda environment, name: environment.what_if(name, change, at, **options).execution)
+        return self.handle(lambda environment, name: environment.what_if(name, change, at, **options).run)
 
     def handle(self, verb: BulkOperation, *, wait: bool = True) -> pd.DataFrame:
         """Call the function `verb` with the environment and the id of each execution in the list; return a DataFrame
@@ -245,7 +245,7 @@ class RunsOutput:
         if execution_id is None:
             self._opened.update(NOTHING, raw=True)
             return
-        run = Run(self._environment.execution(execution_id), self._environment)
+        run = self._environment.execution(execution_id)
         # The run replaces the content of the existing output below the list.
         ViewOutput(run.view(), run.static_bundle(), self._opened)
 

@@ -16,12 +16,13 @@ from divebook.errors import DivebookError, ExecutionPausedError, InterruptError
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, WAITING
 from divebook.interrupts import INTERRUPTS, interruptible_wait
 from divebook.notebook.commands import print_answer
-from divebook.notebook.shell_state import FrontEnd
+from divebook.notebook.shell_state import FrontEnd, present_front_end
 from divebook.questions import Question, Typed
 from divebook.questions.question import CLARIFICATION, expected_answer
 
 if TYPE_CHECKING:  # loading the extension must be quick
-    from divebook.notebook.run import LiveOutput, Run
+    from divebook.notebook.run_view import LiveOutput
+    from divebook.runtime.run import Run
 
 PAUSE_TIMEOUT = 10
 """Maximum number of seconds to wait until the log of an interrupted run records the pause."""
@@ -103,7 +104,7 @@ def _live_output(run: Run, front_end: FrontEnd) -> Iterator[LiveOutput | None]:
     """
     # A failed or cancelled run can be resumed from its view, a completed run cannot.
     # A run that is live or not over continues in the view.
-    may_continue = run.execution.is_live or run.status in (FAILED, CANCELLED) or not run.execution.state.is_over
+    may_continue = run.is_live or run.status in (FAILED, CANCELLED) or not run.state.is_over
     output: LiveOutput | None = None
     try:
         # The pause comes before `leave`, so that the saved form shows the paused run.
@@ -116,9 +117,31 @@ def _live_output(run: Run, front_end: FrontEnd) -> Iterator[LiveOutput | None]:
             output.leave()
 
 
+def display_run(run: Run) -> None:
+    """Display a run that is the value of a cell: a running one as its live view, and none that the cell already shows.
+
+    Raises
+    ------
+    NotImplementedError
+        IPython shall display the MIME bundle of the run.
+    """
+    from IPython.core.getipython import get_ipython
+
+    shell = get_ipython()
+    # IPython calls `_ipython_display_` first. NotImplementedError means that it shall use the MIME bundle.
+    if shell is None:
+        raise NotImplementedError
+    if run.shown_in == shell.execution_count:
+        return
+    front_end = present_front_end(shell)
+    if not front_end.shows_widgets or not (run.is_live or run.goes_on_elsewhere):
+        raise NotImplementedError
+    show_live(run, front_end).leave()
+
+
 def show_live(run: Run, front_end: FrontEnd) -> LiveOutput:
     """Show the live view of a run in the current cell."""
-    from divebook.notebook.run import LiveOutput
+    from divebook.notebook.run_view import LiveOutput
 
     run.shown_in = front_end.count
     return LiveOutput(run)
@@ -127,7 +150,7 @@ def show_live(run: Run, front_end: FrontEnd) -> LiveOutput:
 def _is_in_other_process(run: Run) -> bool:
     """Return whether another process drives a run. This process then cannot wait for its end."""
     # `was_driven` is also True after this process has driven the run, when `wait` returns at once.
-    return not run.execution.was_driven and not run.execution.state.is_over
+    return not run.was_driven and not run.state.is_over
 
 
 def _waits_for_answer(run: Run) -> bool:
@@ -136,9 +159,9 @@ def _waits_for_answer(run: Run) -> bool:
     if run.status == COMPLETED:
         return False
     # The log is read, since another process may have answered.
-    state = run.refresh().execution.state
-    # A live run counts as idle if a running call itself waits for the answer (`Execution.is_blocked`).
-    is_idle = not run.execution.is_live or run.execution.is_blocked
+    state = run.refresh().state
+    # A live run counts as idle if a running call itself waits for the answer (`Run.is_blocked`).
+    is_idle = not run.is_live or run.is_blocked
     return bool(run.interrupts) and not state.is_over and state.paused is None and is_idle
 
 
@@ -146,9 +169,9 @@ def _has_no_answer(run: Run) -> bool:
     """Return whether a run still waits for an answer or a signal. Any process may answer the question, send the signal
     or end the run, so the log is read first.
     """
-    execution = run.refresh().execution
-    is_idle = not execution.is_live or execution.is_blocked
-    return is_idle and not execution.state.is_over and execution.status == WAITING
+    run.refresh()
+    is_idle = not run.is_live or run.is_blocked
+    return is_idle and not run.state.is_over and run.status == WAITING
 
 
 async def _hosting_decided(output: LiveOutput | None) -> None:
@@ -279,9 +302,8 @@ def _error_if_paused(run: Run) -> Iterator[None]:
 
 
 def _is_paused(run: Run) -> bool:
-    execution = run.execution
     # A pause takes effect when the running calls have ended. Until then the run is live.
-    return execution.state.paused is not None and not execution.is_live and not execution.state.is_over
+    return run.state.paused is not None and not run.is_live and not run.state.is_over
 
 
 def _pause_error(run: Run, prefix: str) -> ExecutionPausedError:
@@ -293,15 +315,15 @@ def _pause_error(run: Run, prefix: str) -> ExecutionPausedError:
 
     error = ExecutionPausedError(run.id)
     # Calls that must not be repeated are awaited, also beyond `PAUSE_TIMEOUT`.
-    if run.execution.is_live:
+    if run.is_live:
         lines = [
             f"{prefix}{run.id} waits for a call that may not be made twice",
             f"To look again: %dive show {run.id}",
         ]
-    elif run.execution.state.is_over:
+    elif run.state.is_over:
         lines = [f"{prefix}but {run.id} had {run.status} already", f"To see it: %dive show {run.id}"]
     else:
-        completed = sum(event.event_type == "operation_completed" for event in run.execution.history())
+        completed = sum(event.event_type == "operation_completed" for event in run.history())
         lines = [
             f"{prefix}{run.id} is paused; {plural(completed, 'completed call')} kept",
             f"Run the cell again to continue, or: %dive resume {run.id}",

@@ -43,10 +43,11 @@ from divebook.notebook.rerun import (
     run_label,
     start_key,
 )
-from divebook.notebook.run import Run, connect_page
+from divebook.notebook.run_view import connect_page
 from divebook.projections.summary import Overview, newest_run
 from divebook.questions.bounds import Bounds
 from divebook.runtime.loop import ENGINE
+from divebook.runtime.run import Run
 from divebook.stores import MemoryStore
 from divebook.stores.transfer import new_file
 from divebook.text.arguments import require
@@ -235,7 +236,9 @@ class Session:
         The workflow is a `Workflow`, a name, or None for the workflow that was defined last.
         """
         environment = self.over(store)
-        return Run(environment.start(self.workflow(workflow), inputs, **options), environment, answers)
+        run = environment.start(self.workflow(workflow), inputs, **options)
+        run.answers = answers
+        return run
 
     def start_at(
         self,
@@ -283,7 +286,7 @@ class Session:
                 return definition_edit.run_again(environment, answers, options)
             run = self.start(workflow, inputs, store=store, answers=answers, **options)
             # Another process has started a run with this key, and drives it.
-            if not run.execution.was_driven:
+            if not run.was_driven:
                 run.remark = elsewhere_note(run.id)
             elif definition_edit is not None:
                 run.remark = definition_edit.advice
@@ -319,6 +322,7 @@ class Session:
         If a person keeps the earlier run, the question appears again only after the next edit.
         """
         execution = environment.execution(earlier.record.execution_id)
+        execution.answers = answers
         code = environment.code_of(workflow)
         # The same code as when the person chose "keep" means that there was no edit since then.
         was_kept = self._code_when_kept.get(execution.id) == code
@@ -329,13 +333,13 @@ class Session:
             if choice == KEEP:
                 self._code_when_kept[execution.id] = code
             if edit is None or choice == KEEP:
-                return self._continue(Run(execution, environment, answers), earlier)
+                return self._continue(execution, earlier)
             # A fork shares the events before the first affected call. If no call completed in them, a new run starts.
             if edit.until:
-                new = environment.fork(edit.execution_id, edit.until, **options)
+                run = environment.fork(edit.execution_id, edit.until, **options)
             else:
-                new = environment.start(workflow, inputs, **options)
-            run = Run(new, environment, answers)
+                run = environment.start(workflow, inputs, **options)
+            run.answers = answers
             run.remark = edit.note(run.id)
             return run
 
@@ -348,9 +352,9 @@ class Session:
         """Return the earlier run of a cell, and resume it first if it has not completed. The remark of the returned
         run, a text for the person, explains this.
         """
-        if run.status != COMPLETED and not run.execution.is_live:
+        if run.status != COMPLETED and not run.is_live:
             # The text about the point of continuation is made before the run moves on.
-            (line,) = Overview(run.execution.store).lines([earlier.record])
+            (line,) = Overview(run.store).lines([earlier.record])
             try:
                 run.resume()
             except LeaseHeldError:
@@ -363,7 +367,7 @@ class Session:
                 run.remark = f"{run_label(earlier)} {line.way_on}; --new starts a new run"
         # A remark of an error or a resumption has precedence.
         if not run.remark and run.status == COMPLETED:
-            run.remark = note_of(run.execution, earlier)
+            run.remark = note_of(run, earlier)
         return run
 
     def workflow(self, workflow: Workflow | str | None) -> Workflow:
@@ -384,8 +388,7 @@ class Session:
 
     def run_of(self, execution_id: str, *, store: str | None = None) -> Run:
         """Return the run with this id, running or past; the beginning of the id is enough."""
-        environment = self.over(store)
-        return Run(environment.execution(execution_id), environment)
+        return self.over(store).execution(execution_id)
 
     def run_or_newest(self, execution_id: str | None, *, store: str | None = None) -> Run:
         """Return the run with this id; without an id, the newest run.
@@ -398,13 +401,12 @@ class Session:
         newest = newest_run(environment.store)
         if newest is None:
             raise NotFoundError("run", "the newest one", (), "there are no runs yet; %dive run NAME starts one")
-        return Run(environment.execution(newest.execution_id), environment)
+        return environment.execution(newest.execution_id)
 
     def open(self, file: Path) -> Run:
         """Return the run in a file, imported into a new store in memory."""
         # A store of its own: the file's run must not appear among the user's runs.
-        environment = self.over(None).beside(MemoryStore())
-        return Run(environment.import_log(file), environment)
+        return self.over(None).beside(MemoryStore()).import_log(file)
 
     def resume(
         self,
@@ -415,8 +417,9 @@ class Session:
         answers: Answers | None = None,
     ) -> Run:
         """Resume a run where its log ends."""
-        environment = self.over(store)
-        return Run(environment.resume(execution_id, bounds), environment, answers)
+        run = self.over(store).resume(execution_id, bounds)
+        run.answers = answers
+        return run
 
     def interrupted(self, execution_id: str | None = None, *, store: str | None = None) -> list[ExecutionRecord]:
         """Return the records of the interrupted executions: of all, or of the execution whose id starts with
@@ -444,12 +447,12 @@ class Session:
         """
         environment = self.over(store)
         if not alike:
-            return Run(environment.answer(interrupt_id, response, by=by), environment)
+            return environment.answer(interrupt_id, response, by=by)
         # The executions continue in the background. One is shown, the others are counted.
         first, *other_runs = environment.answer_alike(interrupt_id, response, by)
         if other_runs:
             print_answer(f"the same answer lets {plural(len(other_runs), 'other run')} continue")
-        return Run(first, environment)
+        return first
 
     def signal(
         self, execution_id: str, name: str, payload: Any = None, *, by: str | None = None, store: str | None = None
@@ -460,12 +463,11 @@ class Session:
         note = kept_until_taken(environment.execution(execution_id).state, name)
         if note is not None:
             print_answer(note)
-        return Run(environment.signal(execution_id, name, payload, by), environment)
+        return environment.signal(execution_id, name, payload, by)
 
     def cancel(self, execution_id: str, *, store: str | None = None) -> Run:
         """Cancel a run and wait for its end. The run must be driven by this process or by none."""
-        environment = self.over(store)
-        return Run(environment.cancel(execution_id).wait(), environment)
+        return self.over(store).cancel(execution_id).wait()
 
 
 def _workflow_text(workflow: Workflow) -> str:

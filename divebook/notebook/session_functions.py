@@ -19,14 +19,13 @@ from divebook.environments.starts import StartOptions
 from divebook.errors import NotFoundError, SetupError
 from divebook.events.classes import name_of
 from divebook.mapping import PARALLEL, MappedRows, mapped
-from divebook.notebook.run import Run
 from divebook.notebook.run_wait import show_live
 from divebook.notebook.session import Defined, Session, current_session
 from divebook.notebook.shell_state import present_front_end
 from divebook.projections.comparison import Comparison
 from divebook.projections.log_frames import FramedLog
 from divebook.questions.bounds import Bounds
-from divebook.runtime.execution import Execution
+from divebook.runtime.run import Run
 from divebook.stores import EventStore
 from divebook.text.arguments import require
 
@@ -37,9 +36,7 @@ if TYPE_CHECKING:
     from divebook.notebook.run_list import Runs
 
 
-FramesOf: TypeAlias = (
-    "EventStore | Environment | Execution | Run | Iterable[Execution | Run] | pd.DataFrame | str | None"
-)
+FramesOf: TypeAlias = "EventStore | Environment | Run | Iterable[Run] | pd.DataFrame | str | None"
 
 
 def executions_of(source: Any) -> tuple[EventStore | None, list[str] | None]:
@@ -57,7 +54,7 @@ def executions_of(source: Any) -> tuple[EventStore | None, list[str] | None]:
         return source, None
     if isinstance(source, Environment):
         return source.store, None
-    if isinstance(source, Execution | Run):
+    if isinstance(source, Run):
         source = [source]
     # Any DataFrame, without importing pandas or polars.
     if hasattr(source, "columns"):
@@ -67,11 +64,10 @@ def executions_of(source: Any) -> tuple[EventStore | None, list[str] | None]:
     # Anything else that is not iterable ends in the error below, which names it.
     runs = list(source) if isinstance(source, Iterable) else [source]
     for run in runs:
-        if not isinstance(run, Execution | Run):
+        if not isinstance(run, Run):
             raise SetupError(f"frames are of a store, an environment, runs or a frame of executions, not of {run!r}")
-    executions = [run.execution if isinstance(run, Run) else run for run in runs]
     # Stores are compared by identity.
-    stores = {id(execution.store): execution.store for execution in executions}
+    stores = {id(run.store): run.store for run in runs}
     if len(stores) > 1:
         raise SetupError("these runs are in several stores; ask for the frames of each store")
     # An empty list of runs has no store, and its ids select nothing.
@@ -531,7 +527,7 @@ def display_rows(rows: MappedRows) -> None:
 
     # A row call that has ended needs no live view. Its report is displayed like the value of a cell.
     front_end = present_front_end(get_ipython())
-    if front_end.shows_widgets and rows.execution.is_live:
+    if front_end.shows_widgets and rows.run.is_live:
         show_live(rows.run, front_end).leave()
     else:
         display(rows.run)  # type: ignore[no-untyped-call]

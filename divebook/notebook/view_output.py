@@ -16,6 +16,7 @@ view.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 from collections.abc import Callable
 
 from divebook.replay.replayer import LogWalk, positions_of
-from divebook.runtime.execution import Execution
+from divebook.runtime.run import Run
 from divebook.widgets.protocol import GoTo
 from divebook.widgets.source import source_of
 from divebook.widgets.stepping import SteppedLog
@@ -224,9 +225,7 @@ class RunReplay(ReplayView, LogWalk):
         Whether the front end shows widgets.
     """
 
-    def __init__(
-        self, execution: Execution, name: str, saved: Callable[[], dict[str, Any]], *, moves: bool = True
-    ) -> None:
+    def __init__(self, execution: Run, name: str, saved: Callable[[], dict[str, Any]], *, moves: bool = True) -> None:
         # The positions of the log are shared between the widget and the methods of `LogWalk`.
         self._positions = positions_of(execution)
         self._workflow = execution.workflow
@@ -257,6 +256,18 @@ class RunReplay(ReplayView, LogWalk):
         """
         if self._position:
             self._moved()
+
+
+def replay_in_front_end(run: Run) -> RunReplay | None:
+    """Return a replay of a run as a widget; None if this program has no front end."""
+    from IPython.core.getipython import get_ipython
+
+    from divebook.notebook.shell_state import shows_widgets
+
+    if get_ipython() is None and "marimo" not in sys.modules:
+        return None
+    # `static_bundle` is passed as a function, because it is needed only when the replay is displayed.
+    return RunReplay(run, f"{run.workflow.name} {run.id}", run.static_bundle, moves=shows_widgets())
 
 
 class SavedRunReplay(ReplayView):

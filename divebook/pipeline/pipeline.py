@@ -45,7 +45,7 @@ from divebook.questions import checked_answer
 from divebook.questions.bounds import ASK, FAIL, Bounds
 from divebook.questions.question import CONFIRMATION
 from divebook.runtime.clock import SystemClock
-from divebook.runtime.execution import Execution
+from divebook.runtime.run import Run
 from divebook.steps.actions import Action
 from divebook.stores import MemoryStore
 
@@ -66,7 +66,7 @@ class StageOutput:
     output: dict[str, Any]
 
 
-async def outputs_of(execution: Execution) -> AsyncGenerator[StageOutput, None]:
+async def outputs_of(execution: Run) -> AsyncGenerator[StageOutput, None]:
     """Start an execution of a pipeline and yield the output of each stage, until the execution ends or waits for an
     answer.
     """
@@ -78,7 +78,7 @@ async def outputs_of(execution: Execution) -> AsyncGenerator[StageOutput, None]:
                 yield output
 
 
-async def _events_of(execution: Execution) -> AsyncGenerator[Sequence[Event], None]:
+async def _events_of(execution: Run) -> AsyncGenerator[Sequence[Event], None]:
     """Start an execution and yield its events in batches, as soon as they are committed."""
     loop = asyncio.get_running_loop()
     arrived = asyncio.Queue[Sequence[Event] | None]()
@@ -243,7 +243,7 @@ class Pipeline:
 
     # --- running ---------------------------------------------------------------------------------------------------
 
-    def start(self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True) -> Execution:
+    def start(self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True) -> Run:
         """Start processing an envelope in the background. Return its execution immediately.
 
         The envelope that is passed does not change; `Pipeline.envelope` returns the current one.
@@ -312,21 +312,21 @@ class Pipeline:
         self._carried(envelope, execution)
         yield StageOutput(LAST, {"terminated": envelope.terminated})
 
-    def envelope(self, execution: Execution | str) -> Envelope:
+    def envelope(self, execution: Run | str) -> Envelope:
         """Return the envelope of an execution of this pipeline, running or ended, according to the event log."""
         existing = self.environment.execution(execution) if isinstance(execution, str) else execution
         state_of(existing.state)  # raises an error if it is not an execution of a pipeline
         envelope: Envelope = existing.envelope
         return envelope
 
-    def _prepared(self, envelope: Envelope, mode: RunMode | None, *, anew: bool) -> Execution:
+    def _prepared(self, envelope: Envelope, mode: RunMode | None, *, anew: bool) -> Run:
         if mode not in (None, *get_args(RunMode)):
             raise SetupError(f"a pipeline runs in the mode {' or '.join(get_args(RunMode))}, not {mode!r}")
         if anew:
             progress.begin(self.config, envelope, mode or self.config.default_run_mode)
         return self._created(envelope)
 
-    def _created(self, envelope: Envelope, answer: InterruptResponse | None = None) -> Execution:
+    def _created(self, envelope: Envelope, answer: InterruptResponse | None = None) -> Run:
         """Create a pending execution that continues an envelope at its current stage. `answer` is the answer to the
         envelope's question, if one was given.
         """
@@ -349,20 +349,20 @@ class Pipeline:
             },
         )
 
-    async def _awaited(self, execution: Execution) -> Execution:
+    async def _awaited(self, execution: Run) -> Run:
         try:
             return await execution
         finally:
             self._leave(execution)
 
-    def _leave(self, execution: Execution) -> None:
+    def _leave(self, execution: Run) -> None:
         """Cancel an execution because its caller has stopped waiting for it. This is done only if the execution exists
         in memory only, so that no other code could find it.
         """
         if not self._is_kept and execution.is_live and not execution.is_blocked:
             execution.cancel("its caller no longer waits for it")
 
-    def _carried(self, envelope: Envelope, execution: Execution) -> Envelope:
+    def _carried(self, envelope: Envelope, execution: Run) -> Envelope:
         """Update an envelope from the state of its execution, and return it. An execution that exists in memory only is
         deleted if it has ended.
         """
@@ -414,7 +414,7 @@ class Pipeline:
         execution = await asyncio.to_thread(self._answer_and_continue, envelope, response, interrupt_id)
         return self._carried(envelope, await self._awaited(execution))
 
-    def _answer_and_continue(self, envelope: Envelope, response: Response, interrupt_id: str | None) -> Execution:
+    def _answer_and_continue(self, envelope: Envelope, response: Response, interrupt_id: str | None) -> Run:
         """Answer the pending question of an envelope. Return the execution that continues the request: the one that
         waits for the answer, or a new one.
         """
@@ -433,7 +433,7 @@ class Pipeline:
             progress.apply_settings(self.config, envelope)
         return self._created(envelope, answer).start()
 
-    def _waiting_execution(self, envelope: Envelope) -> Execution | None:
+    def _waiting_execution(self, envelope: Envelope) -> Run | None:
         """Return the execution that waits for the answer to the question of an envelope; None if no execution waits."""
         if not self._is_kept:
             waiting = self._waiting.get(envelope.envelope_id)
@@ -445,7 +445,7 @@ class Pipeline:
                 return execution
         return None
 
-    def _answer_execution(self, execution: Execution, envelope: Envelope, response: Response) -> Execution:
+    def _answer_execution(self, execution: Run, envelope: Envelope, response: Response) -> Run:
         present = self.envelope(execution)
         if present.to_state_dict() != envelope.to_state_dict():
             raise ResumeError(

@@ -31,7 +31,7 @@ from divebook.events.catalog import (
 )
 from divebook.events.recorded import garbage_collection_paused, opened
 from divebook.projections.model_requests import CallMessage, RequestView, requests_of
-from divebook.runtime.execution import Execution
+from divebook.runtime.run import Run
 
 # --- states of a log by position --------------------------------------------------------------------------------------
 #
@@ -562,12 +562,12 @@ class Replayer(LogWalk):
         return f"<Replayer of {self._positions.execution_id} at {self._position:,} of {self.total:,}: {at}>"
 
 
-def replayer_of(execution: Execution) -> Replayer:
+def replayer_of(execution: Run) -> Replayer:
     """Return a replayer for the log of an execution, at position 0."""
     return Replayer(positions_of(execution), execution.workflow)
 
 
-def positions_of(execution: Execution) -> Positions:
+def positions_of(execution: Run) -> Positions:
     """Return the `Positions` (events and states by number) of the log of an execution. They grow with the log."""
     store = execution.store
     name = execution.id

@@ -44,9 +44,9 @@ from divebook.replay.what_if import (
     likely_turns,
     planned_call,
 )
-from divebook.runtime.execution import Execution
 from divebook.runtime.forks import made_again, point_before
 from divebook.runtime.manager import Control
+from divebook.runtime.run import Run
 from divebook.text.format import plural, price
 
 _ENDS = (catalog.OperationCompleted, catalog.OperationFailed, catalog.InterruptResolved, catalog.InterruptExpired)
@@ -150,7 +150,7 @@ class ResumePlan:
         return "\n".join(self.lines)
 
 
-def kept_by(execution: Execution, control: Control, workflow: Workflow) -> Kept:
+def kept_by(execution: Run, control: Control, workflow: Workflow) -> Kept:
     """Compare a changed definition with the log of an execution, without external calls. Return the last event that can
     be kept, and the first difference.
 

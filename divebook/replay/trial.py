@@ -32,7 +32,7 @@ from divebook.projections.comparison import BADGE, FAINT, RULE, TEXT, piece_of
 from divebook.projections.model_requests import messages_of, requests_in
 from divebook.projections.spans import Span
 from divebook.projections.summary import ReadLog
-from divebook.runtime.execution import Execution
+from divebook.runtime.run import Run
 from divebook.text.format import AS_TEXT, REMOVED, marked, pieces, plural, price, seconds
 from divebook.text.markup import safe, styled
 from divebook.text.redaction import cut, one_line, shared
@@ -71,7 +71,7 @@ class StepTrial:
     """Other changes for the tries: variables, inputs, the model."""
     written: str = ""
     """Source text of the workflow of the run; empty if there is none."""
-    executions: Sequence[Execution] = field(default=())
+    runs: Sequence[Run] = field(default=())
     """Executions of the tries, with the origin ``trial``."""
 
     @property
@@ -380,7 +380,7 @@ class TrialResult:
         return "recorded" if self.number == RECORDED_NUMBER else f"try {self.number}"
 
 
-def tried_in(log: Sequence[Event], entry: StepEntry, number: int, execution: Execution) -> TrialResult:
+def tried_in(log: Sequence[Event], entry: StepEntry, number: int, execution: Run) -> TrialResult:
     """Return the result of a step that a log contains: the recorded result (`number` 0), or the result of a new try."""
     read_log = ReadLog.of(log)
     # A recorded call of a workflow function is a span of its own. Everything else, and every try, is a visit to a step.
@@ -435,7 +435,7 @@ def _consumed(spans: Sequence[Span]) -> dict[str, int]:
     return total
 
 
-def _waits(execution: Execution) -> str | None:
+def _waits(execution: Run) -> str | None:
     questions = [question.question for question in execution.interrupts[:1]]
     return f"waits for an answer: {questions[0]}" if questions else None
 

@@ -38,12 +38,12 @@ from divebook.replay.tape import (
 )
 from divebook.runtime.concurrency import Suspended, Waits
 from divebook.runtime.errors import line_of
-from divebook.runtime.execution import Execution
 from divebook.runtime.forks import opening_in, workflow_in
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.manager import Control
 from divebook.runtime.operations import OperationLog
 from divebook.runtime.recorder import Recorder
+from divebook.runtime.run import Run
 from divebook.runtime.runner import PathRunner
 from divebook.runtime.step import Services, code_place
 from divebook.text.format import plural
@@ -333,7 +333,7 @@ class Verification:
 
 
 def verified(
-    execution: Execution, control: Control, definition: Workflow | None = None, *, any_code: bool = False
+    execution: Run, control: Control, definition: Workflow | None = None, *, any_code: bool = False
 ) -> Verification:
     """Verify a definition against the log of an execution, without external calls; return the result.
 
@@ -387,7 +387,7 @@ def verified(
     )
 
 
-def _sound(execution: Execution) -> tuple[Sequence[Event], tuple[str, ...]]:
+def _sound(execution: Run) -> tuple[Sequence[Event], tuple[str, ...]]:
     """Return those events of an execution that can be read, and the reasons why the rest of its log cannot be
     checked.
     """
@@ -421,7 +421,7 @@ def _obstacle(workflow: Workflow, events: Sequence[Event], control: Control) -> 
     return ""
 
 
-def _changed_functions(execution: Execution, workflow: Workflow, control: Control) -> tuple[str, ...]:
+def _changed_functions(execution: Run, workflow: Workflow, control: Control) -> tuple[str, ...]:
     """Return the reasons why a verification is not reliable: texts that name the Python functions that have changed
     since the execution ran, or are missing here. Empty if there are none.
     """

@@ -27,9 +27,9 @@ from divebook.projections.comparison import BADGE, CELL, FAINT, RULE, Comparison
 from divebook.questions.bounds import Bounds
 from divebook.replay.recorded_answers import REQUESTS, RecordedAnswers, RecordedEnds, ReuseInputs, answering
 from divebook.runtime.commit import StoreCalls
-from divebook.runtime.execution import Execution
 from divebook.runtime.manager import Control
 from divebook.runtime.operations import FindMissPolicy, MissPolicy, OperationRequest
+from divebook.runtime.run import Run
 from divebook.stores import EventStore
 from divebook.stores.memory import MemoryStore
 from divebook.text.format import AS_TEXT, plural, price
@@ -50,8 +50,8 @@ class WhatIf:
         found.outputs, found.served, found.blocked, str(found.diff)
     """
 
-    execution: Execution
-    """Execution of the what-if, with the origin ``what-if``."""
+    run: Run
+    """Run of the what-if, with the origin ``what-if``."""
     source: str
     """Id of the execution that it was forked from."""
     at: int
@@ -88,14 +88,14 @@ class WhatIf:
     @property
     def cost(self) -> float:
         """Cost of the model calls that the what-if made, in dollars."""
-        return self.execution.state.own_usage.cost / NANODOLLARS
+        return self.run.state.own_usage.cost / NANODOLLARS
 
     @property
     def comparable(self) -> str:
         """``full`` if the what-if can be compared completely with its source; ``partly`` if calls were blocked or it
         has not ended.
         """
-        return FULL if self.execution.state.is_over and not self.blocked else PARTLY
+        return FULL if self.run.state.is_over and not self.blocked else PARTLY
 
     @property
     def diff(self) -> Divergence | None:
@@ -105,12 +105,12 @@ class WhatIf:
     @property
     def outputs(self) -> Mapping[str, Any]:
         """Outputs of the what-if."""
-        return self.execution.outputs
+        return self.run.outputs
 
     def __repr__(self) -> str:
         tally = self.tally
         text = f"{tally.served} served, {tally.live} live, {tally.blocked} blocked, {tally.unused} unused"
-        return f"<what-if {self.execution.id} of {self.source}: {self.execution.status}, {text}>"
+        return f"<what-if {self.run.id} of {self.source}: {self.run.status}, {text}>"
 
     def __str__(self) -> str:
         return _as_text(self)
@@ -171,7 +171,7 @@ class Variant(NamedTuple):
     executions can be started.
     """
 
-    source: Execution
+    source: Run
     events: Sequence[Event]
     """Whole log of the source."""
     workflow: Workflow
@@ -490,12 +490,12 @@ def _as_html(what_if: WhatIf) -> str:
 def _head(what_if: WhatIf) -> Iterator[str]:
     changed = ", ".join(what_if.change.named) or "nothing"
     yield (
-        f"what-if {what_if.execution.id} of {what_if.source}, from event {what_if.at + 1} on; changed: {changed}; "
-        f"it is {what_if.execution.status}"
+        f"what-if {what_if.run.id} of {what_if.source}, from event {what_if.at + 1} on; changed: {changed}; "
+        f"it is {what_if.run.status}"
     )
     yield f"{_counted(what_if)}; {_comparable(what_if)}"
-    if what_if.execution.error:
-        yield one_line(shared().text(f"error: {what_if.execution.error}"), 400)
+    if what_if.run.error:
+        yield one_line(shared().text(f"error: {what_if.run.error}"), 400)
     for reason in what_if.unchecked:
         yield one_line(f"not checked: {reason}", 400)
 
@@ -514,7 +514,7 @@ def _comparable(what_if: WhatIf) -> str:
     reasons.
     """
     reasons = ["it was blocked"] if what_if.blocked else []
-    reasons += [] if what_if.execution.state.is_over else ["it has not ended"]
+    reasons += [] if what_if.run.state.is_over else ["it has not ended"]
     return f"comparable: {what_if.comparable}" + (f", since {' and '.join(reasons)}" if reasons else "")
 
 
@@ -555,7 +555,7 @@ def _row(what_if: WhatIf) -> tuple[str, ...]:
     tally = what_if.tally
     counts = (tally.served, tally.live, tally.blocked, tally.unused)
     outputs = one_line(shared().text(as_text(what_if.outputs)), 120)
-    return what_if.execution.id, what_if.execution.status, *map(str, counts), price(what_if.cost), outputs
+    return what_if.run.id, what_if.run.status, *map(str, counts), price(what_if.cost), outputs
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -631,7 +631,7 @@ def planned(variant: Variant, rehearsal: Rehearsal) -> Plan:
     )
 
 
-def result_of(execution: Execution, variant: Variant, unchecked: Sequence[str] = ()) -> WhatIf:
+def result_of(execution: Run, variant: Variant, unchecked: Sequence[str] = ()) -> WhatIf:
     """Return the result of a what-if (a run made again with one change) that has ended or waits for a person. `variant`
     describes what was changed.
     """

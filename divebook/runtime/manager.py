@@ -70,7 +70,7 @@ from divebook.runtime.driver import (
 from divebook.runtime.forks import first_batch
 from divebook.runtime.leases import DRIVEN_LEASES, give_up
 from divebook.runtime.loop import ENGINE, STOP_SECONDS, LeftError, StoreSession, copy_outcome
-from divebook.runtime.messages import Answering, this_person
+from divebook.runtime.messages import Annotating, Answering, this_person
 from divebook.runtime.queueing import QueuedExecutions, belongs_to_workers, recovery_number
 from divebook.runtime.step import Services
 from divebook.runtime.streaming import TextStreams
@@ -511,6 +511,14 @@ class Control:
     async def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
         """Mark a question as expired in the store, so that it can no longer be answered. Call on the engine's loop."""
         await self._session.calls.patiently(lambda: self.answering.claim_expired(execution_id, interrupt_id))
+
+    def annotate(self, execution_id: str, event: catalog.ExecutionAnnotated) -> None:
+        """Change tags, note and labels of an execution; see `Run.annotate`."""
+        # The delivery wakes the driver of this process. A driver elsewhere finds the message in the inbox.
+        ids = Ids(self.clock, self.chance)
+        Annotating(self.store, self.clock, ids, lambda name: self.deliver(self.find(name))).annotate(
+            execution_id, event
+        )
 
     # --- end and parking ---------------------------------------------------------------------------------------------
 

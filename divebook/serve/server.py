@@ -60,8 +60,8 @@ from divebook.questions.answer import Typed
 from divebook.questions.question import CONFIRMATION, example_answer, expected_answer
 from divebook.questions.question import address_of as wording_address_of
 from divebook.runtime.driver import folded
-from divebook.runtime.execution import Execution
 from divebook.runtime.manager import has_news
+from divebook.runtime.run import Run
 from divebook.stores.follow import follow
 from divebook.stores.memory import MemoryStore
 from divebook.text.redaction import clean_libraries, shared
@@ -172,7 +172,7 @@ class WorkflowServer:
         execution = await asyncio.to_thread(self._environment.create, workflow.name, arguments)
         return await self._wait_and_report(context, execution)
 
-    def _execution(self, execution_id: str) -> Execution:
+    def _execution(self, execution_id: str) -> Run:
         """Return the execution with an id, with its log read. Call in a thread.
 
         Raises `DivebookError` if it is not an execution of a workflow that this server publishes.
@@ -191,7 +191,7 @@ class WorkflowServer:
 
     # --- waiting for the end or for a question ---------------------------------------------------------------------
 
-    async def _wait_and_report(self, context: RequestContext, execution: Execution) -> Result:
+    async def _wait_and_report(self, context: RequestContext, execution: Run) -> Result:
         """Wait until an execution ends, asks a question, or the waiting time of a call is over. Return the result of
         the tool call.
         """
@@ -212,12 +212,12 @@ class WorkflowServer:
             return await _read(execution, lambda: result_of(execution))
         finally:
             unsubscribe()
-        report: Callable[[Execution], Result] = result_of
+        report: Callable[[Run], Result] = result_of
         if asks_by_result and can_ask(context):
             report = self._questions_of
         return await _read(execution, lambda: report(execution))
 
-    async def _wait_until_idle(self, execution: Execution) -> None:
+    async def _wait_until_idle(self, execution: Run) -> None:
         """Wait until an execution has ended, asks a question, or cannot continue in this process.
 
         Raises TimeoutError after the waiting time of a call.
@@ -241,7 +241,7 @@ class WorkflowServer:
             if not await _read(execution, lambda: _is_idle(execution)):
                 raise
 
-    async def _recover(self, execution: Execution) -> None:
+    async def _recover(self, execution: Run) -> None:
         """Resume an execution if it has no living driver, because its process has died, for example with an earlier
         server.
 
@@ -261,7 +261,7 @@ class WorkflowServer:
             with suppress(LeaseHeldError):
                 self._environment.recover(execution_id)
 
-    def _questions_of(self, execution: Execution, complaints: Mapping[str, str] | None = None) -> Result:
+    def _questions_of(self, execution: Run, complaints: Mapping[str, str] | None = None) -> Result:
         """Return the open questions of an execution as a tool result of type `input_required`, so that the client sends
         answers in a later call. If there are none, return the result of the execution.
         """
@@ -274,9 +274,7 @@ class WorkflowServer:
             return result_of(execution)
         return InputRequiredResult(input_requests=requests, request_state=execution.id)
 
-    async def _handle_answers(
-        self, context: RequestContext, execution: Execution, responses: Mapping[str, Any]
-    ) -> Result:
+    async def _handle_answers(self, context: RequestContext, execution: Run, responses: Mapping[str, Any]) -> Result:
         """Record the answers to questions of an execution that a client has sent, and wait for the execution again. If
         an answer is not valid, ask the questions again.
         """
@@ -295,7 +293,7 @@ class WorkflowServer:
             return await _read(execution, lambda: result_of(execution))
         return await self._wait_and_report(context, execution)
 
-    def _answer(self, execution: Execution, question: Question, result: ElicitResult) -> str | None:
+    def _answer(self, execution: Run, question: Question, result: ElicitResult) -> str | None:
         """Answer a question with the form that a person has filled in. Return the error text if the answer is not
         valid, otherwise None. Call in a thread.
 
@@ -311,7 +309,7 @@ class WorkflowServer:
             return str(error) if still_open else None
         return None
 
-    async def _ask_within_call(self, context: RequestContext, execution: Execution, question: Question) -> bool:
+    async def _ask_within_call(self, context: RequestContext, execution: Run, question: Question) -> bool:
         """Ask the client a question of an execution while its tool call is still running. Return True if the question
         was answered, by this client or elsewhere.
         """
@@ -341,7 +339,7 @@ class WorkflowServer:
 # more executions or longer logs (look-up, lists). Short reads of one execution depend on the store: see `_read`.
 
 
-async def _read(execution: Execution, call: Callable[[], T]) -> T:
+async def _read(execution: Run, call: Callable[[], T]) -> T:
     """Return the result of `call`, a function that reads the newest state or the questions of an execution.
 
     A local store answers in microseconds, which is less than a change of threads takes. A store on a server is called
@@ -350,17 +348,17 @@ async def _read(execution: Execution, call: Callable[[], T]) -> T:
     return call() if execution.store.local else await asyncio.to_thread(call)
 
 
-async def _until_driven(execution: Execution) -> None:
+async def _until_driven(execution: Run) -> None:
     """Wait until an execution has ended, asks a question or is paused. Another process may drive it."""
     await _until(execution, _is_idle)
 
 
-async def _until_answered(execution: Execution, question: Question) -> None:
+async def _until_answered(execution: Run, question: Question) -> None:
     """Wait until a question was answered, in any process, or was withdrawn."""
     await _until(execution, lambda asker: all(other.id != question.id for other in asker.interrupts))
 
 
-async def _until(execution: Execution, condition: Callable[[Execution], bool]) -> None:
+async def _until(execution: Run, condition: Callable[[Run], bool]) -> None:
     """Wait until a condition of an execution holds, or the execution has ended. The condition is checked at once, and
     after each event of the log.
     """
@@ -374,7 +372,7 @@ async def _until(execution: Execution, condition: Callable[[Execution], bool]) -
                     return
 
 
-def _is_idle(execution: Execution) -> bool:
+def _is_idle(execution: Run) -> bool:
     """Return whether an execution has ended, asks a question, or waits for something (such as a timer) that has not
     arrived.
     """
@@ -386,7 +384,7 @@ def _is_idle(execution: Execution) -> bool:
     return bool(execution.interrupts) or not is_answered
 
 
-def _recorded_state(execution: Execution) -> ExecutionState:
+def _recorded_state(execution: Run) -> ExecutionState:
     """Return the state of an execution up to the last event in the store, if it ends at this moment.
 
     The end of a live execution may not be in the store yet. The server must not report an end that may be lost.
@@ -587,7 +585,7 @@ def _input_schema(workflow: Workflow, entry: InputDefinition) -> dict[str, Any]:
     return schema
 
 
-def result_of(execution: Execution) -> CallToolResult:
+def result_of(execution: Run) -> CallToolResult:
     """Return the outputs of an execution as the result of a tool call. If the execution has not completed, the text
     describes its status.
     """
@@ -612,7 +610,7 @@ def shown_result(text: str, data: Mapping[str, Any] | None = None, *, is_error: 
     )
 
 
-def _status_text(execution: Execution, state: ExecutionState) -> str:
+def _status_text(execution: Run, state: ExecutionState) -> str:
     """Describe a state in which an execution has not completed, in a text for the model that uses the client."""
     if state.is_over:
         return f"The run {execution.id} is {state.status}: {state.error or 'no reason was given'}"

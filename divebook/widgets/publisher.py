@@ -25,8 +25,8 @@ from dataclasses import replace
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from divebook.errors import StoreClosedError, StoreError
-from divebook.runtime.execution import Execution
 from divebook.runtime.loop import STOP_SECONDS
+from divebook.runtime.run import Run
 from divebook.stores.listeners import Listeners
 from divebook.text.redaction import logger
 from divebook.widgets.feed import Feed
@@ -275,7 +275,7 @@ _publishers: weakref.WeakValueDictionary[tuple[int, str], Publisher[Feed]] = wea
 _publishers_lock = threading.Lock()
 
 
-def publisher_of(execution: Execution, ways: Ways | None = None) -> Publisher[Feed]:
+def publisher_of(execution: Run, ways: Ways | None = None) -> Publisher[Feed]:
     """Return the publisher that sends the changes of an execution to its views. All views of the execution share it, so
     that each event is applied once.
 

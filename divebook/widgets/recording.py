@@ -35,7 +35,7 @@ from divebook.projections.summary import ReadLog
 from divebook.questions import InterruptStatus
 from divebook.questions.question import became
 from divebook.replay.replayer import MODEL_CALLS
-from divebook.runtime.execution import Execution
+from divebook.runtime.run import Run
 from divebook.text.format import size
 from divebook.text.redaction import Redactor, cut, one_line, shared
 from divebook.widgets.parts import FailureTracker, newest_conversations, parts_up_to, shortened
@@ -445,7 +445,7 @@ class CleanRun:
 
     def __init__(
         self,
-        execution: Execution,
+        execution: Run,
         log: Sequence[Event],
         redactor: Redactor,
         *,
@@ -728,7 +728,7 @@ NAME = 200
 
 
 def saved_run(
-    execution: Execution,
+    execution: Run,
     log: Sequence[Event] | None = None,
     known_secrets: Iterable[str] = (),
     *,
@@ -775,7 +775,7 @@ def attempts(events: int, texts: Sequence[int] = TEXTS) -> Iterator[tuple[int, i
         yield texts[-1], events
 
 
-def without_recording(execution: Execution, redactor: Redactor, next_step: str) -> PackedRun:
+def without_recording(execution: Run, redactor: Redactor, next_step: str) -> PackedRun:
     """Return the data of a run that a notebook stores, with an empty recording: only id, workflow, status and store."""
     return PackedRun(
         format=WHOLE_FORMAT,

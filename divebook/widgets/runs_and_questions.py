@@ -40,7 +40,7 @@ from divebook.events.event import to_microseconds
 from divebook.projections.summary import PAUSED, Overview, RunLine, badge_of, badged
 from divebook.questions.question import CANCELLED as KINDS_CANCELLED
 from divebook.questions.question import PENDING, InterruptStatus, address_of, became
-from divebook.runtime.execution import Execution
+from divebook.runtime.run import Run
 from divebook.stores import EventStore, ExecutionRecord
 from divebook.text.redaction import one_line
 from divebook.widgets.protocol import (
@@ -88,7 +88,7 @@ class InboxFeed:
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
         # Executions that have asked and not ended, by id. Their logs are read on from the last known event.
-        self._followed: dict[str, Execution] = {}
+        self._followed: dict[str, Run] = {}
         self._behind = True
         # `_last` is the number of the last frame, `_hidden` the number of open questions that it left out.
         self._last = self._hidden = 0
@@ -179,7 +179,7 @@ class InboxFeed:
                 self._followed[execution_id] = self.environment.execution(execution_id)
                 self._take(self._followed[execution_id])
 
-    def _leave(self, execution: Execution) -> None:
+    def _leave(self, execution: Run) -> None:
         """Stop reading an execution that has ended. Its open questions are shown as withdrawn, because they can no
         longer be answered.
         """
@@ -192,7 +192,7 @@ class InboxFeed:
                 withdrawn["became"] = became(KINDS_CANCELLED, None)
                 self._questions[name] = Asked(**{**entry, "question": withdrawn})
 
-    def _take(self, execution: Execution) -> None:
+    def _take(self, execution: Run) -> None:
         badge = badge_of(self.environment.store.record(execution.id))
         workflow = badged(one_line(execution.workflow.name, 120), badge)
         for question in execution.asked.values():

@@ -39,7 +39,7 @@ from divebook.projections.spans import PlaceOf, Span, item_name, sleep_name
 from divebook.questions import InterruptKind, InterruptStatus, Question
 from divebook.questions.question import answer_in_words, became, sort_of
 from divebook.runtime.compute.dask import DASHBOARDS
-from divebook.runtime.execution import Execution
+from divebook.runtime.run import Run
 from divebook.runtime.streaming import TextListener
 from divebook.stores.append import RELAXED
 from divebook.stores.follow import on_change
@@ -486,7 +486,7 @@ class Budget:
 # --- commands and header of an execution -----------------------------------------------------------------------------
 
 
-def commands_of(execution: Execution, driven_by: str | None = None) -> list[Command]:
+def commands_of(execution: Run, driven_by: str | None = None) -> list[Command]:
     """Return the commands that a person can now give to an execution.
 
     ``resume`` is included only if the execution would then continue. An execution that another process drives, or that
@@ -504,7 +504,7 @@ def commands_of(execution: Execution, driven_by: str | None = None) -> list[Comm
     return ["cancel"] if awaited_from_outside(execution) else ["resume", "cancel"]
 
 
-def awaited_from_outside(execution: Execution) -> str:
+def awaited_from_outside(execution: Run) -> str:
     """Return a text about the answer or signal that an execution needs before it can be resumed. Return an empty text
     if it can be resumed now.
     """
@@ -562,7 +562,7 @@ class Source:
     """
 
 
-def source_of(execution: Execution) -> Source:
+def source_of(execution: Run) -> Source:
     """Return the `Source` that reads the data of an execution."""
 
     def read(after: int, limit: int) -> list[Event]:
@@ -596,7 +596,7 @@ def source_of(execution: Execution) -> Source:
     )
 
 
-def subscribe_events(execution: Execution, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
+def subscribe_events(execution: Run, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
     """Call `listener` with the new events of an execution each time that some are appended. If another process may have
     appended events to the store, or the log was deleted, the listener gets no events and must read the store.
 
@@ -608,7 +608,7 @@ def subscribe_events(execution: Execution, listener: Callable[[Sequence[Event]],
     return on_change(store, listener, execution.id, elsewhere=elsewhere)
 
 
-def header_of(execution: Execution) -> Header:
+def header_of(execution: Run) -> Header:
     """Return the current summary of an execution for views. Values such as the number of tool calls are still 0 or
     empty, because they are counted from the spans and added later.
     """
@@ -650,7 +650,7 @@ def header_of(execution: Execution) -> Header:
     )
 
 
-def waits_of(execution: Execution, driven_by: str | None = None) -> str:
+def waits_of(execution: Run, driven_by: str | None = None) -> str:
     """Return a text about everything that an execution waits for; empty if it does not wait.
 
     The text names another process that drives the execution, a queue, limits of model providers, and signals with the
@@ -669,7 +669,7 @@ def waits_of(execution: Execution, driven_by: str | None = None) -> str:
     return "; ".join([*([] if blocked is None else [blocked]), *limits, *waits])
 
 
-def durability_of(execution: Execution) -> Durability:
+def durability_of(execution: Run) -> Durability:
     """Return how much of an execution's log survives a crash: everything, all but the latest events, or nothing.
 
     These are the durabilities ``durable``, ``relaxed`` and ``memory``.

@@ -21,7 +21,7 @@ from divebook.events.codec import readable
 from divebook.events.event import Event
 from divebook.events.recorded import Container, Recorded
 from divebook.replay.files import MOST_LEFT_OUT
-from divebook.runtime.execution import Execution
+from divebook.runtime.run import Run
 from divebook.stores.maintenance import file_content
 from divebook.text.redaction import Redactor, cut, one_line
 from divebook.widgets.protocol import FilesPoint, FileView, LeftOutView, VariableView, WorkspaceView
@@ -311,7 +311,7 @@ class _Changes(TypedDict):
 class FilesReader:
     """Converter of the changed files of one execution to the form that views show. Each event is read once."""
 
-    def __init__(self, execution: Execution, redactor: Redactor) -> None:
+    def __init__(self, execution: Run, redactor: Redactor) -> None:
         self._execution = execution
         self._redactor = redactor
         self._cache: dict[str, tuple[int, Tree, Tree]] = {}

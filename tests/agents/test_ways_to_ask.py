@@ -32,7 +32,7 @@ from divebook.definitions.servers import CallOutcome, MCPServerDefinition
 from divebook.definitions.step import Each
 from divebook.events import Event, catalog
 from divebook.events.codec import encode, event_to_dict
-from divebook.runtime.execution import Execution
+from divebook.runtime.run import Run
 from divebook.stores import MemoryStore
 from tests.runtime.test_resuming import FixedChance, StoppedClock, cut
 from tests.tools.fakes import FakeServer
@@ -63,7 +63,7 @@ def _prompt(**options: Any) -> Workflow:
     return Workflow("ask", [Step("ask", prompt="Who?", agent=options.pop("agent", "a"), store="said", **options)])
 
 
-def _stage(environment: Environment, retry: Retry | None) -> Callable[[], Execution]:
+def _stage(environment: Environment, retry: Retry | None) -> Callable[[], Run]:
     stage = {
         "name": "draft",
         "stage_order": 0,
@@ -78,12 +78,12 @@ def _stage(environment: Environment, retry: Retry | None) -> Callable[[], Execut
     return lambda: pipeline.start(create_envelope("Do it", "ann", "s1"))
 
 
-def _workflow(defined: Workflow, environment: Environment, retry: Retry | None) -> Callable[[], Execution]:
+def _workflow(defined: Workflow, environment: Environment, retry: Retry | None) -> Callable[[], Run]:
     environment.add_workflow(_with_retry(defined, retry))
     return partial(environment.start, defined.name)
 
 
-WAYS: dict[str, Callable[[Environment, Retry | None], Callable[[], Execution]]] = {
+WAYS: dict[str, Callable[[Environment, Retry | None], Callable[[], Run]]] = {
     "prompt": partial(_workflow, _prompt()),
     "prompt with a tool": partial(_workflow, _prompt(agent="b")),
     "each": partial(_workflow, _prompt(each=Each(["x", "y"], parallel=2))),
@@ -165,7 +165,7 @@ def _environment(store: MemoryStore, retry: Retry, *, failing: bool, clock: Stop
     return environment
 
 
-def run(way: str, retries: str, event: str) -> Execution:
+def run(way: str, retries: str, event: str) -> Run:
     """Ask in one way, and return the execution in which an agent was asked."""
     of_agent, of_step = RETRIES[retries]
     store = MemoryStore()
@@ -195,7 +195,7 @@ SIGNS = {
 }
 
 
-def _operations(execution: Execution) -> Iterator[str]:
+def _operations(execution: Run) -> Iterator[str]:
     names: dict[str, str] = {}
     for event in execution.history():
         data = event.data

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pandas as pd
 import pytest
 
-from divebook import Action, Agent, Each, Environment, Retry, Run, ScriptedModel, Step, Workflow
+from divebook import Action, Agent, Each, Environment, Retry, ScriptedModel, Step, Workflow
 from divebook.analysis import agents, lists, store
 from divebook.analysis import log as frames
 from divebook.analysis.timeline import layout, svg
@@ -279,7 +279,7 @@ def test_questions_tell_who_waited_how_long():
 
 
 def test_an_execution_and_its_run_have_the_same_frames(retried):
-    run = Run(retried, Environment(store=retried.store))
+    run = Environment(store=retried.store).execution(retried.id)
     for kind in ("events", "operations", "model_calls", "messages", "tool_calls", "steps", "items", "questions"):
         pd.testing.assert_frame_equal(getattr(retried, kind), getattr(run, kind))
     assert list(retried.steps.attempts) == list(frames.steps_frame(retried.history()).attempts)

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from divebook import Environment, Execution
+from divebook import Environment, Run
 from divebook.engine.evolve import fold
 from divebook.engine.lifecycle import TERMINAL, violations
 from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION, TOOL_CALL
@@ -45,7 +45,7 @@ def finish(world: Environment) -> Iterator[str]:
         yield f"{execution.id} ({execution.workflow.name}) is stuck: {execution.standing}; {refused.get(execution.id)}"
 
 
-def _carry_on(world: Environment, execution: Execution) -> None:
+def _carry_on(world: Environment, execution: Run) -> None:
     if execution.is_live:
         return
     if execution.interrupts:
@@ -57,7 +57,7 @@ def _carry_on(world: Environment, execution: Execution) -> None:
         world.resume(execution.id)
 
 
-def _rest(executions: Sequence[Execution]) -> None:
+def _rest(executions: Sequence[Run]) -> None:
     end = time.monotonic() + 30
     while any(execution.is_live for execution in executions) and time.monotonic() < end:
         time.sleep(0.02)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 
-from divebook import Execution
+from divebook import Run
 from divebook.errors import CorruptStoreError, DivebookError, InvalidEventError, StartKeyTakenError, StoreBusyError
 from divebook.questions.question import OUTCOME_UNKNOWN
 from divebook.stores import SqliteStore, transfer
@@ -113,7 +113,7 @@ class Worker:
 
     # --- what is on its way, or was --------------------------------------------------------------------------------
 
-    def _any(self) -> Execution | None:
+    def _any(self) -> Run | None:
         """Return an execution: most often one that has not ended."""
         records = self._store.unended()
         if not records or self._random.random() < 0.2:

@@ -14,7 +14,7 @@ from divebook.definitions.definition import Workflow
 from divebook.definitions.step import Step
 from divebook.environments.environment import Environment
 from divebook.errors import StepError
-from divebook.runtime.execution import Execution
+from divebook.runtime.run import Run
 from divebook.stores import MemoryStore
 
 Data = Mapping[str, Any]
@@ -31,7 +31,7 @@ def run(case: Data) -> dict[str, Any]:
     return _limited(given["tool_iteration_limit"], case["expect"]) if "input" not in given else _answered(case)
 
 
-def _asked(agent: Agent, prompt: str, store: MemoryStore) -> Execution:
+def _asked(agent: Agent, prompt: str, store: MemoryStore) -> Run:
     workflow = Workflow("ask", [Step("ask", prompt=prompt, agent=agent.name, store="text")])
     return Environment(store=store, agents=[agent], workflows=[workflow]).start("ask").wait(TIMEOUT)
 

@@ -13,7 +13,7 @@ from divebook.definitions.tools import ToolFunction, ToolHints
 from divebook.engine.approvals import asks
 from divebook.environments.environment import Environment
 from divebook.errors import NotFoundError
-from divebook.runtime.execution import Execution
+from divebook.runtime.run import Run
 from divebook.stores import MemoryStore
 
 Data = Mapping[str, Any]
@@ -51,7 +51,7 @@ def _tool(name: str, hints: ToolHints, made: list[str]) -> ToolFunction:
     return ToolFunction(name, call, hints=hints)
 
 
-def _run(tools: list[ToolFunction], calls: list[Data], mode: str) -> Execution:
+def _run(tools: list[ToolFunction], calls: list[Data], mode: str) -> Run:
     environment = Environment(store=MemoryStore())
     environment.define(Definitions("cases", config=Config(confirmation_mode=mode)))
     environment.add_agent(Agent("agent", model=ScriptedModel([calls, "done"]), tools=tools))

@@ -24,7 +24,7 @@ from divebook.errors import InvalidEventError, TemplateError
 from divebook.events import Event
 from divebook.events.catalog import FAILED, PAYLOADS, Payload
 from divebook.events.codec import canonical_hash, decode_record, event_from_dict, event_to_dict, payload_from
-from divebook.runtime.execution import Execution
+from divebook.runtime.run import Run
 from divebook.scripting import render_template
 from divebook.steps.actions import Action
 from divebook.stores import MemoryStore
@@ -215,7 +215,7 @@ class Rerun:
         agents = [Agent(AgentDefinition(name), model=model) for name, model in models.items()]
         return Environment(store=store, agents=agents, actions=actions)
 
-    def again(self, execution: Execution, events: int) -> Execution:
+    def again(self, execution: Run, events: int) -> Run:
         """Return the same execution resumed elsewhere from its first events only, as after a crash."""
         store = MemoryStore()
         store.append(execution.id, execution.history()[:events], expected_sequence=0)
@@ -238,7 +238,7 @@ def _run_again(case: Data) -> dict[str, Any]:
     return {"checkpoint": before, "restored": {**after, **again}}
 
 
-def _stands(execution: Execution) -> dict[str, Any]:
+def _stands(execution: Run) -> dict[str, Any]:
     paths = list(execution.paths)
     branched = [path for path in paths if path != "main"]
     return {
@@ -254,7 +254,7 @@ def _stands(execution: Execution) -> dict[str, Any]:
     }
 
 
-def _crashed(rerun: Rerun, done: Execution, expect: Data) -> dict[str, Any]:
+def _crashed(rerun: Rerun, done: Run, expect: Data) -> dict[str, Any]:
     """Crash after each event in turn; say how often each step's operation was carried out then, and how it ended."""
     found: dict[str, Any] = {"status": set()}
     for events in range(1, len(done.history())):
@@ -268,7 +268,7 @@ def _crashed(rerun: Rerun, done: Execution, expect: Data) -> dict[str, Any]:
     return {key: values.pop() if len(values) == 1 else sorted(values) for key, values in found.items()}
 
 
-def _replayed(rerun: Rerun, done: Execution, expect: Data) -> dict[str, Any]:
+def _replayed(rerun: Rerun, done: Run, expect: Data) -> dict[str, Any]:
     wanted = expect["first_has_event"]
     events = [(e.event_type, e.data.to_data().get("operation_type")) for e in done.history()]
     place = events.index((wanted["type"], wanted["operation_type"]))

@@ -15,7 +15,7 @@ from divebook.engine.state import ExecutionState
 from divebook.environments.environment import Environment
 from divebook.errors import DivebookError
 from divebook.events import Event
-from divebook.runtime.execution import Execution
+from divebook.runtime.run import Run
 from divebook.scripting import evaluate_condition, render_template
 from divebook.stores import MemoryStore
 from tests.conformance.cases import Case
@@ -76,7 +76,7 @@ def _agent(name: str, spec: Any, calls: list[Mapping[str, Any]]) -> Agent:
     return Agent(definition, model=OverheardModel(name, calls, given))
 
 
-def _outcome(execution: Execution) -> Outcome:
+def _outcome(execution: Run) -> Outcome:
     history = execution.history()
     events = [ObservedEvent(event.event_type, event.path, event.step, event.data.to_data()) for event in history]
     operations = [event for event in events if event.event_type == "operation_started"]

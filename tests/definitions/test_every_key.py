@@ -74,7 +74,7 @@ RULE_KEYS = ("Tool", "Agent", "Server", "Arguments", "When", "Outcome", "Reason"
 READ_BY = {
     **OF_PIPELINES,
     ("Config", "Recover"): ("config/answers.py", "recover"),
-    ("Config", "NotebookData"): ("notebook/run.py", "notebook_data"),
+    ("Config", "NotebookData"): ("notebook/run_view.py", "notebook_data"),
     ("content entry", "Path"): ("config/content.py", "path"),
     ("content entry", "URL"): ("config/content.py", "url"),
     ("content entry", "Document"): ("config/content.py", "document"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from divebook import Environment, MemoryStore, Run
+from divebook import Environment, MemoryStore
 from divebook.errors import ExecutionError, NewerStoreError
 from divebook.events import catalog
 from divebook.events.codec import payload_from
@@ -28,16 +28,16 @@ def recorded(request):
 @pytest.fixture
 def run(recorded):
     environment = Environment(store=MemoryStore())
-    return Run(environment.execution(import_(recorded, environment.store)), environment)
+    return environment.execution(import_(recorded, environment.store))
 
 
 def test_a_foreign_log_is_shown_framed_and_stepped_through(recorded, run):
     status, variables, steps = ENDS[recorded.stem]
     assert (run.status, run.variables) == (status, variables)
     assert list(run.steps.step) == steps
-    assert len(run.events) == run.execution.state.last_sequence
-    assert [step.name for step in run.execution.workflow.steps] == steps
-    assert str(run).startswith(run.execution.workflow.name)
+    assert len(run.events) == run.state.last_sequence
+    assert [step.name for step in run.workflow.steps] == steps
+    assert str(run).startswith(run.workflow.name)
     assert "text/html" in run.static_bundle()
     replay = run.replay()
     replay.seek(len(run.events))

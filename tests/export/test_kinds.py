@@ -19,7 +19,7 @@ def made(kind):
     if kind == FORK:
         return environment.fork(run.id, change={"inputs": {"n": 5}}).wait(30, check=True)
     found = environment.what_if(run.id, {"inputs": {"n": 5}})
-    return found.execution
+    return found.run
 
 
 @pytest.mark.parametrize("write", ["to_html", "to_notebook"])

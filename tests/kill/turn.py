@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from divebook import Agent, Execution, ScriptedModel, Step, Workflow
+from divebook import Agent, Run, ScriptedModel, Step, Workflow
 from divebook.definitions.servers import MCPServerDefinition, ToolConfigurationDefinition
 from divebook.definitions.tools import ToolFunction, tool
 
@@ -86,7 +86,7 @@ def tools_of(count: Callable[[str], int]) -> list[ToolFunction]:
     return [pay, note, look]
 
 
-def heard(execution: Execution) -> Any:
+def heard(execution: Run) -> Any:
     """Return what each request was made with, results of calls included, and by whom."""
     requests = execution.requests
     return [[request.agent, request.n, [*map(_without_time, request.messages)]] for request in requests]

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from divebook import Catch, Each, Environment, Execution, Retry, Step, Workflow
+from divebook import Catch, Each, Environment, Retry, Run, Step, Workflow
 from divebook.definitions.functions import WORKFLOW_FUNCTIONS, WorkflowFunction, step
 from divebook.errors import OperationError
 from divebook.questions.question import OUTCOME_UNKNOWN
@@ -320,7 +320,7 @@ def take_up(folder: Path, point: tuple[str, float] | None = None, subject: str =
         place.worked.write_text(str(time.process_time() * 1000))
 
 
-def begun(environment: Environment, subject: str) -> Execution:
+def begun(environment: Environment, subject: str) -> Run:
     """Return the execution of the store on its way, or as it ended; start it if there is none."""
     known = environment.executions()
     if not known:
@@ -329,7 +329,7 @@ def begun(environment: Environment, subject: str) -> Execution:
     return execution if execution.status == "completed" else environment.resume(execution.id)
 
 
-def comparable(execution: Execution) -> dict[str, Any]:
+def comparable(execution: Run) -> dict[str, Any]:
     """Return what must be the same however often the process was killed."""
     paths = {
         path.id: [path.parent, path.status, path.current_step, sorted(path.step_outputs.items())]

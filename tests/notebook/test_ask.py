@@ -30,7 +30,7 @@ def asked(cell, session):
 def test_a_question_to_an_agent_is_a_run(cell, asked):
     run, printed = cell("%dive ask reader 'When do owls hunt?'")
     assert (run.status, run.variables) == ("completed", {"answer": "They hunt by night."})
-    assert run.execution.workflow.name == "ask reader"
+    assert run.workflow.name == "ask reader"
     assert run.inputs == {"prompt": "When do owls hunt?"}
     assert "They hunt by night." in printed
     assert run.tool_calls.result.tolist() == ["owls hunt by night"]

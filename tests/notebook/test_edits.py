@@ -78,7 +78,7 @@ def test_what_comes_before_the_edited_function_is_reused(edit, shell):
     assert "function helper changed since this cell's run" in run.remark
     assert f"{run.id} reuses its first 1 call" in run.remark
     assert f"%dive show {old.id}" in run.remark
-    record = run.execution.store.record(run.id)
+    record = run.store.record(run.id)
     assert (record.origin, record.parent, record.notebook, record.cell) == ("fork", old.id, "n.ipynb", "c1/1")
     again = start()
     assert (again.id, made(shell)) == (run.id, ["inc", "after"])
@@ -298,7 +298,7 @@ def test_runs_are_found_by_what_was_said_of_them(cell, edit):
     cell("r = %dive run flow n=1 --tag first --tag 'second one' --note 'to be kept'")
     found = cell("%dive runs --tag 'second one'")[0].frame()
     assert len(found) == 1
-    assert cell("r.execution.store.record(r.id).note")[0] == "to be kept"
+    assert cell("r.store.record(r.id).note")[0] == "to be kept"
     assert len(cell("%dive runs --notebook nowhere.ipynb")[0]) == 0
     assert len(cell("%dive runs --origin run")[0]) == 2
 

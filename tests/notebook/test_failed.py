@@ -7,7 +7,6 @@ import pytest
 from divebook import Bounds
 from divebook.analysis.timeline import layout, svg
 from divebook.notebook.report import as_html, as_text, report_of
-from divebook.notebook.run import Run
 from divebook.notebook.session import current_session
 from divebook.projections import summary
 from divebook.projections.spans import spans_of
@@ -27,7 +26,7 @@ async def flow(ctx, n: int = 1):
 @pytest.fixture
 def execution(shell):
     shell.run_cell(CELL, store_history=True)
-    return current_session().start("flow").wait(20).execution
+    return current_session().start("flow").wait(20)
 
 
 def report(execution):
@@ -63,7 +62,7 @@ def test_of_a_run_that_went_on_the_failures_are_counted_and_named(session):
         "Workflows: [{Name: w, Inputs: [{Name: rows}], Steps: [{Name: s, Script: 1 // row, "
         "Each: {Items: $(inputs.rows), As: row, OnItemError: skip}}]}]"
     )
-    execution = session.start("w", {"rows": [0, 1, 0]}).wait(20).execution
+    execution = session.start("w", {"rows": [0, 1, 0]}).wait(20)
     assert "2 failed: rows[0], rows[2]" in as_text(report(execution))
     assert "✕ 2 failed: rows[0], rows[2]" in as_html(report(execution))
 
@@ -80,7 +79,7 @@ Workflows:
 
 def test_rows_name_the_error_as_the_card_does_and_their_branch_if_there_are_several(session):
     session.define(BRANCHED)
-    execution = session.start("w", bounds=Bounds(max_seconds=3600)).wait(20).execution
+    execution = session.start("w", bounds=Bounds(max_seconds=3600)).wait(20)
     text, page = as_text(report(execution)), as_html(report(execution))
     assert re.search(r"c +branch 2  ✕ failed +\S+ ms +ZeroDivisionError: division by zero\n", text)
     assert re.search(r" ms of 1 h\n", text)
@@ -108,7 +107,7 @@ def test_what_is_shown_and_saved_of_a_failed_run_is_read_off_its_log_once(execut
     for name in ("spans_of", "activity_of"):
         counted(name)
     monkeypatch.setattr(execution.store, "read", read)
-    bundle = Run(execution, current_session().environment).static_bundle()
+    bundle = execution.static_bundle()
     assert "KeyError" in bundle["text/html"]
     assert sorted(counts) == ["activity_of", "read", "spans_of"]
 
@@ -130,4 +129,4 @@ def test_the_failed_stage_of_a_pipeline_is_asked_again(cell, session):
     cell(REVIEW.format(script="""['{"verdict": "proceed"}']"""))
     resumed, _ = cell(f"%dive resume {run.id}")
     assert resumed.wait(20).outputs == {"outputs": {"draft": {"text": "first"}, "check": {"verdict": "proceed"}}}
-    assert len(resumed.execution.requests) == 3
+    assert len(resumed.requests) == 3

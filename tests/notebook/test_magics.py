@@ -48,7 +48,7 @@ def test_running_a_defining_cell_again_replaces(cell):
     before, _ = cell("%dive run sum")
     assert cell(SUM.replace("+ 1", "+ 10"))[1] == "replaced workflow 'sum' (1 step)\n"
     assert cell("%dive run sum")[0].variables == {"n": 11}
-    assert before.execution.workflow.step("add").script == "inputs.a + 1"
+    assert before.workflow.step("add").script == "inputs.a + 1"
 
 
 def test_a_problem_points_at_the_line_of_the_cell(cell):
@@ -166,7 +166,7 @@ def test_it_blocks_where_nothing_can_be_awaited(cell, shell):
 def test_in_the_background_it_returns_at_once(cell):
     cell("%%dive workflow w\nSteps:\n  - {Name: s, Type: wait, Seconds: 60}\n")
     run, _ = cell("%dive run w --background")
-    assert run.execution.is_live
+    assert run.is_live
     assert cell(f"%dive cancel {run.id}")[0].status == "cancelled"
 
 

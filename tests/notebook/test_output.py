@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 import divebook
-from divebook.notebook import run as live_output
+from divebook.notebook import run_view as live_output
 from divebook.notebook import view_output
 from divebook.widgets import views
 from divebook.widgets.publisher import Publisher, publisher_of
@@ -33,7 +33,7 @@ def slow(session, monkeypatch):
         return shown(**options)
 
     monkeypatch.setattr(run, "static_bundle", bundle)
-    publisher = publisher_of(run.execution)
+    publisher = publisher_of(run)
     publisher._clock = lambda: clock.now
     output = live_output.LiveOutput(run)
     saved.clear()

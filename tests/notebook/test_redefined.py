@@ -4,7 +4,7 @@ import pytest
 
 from divebook.errors import CodeChangedError, ExecutionError
 from divebook.notebook import code_change_choice
-from divebook.notebook.run import continue_failed
+from divebook.notebook.run_view import continue_failed
 from divebook.notebook.session import current_session
 from tests.notebook.test_edits import HERE, Page
 
@@ -55,17 +55,16 @@ def test_what_is_the_same_is_reused_and_the_cell_holds_the_run_that_goes_on(fail
     run = start(on_edit="reuse")
     assert (run.status, shell.user_ns["MADE"]) == ("completed", [30])
     assert f"since this cell's run {failed.id}; {run.id} continues from event " in run.remark
-    record = run.execution.store.record(run.id)
+    record = run.store.record(run.id)
     assert (record.origin, record.parent, record.cell) == ("resume", failed.id, "c1/1")
     assert start(on_edit="ask").id == run.id
     assert shell.user_ns["MADE"] == [30]
 
 
 def test_what_was_continued_from_its_card_is_what_the_cell_shows_from_then_on(failed, shell):
-    old = failed.id
-    continue_failed(failed)
-    assert (failed.wait(20).status, failed.id != old, shell.user_ns["MADE"]) == ("completed", True, [30])
-    assert start(on_edit="ask").id == failed.id
+    continued = continue_failed(failed)
+    assert (continued.wait(20).status, continued != failed, shell.user_ns["MADE"]) == ("completed", True, [30])
+    assert start(on_edit="ask").id == continued.id
     assert shell.user_ns["MADE"] == [30]
 
 

@@ -11,8 +11,7 @@ from divebook import Action, Each, Environment, Run, Step, Workflow, open_notebo
 from divebook.cli.result import print_result
 from divebook.errors import ExecutionError, ExecutionFailedError, ExecutionPausedError, SetupError
 from divebook.events.catalog import StepCompleted
-from divebook.notebook import run as run_view
-from divebook.notebook import run_wait
+from divebook.notebook import run_view, run_wait
 from divebook.notebook.report import waiting_lines
 from divebook.notebook.run_wait import await_run, wait_for_run
 from divebook.notebook.shell_state import FrontEnd
@@ -36,7 +35,7 @@ def forms_of(run):
 def run(*steps, actions=(), **settings):
     workflow = Workflow("w", steps, **settings)
     environment = Environment(store="memory:", actions=actions, printer=lambda _: None)
-    return Run(environment.start(workflow), environment)
+    return environment.start(workflow)
 
 
 @pytest.fixture
@@ -105,7 +104,7 @@ def test_it_is_cancelled_and_resumed(gate):
 
 def test_a_fork_is_a_run_of_its_own_beside_its_source():
     source = run(Step("first", script="1", store="n"), Step("then", script="state.n + 1", store="m")).wait(check=True)
-    history = list(source.execution.history())
+    history = list(source.history())
     first_done = next(event.sequence for event in history if isinstance(event.data, StepCompleted))
     forked = source.fork(at=first_done, change={"variables": {"n": 41}}, note="with 41").wait(check=True)
     assert isinstance(forked, Run)
@@ -113,7 +112,7 @@ def test_a_fork_is_a_run_of_its_own_beside_its_source():
     assert forked.environment is source.environment
     record = forked.environment.store.record(forked.id)
     assert (record.origin, record.parent, record.note) == ("fork", source.id, "with 41")
-    assert list(source.refresh().execution.history()) == history
+    assert list(source.refresh().history()) == history
     with pytest.raises(SetupError, match=f"1 to {len(history)}, not 900"):
         source.fork(at=900)
 
@@ -153,7 +152,7 @@ def test_frames_are_at_hand():
 def test_one_call_gives_a_frame_of_the_items_that_failed():
     each = Each([1, 0, 2, 0], as_="i", on_item_error="keep")
     environment = Environment(store="memory:")
-    run = Run(environment.start(Workflow("w", [Step("s", each=each, script="1 / state.i")])).wait(20), environment)
+    run = environment.start(Workflow("w", [Step("s", each=each, script="1 / state.i")])).wait(20)
     assert run.failed_items[["iteration", "item"]].to_numpy().tolist() == [[1, 0], [3, 0]]
     assert run.failed_items.error.str.contains("division by zero").all()
 
@@ -255,7 +254,7 @@ def test_resume_in_a_view_does_nothing_where_only_an_answer_helps():
     resume = run_view._handlers(asking, lambda: None).resume
     with pytest.raises(ExecutionError, match="Answer the question to continue"):
         resume()
-    assert [event.event_type for event in asking.execution.history()].count("execution_resumed") == 0
+    assert [event.event_type for event in asking.history()].count("execution_resumed") == 0
 
 
 def test_a_paused_run_says_so_in_both_forms(gate):
@@ -299,13 +298,13 @@ def test_a_run_that_was_paused_before_fails_no_cell_that_shows_it(gate):
     gate.set()
     assert held.wait().status == "waiting"
     way_on = f"Run the cell again to continue, or: %dive resume {held.id}"
-    assert waiting_lines(held.execution) == [f"{held.id} is paused. {way_on}"]
+    assert waiting_lines(held) == [f"{held.id} is paused. {way_on}"]
     assert wait_for_run(held, FrontEnd()) is held
 
 
 def test_a_run_that_is_held_up_says_what_holds_it_up():
     with held_up() as execution:
-        text, page = forms_of(Run(execution, Environment(store=execution.store)))
+        text, page = forms_of(execution)
     assert "waiting for the disk since 0 s: the disk is full. Free some space" in text
     assert "waiting for the disk since 0 s: the disk is full. Free some space" in page
 
@@ -313,15 +312,15 @@ def test_a_run_that_is_held_up_says_what_holds_it_up():
 @pytest.mark.parametrize("was_enabled", [True, False])
 def test_the_collector_rests_while_a_run_is_shown_and_is_then_as_it_was(monkeypatch, was_enabled):
     environment = Environment(store="memory:")
-    run = Run(environment.start(Workflow("w", [Step("a", script="1")])).wait(), environment)
+    run = environment.start(Workflow("w", [Step("a", script="1")])).wait()
     resting = []
-    monkeypatch.setattr("divebook.notebook.run.data_of", lambda *_, **__: resting.append(gc.isenabled()) or {})
+    monkeypatch.setattr("divebook.notebook.run_view.data_of", lambda *_, **__: resting.append(gc.isenabled()) or {})
     enabled = gc.isenabled()
     try:
         (gc.enable if was_enabled else gc.disable)()
         run.static_bundle()
         assert (resting, gc.isenabled()) == ([False], was_enabled)
-        monkeypatch.setattr(run._execution, "history", lambda: 1 / 0)
+        monkeypatch.setattr(run, "history", lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run.static_bundle()
         assert gc.isenabled() is was_enabled
@@ -340,10 +339,10 @@ def test_tags_are_given_at_any_time_and_a_resumed_run_keeps_them():
 def test_reports_say_how_long_a_run_worked_and_how_long_it_waited_for_a_person(tmp_path, capsys):
     clock = ManualClock()
     environment = Environment(store="memory:", clock=clock)
-    asking = Run(environment.start(Workflow("w", [Step("ask", ask="Which?")])), environment).wait()
+    asking = environment.start(Workflow("w", [Step("ask", ask="Which?")])).wait()
     clock.ahead = 63_000_000
     done = asking.answer(asking.interrupts[0].id, "this").wait()
-    print_result(done.execution, json=False)
+    print_result(done, json=False)
     (reopened,) = open_notebook(notebook(tmp_path, done.static_bundle()))
     for told in (*forms_of(done), capsys.readouterr().out, str(reopened)):
         assert re.search(r"worked \d+ ms.{1,3}waited for you 1 min 03 s", told, re.DOTALL), told

@@ -3,7 +3,7 @@
 import pytest
 
 from divebook import Environment, Step, Workflow
-from divebook.notebook.run import Run
+from divebook.notebook.view_output import RunReplay
 from divebook.widgets import views as module
 
 
@@ -13,8 +13,8 @@ def seen(monkeypatch):
     monkeypatch.setattr(module, "built", lambda name: f"/* {name} */")
     environment = Environment(store="memory:")
     steps = [Step("a", script="1", store="n"), Step("b", script="state.n + 1", store="n")]
-    run = Run(environment.start(Workflow("w", steps)).wait(), environment)
-    replay, told = run.replay(), []
+    run = environment.start(Workflow("w", steps)).wait()
+    replay, told = RunReplay(run, "w", run.static_bundle), []
     monkeypatch.setattr(replay, "send", told.append)
     yield replay, told
     replay.close()

@@ -7,8 +7,8 @@ from IPython.core.error import UsageError
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import DivebookError
-from divebook.notebook.run import follow_run, view_of
 from divebook.notebook.run_list import static_bundle
+from divebook.notebook.run_view import follow_run, view_of
 from divebook.text.redaction import shared
 from divebook.widgets.publisher import Publisher
 from divebook.widgets.views import LiveView
@@ -103,7 +103,7 @@ def test_neither_a_replay_nor_the_state_of_a_view_has_a_secret(waiting, monkeypa
     sent = []
     monkeypatch.setattr("anywidget.AnyWidget.send", lambda self, content, buffers=None: sent.append(content))
     replayed = waiting.replay()
-    last = waiting.execution.state.last_sequence
+    last = waiting.state.last_sequence
     asked = [{"type": "events", "view": "v", "after": 0, "stop": 99}, {"type": "state", "view": "v", "sequence": last}]
     for message in [*asked, *({"type": "event", "view": "v", "sequence": at + 1} for at in range(last))]:
         replayed._receive(replayed, message, [])

@@ -76,7 +76,7 @@ def test_a_definition_is_replaced_and_a_run_keeps_its_own(session):
     second = session.define(SUM.replace("inputs.a + 1", "inputs.a + 100"))
     assert first.defined == second.replaced == ("workflow 'sum' (1 step)",)
     assert divebook.run("sum").wait().variables == {"n": 101}
-    assert session.run_of(run.id).execution.workflow.step("add").script == "inputs.a + 1"
+    assert session.run_of(run.id).workflow.step("add").script == "inputs.a + 1"
 
 
 def test_nothing_is_defined_by_a_text_with_problems(session):

@@ -6,8 +6,8 @@ import pytest
 from IPython.core.error import UsageError
 
 from divebook.errors import DivebookError, SavedRunError
-from divebook.notebook.run import Run
 from divebook.notebook.saved_notebook import SavedRun
+from divebook.runtime.run import Run
 
 WORKFLOW = """
 %%dive

@@ -4,7 +4,7 @@ import pytest
 
 from divebook import Environment, Step, Workflow, WorkspaceDefinition
 from divebook.events.catalog import FilesChanged
-from divebook.notebook.run import Run, _handlers
+from divebook.notebook.run_view import _handlers
 from divebook.widgets.views import Handlers, Intents
 
 
@@ -24,7 +24,7 @@ def run(tmp_path):
     commands = ["echo new > a.txt; mkdir d; echo x > d/y", "echo later > a.txt; mv b.txt c.txt"]
     steps = [Step(f"s{at}", action="Workspace.Shell", parameters={"Command": text}) for at, text in enumerate(commands)]
     with Environment(store="memory:", workspaces=[definition]) as environment:
-        run = Run(environment.start(Workflow("w", steps, workspace="app")), environment)
+        run = environment.start(Workflow("w", steps, workspace="app"))
         assert run.wait().status == "completed"
         yield run
 
@@ -38,7 +38,7 @@ def wish(handlers, at, *paths):
 
 
 def points(run):
-    return [event.sequence for event in run.execution.history() if isinstance(event.data, FilesChanged)]
+    return [event.sequence for event in run.history() if isinstance(event.data, FilesChanged)]
 
 
 def test_files_are_taken_over_as_they_were_at_the_event_that_is_shown(run, tmp_path):

@@ -2,11 +2,12 @@
 
 import os
 import threading
+from copy import copy
 
 import pytest
 
 from divebook.errors import ExecutionFailedError
-from divebook.notebook.run import Run, _handlers, changed_definitions, follow_run, plan_of, view_of
+from divebook.notebook.run_view import _handlers, changed_definitions, follow_run, plan_of, view_of
 from divebook.notebook.session import Session
 from divebook.steps.actions import Action
 from divebook.widgets import views
@@ -52,7 +53,7 @@ def test_before_the_edit_continuing_would_fail_again_and_names_the_line_to_edit(
     fix = ways(failed)["fix"]
     assert (fix["ready"], fix["reused"]) == (False, "1 call")
     assert fix["told"] == (
-        f"parse is as it was, and would fail again: edit {failed.execution.failure.place}, and run that cell first."
+        f"parse is as it was, and would fail again: edit {failed.failure.place}, and run that cell first."
     )
 
 
@@ -73,7 +74,7 @@ def test_a_definition_is_to_be_mended_first_and_then_used(session):
     assert not fix["ready"]
     assert fix["told"].startswith("s is as it was, and would fail again: edit ")
     session.define("Workflows: [{Name: w, Steps: [{Name: s, Script: 1 // 1}]}]")
-    assert changed_definitions(run.environment, run.execution) == ["the definition"]
+    assert changed_definitions(run) == ["the definition"]
     fix = ways(run)["fix"]
     assert (fix["ready"], fix["told"].partition(" as now")[0]) == (True, "Continuing uses the definition")
 
@@ -138,7 +139,7 @@ def page(failed, monkeypatch):
 
 def test_continuing_is_planned_first_and_makes_what_failed_again_and_nothing_else(failed, page, shell):
     edit(shell)
-    before = failed.execution
+    before = copy(failed)
     page.says(type="control", id="i0", command="plan")
     plan = page.until(lambda message: message["type"] == "ack")
     assert (plan["accepted"], plan["text"].splitlines()[0]) == (
@@ -158,7 +159,7 @@ def test_continuing_is_planned_first_and_makes_what_failed_again_and_nothing_els
         7,
     )
     assert shell.user_ns["MADE"] == ["fetch", "parse", "parse"]
-    assert (failed.execution.failure, before.refresh().status) == (None, "failed")
+    assert (failed.failure, before.refresh().status) == (None, "failed")
 
 
 def test_what_was_not_edited_is_taken_up_itself_and_needs_no_consent(failed, page, shell):
@@ -172,7 +173,7 @@ def test_what_was_not_edited_is_taken_up_itself_and_needs_no_consent(failed, pag
 
 def test_running_again_is_a_new_run_that_the_same_view_shows(failed, page, shell):
     edit(shell)
-    before = failed.execution
+    before = copy(failed)
     page.says(type="control", id="i1", command="again")
     assert page.until(lambda message: message["type"] == "ack")["accepted"]
     assert failed.id != before.id
@@ -187,8 +188,8 @@ def test_running_again_is_a_new_run_that_the_same_view_shows(failed, page, shell
 
 
 def test_running_again_starts_as_the_run_was_started(failed):
-    before = failed.execution.history()[0].data
-    after = failed.again().execution.history()[0].data
+    before = failed.history()[0].data
+    after = failed.again().history()[0].data
     kept = ("bounds", "identity", "model", "tags", "note", "notebook", "cell", "inputs")
     assert [getattr(after, name) for name in kept] == [getattr(before, name) for name in kept]
     assert (before.tags, before.bounds, before.cell) == (["mine"], {"max_llm_calls": 40}, "c1/1")
@@ -243,7 +244,7 @@ def test_of_two_pages_of_a_kernel_that_continue_at_once_both_show_the_one_run_th
     action = Broken()
     first = kernel(tmp_path / "s.db", action)
     run = first.start("w").wait(PATIENCE)
-    other = Run(first.environment.execution(run.id), first.environment)
+    other = first.environment.execution(run.id)
     action.is_mended = True
     told = press(run, other)
     assert [ack["accepted"] for ack in told] == [True, True]
@@ -255,13 +256,13 @@ def test_of_two_kernels_one_continues_and_the_other_is_told_who_and_later_shows_
     action = Broken()
     first, second = (kernel(tmp_path / "s.db", action) for _ in range(2))
     run = first.start("w").wait(PATIENCE)
-    other = Run(second.environment.execution(run.id), second.environment)
+    other = second.environment.execution(run.id)
     action.is_mended = True
     told = {ack["accepted"]: ack["text"] for ack in press(run, other)}
     assert f"(process {os.getpid()} on " in told[False]
     assert told[False].endswith("already, and is not run twice. Run the cell again to see it")
     action.goes_on.set()
-    winner, loser = (run, other) if run.execution.is_live else (other, run)
+    winner, loser = (run, other) if run.is_live else (other, run)
     assert winner.wait(PATIENCE).status == "completed"
     (late,) = press(loser)
     assert (late["accepted"], loser.status, loser.variables, action.calls) == (True, "completed", {"n": "b"}, 2)
@@ -272,8 +273,8 @@ def test_of_two_pages_that_continue_at_once_with_an_edit_one_new_run_goes_on(tmp
     action = Broken()
     first, second = (kernel(tmp_path / "s.db", action) for _ in range(2))
     run = first.start("w").wait(PATIENCE)
-    same = Run(first.environment.execution(run.id), first.environment)
-    other = Run(second.environment.execution(run.id), second.environment)
+    same = first.environment.execution(run.id)
+    other = second.environment.execution(run.id)
     action.is_mended = True
     for session in (first, second):
         session.define("Workflows: [{Name: w, Steps: [{Name: a, Action: note, Parameters: {value: c}, Store: n}]}]")

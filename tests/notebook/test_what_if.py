@@ -19,12 +19,12 @@ def test_a_run_is_gone_through_again_with_one_change_and_stays_the_newest(cell):
     cell(FLOW)
     source, _ = cell("%dive run guess")
     found, shown = cell("w = %dive what-if --set n=40\nw")
-    assert (found.source, found.execution.variables["m"], found.live) == (source.id, 41, 0)
-    assert f"what-if {found.execution.id} of {source.id}" in shown
+    assert (found.source, found.run.variables["m"], found.live) == (source.id, 41, 0)
+    assert f"what-if {found.run.id} of {source.id}" in shown
     assert "variable m" in shown
     call = source.events.operation_id[source.events.type == "operation_completed"].iloc[0]
     again, _ = cell(f"w = %dive what-if {source.id[:20]} --result {call}=10 --repeat 2\nw")
-    assert [each.execution.variables["m"] for each in again] == [11, 11]
+    assert [each.run.variables["m"] for each in again] == [11, 11]
     plan, shown = cell(f"p = %dive what-if {source.id} --input more=2 --plan\np")
     assert (plan.reused, plan.live) == (0, ())
     assert "plan of a what-if of " in shown

@@ -71,9 +71,9 @@ def runs(tmp_path):
     found = [session.start(name, given.get(name)) for name in names]
     found += [session.start("talks", bounds=Bounds(max_seconds=3600, max_tokens=1)), session.start("held")]
     for run in found:
-        run.execution.wait(20)
-    found[-1].execution.cancel()
-    found[-1].execution.wait(20)
+        run.wait(20)
+    found[-1].cancel()
+    found[-1].wait(20)
     yield found
     reset_session()
 
@@ -86,7 +86,7 @@ def read(page):
 
 def forms(run):
     """Return the texts that show a run, by what shows it."""
-    execution = run.execution
+    execution = run
     report = report_of(execution, [*execution.history()])
     ways = "\n".join(ways_on(execution))
     failure = execution.failure

@@ -309,7 +309,7 @@ def test_what_a_what_if_takes_from_the_log_counts_as_it_did_there_and_tells_noth
     assert "%" not in whole._repr_html_()
     turned = environment.compare(environment.execution(whole.pairs[0].b.id), source)
     assert turned.pairs[0].totals == whole.pairs[0].totals[::-1]
-    alone = environment.compare(environment.what_if(source.id, at=1).execution.id, whole.pairs[0].b.id)
+    alone = environment.compare(environment.what_if(source.id, at=1).run.id, whole.pairs[0].b.id)
     assert "cost" not in alone.summary, "neither has spent anything, and what they were answered from is not here"
 
 

@@ -113,7 +113,7 @@ def test_who_waits_goes_on_waiting_if_a_worker_of_the_same_environment_gives_it_
             is_working.set()
             await asyncio.sleep(PATIENCE)
 
-    monkeypatch.setattr("divebook.runtime.execution.wait_elsewhere", wait_until_returned)
+    monkeypatch.setattr("divebook.runtime.run.wait_elsewhere", wait_until_returned)
     actions = [Action("work", work, idempotent=True)]
     with environment(Workflow("w", [Step("a", action="work")]), actions=actions) as made, ThreadPoolExecutor() as pool:
         execution = made.enqueue("w")
@@ -148,7 +148,7 @@ def test_waiting_follows_a_drive_that_begins_when_another_has_just_ended(way, mo
         is_waiting.set()
         return found
 
-    monkeypatch.setattr("divebook.runtime.execution.is_elsewhere", look_when_continued)
+    monkeypatch.setattr("divebook.runtime.run.is_elsewhere", look_when_continued)
     steps = [Step("before", action="before"), Step("ask", ask="Which one?"), Step("after", action="after")]
     actions = [before.action("before"), after.action("after")]
     flow = Workflow("w", steps)

@@ -206,7 +206,7 @@ def check_definition(name):
             assert world.verify(run.id, other["w"]).equal, world.verify(run.id, other["w"])
         found = world.what_if(run.id)
         if name in RACES:
-            assert found.execution.error == run.error, found
+            assert found.run.error == run.error, found
         else:
             assert found.comparison.is_same, found
         other = read((HEAD + steps).replace(old, new), "first.yaml")

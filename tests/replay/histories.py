@@ -28,7 +28,7 @@ from divebook.events.catalog import ExecutionPictured
 from divebook.events.codec import decode_line, encode, event_to_dict
 from divebook.events.event import type_id
 from divebook.pipeline import Pipeline
-from divebook.runtime.execution import Execution
+from divebook.runtime.run import Run
 from divebook.stores import MemoryStore, Owner
 from divebook.stores.embedded import LineWriter, LogFile
 from divebook.stores.transfer import export, import_, read
@@ -64,18 +64,18 @@ def defined() -> dict[str, Workflow]:
 
 
 CLOCKS: "WeakKeyDictionary[Environment, Steady]" = WeakKeyDictionary()
-Story = Callable[[Environment], Execution]
+Story = Callable[[Environment], Run]
 
 
 def _ran(name: str, n: int = 3, **options: Any) -> Story:
-    def story(made: Environment) -> Execution:
+    def story(made: Environment) -> Run:
         return made.start(name, {"n": n}, **options).wait(PATIENCE)
 
     return story
 
 
 def _answered(name: str, *answers: Any, **options: Any) -> Story:
-    def story(made: Environment) -> Execution:
+    def story(made: Environment) -> Run:
         execution = made.start(name, {"n": 3}, **options).wait(PATIENCE)
         for answer in answers:
             execution.answer(execution.interrupts[0].id, answer, "ann").wait(PATIENCE)
@@ -84,44 +84,44 @@ def _answered(name: str, *answers: Any, **options: Any) -> Story:
     return story
 
 
-def _then(first: Story, after: Callable[[Environment, Execution], Execution | None]) -> Story:
-    def story(made: Environment) -> Execution:
+def _then(first: Story, after: Callable[[Environment, Run], Run | None]) -> Story:
+    def story(made: Environment) -> Run:
         execution = first(made)
         return after(made, execution) or execution
 
     return story
 
 
-def _everything(made: Environment) -> Execution:
+def _everything(made: Environment) -> Run:
     execution = _answered("recorded_all", "three")(made)
     return execution.signal("go", 4, by="bob").wait(PATIENCE)
 
 
-def _child(made: Environment, execution: Execution) -> Execution:
+def _child(made: Environment, execution: Run) -> Run:
     return next(made.execution(r.execution_id) for r in made.store.records() if r.execution_id != execution.id)
 
 
-def _successor(made: Environment, execution: Execution) -> Execution:
+def _successor(made: Environment, execution: Run) -> Run:
     return _child(made, execution).wait(PATIENCE)
 
 
-def _annotate(made: Environment, execution: Execution) -> None:
+def _annotate(made: Environment, execution: Run) -> None:
     made.annotate(execution.id, tags=["kept"], labels={"of": "june"}, note="look here", by="ann")
     made.annotate(execution.id, untag=["kept"], by="ann")
 
 
-def _expired(made: Environment, execution: Execution) -> Execution:
+def _expired(made: Environment, execution: Run) -> Run:
     CLOCKS[made].time += 7_200_000_000
     return made.resume(execution.id).wait(PATIENCE)
 
 
-def _moved(made: Environment, execution: Execution) -> Execution:
+def _moved(made: Environment, execution: Run) -> Run:
     with TemporaryDirectory() as folder:
         made.export_log(execution.id, Path(folder) / "moved.jsonl", move=True)
     return made.execution(execution.id)
 
 
-def _pictured(made: Environment, execution: Execution) -> Execution:
+def _pictured(made: Environment, execution: Run) -> Run:
     lines = io.BytesIO()
     export(made.store, execution.id, lines)
     lines.seek(0)
@@ -129,7 +129,7 @@ def _pictured(made: Environment, execution: Execution) -> Execution:
     return elsewhere.execution(import_(lines, elsewhere.store))
 
 
-def _revoked(made: Environment, execution: Execution) -> Execution:
+def _revoked(made: Environment, execution: Run) -> Run:
     execution.answer(execution.interrupts[0].id, RULE, "ann").wait(PATIENCE)
     ((_, rule),) = made.rules()
     made.revoke(rule.rule_id, by="ann")
@@ -139,7 +139,7 @@ def _revoked(made: Environment, execution: Execution) -> Execution:
     return execution
 
 
-def _paused(made: Environment) -> Execution:
+def _paused(made: Environment) -> Run:
     execution = made.create("slowly", {"n": 3})
     paused: list[object] = []
 
@@ -151,28 +151,28 @@ def _paused(made: Environment) -> Execution:
     return made.resume(execution.start().wait(PATIENCE).id).wait(PATIENCE)
 
 
-def _raised(_: Environment, execution: Execution) -> Execution:
+def _raised(_: Environment, execution: Run) -> Run:
     while execution.interrupts:
         execution.answer(execution.interrupts[0].id, {"choice": "raise"}, "ann").wait(PATIENCE)
     return execution
 
 
-def _forked(made: Environment, execution: Execution) -> Execution:
+def _forked(made: Environment, execution: Run) -> Run:
     fork = made.fork(execution.id, change={"variables": {"a": 9}}).wait(PATIENCE)
     return made.fork(fork.id, change={"variables": {"a": 11}}).wait(PATIENCE)
 
 
-def _forked_turn(made: Environment, execution: Execution) -> Execution:
+def _forked_turn(made: Environment, execution: Run) -> Run:
     fork = made.fork(execution.id, 9).wait(PATIENCE)
     return fork.answer(fork.interrupts[0].id, False, "bob").wait(PATIENCE)
 
 
-def _asked_otherwise(made: Environment, execution: Execution) -> Execution:
-    found: Execution = made.what_if(execution.id, {"inputs": {"n": 4}}).execution
+def _asked_otherwise(made: Environment, execution: Run) -> Run:
+    found: Run = made.what_if(execution.id, {"inputs": {"n": 4}}).run
     return found
 
 
-def _redefined(made: Environment, execution: Execution) -> Execution:
+def _redefined(made: Environment, execution: Run) -> Run:
     """Fork with another second step."""
     bounds, otherwise = {"max_llm_calls": 3}, defined()["script-otherwise"].to_dict()
     changed = {"definition": {**otherwise, "name": "script"}}
@@ -187,7 +187,7 @@ class Steady(StoppedClock):
         await (super().sleep(seconds) if seconds < 600 else asyncio.Event().wait())
 
 
-def _asking_outside(made: Environment) -> Execution:
+def _asking_outside(made: Environment) -> Run:
     def made_there(
         _lending: EnvironmentWorkspaces, _definition: Any, folder: Path, told: Callable[[EgressAnswer], None]
     ) -> LocalWorkspace:
@@ -205,7 +205,7 @@ class _RunningWorker:
     is_running = True
 
 
-def _enqueued(made: Environment) -> Execution:
+def _enqueued(made: Environment) -> Run:
     execution = made.enqueue("script", {"n": 3}, queue="labels", priority=2)
     fingerprint = made.workflow("script").fingerprint
     (lease,) = made.store.claim(["labels"], {"script": fingerprint}, Owner.current(), 1)
@@ -214,7 +214,7 @@ def _enqueued(made: Environment) -> Execution:
 
 
 def _staged(pipeline: Callable[[Environment], Pipeline], *answers: Any) -> Story:
-    def story(made: Environment) -> Execution:
+    def story(made: Environment) -> Run:
         execution = pipeline(made).start(history_pipelines.request(history_pipelines.VALUES)).wait(PATIENCE)
         for answer in answers:
             execution.answer(execution.interrupts[0].id, answer, "ann").wait(PATIENCE)
@@ -223,12 +223,12 @@ def _staged(pipeline: Callable[[Environment], Pipeline], *answers: Any) -> Story
     return story
 
 
-def _continued(made: Environment) -> Execution:
+def _continued(made: Environment) -> Run:
     detached = _staged(history_pipelines.detached)(made)
     return history_pipelines.continued(history_pipelines.detached(made), detached).wait(PATIENCE)
 
 
-def _declared(made: Environment) -> Execution:
+def _declared(made: Environment) -> Run:
     execution = made.start("stages-declared", {"request": "Count", "user": "ann", "metadata": {"a": [1]}})
     return made.resume(execution.wait(PATIENCE).id).wait(PATIENCE)
 
@@ -316,12 +316,12 @@ STORIES: dict[str, Story] = {
     "deleting": _ran("deleting"),
     "annotated": _then(_ran("script"), _annotate),
     "fork": _then(_ran("script"), lambda made, run: made.fork(run.id, change={"variables": {"a": 9}}).wait(PATIENCE)),
-    "what-if": _then(_ran("script"), lambda made, run: made.what_if(run.id, {"inputs": {"n": 2}}).execution),
+    "what-if": _then(_ran("script"), lambda made, run: made.what_if(run.id, {"inputs": {"n": 2}}).run),
 }
 """What happens in each history; the execution that it returns is the one that is recorded."""
 
 
-def recording(name: str) -> tuple[Environment, Execution]:
+def recording(name: str) -> tuple[Environment, Run]:
     """Let a story happen; return its environment and its execution, and let who asks close the first."""
     clock = Steady(1_750_000_000_000_000)
     made = world(MemoryStore(), clock=clock, chance=FixedChance(crc32(name.encode())))

@@ -12,7 +12,7 @@ from divebook.definitions.reader import read_definitions
 from divebook.definitions.resources import AgentDefinition
 from divebook.pipeline import StageResult
 from divebook.pipeline.envelope import Envelope
-from divebook.runtime.execution import Execution
+from divebook.runtime.run import Run
 
 RECEIVED_AT = datetime(2025, 6, 15, 15, 6, 40, tzinfo=UTC)
 # Values that JSON lacks, one of each kind that a person is likely to put into an envelope.
@@ -181,7 +181,7 @@ def detached(environment: Environment) -> Pipeline:
     return pipeline
 
 
-def continued(pipeline: Pipeline, execution: Execution) -> Execution:
+def continued(pipeline: Pipeline, execution: Run) -> Run:
     """Answer the question of an execution that has ended with it, by a clone of its envelope."""
     return pipeline._answer_and_continue(pipeline.envelope(execution).clone(), {"approved": True}, None)
 

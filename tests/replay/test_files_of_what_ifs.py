@@ -33,7 +33,7 @@ def run(environment, *steps, **options):
 
 def what_if(environment, source):
     found = environment.what_if(source.id, {"inputs": {"text": "two"}}, tools="live")
-    assert found.execution.status == "completed", found.execution.error
+    assert found.run.status == "completed", found.run.error
     return found
 
 
@@ -55,10 +55,10 @@ def test_served_calls_have_changed_files_and_live_ones_find_them_so(environment)
     source = run(environment, *STEPS)
     (environment.project / "a.txt").write_text("changed since\n")
     found = what_if(environment, source)
-    assert found.execution.variables["second"]["stdout"] == "begun\nfirst\n"
-    assert found.execution.variables["third"]["stdout"] == "begun\nfirst\ntwo\n"
-    assert len(set(digests(environment, found.execution.id))) == 1
-    kept = KeptFiles(environment.store, list(environment.store.read(found.execution.id)))
+    assert found.run.variables["second"]["stdout"] == "begun\nfirst\n"
+    assert found.run.variables["third"]["stdout"] == "begun\nfirst\ntwo\n"
+    assert len(set(digests(environment, found.run.id))) == 1
+    kept = KeptFiles(environment.store, list(environment.store.read(found.run.id)))
     assert [(diff.path, diff.kind) for diff in kept.diff()] == [("a.txt", "deleted"), ("b.txt", "added")]
     assert kept.read("b.txt") == b"two\n"
     assert kept.folder != KeptFiles(environment.store, list(environment.store.read(source.id))).folder
@@ -67,17 +67,17 @@ def test_served_calls_have_changed_files_and_live_ones_find_them_so(environment)
 def test_a_what_if_that_is_served_whole_has_the_files_of_its_source_and_makes_none(environment, tmp_path):
     source = run(environment, *STEPS)
     found = environment.what_if(source.id)
-    assert digests(environment, found.execution.id) == digests(environment, source.id)
-    assert not (tmp_path / "workspaces" / found.execution.id).exists()
+    assert digests(environment, found.run.id) == digests(environment, source.id)
+    assert not (tmp_path / "workspaces" / found.run.id).exists()
 
 
 def test_a_call_that_finds_other_files_is_another_call(environment):
     """The first call is live and leaves other files: what the second came to before says nothing about these."""
     source = run(environment, shell("first", "echo ${inputs.text} > b.txt"), shell("second", "cat b.txt"))
     found = what_if(environment, source)
-    assert found.execution.variables["second"]["stdout"] == "two\n"
+    assert found.run.variables["second"]["stdout"] == "two\n"
     blocked = environment.what_if(source.id, {"results": {}, "inputs": {"text": "two"}})
-    assert "not executed in a what-if" in blocked.execution.error
+    assert "not executed in a what-if" in blocked.run.error
 
 
 def test_calls_side_by_side_are_served_in_whatever_order_they_ended(environment):
@@ -91,9 +91,9 @@ def test_calls_side_by_side_are_served_in_whatever_order_they_ended(environment)
     environment.add_workflow(both)
     source = environment.start("both", {"text": "one"}).wait()
     found = what_if(environment, source)
-    assert found.execution.outputs["result"] == "begun\nlate\nx\ntwo\n"
-    assert len(set(digests(environment, found.execution.id))) == 1
-    ended = [e.data for e in found.execution.history() if e.event_type == "operation_completed"]
+    assert found.run.outputs["result"] == "begun\nlate\nx\ntwo\n"
+    assert len(set(digests(environment, found.run.id))) == 1
+    ended = [e.data for e in found.run.history() if e.event_type == "operation_completed"]
     assert [one.served is not None for one in ended] == [True, True, False]
 
 
@@ -113,4 +113,4 @@ def test_a_failed_call_that_is_served_has_changed_files_too(environment):
     source = run(environment, catching, shell("second", "cat b.txt; echo ${inputs.text}"))
     assert source.status == "completed", source.error
     found = what_if(environment, source)
-    assert found.execution.variables["second"]["stdout"] == "half\ntwo\n"
+    assert found.run.variables["second"]["stdout"] == "half\ntwo\n"

@@ -59,8 +59,8 @@ def test_random_runs_unchanged_are_the_same_and_changed_call_nothing(seed):
         assert (found.outputs, found.diff, found.live, found.blocked, found.unused) == (source.outputs, None, 0, 0, 0)
         for change in changes(rng, source):
             found = world.what_if(source.id, change)
-            assert found.execution.status in ("completed", "failed", "waiting")
-            met[found.execution.status] += 1
+            assert found.run.status in ("completed", "failed", "waiting")
+            met[found.run.status] += 1
         assert not CALLS
         assert lines(source) == before
     assert sum(met.values()) == CHANGES
@@ -98,13 +98,13 @@ def test_a_what_if_that_is_killed_anywhere_comes_to_the_same():  # trap 18
             unsubscribe = world.store.subscribe(lambda name, events, to=commits: to.append((name, events[-1].sequence)))
             found = world.what_if(source.id, None if flow in (outer, flows[0]) else {"inputs": {"n": 4}})
             unsubscribe()
-            whole = list(found.execution.history())
-            cuts = [sequence for name, sequence in commits if name == found.execution.id]
+            whole = list(found.run.history())
+            cuts = [sequence for name, sequence in commits if name == found.run.id]
             points += len(cuts) - 1
             for cut in cuts[:-1]:
                 again = resumed_after(cut, source, whole, flow)
-                assert [*map(outcome, (again, found.execution))] == [outcome(found.execution)] * 2
-                assert served(again) == served(found.execution), "each result is given out once"
+                assert [*map(outcome, (again, found.run))] == [outcome(found.run)] * 2
+                assert served(again) == served(found.run), "each result is given out once"
         assert not CALLS
     assert points >= 30
 

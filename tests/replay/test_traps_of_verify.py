@@ -155,7 +155,7 @@ def test_a_child_in_a_what_if_is_served_whole_or_is_one_itself_and_never_a_run()
         source = made.start("parent", {"n": 3, "add": 1}).wait(20)
         assert source.status == "completed", source.error
         before = {record.execution_id for record in made.store.records()}
-        same = made.what_if(source.id, {"inputs": {"add": 2}}).execution
+        same = made.what_if(source.id, {"inputs": {"add": 2}}).run
         assert same.variables["both"] == [source.variables["got"], 2]
         assert {r.execution_id for r in made.store.records()} - before == {same.id}
         other = made.what_if(source.id, {"inputs": {"n": 4}})
@@ -163,5 +163,5 @@ def test_a_child_in_a_what_if_is_served_whole_or_is_one_itself_and_never_a_run()
         told = {r.execution_id: r.origin for r in made.store.records() if r.execution_id not in before}
         assert set(told.values()) == {WHAT_IF}
         assert "0 served, 0 live, 1 blocked, 2 unused" in repr(other)
-        assert "not executed in a what-if: no recorded result for these arguments" in other.execution.error
+        assert "not executed in a what-if: no recorded result for these arguments" in other.run.error
         assert [call.what for call in other.calls] == ["action work"]

@@ -99,7 +99,7 @@ def test_each_try_ends_with_its_step_and_is_a_trial_that_counts_nowhere(looped):
     world, source = looped
     totals = world.store.record(source.id)
     trial = world.try_step(source.id, "draft", times=3)
-    for execution in trial.executions:
+    for execution in trial.runs:
         record = world.store.record(execution.id)
         assert (record.origin, record.parent, execution.status) == ("trial", source.id, "completed")
         entered = [event.step for event in execution.history() if event.event_type == "step_started"]
@@ -140,9 +140,9 @@ def test_other_paths_do_nothing_in_a_trial():
         for name, value in (("right", 3), ("far", 3), ("left", 2), ("meet", [2, 3, 3]), ("begin", 1)):
             trial = world.try_step(source.id, name)
             assert values(trial) == (value, [value]), name
-            own = [e for e in trial.executions[0].history() if e.sequence >= trial.entry.began]
+            own = [e for e in trial.runs[0].history() if e.sequence >= trial.entry.began]
             assert [e.step for e in own if e.event_type == "step_started"] == [name]
-            assert not list(violations(trial.executions[0].history()))
+            assert not list(violations(trial.runs[0].history()))
 
 
 def test_a_failure_is_what_a_try_came_to_whatever_would_catch_it():
@@ -174,7 +174,7 @@ def test_the_tools_of_an_agent_answer_from_the_log_and_its_model_is_asked():
         trial = world.try_step(source.id, "ask", {"Prompt": "Judge again"}, times=2)
         assert values(trial) == ("heavy", ["heavy", "heavy"])
         assert CALLS["weigh"] == 1, "its recorded result is given"
-        assert [execution.state.ledger.llm_calls for execution in trial.executions] == [asked, asked]
+        assert [execution.state.ledger.llm_calls for execution in trial.runs] == [asked, asked]
 
 
 def test_what_each_try_may_spend_is_bounded_beside_what_the_run_had_spent(looped):
@@ -205,7 +205,7 @@ def test_a_try_that_is_killed_anywhere_goes_on_to_the_same(looped):
     unsubscribe = world.store.subscribe(lambda name, events: cuts.append((name, events[-1].sequence)))
     trial = world.try_step(source.id, "each", {"Script": "state.i * state.n"})
     unsubscribe()
-    (tried,) = trial.executions
+    (tried,) = trial.runs
     whole = list(tried.history())
     points = [sequence for name, sequence in cuts if name == tried.id][:-1]
     assert points
@@ -314,7 +314,7 @@ def test_what_a_workflow_function_asked_an_agent_is_asked_again(rhymed, tmp_path
     assert (trial.recorded.asked, trial.tries[0].asked) == ("Line about 4 roses", "A short one: Line about 4 roses")
     assert (trial.recorded.tokens, trial.tries[0].tokens) == (7, 7)
     assert "call 1 of agent poet" in str(trial)
-    assert [str(world.verify(made.id)) for made in trial.executions if not world.verify(made.id).equal] == []
+    assert [str(world.verify(made.id)) for made in trial.runs if not world.verify(made.id).equal] == []
     other = world.try_step(source.id, "judge")
     assert other.tries[0].asked == other.recorded.asked == "Weigh ${state.this}, which is no template"
     assert values(other) == ("heavy", ["heavy"])

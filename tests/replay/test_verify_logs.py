@@ -137,7 +137,7 @@ def test_forks_and_what_ifs_are_equal_each_with_what_was_otherwise():  # traps 2
         CALLS.append("before")
         source = world.start(made_of, {"n": 1}).wait(20)
         fork = world.fork(source.id, change={"variables": {"a": 5}}).wait(20)
-        found = world.what_if(source.id, {"inputs": {"n": 2}}).execution
+        found = world.what_if(source.id, {"inputs": {"n": 2}}).run
         for execution in (source, fork, found):
             verified = world.verify(execution.id)
             assert verified.equal, str(verified)

@@ -28,8 +28,8 @@ def variants(world, source, rng):
     """Yield the name of each way and the execution that it makes of a source that has completed."""
     step = source.workflow.steps[0].name
     yield "fork", world.fork(source.id, rng.randint(1, source.state.last_sequence)).wait(20)
-    yield "what-if", world.what_if(source.id, {"inputs": {"n": rng.randint(4, 9)}}).execution
-    yield "what-if that may read", world.what_if(source.id, tools="read-only").execution
+    yield "what-if", world.what_if(source.id, {"inputs": {"n": rng.randint(4, 9)}}).run
+    yield "what-if that may read", world.what_if(source.id, tools="read-only").run
     yield "trial", world.try_step(source.id, step).executions[0]
     yield "run again", world.run_again(source.id).wait(20)
 

@@ -80,7 +80,7 @@ def test_without_a_change_everything_comes_from_the_log():
     with world(LINE) as environment:
         source, before = ran(environment, LINE, {"n": 2})
         found = environment.what_if(source.id)
-        assert (found.execution.status, found.outputs, found.served, found.diff) == ("completed", {"three": 4}, 3, None)
+        assert (found.run.status, found.outputs, found.served, found.diff) == ("completed", {"three": 4}, 3, None)
         assert (found.live, found.blocked, found.unused, found.comparable) == (0, 0, 0, "full")
         assert not CALLS
         assert [encode_line(event) for event in source.history()] == before
@@ -90,8 +90,8 @@ def test_what_has_no_recorded_result_is_not_executed_and_its_step_is_told_so():
     with world(LINE) as environment:
         source, before = ran(environment, LINE, {"n": 2})
         found = environment.what_if(source.id, {"inputs": {"n": 3}})
-        assert found.execution.status == "failed"
-        assert "not executed in a what-if: no recorded result for these arguments" in found.execution.error
+        assert found.run.status == "failed"
+        assert "not executed in a what-if: no recorded result for these arguments" in found.run.error
         assert (found.served, found.blocked, found.unused, found.comparable) == (0, 1, 3, "partly")
         assert not CALLS
         assert [encode_line(event) for event in source.history()] == before
@@ -119,7 +119,7 @@ def test_a_what_if_is_no_plain_run_and_is_never_taken_up_by_itself():
     with world(LINE) as environment:
         source, _ = ran(environment, LINE, {"n": 2})
         found = environment.what_if(source.id, {"inputs": {"n": 3}})
-        record = environment.store.record(found.execution.id)
+        record = environment.store.record(found.run.id)
         assert (record.origin, record.parent) == ("what-if", source.id)
 
 
@@ -231,7 +231,7 @@ def test_the_clock_of_a_what_if_is_as_fast_as_the_real_one_also_after_a_restart(
         commits = []
         environment.store.subscribe(lambda name, events: commits.append((name, events[-1].sequence)))
         clock.time += 3_600_000_000
-        found = environment.what_if(source.id, {"inputs": change}, tools="live").execution
+        found = environment.what_if(source.id, {"inputs": change}, tools="live").run
         whole = list(found.history())
         (seconds,) = found.outputs.values()
     # A recorded answer takes no time, so that only the readings after live calls are later than the ones before.
@@ -251,7 +251,7 @@ def test_the_log_says_where_each_result_is_from():
     with world(LINE) as environment:
         source, _ = ran(environment, LINE, {"n": 2})
         found = environment.what_if(source.id)
-        told = [e.data.served for e in found.execution.history() if isinstance(e.data, catalog.OperationCompleted)]
+        told = [e.data.served for e in found.run.history() if isinstance(e.data, catalog.OperationCompleted)]
         ends = [e.sequence for e in source.history() if isinstance(e.data, catalog.OperationCompleted)]
         assert told == [{"execution": source.id, "sequence": sequence} for sequence in ends]
 
@@ -261,7 +261,7 @@ def test_a_what_if_is_told_in_words_and_as_a_page_with_both_lanes():
         source, _ = ran(environment, LINE, {"n": 2})
         found = environment.what_if(source.id, {"inputs": {"n": 3}})
         first, second, *_ = str(found).splitlines()
-        assert first == (f"what-if {found.execution.id} of {source.id}, from event 2 on; changed: inputs; it is failed")
+        assert first == (f"what-if {found.run.id} of {source.id}, from event 2 on; changed: inputs; it is failed")
         assert second == (
             "0 served from the log, 0 live, 1 blocked, 3 recorded results unused, cost $0.00; "
             "comparable: partly, since it was blocked"
@@ -307,7 +307,7 @@ def test_the_same_call_twice_is_answered_in_order_whatever_the_order_of_its_argu
     with Environment(store=MemoryStore(), actions=[Action("told", told)]) as environment:
         source = environment.start(calling(given, "a")).wait(20)
         found = environment.what_if(source.id, {"definition": calling(turned, "b")})
-        assert found.execution.variables["all"] == source.variables["all"] == [[1, None], [2, None], [3, "none"]]
+        assert found.run.variables["all"] == source.variables["all"] == [[1, None], [2, None], [3, "none"]]
         assert (found.served, found.blocked, found.unused, len(made)) == (3, 0, 0, 3)
         missing = environment.what_if(source.id, {"definition": calling([{"x": 1, "y": "none"}] * 3, "c")})
         assert (missing.served, missing.blocked, len(made)) == (0, 1, 3)
@@ -336,7 +336,7 @@ def test_a_what_if_whose_source_was_deleted_says_so_and_stays_as_it_is():
     with world(asking("Which?")) as environment:
         source = environment.start("asking").wait(20)
         source.answer(source.interrupts[0].id, "this").wait(20)
-        found = environment.what_if(source.id, {"definition": asking("Which one?")}).execution
+        found = environment.what_if(source.id, {"definition": asking("Which one?")}).run
         (question,) = found.interrupts
         environment.store.delete(source.id)
         CALLS.clear()

@@ -73,7 +73,7 @@ def test_another_workflow_with_other_inputs_is_a_what_if_itself(source):
     assert (inner.parent, inner.status) == (child.execution_id, "completed")
     assert found.calls[0].step == f"say of {inner.execution_id}"
     assert environment.verify(inner.execution_id).equal
-    assert environment.verify(found.execution.id).equal
+    assert environment.verify(found.run.id).equal
     assert [encode_line(event) for event in made.history()] == before
     assert (CALLS, environment.recoverable()) == (Counter(), [])
 
@@ -87,7 +87,7 @@ def test_a_question_that_was_never_asked_waits_in_it_and_both_go_on_once_it_is_a
     )
     with world(asking, OUTER) as environment:
         made = answered(environment.start("outer", {"n": 1}).wait(20), environment, "yes")
-        found = environment.what_if(made.id, {"inputs": {"n": 2}}).execution
+        found = environment.what_if(made.id, {"inputs": {"n": 2}}).run
         assert found.status == "waiting"
         with world(asking, OUTER) as other:  # the process ends, and another one is given the answer
             for record in sorted(environment.store.records(), key=lambda record: record.execution_id):
@@ -103,7 +103,7 @@ def test_a_question_that_was_never_asked_waits_in_it_and_both_go_on_once_it_is_a
         )
         inner = next(r for r in environment.executions(origin="what-if") if r.workflow_name == "inner")
         again = environment.what_if(inner.execution_id, {"inputs": {"n": 3}}, at=1)
-        assert again.execution.variables["sum"] == 13, "it can be gone through again as any other"
+        assert again.run.variables["sum"] == 13, "it can be gone through again as any other"
     assert CALLS["stone"] == 1
 
 
@@ -137,12 +137,12 @@ def test_wherever_it_is_killed_both_come_to_the_same():  # traps 18, 21
         logs = {
             record.execution_id: environment.store.read(record.execution_id) for record in environment.store.records()
         }
-        last = max(place for place, (name, _) in enumerate(commits) if name == found.execution.id)
+        last = max(place for place, (name, _) in enumerate(commits) if name == found.run.id)
         cuts = [dict(commits[: place + 1]) for place in range(last)]
-        for cut in [cut for cut in cuts if found.execution.id in cut]:
+        for cut in [cut for cut in cuts if found.run.id in cut]:
             with world(*small_and_many()) as other:
                 for name in (*kept, *cut):
                     other.store.append(name, list(logs[name])[: cut.get(name)], 0)
-                again = other.resume(found.execution.id).wait(20)
+                again = other.resume(found.run.id).wait(20)
                 assert (again.status, again.outputs) == ("completed", found.outputs)
         assert (len(cuts) > 8, CALLS) == (True, Counter())

@@ -61,8 +61,8 @@ def test_another_result_of_a_tool_is_what_it_would_have_returned(result):
         source = judged(world)
         operations = source.operations.set_index("type").operation_id
         found = world.what_if(source.id, {"results": {operations["tool_call"]: result}})
-        assert (found.execution.status, told(found.execution), CALLS) == ("completed", [], [])
-        assert found.execution.history()[found.at].data.change["results"] == {
+        assert (found.run.status, told(found.run), CALLS) == ("completed", [], [])
+        assert found.run.history()[found.at].data.change["results"] == {
             operations["tool_call"]: {"result": "a weighs 7"}
         }
 
@@ -81,16 +81,16 @@ def test_a_turn_without_a_change_is_the_same_without_a_call():
         source = judged(world)
         found = world.what_if(source.id)
         assert (found.outputs, found.diff, found.live, CALLS) == (source.outputs, None, 0, [])
-        assert found.execution.state.ledger.llm_calls == 0, "no model was called"
+        assert found.run.state.ledger.llm_calls == 0, "no model was called"
 
 
 def test_with_another_prompt_models_are_asked_and_tools_still_answer_from_the_log():  # trap 19
     with environment(call("weigh", "a"), "heavy") as world:
         source = judged(world)
         found = world.what_if(source.id, {"prompts": {"ask": "Judge it again: ${inputs.what}"}})
-        assert (found.execution.status, found.live, found.served, found.blocked) == ("completed", 2, 1, 0)
-        assert (told(found.execution), CALLS) == (["a weighs 1"], [])
-        assert found.execution.state.ledger.llm_calls == 2
+        assert (found.run.status, found.live, found.served, found.blocked) == ("completed", 2, 1, 0)
+        assert (told(found.run), CALLS) == (["a weighs 1"], [])
+        assert found.run.state.ledger.llm_calls == 2
 
 
 def test_a_model_hears_that_a_tool_was_not_executed_and_goes_on():
@@ -98,8 +98,8 @@ def test_a_model_hears_that_a_tool_was_not_executed_and_goes_on():
         source = judged(world)
         with environment(call("weigh", "b"), "light", store=world.store) as other:
             found = other.what_if(source.id, {"inputs": {"what": "b"}})
-        assert (found.execution.status, found.blocked, found.comparable) == ("completed", 1, "partly")
-        assert told(found.execution) == ["not executed in a what-if: no recorded result for these arguments"]
+        assert (found.run.status, found.blocked, found.comparable) == ("completed", 1, "partly")
+        assert told(found.run) == ["not executed in a what-if: no recorded result for these arguments"]
         assert (found.outputs, CALLS) == ({"said": "light"}, [])
 
 
@@ -129,7 +129,7 @@ def test_a_changed_result_of_a_tool_has_the_model_asked_again():
         begun = [e.data for e in source.history() if e.event_type == "operation_started"]
         (place,) = [data.operation_id for data in begun if data.operation_type == "tool_call"]
         found = world.what_if(source.id, {"results": {place: {"result": "a weighs a ton"}}})
-        assert (found.execution.status, found.live, CALLS) == ("completed", 1, [])
+        assert (found.run.status, found.live, CALLS) == ("completed", 1, [])
 
 
 def test_its_bounds_are_its_own_and_what_its_source_spent_is_not_counted():  # trap 15
@@ -141,10 +141,10 @@ def test_its_bounds_are_its_own_and_what_its_source_spent_is_not_counted():  # t
             found = world.what_if(
                 source.id, {"prompts": {"ask": "Anew: ${inputs.what}"}}, bounds={"max_llm_calls": limit}
             )
-            assert (found.execution.status, found.live) == (status, limit)
+            assert (found.run.status, found.live) == (status, limit)
         again = {"results": {tool_calls(source)[-1]: {"result": "it is blue"}}}
         found = world.what_if(source.id, again, bounds={"max_llm_calls": 1})
-        assert (found.execution.status, found.live) == ("completed", 1)
+        assert (found.run.status, found.live) == ("completed", 1)
         assert found.at > 5, "two requests of the source come before that"
 
 

@@ -55,7 +55,7 @@ def test_no_total_has_what_ifs_whatever_they_spend_and_every_list_names_them(wor
     found = world.what_if(source, {"prompts": {"ask": "Of ${inputs.what}"}}, repeat=3)
     assert [(each.live, each.cost) for each in found] == [(1, PRICE)] * 3
     world.what_if(source, {"model": "scripted"})
-    world.what_if(found[0].execution.id)
+    world.what_if(found[0].run.id)
     assert totals(world) == before
     made = ids(world, "what-if")
     assert len(made) == 5
@@ -72,7 +72,7 @@ def test_no_total_has_what_ifs_whatever_they_spend_and_every_list_names_them(wor
 
 
 def test_a_what_if_whose_process_ended_is_taken_up_by_name_alone(world):
-    found = world.what_if(ids(world, "run")[0], {"prompts": {"ask": "Of ${inputs.what}, again"}}).execution
+    found = world.what_if(ids(world, "run")[0], {"prompts": {"ask": "Of ${inputs.what}, again"}}).run
     whole, source = list(found.history()), found.history()[0]
     cut = next(e.sequence for e in whole if e.event_type == "execution_forked")
     with Environment(store=MemoryStore(), agents=world.agents.values(), workflows=[ASKING]) as other:
@@ -88,7 +88,7 @@ def test_a_question_of_a_what_if_says_in_every_inbox_whose_it_is():
     flow = Workflow("survey", [Step("ask", ask="Which?", store="which")])
     with Environment(store=MemoryStore(), workflows=[flow]) as world:
         source = world.start("survey").wait(20)
-        made = world.what_if(source.id).execution
+        made = world.what_if(source.id).run
         found = questions(world)
         assert f"(what-if {made.id}, step ask)" in found
         assert f"({source.id}, step ask)" in found

@@ -43,7 +43,7 @@ def file(tmp_path_factory):
         found = world.what_if(source.id, {"inputs": {"n": 2}}, at, repeat=MADE)
         assert [each.outputs for each in found] == [{"total": MANY + 2}] * MADE
         assert [encode_line(event) for event in source.history()] == lines
-        return path, before, (used(path) - before) / MADE, source.id, [each.execution.id for each in found]
+        return path, before, (used(path) - before) / MADE, source.id, [each.run.id for each in found]
 
 
 def used(path):

@@ -56,13 +56,13 @@ def test_rows_are_asked_in_batches_and_joined_by_index(environment, server):
     assert rows.frame["result"].to_dict() == {at: f"{text.upper()} PRAISE" for at, text in FRAME["text"].items()}
     assert len(server.batches) == 3
     assert set(server.submitted.values()) == {1}
-    assert rows.execution.verify().equal
+    assert rows.run.verify().equal
     assert asked(environment).done == 5
     assert len(server.batches) == 3
 
 
 def test_what_rows_used_counts_at_half_the_price(environment, server):
-    usage = asked(environment).wait().execution.state.usage
+    usage = asked(environment).wait().run.state.usage
     assert (usage.requests, usage.input_tokens, usage.output_tokens) == (5, 5000, 500)
     assert usage.cost == 5 * (1000 * 250 + 100 * 2000) / 2
 
@@ -138,8 +138,8 @@ def test_an_odd_line_is_the_error_of_its_row(environment, server, spoiled):
     rows = asked(environment).wait()
     assert list(rows.failed.index) == ["v", "x", "z"]
     assert rows.failed["error"].str.contains("StepError: .*batch_.*read.*retry_failed").all()
-    assert rows.execution.state.usage.requests == 2
-    assert rows.execution.verify().equal
+    assert rows.run.state.usage.requests == 2
+    assert rows.run.verify().equal
 
 
 def test_results_that_cannot_be_read_are_the_errors_of_their_rows(environment, server):
@@ -202,7 +202,7 @@ def test_a_batch_that_is_not_taken_now_is_submitted_later(environment, server, s
     rows = asked(environment).wait()
     assert rows.frame["error"].isna().all()
     assert set(server.submitted.values()) == {1}  # though the provider had made it before it said 503
-    assert rows.execution.verify().equal
+    assert rows.run.verify().equal
 
 
 def failing_once(method, path, status):
@@ -235,7 +235,7 @@ def test_a_batch_that_was_made_though_the_provider_failed_is_found_there(environ
     rows = asked(environment)
     with pytest.raises(ExecutionError, match="bad key"):
         rows.wait()
-    environment.resume(rows.execution.id).wait(check=True)
+    environment.resume(rows.run.id).wait(check=True)
     assert rows.frame["error"].isna().all()
     assert set(server.submitted.values()) == {1}
 
@@ -245,7 +245,7 @@ def test_a_batch_that_was_refused_is_submitted_when_the_run_is_resumed(environme
     rows = asked(environment)
     with pytest.raises(ExecutionError, match="come again"):
         rows.wait()
-    environment.resume(rows.execution.id).wait(check=True)
+    environment.resume(rows.run.id).wait(check=True)
     assert rows.frame["error"].isna().all()
     assert set(server.submitted.values()) == {1}
 
@@ -263,7 +263,7 @@ def test_a_key_that_may_not_list_batches_submits_them(environment, server):
 def test_where_batches_cannot_be_listed_a_person_is_asked_about_one_that_may_exist(environment, server):
     server.instead, server.refusals = listing_refused, [503]
     rows = asked(environment)
-    (question,) = rows.execution.wait().interrupts
+    (question,) = rows.run.wait().interrupts
     environment.answer(question.id, {"choice": "done", "result": next(iter(server.batches))})
     assert rows.wait().frame["error"].isna().all()
     assert set(server.submitted.values()) == {1}
@@ -273,7 +273,7 @@ def test_a_person_is_asked_where_the_list_is_closed_after_a_submission_that_may_
     server.refusals = [503]
     server.instead = lambda *asked_for: listing_refused(*asked_for) if server.batches else None
     rows = asked(environment)
-    (question,) = rows.execution.wait().interrupts
+    (question,) = rows.run.wait().interrupts
     assert set(server.submitted.values()) == {1}
     environment.answer(question.id, {"choice": "retry"})
     assert rows.wait().frame["error"].isna().all()
@@ -302,7 +302,7 @@ class Unsaid(FunctionModel):
 def test_where_the_provider_does_not_tell_a_person_is_asked(environment, choice, made, failed):
     model = Unsaid(lambda *_: ModelResponse(parts=[TextPart("good")]))
     rows = mapped(environment, FRAME, Agent("critic", model=model), prompt="${state.row.text}", batch=True)
-    (question,) = rows.execution.wait().interrupts
+    (question,) = rows.run.wait().interrupts
     assert "critic" in question.question
     assert model.made == 1
     environment.answer(question.id, {"choice": choice, "result": None} if choice == "done" else {"choice": choice})
@@ -312,7 +312,7 @@ def test_where_the_provider_does_not_tell_a_person_is_asked(environment, choice,
 
 def test_what_all_rows_may_spend_is_asked_before_they_are_submitted(environment, server):
     rows = asked(environment, bounds={"max_tokens": 20_000})  # 4,096 are taken for each answer
-    (question,) = rows.execution.wait().interrupts
+    (question,) = rows.run.wait().interrupts
     assert len(server.batches) == 2
     environment.answer(question.id, 100_000)
     assert len(rows.wait().frame["result"].dropna()) == 5
@@ -325,10 +325,10 @@ def test_batches_end_with_the_map_that_is_cancelled(environment, server, monkeyp
     while len([path for _, path in server.requests if path.startswith("/v1/batches/")]) < 1:
         time.sleep(0.01)
     time.sleep(0.1)
-    rows.execution.cancel()
-    assert rows.execution.wait().status == "cancelled"
+    rows.run.cancel()
+    assert rows.run.wait().status == "cancelled"
     assert {batch["status"] for batch in server.batches.values()} == {"cancelled"}
-    environment.resume(rows.execution.id).wait(check=True)
+    environment.resume(rows.run.id).wait(check=True)
     assert rows.failed["error"].str.contains("cancel").sum() == 5
 
 

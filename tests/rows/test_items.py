@@ -54,14 +54,14 @@ def test_an_agent_is_asked_a_prompt_for_each_row(environment):
     prompt = "Is ${state.row['odd name']} ${state.row.text} ${inputs.given.kind}?"
     rows = mapped(environment, FRAME, agent, prompt=prompt, parameters={"kind": "praise"}, parallel=1).wait()
     assert rows.frame["result"].tolist() == ["good", "bad", "so", "so"]
-    asked = [str(request.messages) for request in environment.requests_of(rows.execution.id)]
+    asked = [str(request.messages) for request in environment.requests_of(rows.run.id)]
     assert ["Is 0 a praise?" in asked[0], "Is 3 d praise?" in asked[3], len(asked)] == [True, True, 4]
 
 
 def test_what_all_rows_may_spend_is_bounded(environment):
     agent = Agent("critic", model=ScriptedModel(["good"] * 4))
     rows = mapped(environment, FRAME, agent, prompt="${state.row.text}?", bounds={"max_llm_calls": 2}, parallel=1)
-    (question,) = rows.execution.wait().interrupts
+    (question,) = rows.run.wait().interrupts
     assert rows.done == 2
     environment.answer(question.id, 4)
     assert rows.wait().frame["result"].tolist() == ["good"] * 4
@@ -78,8 +78,8 @@ def test_the_same_line_has_the_results_and_warns_of_another_prompt(environment):
 
 def test_what_a_run_that_was_broken_off_has_is_kept(environment):
     rows = mapped(environment, FRAME, INVERSE, store="q", parallel=1).wait()
-    assert len([e for e in rows.execution.history() if isinstance(e.data, catalog.IterationCompleted)]) == 3
-    assert rows.execution.verify().equal
+    assert len([e for e in rows.run.history() if isinstance(e.data, catalog.IterationCompleted)]) == 3
+    assert rows.run.verify().equal
 
 
 @pytest.mark.parametrize(
@@ -129,9 +129,9 @@ def critic(*answers, **own):
 def test_an_agent_that_a_map_needs_is_not_replaced_by_another_of_its_name(environment):
     options = {"prompt": "${state.row.text}", "parallel": 1}
     rows = mapped(environment, FRAME, critic(*["first"] * 9), bounds={"max_llm_calls": 2}, store="one", **options)
-    (question,) = rows.execution.wait().interrupts
+    (question,) = rows.run.wait().interrupts
     other = critic(*["second"] * 9, instructions="Be harsh.")
-    with pytest.raises(SetupError, match=f"execution {rows.execution.id} of 'one' .* another name"):
+    with pytest.raises(SetupError, match=f"execution {rows.run.id} of 'one' .* another name"):
         mapped(environment, FRAME, other, store="two", **options)
     environment.answer(question.id, 100)
     assert rows.wait().frame["result"].tolist() == ["first"] * 4
@@ -145,11 +145,11 @@ async def asks(ctx, text: str):
 
 def test_a_workflow_that_a_map_needs_is_not_replaced_by_another_of_its_name(environment):
     rows = mapped(environment, FRAME, asks, parallel=1)
-    assert rows.execution.wait().status == "waiting"
+    assert rows.run.wait().status == "waiting"
     other = Workflow("asks", [Step("a", script="1", store="q")], inputs=["text"], outputs=["q"])
     with pytest.raises(SetupError, match="needs the other workflow 'asks'"):
         mapped(environment, FRAME, other, store="two")
-    rows.execution.cancel().wait()
+    rows.run.cancel().wait()
     assert mapped(environment, FRAME, other, store="two").wait().frame["q"].tolist() == [1] * 4
 
 

@@ -109,7 +109,7 @@ def test_parameters_are_no_templates_and_belong_to_what_was_begun(environment):
 def test_names_that_look_like_rounds_or_repetitions_are_others(environment):
     kept = [mapped(environment, FRAME, shout, store=store).wait() for store in ("z", "z/1", "z #2", "2 z")]
     again = mapped(environment, FRAME, shout, store="z", again=True).wait()
-    assert len({rows.execution.id for rows in (*kept, again)}) == 5
+    assert len({rows.run.id for rows in (*kept, again)}) == 5
     assert [len(rows.frame) for rows in kept] == [4] * 4
 
 
@@ -141,10 +141,10 @@ def test_what_was_cancelled_stays_so_and_says_how_to_go_on(environment):
         await asyncio.sleep(3600)
 
     rows = mapped(environment, FRAME, waits)
-    rows.execution.cancel()
-    rows.execution.wait()
+    rows.run.cancel()
+    rows.run.wait()
     with pytest.warns(UserWarning, match=r"has ended as cancelled, and stays so: environment\.resume"):
-        assert mapped(environment, FRAME, waits).execution.status == "cancelled"
+        assert mapped(environment, FRAME, waits).run.status == "cancelled"
 
 
 def test_calls_that_may_not_be_made_twice_are_not_made_again_by_the_same_line(environment, monkeypatch):
@@ -160,10 +160,10 @@ def test_calls_that_may_not_be_made_twice_are_not_made_again_by_the_same_line(en
     with monkeypatch.context() as patch:
         patch.setattr(steps_rows.RowCalls, "_note", broken)
         rows = mapped(environment, FRAME, pay, idempotent=False)
-        assert rows.execution.wait().status == "failed"
+        assert rows.run.wait().status == "failed"
     for again in (lambda: mapped(environment, FRAME, pay, idempotent=False), rows.retry_failed):
         with pytest.warns(UserWarning, match="has ended as failed, and stays so"):
-            again().execution.wait()
+            again().run.wait()
     assert sorted(calls) == [0, 1, 2, 3]
 
 

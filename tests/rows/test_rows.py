@@ -50,10 +50,10 @@ def test_what_rows_give_stands_beside_them_and_is_recorded_once(environment):
     assert rows.frame["label"].to_dict() == {"w": "A", "x": "B", "y": "C", "z": "D"}
     assert rows.frame["n"].equals(FRAME["n"])
     assert rows.frame["error"].isna().all()
-    (written,) = facts(rows.execution, catalog.RowsCompleted)
+    (written,) = facts(rows.run, catalog.RowsCompleted)
     assert (written.rows, written.failed, written.total) == (4, 0, 4)
-    assert rows.execution.variables["rows"] == {"rows": 4, "failed": 0}
-    assert rows.execution.verify().equal
+    assert rows.run.variables["rows"] == {"rows": 4, "failed": 0}
+    assert rows.run.verify().equal
 
 
 @pytest.mark.parametrize("kind", [pl.from_pandas, pa.Table.from_pandas, lambda frame: frame.to_dict("records")])
@@ -169,7 +169,7 @@ def test_a_row_that_fails_has_its_error_and_is_called_again_alone(environment):
     assert again.failed.index.tolist() == ["x"]
     assert again.retry_failed().wait().failed.empty
     assert sorted(called) == [0, 1, 1, 1, 2, 2, 3]
-    assert again.retry_failed().execution is again.execution  # nothing is left to be called
+    assert again.retry_failed().run is again.run  # nothing is left to be called
 
 
 def test_the_same_name_has_the_same_results_and_no_others(environment):
@@ -180,7 +180,7 @@ def test_the_same_name_has_the_same_results_and_no_others(environment):
         return n
 
     first = mapped(environment, FRAME, count, store="counts").wait()
-    assert mapped(environment, FRAME, count, store="counts").wait().execution.id == first.execution.id
+    assert mapped(environment, FRAME, count, store="counts").wait().run.id == first.run.id
     with pytest.raises(SetupError, match=r"counts was begun with another frame \(DataFrame 4 x 2\); with again=True"):
         mapped(environment, FRAME.head(2), count, store="counts")
     assert len(called) == 4
@@ -259,8 +259,8 @@ def test_rows_that_were_done_when_a_run_rests_are_not_called_again(environment):
     listened = threading.Event()
     while 2 not in called:
         listened.wait(0.01)
-    rows.execution.pause()
-    rows.execution.wait()
+    rows.run.pause()
+    rows.run.wait()
     assert rows.done == 2
     go.set()
     again = mapped(environment, FRAME, steady, parallel=1).wait()
@@ -271,7 +271,7 @@ def test_rows_that_were_done_when_a_run_rests_are_not_called_again(environment):
 def test_an_action_that_may_not_be_called_twice_has_short_ranges(environment, monkeypatch):
     monkeypatch.setattr(steps_rows, "ASKED_RANGE", 3)
     rows = mapped(environment, FRAME, shout, idempotent=False).wait()
-    begun = facts(rows.execution, catalog.OperationStarted)
+    begun = facts(rows.run, catalog.OperationStarted)
     assert [each.parameters["params"] for each in begun] == [{"first": 0, "last": 2}, {"first": 3, "last": 3}]
 
 

@@ -8,7 +8,7 @@ from random import Random
 import pandas as pd
 import pytest
 
-from divebook import Environment, Execution
+from divebook import Environment, Run
 from divebook.mapping import mapped
 from tests.rows.kills import SECONDS, killed
 from tests.rows.mapping_in_a_process import label
@@ -35,7 +35,7 @@ def test_who_is_asked_about_a_range_is_told_which_of_its_rows_are_in_question(wo
     environment, again, trace = world
     with pytest.warns(UserWarning, match=r"<label: \d+ of 150 rows; waiting for .*>\. Answer that; wait\(\) then"):
         rows = again().wait()
-    (question,) = rows.execution.interrupts
+    (question,) = rows.run.interrupts
     told = re.search(r"its rows (\d+) have ended and are written; (\d+) may .*: ([^.]*)", question.message)
     ended, left, named = told.groups()
     first = [int(at) for at in re.findall(r"\d+", named.partition(" and ")[0])]
@@ -62,7 +62,7 @@ def test_those_in_question_are_called_again_where_a_person_says_so(world):
     environment, again, trace = world
     with pytest.warns(UserWarning, match="waiting for"):
         rows = again().wait()
-    (question,) = rows.execution.interrupts
+    (question,) = rows.run.interrupts
     environment.answer(question.id, {"choice": "retry"})
     assert rows.wait().failed.empty
     assert repr(rows).startswith("<label: 150 of 150 rows; label: ")
@@ -71,10 +71,10 @@ def test_those_in_question_are_called_again_where_a_person_says_so(world):
 
 def test_to_await_a_map_says_what_waits_as_well_and_holds_no_loop_up(world, monkeypatch):
     _, again, _ = world
-    monkeypatch.delattr(Execution, "wait")
+    monkeypatch.delattr(Run, "wait")
 
     async def main():
         return await again()
 
     with pytest.warns(UserWarning, match="waiting for"):
-        assert asyncio.run(main()).execution.status == "waiting"
+        assert asyncio.run(main()).run.status == "waiting"

@@ -485,7 +485,7 @@ def check_ways(faults, environment, location, values, file, processes):
     forked = environment.fork(live.id, 2)
     faults.compare_outputs(f"{kind} fork", values, run_to_end(forked, values).outputs)
     what_if = environment.what_if(live.id, {"inputs": {"values": values[::-1]}})
-    faults.compare(f"{kind} what-if", values[::-1], what_if.execution.outputs["result"]["inputs"])
+    faults.compare(f"{kind} what-if", values[::-1], what_if.run.outputs["result"]["inputs"])
     queued = environment.enqueue("carried", inputs)
     with Worker(environment):
         queued.signal("values", values)

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 import divebook
-from divebook import Action, Environment, Run, Step, Workflow
+from divebook import Action, Environment, Step, Workflow
 from divebook.engine.checkpoint import dump_state, load_state
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import ANNOTATION
@@ -125,7 +125,7 @@ def test_what_cannot_be_said_is_refused_before_anything_is_written(world):
 
 
 def test_a_run_says_it_in_one_line(world):
-    run = Run(world.start(ADDS).wait(20), world)
+    run = world.start(ADDS).wait(20)
     assert run.tag("a").untag("a").note("n").label(quality="good") is run
     assert (run.tags, world.store.record(run.id).note) == ((), "n")
 

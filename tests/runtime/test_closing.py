@@ -15,9 +15,9 @@ from divebook import Environment, Step, Workflow
 from divebook.errors import ExecutionError
 from divebook.runtime.clock import SystemClock
 from divebook.runtime.driver import Driver
-from divebook.runtime.execution import Execution
 from divebook.runtime.journal import Journal
 from divebook.runtime.loop import ENGINE
+from divebook.runtime.run import Run
 from divebook.runtime.runner import Runner
 from divebook.steps.actions import Action
 from tests.runtime.worlds import becomes, environment
@@ -146,7 +146,7 @@ def test_executions_that_have_ended_leave_memory():
 def alive():
     ENGINE.submit(asyncio.sleep(0.12)).result()  # the inbox delivery looks for the last time
     gc.collect()
-    kinds = (Driver, Execution, Journal, Runner, asyncio.Task)
+    kinds = (Driver, Run, Journal, Runner, asyncio.Task)
     return {kind: sum(isinstance(found, kind) for found in gc.get_objects()) for kind in kinds}
 
 

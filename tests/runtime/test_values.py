@@ -20,7 +20,6 @@ from divebook.engine.evolve import fold
 from divebook.engine.operations import Place
 from divebook.errors import UnopenableValueError
 from divebook.events import classes
-from divebook.notebook.run import Run
 from divebook.runtime.operations import OperationRequest
 from divebook.steps.actions import Action
 from divebook.steps.script_step import filled
@@ -266,7 +265,7 @@ def test_where_a_class_is_not_allowed_the_rest_stays_readable():
     assert past.outputs["result"]["people"] == 330
     hint = "<Report: not allowed in this process>"
     assert str(past.outputs["result"]["report"]) == hint
-    for shown in (str(Run(past, world)), as_json(past.state.outputs), events_frame(past.history()).to_string()):
+    for shown in (str(past), as_json(past.state.outputs), events_frame(past.history()).to_string()):
         assert hint in shown or "<Reading: not" in shown
     resumed = Environment(store=shorter).resume(execution.id).wait(20)
     assert resumed.status == "failed"
@@ -305,7 +304,7 @@ def test_values_are_shown_in_a_few_words_everywhere():
     execution = one_step(Step("s", script="10**30", store="big"), {"frame": frame, "at": pd.Timestamp("2026")})
     facts = json.loads(as_json({"inputs": execution.state.inputs, "variables": execution.state.variables["big"]}))
     assert facts == {"inputs": {"frame": "DataFrame 1,000 x 3", "at": "2026-01-01T00:00:00"}, "variables": 10**30}
-    run = Run(execution, environment())
+    run = execution
     assert "big = 1000000000000000000000000000000\n" in f"{run}\n"
     assert "$type" not in str(run)
     assert len(run._repr_html_()) < 20_000

@@ -17,7 +17,7 @@ from divebook import Step, Workflow
 from divebook.definitions import workflow
 from divebook.errors import SetupError, StoreError
 from divebook.events import catalog
-from divebook.runtime.execution import Execution
+from divebook.runtime.run import Run
 from divebook.serve.server import key_beside, tool_names
 from tests.runtime.worlds import environment
 from tests.serve.clients import LEGACY, MODERN, accepting, called, talk
@@ -154,7 +154,7 @@ def test_a_form_is_closed_whenever_its_question_is_answered_elsewhere(here, monk
     """The answer arrives after the server has read so many times that the question is open, and before it does anything
     with that. After the answer nothing happens in the run until the server asks again.
     """
-    interrupts, readings = Execution.interrupts.fget, itertools.count(1)
+    interrupts, readings = Run.interrupts.fget, itertools.count(1)
     is_answered = threading.Event()
 
     def read(execution):
@@ -175,7 +175,7 @@ def test_a_form_is_closed_whenever_its_question_is_answered_elsewhere(here, monk
     async def talking(client):
         return await asyncio.wait_for(client.call_tool(tool, {}), 20)
 
-    monkeypatch.setattr(Execution, "interrupts", property(read))
+    monkeypatch.setattr(Run, "interrupts", property(read))
     assert talk(here, talking, mode=LEGACY, elicited=elicited).structured_content["outputs"] == {"result": result}
 
 

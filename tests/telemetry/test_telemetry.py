@@ -250,7 +250,7 @@ def test_calls_that_a_what_if_takes_from_a_log_are_marked_and_not_measured(heard
         store=silent.store, telemetry=heard.telemetry, workflows=[workflow], agents=[agent()]
     ) as environment:
         found = environment.what_if(log.id, {"inputs": {"what": "bats"}})
-        assert found.execution.status == "completed"
+        assert found.run.status == "completed"
     assert heard.named("execute_tool search").attributes["divebook.served"]
     types = {about["divebook.type"] for about, _, _ in heard.metric("divebook.operation.duration")}
     assert "agent_turn" in types

@@ -7,7 +7,7 @@ import pytest
 
 from divebook.definitions.definition import Workflow
 from divebook.definitions.step import Step
-from divebook.notebook.run import connect_page
+from divebook.notebook.run_view import connect_page
 from divebook.widgets.runs_and_questions import inbox_publisher_of
 from divebook.widgets.views import Handlers, InboxComm
 from tests.runtime.worlds import environment

@@ -1,0 +1,1238 @@
+"""`Run`: the one handle of an execution of a workflow, live or past.
+
+`divebook.Environment.start`, `divebook.run` and ``%dive run`` return it. It has the state, results and operations of an
+execution, and shows itself as text, as HTML, and as a live view.
+
+Methods that belong to higher packages (forks and what-ifs, replay, export, display) import them when they are called,
+so that a program that only starts executions loads none of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from copy import copy
+from dataclasses import replace
+from datetime import datetime
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
+
+from divebook.definitions.definition import Workflow
+from divebook.definitions.resources import Config
+from divebook.engine.forks import Change
+from divebook.engine.state import ExecutionState, PathState, Usage, awaited_signals, waits_for
+from divebook.errors import (
+    CorruptStoreError,
+    ExecutionCancelledError,
+    ExecutionError,
+    ExecutionFailedError,
+    ExecutionNotFoundError,
+    ExecutionPausedError,
+    ExecutionWaitingError,
+    FencedError,
+    NewerStoreError,
+    SetupError,
+    StoreError,
+)
+from divebook.events import Event, catalog
+from divebook.events.recorded import opened
+from divebook.interrupts import interruptible_result
+from divebook.projections.comparison import Comparison
+from divebook.projections.failures import Failure, failure_in, failures_of
+from divebook.projections.log_frames import FramedLog
+from divebook.projections.summary import ReadLog
+from divebook.questions import Question
+from divebook.questions.bounds import Bounds
+from divebook.runtime.children import running_children
+from divebook.runtime.clock import Ids
+from divebook.runtime.compute.threads import lend_slot
+from divebook.runtime.driver import Driver
+from divebook.runtime.loop import ENGINE, LeftError
+from divebook.runtime.manager import is_driven, is_elsewhere, wait_elsewhere
+from divebook.runtime.messages import annotation, this_person
+from divebook.runtime.queueing import move_out
+from divebook.runtime.streaming import TextListener
+from divebook.stores import ExecutionRecord, transfer
+from divebook.stores.append import Durability
+from divebook.stores.base import EventStore
+from divebook.stores.follow import chain_of, on_change
+from divebook.stores.history import History
+from divebook.stores.leases import Owner
+from divebook.text.arguments import wait_limit
+from divebook.text.passwords import looks_secret
+from divebook.text.path_arguments import as_path
+from divebook.text.redaction import one_line, shared
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from divebook.config.answers import Answers
+    from divebook.environments.environment import Environment
+    from divebook.environments.starts import StartOptions
+    from divebook.environments.variants import ChangeLike, DefinitionLike, StepChanges, TrialOptions, WhatIfOptions
+    from divebook.replay.files import KeptFiles
+    from divebook.replay.inspect import Inspection
+    from divebook.replay.replayer import LogWalk
+    from divebook.replay.resume_changed import ResumePlan
+    from divebook.replay.trial import StepTrial
+    from divebook.replay.verify import Verification
+    from divebook.replay.what_if import Plan, RepeatedWhatIf, WhatIf
+    from divebook.widgets.views import LiveView
+
+POLL_INTERVAL = 0.1
+"""Seconds between two checks while a run is awaited in a kernel. Without checks, the idle event loop of a kernel would
+not notice interrupts.
+"""
+MAX_STANDING = 140
+"""Maximum number of characters of `standing`."""
+
+
+class Run(FramedLog):
+    """One run of a workflow, live or past: its state and results, and methods to wait for it, answer, resume, fork or
+    cancel it.
+
+    All properties are computed from the log, so a live and a past run give equal results. Two handles of one run are
+    equal. A method that starts another execution (`fork`, `again`, `resume` with a definition) returns another `Run`.
+
+    Parameters
+    ----------
+    environment
+        The environment that runs the execution.
+    driver
+        The driver of the execution.
+    answers
+        Answers given in advance. `wait` answers questions with them.
+
+    Examples
+    --------
+    >>> from divebook import Environment, Step, Workflow
+    >>> environment = Environment(store="memory:")
+    >>> run = environment.start(Workflow("sum", [Step("add", script="1 + 1", store="n")]))
+    >>> run.wait().status, run.variables
+    ('completed', {'n': 2})
+    """
+
+    def __init__(self, environment: Environment, driver: Driver, answers: Answers | None = None) -> None:
+        self._environment = environment
+        self._control = environment.internals.control
+        self._driver = driver
+        self.answers = answers
+        """Answers given in advance; None without any."""
+        self.strict = False
+        """True if `wait` raises an error when the run has to wait for an answer or a signal."""
+        self.shown_in: int | None = None
+        """Execution count of the notebook cell that already shows the run; None if no cell shows it."""
+        self.remark = ""
+        """Note for people about the run, for example that it was not run again."""
+        self.keeps_data: bool | None = None
+        """True if the output of the run in a notebook contains its data; None to follow ``DIVEBOOK_NOTEBOOK_DATA`` and
+        the key ``Config``.
+        """
+
+    def __eq__(self, other: object) -> bool:
+        # A store has one driver per execution, so two handles of one run are equal.
+        return isinstance(other, Run) and other._driver is self._driver
+
+    def __hash__(self) -> int:
+        return hash(self._driver)
+
+    def _handle(self, driver: Driver) -> Run:
+        """Return this handle if it has this driver, else a handle of the other execution."""
+        return self if driver is self._driver else Run(self._environment, driver)
+
+    def refer_to(self, other: Run) -> None:
+        """Make this handle refer to another execution. A button in the view of a run, such as "Run again", uses this,
+        so that the variable of the cell has the run that the view shows.
+        """
+        self._driver = other._driver
+
+    # --- state and results -------------------------------------------------------------------------------------------
+
+    @property
+    def environment(self) -> Environment:
+        """The environment that runs the execution."""
+        return self._environment
+
+    @property
+    def id(self) -> str:
+        """The execution id: ``exec_`` and 26 characters."""
+        return self._driver.id
+
+    @property
+    def workflow(self) -> Workflow:
+        """The workflow definition with which the execution was started."""
+        return self._driver.workflow
+
+    @property
+    def store(self) -> EventStore:
+        """The store that holds the log of the execution."""
+        return self._driver.store
+
+    @property
+    def state(self) -> ExecutionState:
+        """State of the execution: the fold of its log so far, as an immutable snapshot."""
+        return self._driver.state
+
+    @property
+    def status(self) -> str:
+        """The status of the execution: pending, running, waiting, completed, failed, cancelled ...
+
+        `divebook.engine.lifecycle` lists all.
+        """
+        return self.state.status
+
+    @property
+    def error(self) -> str | None:
+        """Reason for which the execution failed or was cancelled: ``KeyError: 'b' (step parse, rows[3], Cell [5], line
+        4)``; None otherwise. See `failure`.
+        """
+        return self.state.error
+
+    @property
+    def failures(self) -> list[Failure]:
+        """The items and steps that failed, including failures after which the run continued. Reads the log."""
+        return failures_of(ReadLog.of(self._log()))
+
+    @property
+    def failure(self) -> Failure | None:
+        """Details of the failure of the execution: type and message, step, item, arguments, line, stack. None if it has
+        not failed. Reads the log.
+        """
+        return self.failure_in(ReadLog.of(self._log())) if self.status == catalog.FAILED else None
+
+    def failure_in(self, log: Sequence[Event]) -> Failure | None:
+        """Return the reason of the failure, found in the log `log`, which is already loaded. Return None if the
+        execution has not failed.
+
+        If a child execution caused the failure, return the failure inside the child.
+        """
+        failure = failure_in(log, self.error or "") if self.status == catalog.FAILED else None
+        if failure is None or not failure.child:
+            return failure
+        with suppress(StoreError):  # the child's log is damaged or deleted
+            events = [*self.store.history(failure.child)]
+            inner = failure_in(events, failure.message)
+            return replace(inner, child=inner.child or failure.child, span=failure.span, sequence=failure.sequence)
+        return failure
+
+    @property
+    def continued_as(self) -> str | None:
+        """Id of the successor execution, or None."""
+        return self.state.continued_as
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The inputs of the execution, including default values. Each access returns a new copy."""
+        return _restored(self.state.inputs)
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """The declared outputs of the workflow; empty until the execution has completed. Each access returns a new
+        copy.
+
+        A value whose class is not allowed in this process stays in its recorded form.
+        """
+        return _restored(self.state.outputs)
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The present values of the workflow's variables, sorted by name. Each access returns a new copy.
+
+        A value whose class is not allowed in this process stays in its recorded form.
+        """
+        return _restored(dict(sorted(self.state.variables.items())))
+
+    @property
+    def paths(self) -> dict[str, PathState]:
+        """The paths (branches of execution) by id, oldest first."""
+        return {path.id: path for path in sorted(self.state.paths.values(), key=lambda path: path.number)}
+
+    @property
+    def usage(self) -> Usage:
+        """Consumption of the execution's model calls. Its `cost` is in nanodollars; DataFrames have costs in US
+        dollars.
+        """
+        return self.state.own_usage
+
+    @property
+    def started_at(self) -> datetime | None:
+        """Start time of the execution in UTC, or None."""
+        return self.state.started_at
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """End time of the execution in UTC, or None."""
+        return self.state.ended_at
+
+    @property
+    def questions(self) -> pd.DataFrame:
+        """Questions to people, their answers and waiting times, as a DataFrame with one row per question."""
+        from divebook.analysis.lists import frame_of
+
+        return frame_of("questions", ((self.id, question) for question in self.asked.values()))
+
+    @property
+    def chain(self) -> list[str]:
+        """Ids of all executions that continue each other as successors (`continued_as`), including this one, oldest
+        first; usually one id.
+
+        ``divebook.frames(store, where={"chain": execution.id})`` reads them as one.
+        """
+        return chain_of(self.store, self.id)
+
+    @property
+    def successor(self) -> Run | None:
+        """The execution that continues this one with an empty log, or None. `wait` does not wait for the end of the
+        successor.
+        """
+        return None if self.continued_as is None else self._handle(self._control.look_up(self.continued_as))
+
+    @property
+    def children(self) -> list[Run]:
+        """The running child executions for which steps of this execution wait."""
+        children = []
+        for name in () if self.state.is_over else running_children(self.state):
+            with suppress(ExecutionNotFoundError):  # it is about to start
+                self.store.record(name)
+                children.append(self._handle(self._control.look_up(name)))
+        return children
+
+    @property
+    def durability(self) -> Durability | None:
+        """Durability with which its events are written; None for the default of the store."""
+        return self._driver.durability
+
+    @property
+    def damage(self) -> StoreError | None:
+        """Error in the first unreadable event of the log, or None if the whole log can be read."""
+        return self._driver.damage
+
+    @property
+    def held_up(self) -> str | None:
+        """Reason why the store cannot be written to at present: ``waiting for the server since 12 s: ...``; None if it
+        can.
+        """
+        return self._driver.held_up
+
+    @property
+    def envelope(self) -> Any:
+        """The present state of a pipeline request, as `divebook.Envelope`: identity, bounds, consumption, history,
+        questions.
+        """
+        from divebook.pipeline.progress import envelope_of
+
+        return envelope_of(self.state, self.workflow)
+
+    @property
+    def is_live(self) -> bool:
+        """True if this process drives the execution now."""
+        return self._driver.is_live
+
+    @property
+    def is_blocked(self) -> bool:
+        """True if the execution waits for the answer to a question that a running call has asked, and nothing else can
+        happen.
+
+        A tool of an MCP server can ask a question while it is called. `wait` then returns as for any other question,
+        but the execution stays live: if this process ends, the call is aborted.
+        """
+        return self._driver.is_blocked
+
+    @property
+    def was_driven(self) -> bool:
+        """True if this process drives the execution or has driven it. `wait` then reports how the drive ended."""
+        return self._driver.was_driven
+
+    @property
+    def driven_by(self) -> str | None:
+        """Description of the process or environment that drives the execution, as recorded in the store. None if this
+        environment drives it, or if nothing drives it.
+        """
+        if self.is_live or self._driver.opening is not None:
+            return None
+        lease = self.store.live_lease_of(self.id)
+        if lease is None:
+            return None
+        is_here = lease.owner.is_same_process(Owner.current())
+        return "this process" if is_here else f"process {lease.owner.pid} on {lease.owner.host}"
+
+    @property
+    def goes_on_elsewhere(self) -> bool:
+        """True if the execution continues without this process: another process drives it, or a worker will take it
+        from its queue.
+        """
+        return self.status == catalog.ENQUEUED or self.driven_by is not None
+
+    @property
+    def interrupts(self) -> list[Question]:
+        """Open questions, oldest first. A question with an unread answer in the inbox is not open."""
+        return self._driver.interrupts
+
+    @property
+    def asked(self) -> dict[str, Question]:
+        """All questions of the execution by id, oldest first. An answer that is stored in the inbox counts even before
+        the log has it.
+        """
+        return self._driver.questions
+
+    def _log(self) -> History:
+        # `history` looks for damage, which reads the whole log.
+        return self.history() if self._driver.is_read else self.store.history(self.id)
+
+    def _frame(self, kind: str) -> Any:
+        if not self._driver.is_read:
+            # Tried without the check for damage first, because most logs are sound.
+            with suppress(CorruptStoreError, NewerStoreError):
+                return super()._frame(kind)
+            self._driver.read()  # finds the readable part of a damaged log
+        return super()._frame(kind)
+
+    def history(self, after: int = 0) -> History:
+        """Return the events of the execution with sequence numbers above `after`, oldest first. The events are read
+        when accessed.
+        """
+        written = self._driver.written
+        # A pending or damaged execution has a history with a fixed end.
+        if written and self.damage is None:
+            return self.store.history(self.id, after)
+        return History(self.store, self.id, max(after, 0), written)
+
+    def refresh(self) -> Self:
+        """Read the events that another process has appended to the log. Return this execution."""
+        self._driver.refresh()
+        return self
+
+    def subscribe(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
+        """Call `listener` with the new events after each commit, on the engine's thread; with no events if the
+        execution was deleted. Returns a function that ends the subscription.
+        """
+        return on_change(self.store, listener, self.id, elsewhere=False)
+
+    def subscribe_text(self, listener: TextListener, *, parts: bool = False) -> Callable[[], None]:
+        """Call `listener` with pieces of model text as they arrive. Returns a function that ends the subscription.
+
+        With `parts`, the listener also gets model thoughts, arguments of tool calls, and output of commands in
+        workspaces: see `TextDelta.part`. A listener that subscribes later gets the last million characters of each
+        running text first.
+
+        Models are asked to stream only while there is a listener. The pieces are for display only: the log gets the
+        whole text when it is complete. The listener is called on the engine's thread and must be quick. A listener that
+        raises is removed.
+
+        Examples
+        --------
+        >>> from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+        >>> environment = Environment(store="memory:", agents=[Agent("poet", model=ScriptedModel(["roses are red"]))])
+        >>> execution = environment.create(Workflow("ask", [Step("ask", prompt="Write.")]))
+        >>> unsubscribe = execution.subscribe_text(lambda delta: print(delta.at, repr(delta.text)))
+        >>> _ = execution.start().wait()
+        0 'roses '
+        6 'are '
+        10 'red'
+        """
+        return self._control.texts.subscribe(self.id, listener, parts=parts)
+
+    @property
+    def standing(self) -> str:
+        """Status of the execution for people. If it waits, it is the reason of the wait, without secrets: ``waiting for
+        the signal 'go'``.
+        """
+        if (held_up := self.held_up) is not None:
+            return f"{self.state.shown_status}, {held_up}"
+        if self.state.shown_status != catalog.WAITING:
+            return self.state.shown_status
+        first, *more = waits_for(self.state, self.asked.values()) or ["a time"]
+        return one_line(shared().text(f"waiting for {first}"), MAX_STANDING) + (
+            f", and {len(more)} more" if more else ""
+        )
+
+    # --- waiting -----------------------------------------------------------------------------------------------------
+
+    def wait(self, timeout: float | None = None, *, check: bool = False) -> Self:
+        """Wait until the run has ended, or can only continue with an answer or a signal. Return this handle.
+
+        A question asked during a call counts like any other, although that call stays open: see `is_blocked`. An
+        interrupt (Ctrl-C, the stop button of a kernel) ends the waiting, not the run; `cancel` ends the run.
+
+        Parameters
+        ----------
+        timeout
+            Seconds; TimeoutError afterwards, with its id and status, while the execution continues. A negative number
+            means 0. None and infinity mean no limit.
+        check
+            Raise ExecutionFailedError or ExecutionCancelledError unless it completed.
+
+        Raises
+        ------
+        StoreError
+            Its log could not be written. It can be resumed from the events in the store.
+        ExecutionWaitingError
+            The handle is `strict`, and the run has to wait for an answer or a signal.
+        ValueError
+            The timeout is not a number of seconds.
+        """
+        self._wait_for_drive(timeout)
+        if self.answers is not None:
+            # On a handle without answers, whose `wait` only waits. The answers may continue the run several times.
+            self.answers.settle(Run(self._environment, self._driver))
+        if check:
+            self.checked()
+        return self._checked_strictly()
+
+    def _wait_for_drive(self, timeout: float | None) -> None:
+        """Wait like `wait`, without answers given in advance."""
+        timeout = wait_limit(timeout)
+        if ENGINE.is_current():
+            raise ExecutionError(f"wait() on the engine's own thread would wait for itself; use `await` for {self.id}")
+        drives = self._driver.drives
+        driving = None if is_elsewhere(self._driver) else self._driver.standstill()
+        until = None if timeout is None else time.monotonic() + timeout
+        try:
+            # If this thread runs a call of another execution, the call gives up its place meanwhile. Otherwise calls
+            # that wait for each other could use up all threads.
+            with lend_slot():
+                while True:
+                    # A worker of this environment may take it up meanwhile, and return it to the queue.
+                    if driving is None and (driving := wait_elsewhere(self._driver, _remaining(until))) is None:
+                        break
+                    try:
+                        interruptible_result(driving, _remaining(until))
+                    except (FencedError, LeftError) as error:
+                        driving = self._drive_after_loss(driving, error)
+                    else:
+                        if is_elsewhere(self._driver):
+                            driving = None  # it returned to the workers of its queue
+                        elif self._driver.drives == drives:
+                            break
+                        # A worker of this environment has continued it meanwhile
+                        # (test_waiting_follows_a_drive_that_begins_when_another_has_just_ended).
+                        else:
+                            drives = self._driver.drives
+                            driving = self._driver.standstill()
+        except TimeoutError as error:
+            # User code may raise TimeoutError too, and the future of the drive passes it on.
+            if timeout is None or (driving is not None and driving.done()):  # not raised by this wait
+                raise
+            stop = "cancel" if self.state.rolling_back is None else "pause"  # a rollback cannot be cancelled
+            raise TimeoutError(
+                f"execution {self.id} is {self.status} after {timeout:g} s, and goes on: wait() again, or {stop}() it"
+            ) from error
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        """Wait like `wait`, on any event loop. Cancelling the await does not stop the execution.
+
+        A pending execution is started: ``await environment.create(workflow)`` never blocks the event loop.
+        """
+        if "ipykernel" in sys.modules:
+            yield from self._wait_noticing_interrupts().__await__()
+        else:
+            yield from self._await_drive().__await__()
+        if self.answers is not None:
+            yield from self._settle().__await__()
+        return self._checked_strictly()
+
+    async def _wait_noticing_interrupts(self) -> None:
+        """Await the run on the event loop of a kernel, which does not notice an interrupt while it is idle."""
+        waiter = asyncio.ensure_future(self._await_drive())
+        try:
+            while not waiter.done():
+                await asyncio.wait((waiter,), timeout=POLL_INTERVAL)
+            waiter.result()  # raises its error
+        finally:
+            waiter.cancel()
+
+    async def _settle(self) -> None:
+        """Answer the questions of the run with the answers given in advance, on a thread, because that blocks."""
+        assert self.answers is not None, "the caller checks it"  # noqa: S101
+        # The executor of the loop would keep its thread after an unload of the notebook extension.
+        executor = ThreadPoolExecutor(1)
+        handle = Run(self._environment, self._driver)
+        try:
+            # The copied context lets a kernel find the cell below which output of the run is printed.
+            context = contextvars.copy_context()
+            await asyncio.wrap_future(executor.submit(context.run, self.answers.settle, handle))
+        finally:
+            # Without waiting, since an interrupt must not be held up by the thread.
+            executor.shutdown(wait=False)
+
+    def _checked_strictly(self) -> Self:
+        if self.strict and self.status == catalog.WAITING:
+            raise waiting_error(self)
+        return self
+
+    @property
+    def unused_answers(self) -> tuple[str, ...]:
+        """Keys of the answers given in advance that no question of the run has used."""
+        return () if self.answers is None else self.answers.unused
+
+    async def _await_drive(self) -> None:
+        """Await the drive of the execution; start it if it is pending."""
+        drives = self._driver.drives
+        is_elsewhere_now = await self._is_elsewhere()
+        driving = None if is_elsewhere_now else self._control.run(self._driver)
+        while True:
+            if driving is None:
+                driving = await _await_elsewhere(self._driver)
+                if driving is None:
+                    break
+            try:
+                await asyncio.shield(asyncio.wrap_future(driving))
+            except (FencedError, LeftError) as error:
+                driving = self._drive_after_loss(driving, error)
+            else:  # as in `wait`
+                if await self._is_elsewhere():
+                    driving = None
+                elif self._driver.drives == drives:
+                    break
+                else:
+                    drives = self._driver.drives
+                    driving = self._driver.standstill()
+
+    def _drive_after_loss(self, lost: Future[None], error: FencedError | LeftError) -> Future[None] | None:
+        """Return the drive that replaced one which has lost its lease, or was left, with `error`. Return None if the
+        execution has ended, or another driver has its lease. Raise the error if neither is the case.
+        """
+        # Two cancellations of one tree can meet: that of its parent takes the lease from that of a recovery
+        # (tests/runtime/cancelled_trees.py, seeds 277 and 335).
+        if self._driver.is_live and (driving := self._driver.standstill()) is not lost:
+            return driving
+        # The lease is looked up before the log is read again. If its holder has released it, the log has the end.
+        if is_driven(self._driver) or is_elsewhere(self._driver) or self._driver.refresh().state.is_over:
+            return None
+        raise error
+
+    async def _is_elsewhere(self) -> bool:
+        """Return whether the execution continues outside this environment. A store on a server is asked in a thread, so
+        that the event loop is not blocked (test_awaiting_does_not_block_the_event_loop).
+        """
+        if self.store.local:
+            return is_elsewhere(self._driver)
+        return await asyncio.to_thread(is_elsewhere, self._driver)
+
+    def checked(self) -> Self:
+        """Return this execution after checking that it neither failed nor was cancelled.
+
+        Raises ExecutionFailedError or ExecutionCancelledError if it failed or was cancelled.
+        """
+        if self.status == catalog.FAILED:
+            raise ExecutionFailedError(self.id, self.error or "unknown error")
+        if self.status == catalog.CANCELLED:
+            raise ExecutionCancelledError(self.id)
+        return self
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the end, and return the value of the workflow: what a function workflow returns, the value of the
+        only output, or the mapping of all outputs. If the run continues as a successor, its result is returned.
+
+        Parameters
+        ----------
+        timeout
+            Seconds, as for `wait`.
+
+        Raises
+        ------
+        ExecutionFailedError
+            The run failed. Its ``__cause__`` is the error of the step that failed.
+        ExecutionCancelledError
+            The run was cancelled.
+        ExecutionWaitingError
+            The run waits for an answer or a signal; `open_questions` has the questions.
+        ExecutionPausedError
+            The run is paused.
+        TimeoutError
+            The run is still running after `timeout` seconds.
+
+        Examples
+        --------
+        >>> from divebook import Environment, workflow
+        >>> @workflow
+        ... async def double(ctx, n: int):
+        ...     return 2 * n
+        >>> Environment(store="memory:").start("double", {"n": 21}).result()
+        42
+        """
+        limit = wait_limit(timeout)
+        until = None if limit is None else time.monotonic() + limit
+        run: Run = self
+        while (successor := run.wait(_remaining(until), check=True).successor) is not None:
+            run = successor
+        if run.status != catalog.COMPLETED:
+            raise ExecutionPausedError(run.id) if run.state.paused is not None else waiting_error(run)
+        outputs = run.outputs
+        return next(iter(outputs.values())) if len(outputs) == 1 else outputs
+
+    # --- control -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Start a pending execution. Return this execution once its first events are in the store."""
+        self._control.start(self._driver)
+        return self
+
+    @overload
+    def resume(
+        self, bounds: Bounds | Mapping[str, Any] | None = None, *, definition: DefinitionLike | None = None
+    ) -> Run: ...
+
+    @overload
+    def resume(
+        self, bounds: Bounds | Mapping[str, Any] | None = None, *, definition: DefinitionLike, plan: Literal[True]
+    ) -> ResumePlan: ...
+
+    def resume(
+        self,
+        bounds: Bounds | Mapping[str, Any] | None = None,
+        *,
+        definition: DefinitionLike | None = None,
+        plan: bool = False,
+    ) -> Run | ResumePlan:
+        """Resume the execution where its log ends; with a changed definition, at the first operation that would differ.
+
+        Returns at once; `wait` for the end. Completed steps do not run again. A failed or cancelled execution continues
+        at the step it stopped in. Without a `definition` it continues with the one it was started with; `bounds`
+        replace its bounds. One that has completed, or that this process runs already, is returned unchanged. A call
+        that returned a result that the log could not store leads to a question and is not made again, unless it is
+        idempotent.
+
+        With a `definition` a new execution of origin ``resume`` continues: it shares all events before the first
+        operation in which the definition differs, and reuses later results for the same requests. Completed calls
+        count, also if their function was edited since. The old execution does not change; if it had not ended, it is
+        cancelled first. While such a continuation has not ended, the same call returns it: two simultaneous calls, or
+        a call that is repeated after a crash, start only one.
+
+        Parameters
+        ----------
+        definition
+            ``new`` for the current definition of the workflow of that name, or a `Workflow` of that name.
+        plan
+            With a `definition`: return only what would be reused and what would run, without a single call.
+
+        Raises
+        ------
+        ExecutionNotFoundError
+            The store has no such execution.
+        ExecutionError
+            It was rolled back, or has a successor; with new `bounds`: it has completed, or this process runs it;
+            with a `definition`: it runs.
+        SetupError
+            The definition makes the same calls as the log, is of another workflow, or takes other inputs.
+        NotFoundError
+            No workflow of that name is defined.
+        LeaseHeldError
+            Another process is running it.
+
+        Examples
+        --------
+        A program that is started again after a crash finds its run by the key, and continues it::
+
+            environment.start("audit", inputs, key="monday").resume().wait()
+
+        A step was corrected, after which a run had failed::
+
+            print(run.resume(definition="new", plan=True))  # 12 operations reused, 3 live, about $0.04
+            run.resume(definition="new").wait()
+        """
+        if definition is not None:
+            return self._environment.internals.variants.resume_changed(self.id, bounds, definition, plan=plan)
+        if plan:
+            raise SetupError('only a resumption with another definition has a plan; write definition="new"')
+        if bounds is None:
+            return self._handle(self._control.resume(self.id))
+        from divebook.environments.starts import as_bounds
+
+        return self._handle(self._control.resume(self.id, as_bounds(bounds)))
+
+    def answer(self, interrupt_id: str, response: Any, by: str | None = None) -> Self:
+        """Answer an open question of the execution, which continues at once. See `Environment.answer`."""
+        self._control.answering.answer(interrupt_id, response, self.id, by)
+        return self
+
+    def signal(self, name: str, payload: Any = None, by: str | None = None) -> Self:
+        """Send the execution a signal (a message from outside without a question); see `Environment.signal`."""
+        self._control.answering.signal(self.id, name, payload, by)
+        return self
+
+    def cancel(self, reason: str = "") -> Self:
+        """Cancel the execution: stop its paths and wait for them, roll back its effects, then end it as cancelled.
+
+        Its child executions are cancelled with it: before the rollback if there is one, otherwise after the end of this
+        execution. `wait` waits for them too: before a rollback without a limit, otherwise at most 5 seconds for each
+        round of cancellations, because a function that blocks its thread cannot be interrupted. A pending execution
+        ends as cancelled without starting; its start key stays free. A cancelled execution can be resumed, unless all
+        its effects were rolled back. During a rollback, another `cancel` has no effect. Without a reason, the log has
+        the name of the person who cancelled it.
+        """
+        self._control.cancel(self.id, reason)
+        return self
+
+    def leave(self) -> Self:
+        """Stop driving the execution in this process, as if the process had ended. Return this execution.
+
+        Running calls are aborted. After `resume`, a person is asked about those that must not be repeated. An execution
+        that this process does not drive is not changed.
+        """
+        self._control.leave(self._driver)
+        return self
+
+    def pause(self, reason: str = "") -> Self:
+        """Start no further operations until the execution is resumed. Returns this execution at once; `wait` until it
+        has stopped.
+
+        Calls that must not be repeated are awaited. Other calls are aborted and repeated later. An execution in a queue
+        that is not driven at present is paused as well: workers ignore it.
+        """
+        self._control.pause(self._driver, reason)
+        return self
+
+    # --- variants of the execution -----------------------------------------------------------------------------------
+
+    def retry(self, strategy: str = "from_failure") -> Run:
+        """Retry a failed run: from the failed step, from the start, or without the failed steps.
+
+        Parameters
+        ----------
+        strategy
+            ``from_failure``: the execution continues at the step it stopped in, as by `resume`. ``from_start``: a new
+            execution with the same inputs, of the current definition of the workflow. ``skip_failed``: a fork in which
+            each failed step counts as completed, with the output ``SKIPPED: <error>`` and without the variable that it
+            sets.
+
+        Raises
+        ------
+        ExecutionError
+            It has completed, or cannot continue.
+        SetupError
+            The strategy does not exist, or no failed step can be skipped.
+        """
+        return self._environment.internals.variants.retry(self.id, strategy)
+
+    def fork(
+        self,
+        at: int | None = None,
+        change: Change | Mapping[str, Any] | None = None,
+        **options: Unpack[StartOptions],
+    ) -> Run:
+        """Start a run that shares the events of this one up to a point, and then continues with calls that really run.
+
+        Nothing is copied, and this run does not change. Its calls that were running are made again, its open
+        questions are asked in both. Functions are the current ones. With a `key` it is started once, as by `start`.
+
+        Parameters
+        ----------
+        at
+            The last shared event. Events that follow from one rule are not separated, and an end is not shared.
+            Without it: before what changes, else at the end; in a completed execution, the latest event from which on
+            the change has an effect.
+        change
+            What differs from there on (`divebook.engine.forks.Change`): ``{"variables": {"x": 1}}``, ``inputs``,
+            ``results`` by operation, ``answers`` by question, ``prompts`` by step, ``model``, ``definition``.
+
+        Raises
+        ------
+        SetupError
+            The event does not exist, or the state there does not contain what is to be changed.
+        InputError
+            A changed input has another type than its workflow declares.
+        InterruptError
+            An answer does not fit its question.
+        """
+        return self._environment.internals.variants.fork(self.id, at, change, options)
+
+    @overload
+    def what_if(self, change: ChangeLike = None, at: int | None = None, **options: Unpack[WhatIfOptions]) -> WhatIf: ...
+
+    @overload
+    def what_if(
+        self, change: ChangeLike = None, at: int | None = None, *, repeat: int, **options: Unpack[WhatIfOptions]
+    ) -> RepeatedWhatIf: ...
+
+    @overload
+    def what_if(
+        self, change: ChangeLike = None, at: int | None = None, *, plan: Literal[True], **options: Unpack[WhatIfOptions]
+    ) -> Plan: ...
+
+    def what_if(
+        self,
+        change: ChangeLike = None,
+        at: int | None = None,
+        *,
+        repeat: int | None = None,
+        plan: bool = False,
+        **options: Unpack[WhatIfOptions],
+    ) -> WhatIf | RepeatedWhatIf | Plan:
+        """Run the execution again with one change, taking results from its log where possible. Return the comparison.
+
+        The execution itself does not change. Operations are answered with the change, with a recorded result of the
+        same call, that of the same place first, and else by their kind: scripts are computed, sleeps skipped, clock and
+        chance continue from the recorded values, questions have their recorded answers or wait, models are called.
+        The outcome of another workflow is replayed as a whole; with other inputs it is a what-if itself. Each what-if
+        is an execution of origin ``what-if``; `resume` continues one whose process ended.
+
+        Parameters
+        ----------
+        change
+            What differs, as for `Change`: ``{"inputs": {"city": "Bonn"}}``; nothing by default.
+        at
+            The event after which it differs; by default where the change has its whole effect.
+        repeat
+            Number of what-ifs, returned as a list. Results can differ if models are called.
+        plan
+            Return only what would be taken from the log and what would run again, without a single call.
+        options
+            `WhatIfOptions`: ``tools`` and ``bounds``.
+
+        Raises
+        ------
+        ReplayMismatchError
+            Even without a change, a replay does not reproduce the log.
+        SetupError
+            What is to be changed does not exist.
+        """
+        return self._environment.internals.variants.what_if(self.id, change, at, repeat, options, plan=plan)
+
+    def try_step(
+        self, step: str, changes: StepChanges = None, *, times: int = 1, **options: Unpack[TrialOptions]
+    ) -> StepTrial:
+        """Run one step of the execution again from the state that it had, and return the new results and the recorded
+        result.
+
+        In a workflow function, which is one step, `step` can also be an agent that its code calls: it is called again
+        with the recorded prompt, which the key ``Prompt`` can name as ``${state.asked}``; `visit` selects the call.
+
+        The execution does not change. Each try is an execution of origin ``trial`` that shares the events before the
+        step and ends after it; `resume` continues one whose process ended. Models are called; actions and tools have
+        the recorded result of the same call, and else do not run; questions have their recorded answers or wait. A
+        failure is not caught, and is the result of the try.
+
+        Parameters
+        ----------
+        changes
+            Keys of the step in place of its own, as in a definition: ``{"Prompt": "Shorter: ${state.text}"}``, or
+            as YAML; or a function from the workflow to the one with the changed step.
+        times
+            Number of tries.
+        options
+            `TrialOptions`: ``variables``, ``inputs``, ``model``, ``visit``, ``item``, ``tools``, ``bounds``.
+
+        Raises
+        ------
+        NotFoundError
+            The workflow has no such step; the run had no such variable or input as it entered it.
+        SetupError
+            The run never entered it, or not so often; `times` is less than one.
+        DefinitionError
+            The changed keys do not fit.
+        """
+        return self._environment.internals.variants.try_step(self.id, step, changes, times, options)
+
+    @overload
+    def run_again(self, **options: Unpack[StartOptions]) -> Run: ...
+
+    @overload
+    def run_again(self, *, plan: Literal[True], **options: Unpack[StartOptions]) -> ResumePlan: ...
+
+    def run_again(self, *, plan: bool = False, **options: Unpack[StartOptions]) -> Run | ResumePlan:
+        """Start a new execution with the current definition and the inputs of this one. Recorded results are reused.
+
+        The new execution shares the longest beginning that the definition, its agents and its functions would repeat.
+        After that no call is repeated whose result is recorded, unless a function that it called was edited. This
+        one may have completed; if it had not ended, it is cancelled first.
+
+        Parameters
+        ----------
+        plan
+            Return only what would be reused and what would run, without a single call.
+        options
+            As for `start`.
+
+        Raises
+        ------
+        ExecutionError, SetupError, NotFoundError, LeaseHeldError
+            As `resume` does with a definition.
+        """
+        return self._environment.internals.variants.run_again(self.id, options, plan=plan)
+
+    def again(self) -> Run:
+        """Start a new execution with the same inputs and start options, and the current definition. Returns at once.
+
+        No recorded result is used; `run_again` uses them.
+        """
+        return self._environment.internals.variants.start_over(self.id)
+
+    # --- annotations -------------------------------------------------------------------------------------------------
+
+    @property
+    def record(self) -> ExecutionRecord:
+        """The summary row of the execution in its store."""
+        return self.store.record(self.id)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Tags of the run, by which lists can be filtered."""
+        return self.record.tags
+
+    def tag(self, *tags: str) -> Self:
+        """Add tags to the run, also after its end; see `annotate`. A tag that is not a word raises `SetupError`."""
+        return self.annotate(tags=tags) if tags else self
+
+    def untag(self, *tags: str) -> Self:
+        """Remove tags of the run."""
+        return self.annotate(untag=tags) if tags else self
+
+    def note(self, text: str) -> Self:
+        """Set the note of the run, also after its end; an empty text removes the note."""
+        return self.annotate(note=text)
+
+    def label(self, **labels: Any) -> Self:
+        """Set labels of the run, also after its end: ``run.label(quality="good")``; the value None removes a label."""
+        return self.annotate(labels=labels)
+
+    def annotate(
+        self,
+        *,
+        tags: Iterable[str] = (),
+        untag: Iterable[str] = (),
+        note: str | None = None,
+        labels: Mapping[str, Any] | None = None,
+        by: str | None = None,
+    ) -> Self:
+        """Change tags, note and labels of a run of any status by appending one event.
+
+        The annotation has no effect on the execution, and one that has ended stays ended. If another process drives it,
+        that process writes the event.
+
+        Parameters
+        ----------
+        by
+            Author; by default the user of this process.
+
+        Raises
+        ------
+        SetupError
+            A tag, the note or the name of a label is not a text, or there is nothing to change.
+        UnstorableValueError
+            The value of a label cannot be recorded.
+        ExecutionNotFoundError
+            The store has no such execution.
+        """
+        event = annotation(tags=tags, untagged=untag, note=note, labels=labels, by=by or this_person())
+        self._control.annotate(self.id, event)
+        return self
+
+    # --- reading the log ---------------------------------------------------------------------------------------------
+
+    def inspect(self) -> Inspection:
+        """Return the critical path, time by kind of activity, retries and costs of the execution."""
+        from divebook.replay.inspect import Inspection
+
+        return Inspection(self._log())
+
+    def replay(self) -> LogWalk:
+        """Return a replay, which steps through the log event by event, forward and back, and shows the state at each
+        event. Nothing is run or written.
+
+        In a notebook the replay is also a widget (`divebook.notebook.view_output.RunReplay`). Widget and methods share
+        one position: after ``r = run.replay()`` and ``r`` as the last value of a cell, ``r.run_to(error=True)`` moves
+        the page to the first failure, and ``r.position`` is the position in the page. Elsewhere it is a
+        `divebook.replay.replayer.Replayer`.
+        """
+        # Only a front end can show the widget, and a program without one shall not load it.
+        if "IPython" in sys.modules or "marimo" in sys.modules:
+            from divebook.notebook.view_output import replay_in_front_end
+
+            # A copy, because a button in the view of this run may make it refer to another execution.
+            if (replay := replay_in_front_end(copy(self))) is not None:
+                return replay
+        from divebook.replay.replayer import replayer_of
+
+        return replayer_of(copy(self))
+
+    def verify(self, definition: Workflow | None = None, *, any_code: bool = False) -> Verification:
+        """Replay a definition against the log, and report the first difference. No external call is made.
+
+        Scripts, templates and conditions are computed again; every operation is answered from the log. Events are equal
+        byte for byte, in each path and concurrent call, except for values of the clock, of prices or of chance outside
+        an operation: delays, expiries, reservations, durations.
+
+        Parameters
+        ----------
+        definition
+            By default the one in the log. Functions and agents are those of this environment.
+        any_code
+            Functions may have changed: only what they do counts.
+        """
+        from divebook.replay.verify import verified
+
+        return verified(self, self._control, definition, any_code=any_code)
+
+    def files(self, workspace: str | None = None) -> KeptFiles:
+        """Return the recorded files of one workspace of the run, to view, copy, apply or restore them as they were
+        after any event.
+
+        Raises
+        ------
+        NotFoundError
+            It has used no such workspace, or none whose files are stored.
+        """
+        from divebook.replay.files import KeptFiles
+
+        return KeptFiles(self.store, self.history(), workspace)
+
+    def compare(self, other: FramedLog | str, *more: FramedLog | str) -> Comparison:
+        """Compare this run side by side with other runs, or with ids of runs in its store.
+
+        See `divebook.compare`.
+        """
+        return self._environment.compare(self, other, *more)
+
+    # --- display and export ------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} of {self.workflow.name!r}: {self.standing}>"
+
+    def __str__(self) -> str:
+        from divebook.notebook.report import as_text, report_of
+
+        return as_text(report_of(self, self.history()))
+
+    def view(self) -> LiveView:
+        """Return a live view of the run as an anywidget, for front ends that display widgets themselves.
+
+        In marimo a run as the last value of a cell is enough; `marimo.ui.anywidget(run.view())` has the same effect.
+        """
+        from divebook.notebook.run_view import view_of
+
+        return view_of(self)
+
+    def _display_(self) -> LiveView:
+        """Return the live view of the run, as the widget that marimo displays."""
+        return self.view()
+
+    def _ipython_display_(self) -> None:
+        """Show the live view of a run that is still running; display nothing if this cell already shows the run; else
+        let IPython display the MIME bundle.
+        """
+        from divebook.notebook.run_wait import display_run
+
+        display_run(self)
+
+    def _repr_html_(self) -> str:
+        # The method returns HTML only, so the data are not collected.
+        return str(self.static_bundle(with_data=False)["text/html"])
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        """Return the report of the run, and the data for its replay, by MIME type."""
+        return self.static_bundle()
+
+    def static_bundle(self, *, with_data: bool = True) -> dict[str, Any]:
+        """Return the report of the run as text and HTML, and the data for its replay, by MIME type. `with_data` omits
+        this data if False.
+
+        They need no kernel and no trusted notebook. A comment in `divebook.notebook.run_view` describes the data, and
+        how to switch it off.
+        """
+        from divebook.notebook.run_view import bundle_of
+
+        return bundle_of(self, with_data=with_data)
+
+    def to_html(
+        self, file: str | Path, *, log: bool = True, overwrite: bool = False, known_secrets: Iterable[str] = ()
+    ) -> Path:
+        """Write the run as one HTML page, and return its path. The page can be read without divebook, and opened as a
+        run again.
+
+        `divebook.export.page.write_page` documents the content.
+        """
+        from divebook.export.page import write_page
+
+        return write_page(self, file, log=log, overwrite=overwrite, known_secrets=self._secrets(known_secrets))
+
+    def to_notebook(self, file: str | Path, *, overwrite: bool = False, known_secrets: Iterable[str] = ()) -> Path:
+        """Write the run as a notebook that describes it, and return its path. The notebook can be opened as a run
+        again.
+
+        `divebook.export.pytest.write_notebook` documents the content.
+        """
+        from divebook.export.pytest import write_notebook
+
+        return write_notebook(self, file, overwrite=overwrite, known_secrets=self._secrets(known_secrets))
+
+    def to_test(self, file: str | Path | None = None, *, overwrite: bool = False) -> Path:
+        """Write the run as a test for pytest, with its log and definition beside it; return the path.
+
+        The test needs neither key nor network. It fails at the first difference from the log, and names event, step and
+        line. The default is ``test_NAME.py`` in the current folder. Secrets are removed.
+        """
+        from divebook.export.pytest import write_test
+
+        return write_test(self._environment, self, file, overwrite=overwrite, known_secrets=self._secrets())
+
+    def export(self, file: str | os.PathLike[str], *, overwrite: bool = False, move: bool = False) -> int:
+        """Write the log to a file of JSON lines; return the number of events.
+
+        With `move`, the execution ends in this store with the status ``moved``, and continues where the file is
+        imported.
+
+        Raises
+        ------
+        ExecutionError
+            The execution cannot move: it has ended in another way, it has an answer or a signal that is not in its log
+            yet (also one that arrives during the move), it waits for a child, or its parent waits for it.
+        LeaseHeldError
+            A process drives the execution that is to move.
+        """
+        path = as_path(file, "the file of a log")
+        if not move:
+            return transfer.export(self.store, self.id, path, overwrite=overwrite)
+        clock = self._control.clock
+        return move_out(self.store, self.id, path, clock, Ids(clock, self._control.chance), overwrite=overwrite)
+
+    def _secrets(self, more: Iterable[str] = ()) -> Iterable[str]:
+        return chain(more, sent_secrets(self._environment.config))
+
+
+def waiting_error(run: Run) -> ExecutionWaitingError:
+    """Return the error for a run that has to wait: it names the first open question and all awaited signals."""
+    # One question is enough for the text of an error. The list of signals is short.
+    questions = run.interrupts
+    first_question = one_line(questions[0].question, 200) if questions else ""
+    signals = [str(awaited) for awaited in awaited_signals(run.state)]
+    return ExecutionWaitingError(run.id, first_question, " and ".join(signals))
+
+
+def sent_secrets(config: Config) -> Iterator[str]:
+    """Yield the secrets in the settings of model providers: the values of all request headers whose name
+    sounds secret.
+    """
+    for provider in config.providers:
+        # Only values of headers such as ``Authorization``. ``User-Agent`` and the like are not secret.
+        for name, values in provider.request_headers.items():
+            if looks_secret(name):
+                yield from values
+
+
+def _restored(values: Mapping[str, Any]) -> dict[str, Any]:
+    # Opened anew for each access, so that a caller who changes a value does not change the state.
+    return {name: opened(value, lenient=True) for name, value in values.items()}
+
+
+async def _await_elsewhere(driver: Driver) -> Future[None] | None:
+    """Wait like `wait_elsewhere`, in a thread that ends if this coroutine is cancelled."""
+    stop = threading.Event()
+    try:
+        return await asyncio.to_thread(wait_elsewhere, driver, stop=stop)
+    finally:
+        # A thread that waited on would keep the process, and `asyncio.run`, from ending.
+        stop.set()
+
+
+def _remaining(until: float | None) -> float | None:
+    """Return the seconds until a time of `time.monotonic`, at least 0; None without a limit."""
+    return None if until is None else max(0.0, until - time.monotonic())
