@@ -40,6 +40,7 @@ from divebook.events.values import ByHash
 from divebook.projections.failures import place_label, without_places
 from divebook.projections.spans import Span
 from divebook.projections.summary import ReadLog
+from divebook.report.model import SIGNS, DifferenceKind
 from divebook.text.format import NOTHING, Differing, alike, branch_name, marked, parts, plural, price, seconds, visible
 from divebook.text.redaction import one_line, shared
 
@@ -471,11 +472,7 @@ def _stable_parts(message: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, value if name in ("args", "content") else without_volatile(value)
 
 
-Difference: TypeAlias = Literal["same", "changed", "added", "removed"]
 Facet: TypeAlias = Literal["asked", "answered", "status"]
-MINUS = "\u2212"
-"""Minus sign, which is as wide as the plus sign."""
-SIGNS: dict[Difference, str] = {"same": "=", "changed": "≠", "added": "+", "removed": MINUS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,7 +491,7 @@ class Row:
     """
 
     @property
-    def difference(self) -> Difference:
+    def difference(self) -> DifferenceKind:
         """Kind of the difference between the runs at this place: ``same``, ``changed``, ``added`` or ``removed``."""
         if self.a is None:
             return "added"
@@ -665,9 +662,9 @@ class Pair:
         return _totals(self.a, ours, self.b, theirs), _totals(self.b, theirs, self.a, ours)
 
     @property
-    def counts(self) -> dict[Difference, int]:
+    def counts(self) -> dict[DifferenceKind, int]:
         """Number of places with each kind of difference (same, changed, added, removed)."""
-        counts: dict[Difference, int] = dict.fromkeys(SIGNS, 0)
+        counts: dict[DifferenceKind, int] = dict.fromkeys(SIGNS, 0)
         for row in self.rows:
             counts[row.difference] += 1
         return counts

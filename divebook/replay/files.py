@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from divebook.errors import FileOperationError, NotFoundError, SetupError
 from divebook.events import catalog
 from divebook.events.event import Event
-from divebook.projections.comparison import FAINT, RULE, piece_of
+from divebook.report.model import Items, Line, Patch, Report, Text
+from divebook.report.shown import Shown
 from divebook.stores.base import EventStore
 from divebook.stores.maintenance import file_content
-from divebook.text.format import ADDED, AS_TEXT, REMOVED, lines_in, plural, visible
-from divebook.text.markup import details_element, safe, styled
+from divebook.text.format import lines_in, plural
 from divebook.text.redaction import shared
 from divebook.workspaces.paths import Root
 from divebook.workspaces.snapshots.applying import Applied, apply_changes, restore_tree, select_changes
@@ -31,7 +31,7 @@ from divebook.workspaces.snapshots.tree import (
 )
 
 
-class KeptFiles:
+class KeptFiles(Shown):
     """Files of one workspace after every event of an execution, with differences, export and restore.
 
     Parameters
@@ -188,11 +188,9 @@ class KeptFiles:
         end = until or self.last
         return ChangedFiles(self.workspace, files, begin, end, whole, left_out, more)
 
-    def __repr__(self) -> str:
-        return str(self.changed(whole=False))
-
-    def _repr_html_(self) -> str:
-        return self.changed(whole=False)._repr_html_()
+    def report(self) -> Report:
+        """Return the list of the changed files."""
+        return self.changed(whole=False).report()
 
     def apply(
         self,
@@ -282,7 +280,7 @@ class KeptFiles:
             root.close()
 
 
-# --- display of differences: a patch in a terminal, parts that unfold in a notebook -----------------------------------
+# --- report of differences: a patch in a terminal, parts that unfold in a notebook ------------------------------------
 
 
 SIGNS = {"added": "A", "changed": "M", "deleted": "D", "renamed": "R"}
@@ -290,15 +288,16 @@ MOST_LEFT_OUT = 20
 """Maximum number of files without stored content that are named."""
 MOST_LINES = 2_000
 """Maximum number of lines shown of the difference of one file in a notebook."""
-_MONO = "font-family:var(--jp-code-font-family,monospace);font-size:12px;line-height:1.35"
+MOST_OPEN = 3
+"""Maximum number of files whose differences a notebook unfolds at first."""
 
 
-@dataclass(frozen=True)
-class ChangedFiles:
+@dataclass(frozen=True, repr=False)
+class ChangedFiles(Shown):
     """Differences between the files of a workspace after two events of an execution.
 
-    The printed form is a patch that git can apply, unless it contains control characters, which are printed as escapes:
-    `patch` contains them unchanged.
+    `patch` is a patch that git can apply. The printed form names the files as well, and git skips these lines. It shows
+    control characters as escapes, and `patch` contains them unchanged.
     """
 
     workspace: str
@@ -352,25 +351,16 @@ class ChangedFiles:
         shown = f", the first {len(self.files)} of them" if self.more else ""
         return f"workspace {self.workspace}: {plural(len(self), 'file')} changed{shown} ({lines}), {where}"
 
-    def __str__(self) -> str:
-        if self.whole:
-            # `visible` would replace "\r\n" by "\n", and the patch of a file with such line ends must keep them.
-            return "\r\n".join(map(visible, self.patch.split("\r\n"))) if self.files else self.head
-        return "\n".join([self.head, *map(_line, self.files), *self._not_kept()])
+    def report(self) -> Report:
+        """Return the changed files, each with its differences."""
+        is_open = self.whole and len(self.files) <= MOST_OPEN
+        patches = [_patch(diff, is_open=is_open, in_text=self.whole) for diff in self.files]
+        return Report(self.head, blocks=(Items(tuple(self._not_kept())), *patches))
 
-    def _not_kept(self) -> list[str]:
+    def _not_kept(self) -> list[Line]:
         examples = ", ".join(f"{path} ({reason})" for path, reason in self.left_out[:MOST_LEFT_OUT])
         more = f" and {len(self.left_out) - MOST_LEFT_OUT} more" if len(self.left_out) > MOST_LEFT_OUT else ""
-        return [visible(f"  not kept: {examples}{more}")] if examples else []
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        parts = "".join(_part(diff, is_open=self.whole and len(self.files) <= 3) for diff in self.files)
-        head = f'<div style="margin:2px 0 6px">{safe(self.head)}</div>'
-        missing = "".join(f"<div>{styled(FAINT, safe(line))}</div>" for line in self._not_kept())
-        return f'<div class="{AS_TEXT}" style="margin:4px 0">{head}{parts}{missing}</div>'
+        return [Text(f"not kept: {examples}{more}", "faint")] if examples else []
 
     def within(self, characters: int) -> ChangedFiles:
         """Return a copy of these differences that is small enough to be saved: the patches of all files together are
@@ -388,48 +378,16 @@ class ChangedFiles:
         return replace(self, files=diffs)
 
 
-def _lines(diff: FileDiff) -> str:
-    return "binary" if diff.added is None else f"+{diff.added} -{diff.removed}"
-
-
-def _line(diff: FileDiff) -> str:
-    lines = _lines(diff)
+def _patch(diff: FileDiff, *, is_open: bool, in_text: bool) -> Patch:
+    """Return the differences in one file, with its name and the number of changed lines."""
+    counts = "binary" if diff.added is None else f"+{diff.added} -{diff.removed}"
     was = f" (was {diff.was})" if diff.was is not None else ""
-    return visible(f"  {SIGNS[diff.kind]} {diff.path}{was}  {lines}").replace("\n", "\\n")
-
-
-def _part(diff: FileDiff, *, is_open: bool) -> str:
-    """Return the HTML of the differences in one file, as a section that can be expanded."""
-    lines = _lines(diff)
-    was = f" ← {diff.was}" if diff.was is not None else ""
-    head = f"<b>{SIGNS[diff.kind]}</b> <code>{safe(diff.path + was)}</code> {styled(FAINT, safe(lines))}"
-    # Without their ends: `<br>` separates the lines, and in `<pre>` both would show an empty line.
-    text = [line.removesuffix("\n") for line in lines_in(str(shared().text(diff.text)))]
-    shown = list(_html_lines(text[:MOST_LINES]))
-    if len(text) > MOST_LINES:
-        shown.append(styled(FAINT, f"… {len(text) - MOST_LINES:,} more lines"))
-    style = f"margin:4px 0 8px;padding:6px 8px;border:{RULE};overflow-x:auto;{_MONO}"
-    body = f'<pre style="{style}">{"<br>".join(shown)}</pre>'
-    return details_element(head, body, is_open=is_open, style="margin:2px 0")
-
-
-def _html_lines(patch: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of a patch as HTML: added and removed lines in colour, and headers fainter."""
-    # A header lasts from `diff --git` to the first `@@`. Below it, `--- a` is a removed line that begins with hyphens.
-    is_header = True
-    for line in patch:
-        # A line of content begins with a sign or a space, so these two are headers wherever they stand.
-        is_hunk = line.startswith("@@")
-        is_header = (is_header or line.startswith("diff --git ")) and not is_hunk
-        if is_header or is_hunk or line.startswith("\\"):  # such as "\ No newline at end of file"
-            yield styled(FAINT, safe(line))
-        # Whole lines are marked by their colour alone; underlining and line-through mark pieces inside a line.
-        elif line.startswith("+"):
-            yield piece_of(ADDED, line).replace("text-decoration:underline", "text-decoration:none")
-        elif line.startswith("-"):
-            yield piece_of(REMOVED, line).replace("text-decoration:line-through", "text-decoration:none")
-        else:
-            yield safe(line)
+    title = (Text(SIGNS[diff.kind], "strong"), " ", Text(diff.path, "code"), was, Text(f"  {counts}", "faint"))
+    lines = lines_in(str(shared().text(diff.text)))
+    # Half a patch could not be applied, so that only readers of a page get one.
+    if len(lines) > MOST_LINES and not in_text:
+        lines = [*lines[:MOST_LINES], f"… {len(lines) - MOST_LINES:,} more lines"]
+    return Patch(title, "".join(lines), is_open, in_text)
 
 
 class _Point(NamedTuple):

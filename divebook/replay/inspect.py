@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from divebook.events import Event, catalog
 from divebook.projections.log_frames import FramedLog
 from divebook.projections.summary import PathPart, ReadLog, Spent, critical_path
-from divebook.text.colours import LIGHT
-from divebook.text.format import AS_TEXT, branch_name, plural, price, seconds
-from divebook.text.markup import element, row_element, safe, table_element
+from divebook.report.model import Column, Report, Shares, Table, Text
+from divebook.report.shown import Shown
+from divebook.text.format import branch_name, plural, price, seconds
 from divebook.text.redaction import Redactor, one_line, shared
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ def _failure(data: catalog.StepRetried) -> tuple[int, str, float]:
     return data.attempt, data.error, data.delay
 
 
-class Inspection(FramedLog):
+class Inspection(Shown, FramedLog):
     """Waiting times, retries and costs of a run, as a report and as DataFrames.
 
-    `divebook.Environment.inspect` and ``run.inspect()`` return an inspection. Its `str` is the report.
+    `divebook.Environment.inspect` and ``run.inspect()`` return an inspection.
 
     Examples
     --------
@@ -126,76 +126,25 @@ class Inspection(FramedLog):
 
         return frame_of(kind, self)
 
-    def __str__(self) -> str:
-        return as_text(self)
+    def report(self) -> Report:
+        """Return the times, retries and costs as tables."""
+        # 1 avoids a division by zero. Kinds that are not in `_COLOURS`, such as overhead, have the colour of cancelled
+        # steps.
+        whole = max(1, self.duration_us)
+        shares = tuple((kind, took / whole, _COLOURS.get(kind, "cancelled")) for kind, took in self.spent.items())
+        return Report(Text(_headline(self), "strong"), blocks=(Shares(shares), *_tables(self)))
 
-    def __repr__(self) -> str:
-        return str(self)
 
-    def _repr_html_(self) -> str:
-        return as_html(self)
-
-
-# --- tables, as text and as HTML with inline styles -------------------------------------------------------------------
+# --- the tables of the report ----------------------------------------------------------------------------------------
 
 
 MOST_PARTS = 20
 MOST_RETRIES = 10
 MOST_COSTS = 10
 WIDTH = 60
-_CELL = f"text-align:left;vertical-align:top;padding:2px 12px 2px 0;border:0;border-bottom:1px solid {LIGHT['rule']}"
-
-
-class _Table(NamedTuple):
-    title: str
-    columns: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-
-
-def as_text(inspection: Inspection) -> str:
-    """Format the tables of an inspection of a run as text for a terminal."""
-    lines = [_headline(inspection)]
-    for table in _tables(inspection):
-        lines += ["", f"{table.title}:"]
-        widths = [max(len(row[place]) for row in (table.columns, *table.rows)) for place in range(len(table.columns))]
-        lines += [
-            "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in (table.columns, *table.rows)
-        ]
-    return "\n".join(lines)
-
-
-def as_html(inspection: Inspection) -> str:
-    """Format the tables of an inspection of a run as HTML with inline styles."""
-    parts = [f'<p style="margin:4px 0"><strong>{safe(_headline(inspection))}</strong></p>', _bar(inspection)]
-    for table in _tables(inspection):
-        head = [element("th", safe(name), scope="col", style=_CELL) for name in table.columns]
-        rows = (row_element(element("td", safe(cell), style=_CELL) for cell in row) for row in table.rows)
-        title = element("strong", safe(table.title))
-        caption = element("caption", title, style="caption-side:top;text-align:left;white-space:nowrap;color:inherit")
-        style = "border-collapse:collapse;margin:8px 0;color:inherit"
-        parts.append(table_element(head, rows, caption, style=style))
-    return f'<div class="{AS_TEXT}" style="max-width:1000px;color:inherit">{"".join(parts)}</div>'
-
-
 _BY: tuple[Literal["agent", "model", "step"], ...] = ("agent", "model", "step")
 _COLOURS = {"model": "model", "tools": "tool", "actions": "action", "scripts": "script", "people": "running"}
 """Colours of kinds of time, as in the timeline; the table below says the same."""
-
-
-def _bar(inspection: Inspection) -> str:
-    """Return an HTML bar that shows the share of each kind of time (model calls, waiting, ...) in a run as a coloured
-    piece. The table below the bar explains the colours.
-    """
-    # 1 avoids a division by zero. Kinds that are not in `_COLOURS`, such as overhead, have the colour of cancelled
-    # steps.
-    whole = max(1, inspection.duration_us)
-    pieces = "".join(
-        f'<span title="{kind}" style="display:inline-block;height:10px;width:{took * 100 / whole:.2f}%;'
-        f'background:{LIGHT[_COLOURS.get(kind, "cancelled")]}"></span>'
-        for kind, took in inspection.spent.items()
-    )
-    return f'<div aria-hidden="true" style="font-size:0;white-space:nowrap;margin:4px 0;max-width:600px">{pieces}</div>'
 
 
 def _headline(inspection: Inspection) -> str:
@@ -205,34 +154,36 @@ def _headline(inspection: Inspection) -> str:
     return f"{one_line(name, WIDTH)} {verb} {seconds(inspection.duration_us / 1e6)}"
 
 
-def _tables(inspection: Inspection) -> Iterator[_Table]:
+def _tables(inspection: Inspection) -> Iterator[Table]:
     # The redactor learns the inputs of this run, so it is a copy of the shared one.
     redactor = shared().fresh()
     if inspection.log and isinstance(inspection.log[0].data, catalog.ExecutionStarted):
         redactor.learn(inspection.log[0].data.inputs)
     whole = max(1, inspection.duration_us)
-    times = [(kind, seconds(took / 1e6), f"{took * 100 / whole:.0f}%") for kind, took in inspection.spent.items()]
-    yield _Table("time along the critical path", ("what", "took", "share"), times)
-    yield _Table(*_parts(inspection))
+    times = tuple((kind, seconds(took / 1e6), f"{took * 100 / whole:.0f}%") for kind, took in inspection.spent.items())
+    yield _table("time along the critical path", ("what", "took", "share"), times)
+    yield _parts(inspection)
     if inspection.retried:
-        yield _Table(*_retries(inspection, redactor))
+        yield _retries(inspection, redactor)
     for by in _BY:
         rows = _costs(inspection, by)
         if rows:
-            yield _Table(f"cost by {by}", (by, "requests", "tokens", "cost"), rows)
+            yield _table(f"cost by {by}", (by, "requests", "tokens", "cost"), rows)
 
 
-def _parts(inspection: Inspection) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
-    """Return title, columns and rows of the table that lists the longest parts of a run's critical path, in
-    chronological order.
-    """
+def _table(title: str, columns: Sequence[str], rows: Iterable[tuple[str, ...]]) -> Table:
+    return Table(tuple(map(Column, columns)), tuple(rows), title)
+
+
+def _parts(inspection: Inspection) -> Table:
+    """Return the table of the longest parts of a run's critical path, in chronological order."""
     parts = inspection.parts
     # The inner sort selects the longest parts, the outer one restores their order in time.
     longest = sorted(sorted(range(len(parts)), key=lambda place: -parts[place].took_us)[:MOST_PARTS])
     began = parts[0].started_us if parts else 0
     rows = [_part(parts[place], began) for place in longest]
     note = f"; the {MOST_PARTS} longest of {plural(len(parts), 'part')}" if len(parts) > MOST_PARTS else ""
-    return f"what the end waited for{note}", ("after", "took", "what", "step"), rows
+    return _table(f"what the end waited for{note}", ("after", "took", "what", "step"), rows)
 
 
 def _part(part: PathPart, began: int) -> tuple[str, ...]:
@@ -243,7 +194,7 @@ def _part(part: PathPart, began: int) -> tuple[str, ...]:
     return seconds((part.started_us - began) / 1e6), seconds(part.took_us / 1e6), what, place
 
 
-def _retries(inspection: Inspection, redactor: Redactor) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
+def _retries(inspection: Inspection, redactor: Redactor) -> Table:
     rows: list[tuple[str, ...]] = [
         (
             f"{one_line(tried.step, WIDTH)}{'' if tried.item is None else f'[{tried.item}]'}",
@@ -255,7 +206,7 @@ def _retries(inspection: Inspection, redactor: Redactor) -> tuple[str, tuple[str
     ]
     omitted = len(inspection.retried) - len(rows)
     more = f"; the first {len(rows)} of {len(inspection.retried):,}" if omitted else ""
-    return f"tried again{more}", ("step", "attempt", "pause", "error"), rows
+    return _table(f"tried again{more}", ("step", "attempt", "pause", "error"), rows)
 
 
 def _costs(inspection: Inspection, by: Literal["agent", "model", "step"]) -> list[tuple[str, ...]]:

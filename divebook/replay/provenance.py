@@ -28,10 +28,10 @@ from divebook.events.codec import readable
 from divebook.events.recorded import opened
 from divebook.projections.model_requests import people_messages
 from divebook.replay.origins import INPUT, Origins, StepCall, ValueOrigin
+from divebook.report.model import Report, Tree
+from divebook.report.shown import Shown
 from divebook.stores.history import History
-from divebook.text.colours import LIGHT
-from divebook.text.format import AS_TEXT, branch_name, plural
-from divebook.text.markup import details_element, element, safe
+from divebook.text.format import branch_name, plural
 from divebook.text.redaction import Redactor, one_line, shared
 
 if TYPE_CHECKING:
@@ -461,8 +461,8 @@ VALUE, CALL = 60, 80
 """Maximum number of characters of a value, and of the arguments of a call."""
 _ANSWERS: Mapping[str, tuple[str, ...]] = {TOOL_CALL: ("result", "message"), AGENT_TURN: ("text", "output")}
 """Keys of the part of a call's result that is shown, by type of the operation."""
-MOST_LINES, MOST_CALLS, DEEPEST = 60, 4, 12
-"""Maximum number of lines of a text, of calls shown for one step, and of levels of causes."""
+MOST_LINES, MOST_IN_TEXT, MOST_CALLS, DEEPEST = 240, 60, 4, 12
+"""Maximum number of lines, of lines in text, of calls shown for one step, and of levels of causes."""
 
 
 def lines(why: ProvenanceTree, most: int = MOST_LINES) -> Iterator[tuple[int, str]]:
@@ -495,51 +495,20 @@ def lines(why: ProvenanceTree, most: int = MOST_LINES) -> Iterator[tuple[int, st
             count += len(of_it)
             waiting += [(depth + 1, cause) for cause in reversed(origin.causes)]
     if is_cut:
-        yield 0, f"... {len(why.depths):,} values and choices in all; .frame() lists them"
+        yield 0, _rest(why)
 
 
-def text(why: ProvenanceTree) -> str:
-    """Format a provenance (the causes of a value) as indented text."""
-    return "\n".join(f"{'  ' * depth}{line}" for depth, line in lines(why))
+def _rest(why: ProvenanceTree) -> str:
+    return f"... {len(why.depths):,} values and choices in all; .frame() lists them"
 
 
-# --- HTML and flow chart ----------------------------------------------------------------------------------------------
+# --- report and flow chart -------------------------------------------------------------------------------------------
 
 
 OPEN, ALL_OPEN = 2, 30
 """Levels that are unfolded in a long text, and the number of lines up to which all levels are unfolded."""
 MOST_NODES = 80
-_LINE = f"margin:2px 0 2px 1.2em;padding-left:.6em;border-left:1px solid {LIGHT['rule']}"
 _SHAPES = {"input": ("([", "])"), "choice": ("{{", "}}"), "caught": ("{{", "}}")}
-
-
-def html_of(why: ProvenanceTree) -> str:
-    """Format a provenance (the causes of a value) as HTML, with nested sections that can be unfolded. Only inline
-    styles are used.
-    """
-    # HTML unfolds in place, so that it may have four times as many lines as the text.
-    entries = [*lines(why, MOST_LINES * 4)]
-    style = "max-width:1000px;color:inherit;font-size:13px;line-height:1.5"
-    unfolded = OPEN if entries[ALL_OPEN:] else len(entries)
-    return f'<div class="{AS_TEXT}" style="{style}">{_part(entries, 0, unfolded)}</div>'
-
-
-def _part(entries: Sequence[tuple[int, str]], depth: int, unfolded: int) -> str:
-    """Return the lines with a certain indentation as HTML. Lines with a deeper indentation are nested in sections that
-    can be expanded.
-    """
-    # [(0, a), (1, b), (1, c), (0, d)] -> a with the lines b and c below it, then d.
-    places = [place for place, (deep, _) in enumerate(entries) if deep == depth]
-    parts = []
-    for place, end in zip(places, [*places[1:], len(entries)], strict=True):
-        text = safe(entries[place][1])
-        below = entries[place + 1 : end]
-        if below:
-            body = element("div", _part(below, depth + 1, unfolded), style=_LINE)
-            parts.append(details_element(text, body, is_open=depth < unfolded))
-        else:
-            parts.append(f"<div>{text}</div>")
-    return "".join(parts)
 
 
 def mermaid(why: ProvenanceTree) -> str:
@@ -570,7 +539,7 @@ def _quoted(text: str) -> str:
     return text.replace("#", "#35;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")
 
 
-class Provenance(ProvenanceTree):
+class Provenance(Shown, ProvenanceTree):
     """Provenance of one value: its causes as text, HTML, DataFrame and flow chart.
 
     `divebook.Environment.why` and ``run.why("x")`` return a provenance. Its `str` explains the value in words;
@@ -601,14 +570,11 @@ class Provenance(ProvenanceTree):
         """The provenance as a flow chart in Mermaid's language, which JupyterLab and many web sites draw."""
         return mermaid(self)
 
-    def __str__(self) -> str:
-        return text(self)
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return html_of(self)
+    def report(self) -> Report:
+        """Return the causes as a tree, in which each cause is below its effect."""
+        entries = tuple(lines(self))
+        unfolded = OPEN if len(entries) > ALL_OPEN else len(entries)
+        return Report(blocks=(Tree(entries, unfolded, MOST_IN_TEXT, _rest(self)),))
 
 
 # --- look-up in the index of a log, which grows with the log ----------------------------------------------------------

@@ -44,6 +44,8 @@ from divebook.replay.what_if import (
     likely_turns,
     planned_call,
 )
+from divebook.report.model import Items, Report
+from divebook.report.shown import Shown
 from divebook.runtime.forks import made_again, point_before
 from divebook.runtime.manager import Control
 from divebook.runtime.run import Run
@@ -68,11 +70,11 @@ class Kept(NamedTuple):
     """First difference between definition and log; None if the definition reproduces the whole log."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResumePlan:
+@dataclass(frozen=True, slots=True, repr=False)
+class ResumePlan(Shown):
     """Plan of a resumption with a changed definition: the results it would reuse, and the calls it would make.
 
-    The plan is computed without external calls. `str` returns it in one line, `lines` in full.
+    The plan is computed without external calls. `summary` is one line, `lines` the whole plan.
     """
 
     source: str
@@ -114,7 +116,9 @@ class ResumePlan:
         """
         return not self.kinds.keys() <= _COMPUTED_KINDS
 
-    def __str__(self) -> str:
+    @property
+    def summary(self) -> str:
+        """The counted results and calls, the cost and the questions of the resumption, in one line."""
         text = f"{plural(self.reused, 'operation')} reused, {len(self.live)} live"
         if self.cost is None:
             text += ", at a cost that no record tells"
@@ -130,7 +134,7 @@ class ResumePlan:
     def lines(self) -> tuple[str, ...]:
         """Whole plan of the resumption as lines of text."""
         counted = ", ".join(plural(count, kind) for kind, count in self.kinds.items()) or "nothing"
-        lines = [f"to go on with {self.source} of {self.workflow!r}: {self}"]
+        lines = [f"to go on with {self.source} of {self.workflow!r}: {self.summary}"]
         lines += [f"reused: {counted}; {plural(self.at, 'event')} kept as they are"]
         lines += [f"first difference: {self.first}"] if self.first is not None else []
         # {call: how often it would be made}, since an `Each` makes the same call for many items.
@@ -146,8 +150,10 @@ class ResumePlan:
         lines += [f"results kept of what was edited since: {', '.join(self.edited)}"] if self.edited else []
         return tuple(lines)
 
-    def __repr__(self) -> str:
-        return "\n".join(self.lines)
+    def report(self) -> Report:
+        """Return the whole plan: its summary, the first difference, and the calls that would be made."""
+        title, *more = self.lines
+        return Report(title, blocks=(Items(tuple(more)),))
 
 
 def kept_by(execution: Run, control: Control, workflow: Workflow) -> Kept:

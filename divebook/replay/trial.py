@@ -28,13 +28,13 @@ from divebook.events.codec import readable
 from divebook.events.event import Event
 from divebook.events.recorded import opened
 from divebook.projections.compare import as_text as aligned_as_text
-from divebook.projections.comparison import BADGE, FAINT, RULE, TEXT, piece_of
 from divebook.projections.model_requests import messages_of, requests_in
 from divebook.projections.spans import Span
 from divebook.projections.summary import ReadLog
+from divebook.report.model import Block, Card, Cards, ChangedText, Code, Paragraph, Report, Text
+from divebook.report.shown import Shown
 from divebook.runtime.run import Run
-from divebook.text.format import AS_TEXT, REMOVED, marked, pieces, plural, price, seconds
-from divebook.text.markup import safe, styled
+from divebook.text.format import plural, price, seconds
 from divebook.text.redaction import cut, one_line, shared
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class StepTrial:
+class StepTrial(Shown):
     """Recorded result of one step of a run, and the results of running the step again (tries). The original run does
     not change.
 
@@ -120,14 +120,18 @@ class StepTrial:
         text = ", ".join(f"{name} = {one_line(readable(value), 60)}" for name, value in changes.items())
         return f"{self.entry.label} of {self.source}" + (f" with {text}" if text else "")
 
-    def __str__(self) -> str:
-        return as_text(self._title, self.recorded, self.tries)
+    def report(self) -> Report:
+        """Return the prompts, the recorded result, and each new result with its differences marked."""
+        title = (Text(_shown(self._title), "strong"), ": ", Text(_summary(self.tries), "faint"))
+        omitted = len(self.tries) - MOST
+        note = (Paragraph((f"and {omitted} more; .frame() has all",)),) if omitted > 0 else ()
+        cards = (_card(self.recorded, Code(_shown(self.recorded.text))), *self._cards())
+        return Report(title, blocks=(*_prompt_cards(self.recorded, self.tries), Cards(tuple(cards)), *note))
 
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return as_html(self._title, self.recorded, self.tries)
+    def _cards(self) -> Iterator[Card]:
+        """Yield a card about the result of each new try."""
+        for result in self.tries[:MOST]:
+            yield _card(result, _outcome(self.recorded, result))
 
 
 # --- the visit to a step, and the workflow of a trial -----------------------------------------------------------------
@@ -480,50 +484,14 @@ def _arguments_text(parameters: Mapping[str, Any]) -> str:
     return str(parameters["script"]) if parameters.keys() == {"script"} else aligned_as_text(parameters)
 
 
-# --- display of a trial: results beside the recorded result, with marked differences ----------------------------------
+# --- report of a trial: results beside the recorded result, with marked differences -----------------------------------
 
 
 LONGEST = 4_000
 """Maximum number of characters shown of a text."""
 MOST = 24
 """Maximum number of tries shown."""
-_GRID = "display:grid;grid-template-columns:repeat(auto-fit,minmax(min(260px,100%),1fr));gap:8px"
-_CARD = f"min-width:0;box-sizing:border-box;border:{RULE};border-radius:4px;padding:6px 10px"
 _SAME = "= as recorded"
-
-
-def as_text(title: str, recorded: TrialResult, tries: Sequence[TrialResult]) -> str:
-    """Format a trial as lines of text: the prompt, the recorded result, and each new try with its differences
-    marked.
-    """
-    lines = [f"{_shown(title)}: {_summary(tries)}"]
-    for prompt, titles in _prompts(recorded, tries):
-        lines += [f"asked {titles}:", *_indented(marked(_shown(recorded.asked), prompt))]
-    # If any prompt differs, the recorded prompt is shown as the base of the marked differences instead.
-    if not _differ(recorded, tries) and recorded.asked:
-        lines += ["asked, each time as recorded:", *_indented(_shown(recorded.asked))]
-    lines += [f"recorded: {_figures(recorded)}", *_indented(_shown(recorded.text))]
-    for result in tries[:MOST]:
-        is_same = _is_same(recorded, result)
-        text_lines = [_SAME] if is_same else _shown(_marked_result(recorded, result)).split("\n")
-        lines += [f"{result.title}: {_figures(result)}", *(f"  {line}" for line in text_lines)]
-    return "\n".join(filter(None, [*lines, _omitted_tries(tries)]))
-
-
-def as_html(title: str, recorded: TrialResult, tries: Sequence[TrialResult]) -> str:
-    """Format a trial as HTML with one card per result, the recorded result first."""
-    cards = [_card(recorded, safe(_shown(recorded.text)))]
-    cards += [_card(result, _outcome(recorded, result)) for result in tries[:MOST]]
-    head = f"<strong>{safe(_shown(title))}</strong> {styled(FAINT, safe(_summary(tries)))}"
-    return (
-        f'<div class="{AS_TEXT}" style="margin:4px 0"><div style="margin:2px 0 6px;overflow-wrap:anywhere">{head}</div>'
-        f"{_prompt_boxes(recorded, tries)}"
-        f'<div style="{_GRID}">{"".join(cards)}</div>{safe(_omitted_tries(tries))}</div>'
-    )
-
-
-def _omitted_tries(tries: Sequence[TrialResult]) -> str:
-    return f"and {len(tries) - MOST} more; .frame() has all" if len(tries) > MOST else ""
 
 
 def _summary(tries: Sequence[TrialResult]) -> str:
@@ -557,22 +525,6 @@ def _shown(text: str) -> str:
     return cut(shared().text(text), LONGEST)
 
 
-def _indented(text: str) -> list[str]:
-    return [f"  {line}" for line in text.split("\n")]
-
-
-def _is_same(recorded: TrialResult, result: TrialResult) -> bool:
-    return (result.status, result.text) == (recorded.status, recorded.text)
-
-
-def _marked_result(recorded: TrialResult, result: TrialResult) -> str:
-    """Return the result of a new try as text, with the differences from the recorded result marked. If either is an
-    error, nothing is marked.
-    """
-    both = recorded.error is None and result.error is None
-    return marked(_shown(recorded.text), _shown(result.text)) if both else result.text
-
-
 def _differ(recorded: TrialResult, tries: Sequence[TrialResult]) -> bool:
     return any(_has_other_prompt(recorded, result) for result in tries)
 
@@ -598,44 +550,27 @@ def _prompts(recorded: TrialResult, tries: Sequence[TrialResult]) -> Iterator[tu
         yield prompt, "in each try" if len(numbers) == len(tries) else f"in try {', '.join(numbers)}"
 
 
-# --- HTML -------------------------------------------------------------------------------------------------------------
-
-
-def _prompt_boxes(recorded: TrialResult, tries: Sequence[TrialResult]) -> str:
-    """Return the HTML boxes about prompts: one with the recorded prompt if all tries used it, else one for each other
-    prompt with its differences marked.
+def _prompt_cards(recorded: TrialResult, tries: Sequence[TrialResult]) -> Iterator[Card]:
+    """Yield cards about prompts: one with the recorded prompt if all tries used it, else one for each other prompt with
+    its differences marked.
     """
-    if not recorded.asked and not _differ(recorded, tries):
-        return ""
-    if not _differ(recorded, tries):
-        return _box("Asked", "as recorded", safe(_shown(recorded.asked)))
     before = _shown(recorded.asked)
-    return "".join(
-        _box("Asked", titles, "".join(piece_of(*piece) for piece in pieces(before, prompt)))
-        for prompt, titles in _prompts(recorded, tries)
-    )
+    if _differ(recorded, tries):
+        for prompt, titles in _prompts(recorded, tries):
+            yield Card(Text("asked", "badge"), (ChangedText(before, prompt),), note=titles)
+    elif recorded.asked:
+        yield Card(Text("asked", "badge"), (Code(before),), note="each time as recorded")
 
 
-def _box(title: str, note: str, text: str) -> str:
-    return (
-        f'<div style="border:{RULE};border-radius:4px;padding:6px 10px;margin:0 0 8px">'
-        f'<div>{styled(BADGE, title)}{styled(FAINT, safe(note))}</div><div style="{TEXT}">{text}</div></div>'
-    )
+def _card(result: TrialResult, content: Block) -> Card:
+    return Card(Text(result.title, "badge"), (content,), note=_figures(result))
 
 
-def _card(result: TrialResult, text: str) -> str:
-    head = f"{styled(BADGE, safe(result.title))}{styled(FAINT, safe(_figures(result)))}"
-    return f'<div style="{_CARD}"><div style="margin:0 0 4px">{head}</div><div style="{TEXT}">{text}</div></div>'
-
-
-def _outcome(recorded: TrialResult, result: TrialResult) -> str:
-    """Return the result of a new try as HTML. Words that the recorded result lacks are marked; words that only the
-    recorded result has are not shown.
-    """
-    if _is_same(recorded, result):
-        return styled(FAINT, _SAME)
+def _outcome(recorded: TrialResult, result: TrialResult) -> Block:
+    """Return the result of a new try, with its differences from the recorded result marked."""
+    if (result.status, result.text) == (recorded.status, recorded.text):
+        return Paragraph((Text(_SAME, "faint"),))
     # An error is not compared word by word with a value: all of it is new.
     if recorded.error is not None or result.error is not None:
-        return safe(_shown(result.text))
-    difference = pieces(_shown(recorded.text), _shown(result.text))
-    return "".join(piece_of(piece.sign, piece.text) for piece in difference if piece.sign != REMOVED)
+        return Code(_shown(result.text))
+    return ChangedText(_shown(recorded.text), _shown(result.text))

@@ -36,6 +36,8 @@ from divebook.replay.tape import (
     TapeLog,
     TapeOperations,
 )
+from divebook.report.model import Items, Report, Text
+from divebook.report.shown import Shown
 from divebook.runtime.concurrency import Suspended, Waits
 from divebook.runtime.errors import line_of
 from divebook.runtime.forks import opening_in, workflow_in
@@ -280,8 +282,8 @@ class FirstDifference:
         return f"{event}{f', {where}' if where else ''}: {parts or f'expected {self.expected}; got {self.actual}'}"
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+@dataclass(frozen=True, slots=True, repr=False)
+class Verification(Shown):
     """Result of a verification: whether a definition reproduces the log of an execution.
 
     Examples
@@ -321,15 +323,15 @@ class Verification:
             return DIFFERS
         return EQUAL if self.equal else UNCHECKED
 
-    def __str__(self) -> str:
+    def report(self) -> Report:
+        """Return the outcome with the number of compared events, the first difference, and what was not checked."""
         served = plural(sum(self.answered.values()), "operation")
         counted = f"{plural(self.events, 'event')}, {served} answered from the log, {plural(self.calls, 'call')} made"
-        lines = [f"{self.execution_id} of {self.workflow!r}: {self.outcome} ({counted})"]
-        lines += [f"  {self.divergence}"] if self.divergence is not None else []
-        return "\n".join([*lines, *(f"  not checked: {reason}" for reason in self.unchecked)])
-
-    def __repr__(self) -> str:
-        return str(self)
+        outcome = Text(self.outcome, {EQUAL: "good", DIFFERS: "bad"}.get(self.outcome, ""))
+        title = (Text(self.execution_id, "id"), f" of {self.workflow!r}: ", outcome, f" ({counted})")
+        lines = [] if self.divergence is None else [str(self.divergence)]
+        lines += [f"not checked: {reason}" for reason in self.unchecked]
+        return Report(title, blocks=(Items(tuple(lines)),))
 
 
 def verified(

@@ -23,22 +23,23 @@ from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.interrupts import interruptible_result
 from divebook.projections.compare import BLOCKED, IS_COMPUTED, LIVE, Divergence, as_text, way_of
-from divebook.projections.comparison import BADGE, CELL, FAINT, RULE, Comparison
+from divebook.projections.comparison import Comparison
 from divebook.questions.bounds import Bounds
 from divebook.replay.recorded_answers import REQUESTS, RecordedAnswers, RecordedEnds, ReuseInputs, answering
+from divebook.report.model import Column, Items, Line, Paragraph, Report, Table, Text
+from divebook.report.shown import Shown
 from divebook.runtime.commit import StoreCalls
 from divebook.runtime.manager import Control
 from divebook.runtime.operations import FindMissPolicy, MissPolicy, OperationRequest
 from divebook.runtime.run import Run
 from divebook.stores import EventStore
 from divebook.stores.memory import MemoryStore
-from divebook.text.format import AS_TEXT, plural, price
-from divebook.text.markup import element, row_element, safe, styled, table_element
+from divebook.text.format import plural, price
 from divebook.text.redaction import one_line, shared
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class WhatIf:
+class WhatIf(Shown):
     """Result of a what-if: an execution that ran again with one change, compared with the original execution (its
     source).
 
@@ -112,20 +113,16 @@ class WhatIf:
         text = f"{tally.served} served, {tally.live} live, {tally.blocked} blocked, {tally.unused} unused"
         return f"<what-if {self.run.id} of {self.source}: {self.run.status}, {text}>"
 
-    def __str__(self) -> str:
-        return _as_text(self)
+    def report(self) -> Report:
+        """Return the counted calls, and the comparison with the source: lane A shows the source, lane B the what-if."""
+        calls = tuple(Text(line, "faint") for line in _calls(self.calls))
+        return Report(blocks=(Paragraph((*_head(self), *calls)), *self.comparison.report().blocks))
 
-    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:  # noqa: FBT001 - as IPython calls it
-        printer.text(str(self))
-
-    def _repr_html_(self) -> str:
-        return _as_html(self)
-
-    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
+    def mime_data(self) -> dict[str, object]:
         """Return the ids of the compared runs, which divebook's JupyterLab extension needs to step through the
         differences.
         """
-        return self.comparison._repr_mimebundle_()
+        return self.comparison.mime_data()
 
 
 # --- rehearsal --------------------------------------------------------------------------------------------------------
@@ -462,37 +459,21 @@ def begun_in(events_of_fork: Iterable[Event], forked: Event) -> list[str]:
 
 MOST = 12
 """Maximum number of calls that are named."""
-_WHOLE = "padding:4px 10px 4px 0;text-align:left;vertical-align:top;white-space:nowrap"
-"""CSS style of a table cell without line breaks."""
-_OF_EACH = ("what-if", "status", "served", "live", "blocked", "unused", "cost", "outputs")
+_COLUMNS = (
+    *map(Column, ("what-if", "status", "served", "live", "blocked", "unused", "cost")),
+    Column("outputs", "long"),
+)
 
 
 FULL = "full"
 PARTLY = "partly"
 
 
-def _as_text(what_if: WhatIf) -> str:
-    return "\n".join([*_head(what_if), *_calls(what_if.calls), repr(what_if.comparison)])
-
-
-def _as_html(what_if: WhatIf) -> str:
-    """Format the result of a what-if as HTML that is saved with a notebook. Lane A shows the source, lane B the
-    what-if.
-    """
-    # The first line of the head becomes the title beside the badge, which replaces the word "what-if".
-    first, *further = map(safe, _head(what_if))
-    lines = [f"<div>{styled(BADGE, 'what-if')}{first.removeprefix('what-if ')}</div>"]
-    lines += [f"<div>{line}</div>" for line in further]
-    lines += [f'<div style="{FAINT}">{safe(line)}</div>' for line in _calls(what_if.calls)]
-    return f'<div class="{AS_TEXT}" style="margin:4px 0">{"".join(lines)}{what_if.comparison._repr_html_()}</div>'
-
-
-def _head(what_if: WhatIf) -> Iterator[str]:
+def _head(what_if: WhatIf) -> Iterator[Line]:
     changed = ", ".join(what_if.change.named) or "nothing"
-    yield (
-        f"what-if {what_if.run.id} of {what_if.source}, from event {what_if.at + 1} on; changed: {changed}; "
-        f"it is {what_if.run.status}"
-    )
+    ids = f"{what_if.run.id} of {what_if.source}"
+    where = f"from event {what_if.at + 1} on; changed: {changed}; it is {what_if.run.status}"
+    yield (Text("what-if", "badge"), f" {ids}, {where}")
     yield f"{_counted(what_if)}; {_comparable(what_if)}"
     if what_if.run.error:
         yield one_line(shared().text(f"error: {what_if.run.error}"), 400)
@@ -528,38 +509,25 @@ def _calls(calls: Sequence[UnreusedCall]) -> Iterator[str]:
         yield f"and {plural(len(calls) - MOST, 'more call')}: .calls has all"
 
 
-class RepeatedWhatIf(list[WhatIf]):
+class RepeatedWhatIf(Shown, list[WhatIf]):
     """List of what-ifs that were run several times with the same change, displayed as a table with one row each."""
 
-    def __str__(self) -> str:
-        rows = [_OF_EACH, *map(_row, self)]
-        widths = [max(len(row[place]) for row in rows) for place in range(len(_OF_EACH))]
-        return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        head = [element("th", title, style=_WHOLE) for title in _OF_EACH]
-        rows = (row_element(_cells(_row(what_if)), style=f"border-top:{RULE}") for what_if in self)
-        return table_element(head, rows, class_=AS_TEXT)
+    def report(self) -> Report:
+        """Return a table with one row for each what-if."""
+        return Report(blocks=(Table(_COLUMNS, tuple(map(_row, self))),))
 
 
-def _cells(row: Sequence[str]) -> Iterator[str]:
-    for place, text in enumerate(row):
-        style = f"{CELL};min-width:10em" if place in (0, len(row) - 1) else _WHOLE  # the id and the outputs are long
-        yield element("td", safe(text), style=style)
-
-
-def _row(what_if: WhatIf) -> tuple[str, ...]:
+def _row(what_if: WhatIf) -> tuple[Line, ...]:
     tally = what_if.tally
     counts = (tally.served, tally.live, tally.blocked, tally.unused)
     outputs = one_line(shared().text(as_text(what_if.outputs)), 120)
-    return what_if.run.id, what_if.run.status, *map(str, counts), price(what_if.cost), outputs
+    status = what_if.run.status
+    cost = Text(price(what_if.cost), "money")
+    return Text(what_if.run.id, "id"), Text(status, status), *map(str, counts), cost, outputs
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Plan:
+class Plan(Shown):
     """Plan of a what-if: the recorded results it would reuse, and the calls it would make. It is computed without
     external calls.
     """
@@ -579,16 +547,19 @@ class Plan:
     blocked: int = 0
     """Number of calls up to this point that would not be executed."""
 
-    def __str__(self) -> str:
+    @property
+    def summary(self) -> str:
+        """The counted results and calls, and their cost, in one line."""
         text = f"{plural(self.reused, 'operation')} reused, {len(self.live)} live"
         if self.cost is not None and self.live:
             text += f", about {price(self.cost)}"
         text += f", {self.blocked} blocked" if self.blocked else ""
         return text + (f", then unknown: {', '.join(self.unknown)}" if self.unknown else "")
 
-    def __repr__(self) -> str:
-        live = "".join(f"\n  live: {call}" for call in self.live)
-        return f"plan of a what-if of {self.source}, from event {self.at + 1} on: {self}{live}"
+    def report(self) -> Report:
+        """Return the summary, and each call that would be made."""
+        title = f"plan of a what-if of {self.source}, from event {self.at + 1} on: {self.summary}"
+        return Report(title, blocks=(Items(tuple(f"live: {call}" for call in self.live)),))
 
 
 def bounds_beside(bounds: Bounds, before: ExecutionState) -> Bounds:

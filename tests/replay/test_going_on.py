@@ -97,7 +97,7 @@ def test_only_the_failing_step_was_changed(world):
     plan, again = gone_on(world, source, pay())
     assert (again.status, again.outputs, MADE) == ("completed", {"d": 4}, [3, 4])
     assert (plan.reused, [call.step for call in plan.live], plan.behind) == (2, ["c"], ("d",))
-    assert str(plan) == "2 operations reused, 1 live, then d"
+    assert plan.summary == "2 operations reused, 1 live, then d"
     record = world.store.record(again.id)
     assert (record.origin, record.parent) == ("resume", source.id)
     assert source.refresh().status == "failed"

@@ -185,7 +185,7 @@ def test_what_each_try_may_spend_is_bounded_beside_what_the_run_had_spent(looped
     trial = world.try_step(source.id, "draft", bounds={"max_cost": 0.1})
     assert (trial.tries[0].asked, trial.tries[0].cost) == ("", None)
     assert "Budget reached: $0.25 of $0.35 spent" in trial.tries[0].text
-    assert "asked, each time as recorded" in str(trial)
+    assert "asked: each time as recorded" in str(trial)
 
 
 def test_a_question_has_its_recorded_answer_and_another_one_waits():

@@ -165,7 +165,7 @@ def test_a_plan_names_what_would_be_live_without_a_call():
         assert not CALLS
         assert [(call.name, call.step) for call in plan.live] == [("double", "one")]
         assert (plan.reused, plan.unknown) == (0, ("two", "three"))
-        assert str(plan) == "0 operations reused, 1 live, about $0.00, then unknown: two, three"
+        assert plan.summary == "0 operations reused, 1 live, about $0.00, then unknown: two, three"
         assert len(environment.executions()) == 1
 
 
@@ -278,7 +278,7 @@ def test_a_plan_says_what_would_be_blocked():
     with world(LINE) as environment:
         source, _ = ran(environment, LINE, {"n": 2})
         plan = environment.what_if(source.id, {"inputs": {"n": 3}}, plan=True)
-        assert str(plan) == "0 operations reused, 0 live, 1 blocked"
+        assert plan.summary == "0 operations reused, 0 live, 1 blocked"
         for count in (0, True, "2"):
             with pytest.raises(SetupError, match="once or more often"):
                 environment.what_if(source.id, repeat=count)
