@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import importlib
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio.to_thread
 
@@ -28,7 +29,8 @@ from divebook.errors import SetupError, StepError, TemplateError
 from divebook.events.codec import short_hash
 from divebook.questions.bounds import Bounds, agent_bounds
 from divebook.scripting import render_template
-from divebook.text.arguments import has_methods, list_of, require
+from divebook.text.arguments import describe, list_of
+from divebook.text.protocols import require_protocol
 
 if TYPE_CHECKING:
     from pydantic_ai import Agent as LibraryAgent
@@ -61,6 +63,13 @@ MODEL_RETRY = Retry(
 It replaces the retries of provider clients, so that each attempt is recorded and counted. A retry waits at least for
 the provider's Retry-After. Exhausted quotas and timeouts are not retried.
 """
+
+
+class RequestsModel(Protocol):
+    """Protocol of a model object: the part of `pydantic_ai.models.Model` that every model has."""
+
+    async def request(self, messages: Any, model_settings: Any, model_request_parameters: Any) -> Any:
+        """Send one request and return the response."""
 
 
 class Agent:
@@ -134,10 +143,8 @@ class Agent:
         workspace: str | None = None,
         corrections: int | None = None,
     ) -> None:
-        expected = "the name of the agent, or an AgentDefinition"
-        require(definition, "definition", expected, fits=isinstance(definition, str | AgentDefinition))
-        fits = isinstance(model, str | ScriptedModel) or has_methods(model, "request")
-        require(model, "model", "a name such as 'openai:gpt-5-mini', or a model of pydantic-ai", fits=fits)
+        _require_definition(definition)
+        _require_model(model)
         self.definition = AgentDefinition(definition) if isinstance(definition, str) else definition
         # An argument overrides the definition. A model object or a script overrides a model name.
         name_argument = model if isinstance(model, str) else None
@@ -167,7 +174,9 @@ class Agent:
             require_possible_schema(output, "output")
         self.output = declared.output if output is None else output
         allow_answers(self.output)
-        self.capabilities = tuple(capabilities)
+        self.capabilities = tuple(
+            _capability(each) for each in list_of(capabilities, "capabilities", "capabilities=[Thinking()]")
+        )
         self.deps = deps
         self.policy = Policy.given().of_code()
         """Policy for references in its key and headers. An environment replaces it (`under`)."""
@@ -177,7 +186,9 @@ class Agent:
             instructions,
             tools=[tool for tool in tool_arguments if isinstance(tool, str)],
             servers=[server if isinstance(server, str) else server.name for server in server_arguments],
-            subordinates=list(subordinates),
+            subordinates=[
+                _name_of_agent(each) for each in list_of(subordinates, "subordinates", "subordinates=['critic']")
+            ],
             approvals=Approvals().plus(approvals).rules,
         )
         if corrections is not None:
@@ -244,6 +255,8 @@ class Agent:
         """
         from divebook.agents.durability import check
 
+        if not _is_library_agent(agent):
+            raise SetupError(f"Agent.of expects a pydantic_ai.Agent, not {describe(agent)}; write Agent('name')")
         # The name is part of the recorded operations, so an agent without a name cannot be recorded.
         agent_name = name or agent.name
         if not agent_name:
@@ -422,9 +435,47 @@ def agent_of(value: Any) -> Agent:
     """
     if isinstance(value, Agent):
         return value
-    if not (hasattr(value, "output_type") and hasattr(value, "run")):
-        raise SetupError(f"an agent is a divebook.Agent or a pydantic_ai.Agent, not {value!r:.100}")
+    if not _is_library_agent(value):
+        raise SetupError(
+            f"an agent must be a divebook.Agent or a pydantic_ai.Agent, not {describe(value)}; "
+            "write Agent('name', instructions=...)"
+        )
     return Agent.of(value)
+
+
+def _require_definition(definition: object) -> None:
+    if not isinstance(definition, str | AgentDefinition):
+        expected = "the name of the agent, or an AgentDefinition"
+        raise SetupError(f"definition must be {expected}, not {describe(definition)}")
+
+
+def _require_model(model: object) -> None:
+    if model is not None and not isinstance(model, str | ScriptedModel):
+        names = "a name such as 'openai:gpt-5-mini', a model of pydantic-ai"
+        require_protocol(model, RequestsModel, "model", or_else=names, page="agents")
+
+
+def _is_library_agent(value: object) -> bool:
+    # An agent of the library can only exist if the library is loaded.
+    library = sys.modules.get("pydantic_ai.agent")
+    return library is not None and isinstance(value, library.AbstractAgent)
+
+
+def _capability(value: Any) -> Any:
+    """Return a capability of pydantic-ai, or a function that makes one; raise `SetupError` for another object."""
+    library = sys.modules.get("pydantic_ai.capabilities")
+    is_capability = library is not None and isinstance(value, library.AbstractCapability)
+    if not is_capability and (isinstance(value, type) or not callable(value)):
+        hint = f"; write {value.__name__}()" if isinstance(value, type) else ""
+        raise SetupError(f"capabilities must be capabilities of pydantic-ai, not {describe(value)}{hint}")
+    return value
+
+
+def _name_of_agent(value: Any) -> str:
+    if not isinstance(value, str):
+        hint = f"; write {value.name!r}" if isinstance(value, Agent) else ""
+        raise SetupError(f"subordinates must be names of agents, not {describe(value)}{hint}")
+    return value
 
 
 def turn_reasons(

@@ -94,7 +94,8 @@ class ScriptedModel:
     def __post_init__(self) -> None:
         for name in ("replies", "turns"):
             value = getattr(self, name)
-            if isinstance(value, str | Mapping):
+            is_function = name == "replies" and callable(value)
+            if not is_function and (isinstance(value, str | Mapping) or not isinstance(value, Sequence)):
                 raise SetupError(
                     f"{name} of a scripted model are a list, one for each request, not {value!r}; write [...]"
                 )

@@ -39,6 +39,7 @@ from divebook.errors import (
 from divebook.events.codec import canonical_hash, locate_surrogate, storable
 from divebook.events.recorded import opened
 from divebook.text.arguments import normal_name, require, same_name
+from divebook.text.protocols import is_async, without_partials
 from divebook.text.ranges import SOME_SECONDS
 
 # --- users' functions: common properties of steps, actions and tools --------------------------------------------------
@@ -432,33 +433,15 @@ def name_of(target: Any) -> str:
     """Return the name of a callable: for a partial, the name of the function inside it; for a lambda, the empty
     string.
     """
-    target = _without_partials(target)
+    target = without_partials(target)
     name = getattr(target, "__name__", None) or type(target).__name__
     return "" if name == LAMBDA else str(name)
-
-
-def is_async(target: Any) -> bool:
-    """Return True if a callable returns a coroutine: an async function, or an object with an async ``__call__``."""
-    target = _without_partials(target)
-    if inspect.iscoroutinefunction(target):
-        return True
-    # A call of a class returns an instance, whatever its ``__call__`` is.
-    if isinstance(target, FunctionType | type):
-        return False
-    # A callable object is async if its method ``__call__`` is.
-    return inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004
 
 
 def _require_name(target: Any, kind: str, name: str | None) -> None:
     if name is None and not name_of(target):
         hint = f'write {kind}(name="...")(...), or use `def`'
         raise DefinitionError([Problem(f"@{kind} needs a name: {target!r:.60} has none", key="name", hint=hint)])
-
-
-def _without_partials(target: Any) -> Any:
-    while isinstance(target, functools.partial):
-        target = target.func
-    return target
 
 
 def _function(target: Any, kind: str) -> FunctionType:
@@ -502,7 +485,7 @@ def _inner(target: Any) -> Any:
     around it.
     """
     # Partials are removed first, then wrappers of `functools.wraps`, then the binding to an object.
-    target = inspect.unwrap(_without_partials(target))
+    target = inspect.unwrap(without_partials(target))
     if inspect.ismethod(target):
         return inspect.unwrap(target.__func__)
     if isinstance(target, FunctionType | type) or inspect.isbuiltin(target):

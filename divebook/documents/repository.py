@@ -30,6 +30,7 @@ from divebook.text.patterns import (
     is_any_character,
     is_not_slash,
 )
+from divebook.text.protocols import require_protocol
 
 # Types that `mimetypes` does not know on all systems.
 _CONTENT_TYPES = {
@@ -80,14 +81,18 @@ class Library(Protocol):
 class DocumentRepository(ABC):
     """Base class of document repositories (`FileDocuments`, `MemoryDocuments`)."""
 
+    _names: dict[str, str]
+    _libraries: dict[str, Library]
+
     def __init__(self) -> None:
-        self._names: dict[str, str] = {}
-        self._libraries: dict[str, Library] = {}
+        self._names = {}
+        self._libraries = {}
 
     def include(self, scheme: str, library: Library) -> None:
         """Add a library (a read-only source of documents, such as an MCP server). All paths that start with the scheme,
         such as ``mcp://``, are then read from it.
         """
+        require_protocol(library, Library, "library")
         self._libraries[scheme] = library
 
     def register(self, name: str, path: str) -> None:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, Self, Unpack, overload
+from typing import Any, Literal, Self, TypeAlias, Unpack, overload
 
 from divebook.agents import Agent, imports
+from divebook.agents.agent import agent_of
 from divebook.agents.cache import ResponseCache, cache_of
 from divebook.agents.clients import CLIENTS
 from divebook.definitions.definition import Definitions, Workflow, require_name
@@ -25,12 +26,24 @@ from divebook.definitions.resources import (
     WorkspaceDefinition,
 )
 from divebook.definitions.servers import MCPServerDefinition
-from divebook.definitions.tools import ToolFunction
+from divebook.definitions.tools import ToolFunction, tool_of
 from divebook.documents import DocumentRepository, FileDocuments, Policy
 from divebook.engine.approvals import StandingRule
 from divebook.engine.forks import Change
-from divebook.environments.registry import EnvironmentApprovalPolicy, Registry
-from divebook.environments.settings import EnvironmentWorkspaces, Hook, Settings, TelemetrySetting
+from divebook.environments.registry import (
+    EnvironmentApprovalPolicy,
+    Registry,
+    require_server,
+    require_workflow,
+    require_workspace,
+)
+from divebook.environments.settings import (
+    EnvironmentWorkspaces,
+    Hook,
+    Settings,
+    TelemetrySetting,
+    checked_telemetry,
+)
 from divebook.environments.starts import (
     DEFAULT_QUEUE,
     WARN,
@@ -90,8 +103,9 @@ from divebook.stores import EventStore, ExecutionRecord, MemoryStore, open_store
 from divebook.stores.append import Durability, durability_called
 from divebook.stores.codec import Codec
 from divebook.stores.leases import QueuedExecution, WorkerRecord
-from divebook.text.arguments import has_methods, id_of, is_list_of_strings, list_of, require
+from divebook.text.arguments import id_of, is_list_of_strings, list_of, require
 from divebook.text.path_arguments import as_path
+from divebook.text.protocols import require_protocol
 from divebook.text.redaction import logger
 from divebook.tools.mcp.servers import Server
 
@@ -100,36 +114,31 @@ _USERS: weakref.WeakKeyDictionary[EventStore, weakref.WeakSet[Environment]] = we
 """For each store, the open environments that use it. `open_store` returns one store object for one file, so that
 environments can share a store; the last environment closes it.
 """
+Printer: TypeAlias = Callable[[str], None]
+Closer: TypeAlias = Callable[[], object]
 _FILTERS = ("tag", "origin", "parent", "notebook", "cell", "key")
 """Names of the keyword arguments by which `Environment.executions` can filter."""
-_STORE = "a path, a URL, or an instance of a subclass of divebook.stores.EventStore"
+_STORE = "a path or a URL"
 _EXPECTED: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "name": ("a string", lambda value: isinstance(value, str)),
-    "store": (_STORE, lambda value: isinstance(value, EventStore | str | Path)),
-    "documents": (
-        "a DocumentRepository, such as FileDocuments('texts') or MemoryDocuments()",
-        lambda value: isinstance(value, DocumentRepository),
-    ),
     "documents_dir": ("the path of a folder", lambda value: isinstance(value, str | os.PathLike)),
-    "printer": ("a function that takes a string", callable),
     "durability": ("'full' or 'relaxed'", lambda value: isinstance(value, str)),
-    "notify": (
-        "a function, a command as a string or a list of strings, or addresses",
-        lambda value: callable(value) or isinstance(value, str) or is_list_of_strings(value),
-    ),
-    "clock": ("an object with now() and sleep(seconds)", lambda value: has_methods(value, "now", "sleep")),
-    "chance": ("an object with bits(count)", lambda value: has_methods(value, "bits")),
-    "interpreter": ("a divebook.scripting.Interpreter", lambda value: isinstance(value, Interpreter)),
     "executors": ("a mapping of names to executors", lambda value: isinstance(value, Mapping)),
-    "formatter": (
-        "an instance of a subclass of divebook.Formatter",
-        lambda value: isinstance(value, Formatter),
-    ),
-    "policy": ("a divebook.Policy, such as Policy('files')", lambda value: isinstance(value, Policy)),
-    "codec": ("an object with encrypt(data) and decrypt(data)", lambda value: has_methods(value, "encrypt", "decrypt")),
 }
-"""For each argument of `Environment`: the expected value in words, for the error, and a function that checks a value.
+"""For each argument of `Environment` that is plain data: the expected value in words, for the error, and a function
+that checks a value.
 """
+_PROTOCOLS: Mapping[str, tuple[Any, str]] = {
+    "documents": (DocumentRepository, "FileDocuments('texts'), MemoryDocuments()"),
+    "printer": (Printer, ""),
+    "clock": (Clock, ""),
+    "chance": (Chance, ""),
+    "interpreter": (Interpreter, ""),
+    "formatter": (Formatter, ""),
+    "policy": (Policy, "Policy('files')"),
+    "codec": (Codec, ""),
+}
+"""For each argument of `Environment` that is an object: its protocol, and an example for the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +219,7 @@ class Environment:
         workspaces: Iterable[WorkspaceDefinition] = (),
         documents: DocumentRepository | None = None,
         documents_dir: str | os.PathLike[str] | None = None,
-        printer: Callable[[str], None] = print,
+        printer: Printer = print,
         durability: str | None = None,
         notify: Hook | Sequence[str] | str | None = None,
         clock: Clock | None = None,
@@ -230,10 +239,19 @@ class Environment:
         _require_types(locals())
         if documents is not None and documents_dir is not None:
             raise SetupError("documents dir and repo cannot both be set: a repository has its own folder")
+        # All objects are checked before a store is opened, so that a refused environment leaves no file.
+        registered_actions = [action_of(each) for each in list_of(actions, "actions", "actions=[shout]")]
+        all_agents = [agent_of(each) for each in list_of(agents, "agents", "agents=[...]")]
+        all_tools = [tool_of(each) for each in list_of(tools, "tools", "tools=[...]")]
+        all_workflows = [require_workflow(each) for each in list_of(workflows, "workflows", "workflows=[...]")]
+        all_servers = [require_server(each) for each in list_of(servers, "servers", "servers=[...]")]
+        all_workspaces = [require_workspace(each) for each in list_of(workspaces, "workspaces", "workspaces=[...]")]
+        self._executors = Executors(executor, executors)
         self.name = name
         self.description = ""
         repository = documents if documents_dir is None else FileDocuments(documents_dir)
         durability_of_logs = durability_called(durability)
+        settings = Settings(repository, interpreter, policy, durability_of_logs, notify, formatter, codec, telemetry)
         # A store that was passed in belongs to the caller, and `close` leaves it open.
         if store is None or isinstance(store, str | Path):
             self.store = open_store(store)
@@ -250,8 +268,6 @@ class Environment:
         self._clock = clock or SystemClock()
         self._chance = chance or SystemChance()
         self._surrounded_calls = CallTracing()
-        self._executors = Executors(executor, executors)
-        registered_actions = [action_of(each) for each in list_of(actions, "actions", "actions=[shout]")]
         self._registry = Registry(self.store, self._executors, registered_actions, approvals)
         self.servers = self._registry.servers
         durable_log = DurableLog(self.store, self._begin_log, self._clock)
@@ -282,21 +298,21 @@ class Environment:
         self.internals = Internals(self._registry, self._control, self._variants)
         """Parts of the environment for other packages of divebook. They are not part of the public API."""
         # After registry, control and starter, which the step handlers use.
-        self._apply(Settings(repository, interpreter, policy, durability_of_logs, notify, formatter, codec, telemetry))
+        self._apply(settings)
         _add_stages(self)
         # Each environment adds the stages of pipelines itself, so `take_in` must not copy those of another one.
         self._registry.custom_step_types.clear()
         CLIENTS.join(self)
         _USERS.setdefault(self.store, weakref.WeakSet()).add(self)
-        for agent in list_of(agents, "agents", "agents=[...]"):
+        for agent in all_agents:
             self.add_agent(agent)
-        for tool in list_of(tools, "tools", "tools=[...]"):
+        for tool in all_tools:
             self.add_tool(tool)
-        for workflow in list_of(workflows, "workflows", "workflows=[...]"):
+        for workflow in all_workflows:
             self.add_workflow(workflow)
-        for server in list_of(servers, "servers", "servers=[...]"):
+        for server in all_servers:
             self.add_server(server)
-        for workspace in list_of(workspaces, "workspaces", "workspaces=[...]"):
+        for workspace in all_workspaces:
             self.add_workspace(workspace)
 
     def _apply(self, settings: Settings) -> None:
@@ -373,7 +389,7 @@ class Environment:
         """Return a new environment that uses another store, and has the definitions and settings of this
         environment.
         """
-        require(store, "store", _STORE, fits=isinstance(store, EventStore))
+        require_protocol(store, EventStore, "store")
         # Without definitions, since `take_in` adds all of them together with the settings.
         environment = Environment(self.name, store=store)
         environment.take_in(self)
@@ -397,10 +413,11 @@ class Environment:
 
     # --- closing ---------------------------------------------------------------------------------------------------
 
-    def on_close(self, closer: Callable[[], object]) -> None:
+    def on_close(self, closer: Closer) -> None:
         """Register a function to be called when this environment is closed. The function that was registered last is
         called first.
         """
+        require_protocol(closer, Closer, "closer")
         self._closers.append(closer)
 
     def close(self) -> None:
@@ -1543,7 +1560,22 @@ def _add_stages(environment: Environment) -> None:
 
 
 def _require_types(arguments: Mapping[str, Any]) -> None:
-    """Raise `SetupError` if a constructor argument of `Environment` has a value of the wrong type."""
+    """Raise `SetupError` if a constructor argument of `Environment` has a value of the wrong type.
+
+    First the arguments that are plain data, then those that are objects, then those that may be either. None means that
+    the caller omitted the argument.
+    """
     for name, (expected, fits) in _EXPECTED.items():
         value = arguments[name]
         require(value, name, expected, fits=value is None or fits(value))
+    for name, (protocol, example) in _PROTOCOLS.items():
+        if arguments[name] is not None:
+            require_protocol(arguments[name], protocol, name, or_else=example)
+    notify = arguments["notify"]
+    if notify is not None and not isinstance(notify, str) and not is_list_of_strings(notify):
+        require_protocol(notify, Hook, "notify", or_else="a command as a string or a list of strings, addresses")
+    if arguments["telemetry"] is not None:
+        checked_telemetry(arguments["telemetry"])
+    store = arguments["store"]
+    if store is not None and not isinstance(store, str | Path):
+        require_protocol(store, EventStore, "store", or_else=_STORE)

@@ -65,8 +65,9 @@ from divebook.steps.conversations import DurableLog, Entry
 from divebook.steps.function import require_function
 from divebook.steps.prompt import ASSIGN_WORK
 from divebook.stores import EventStore
-from divebook.text.arguments import list_of, require, same_name
+from divebook.text.arguments import describe, list_of, same_name
 from divebook.text.format import local_time
+from divebook.text.protocols import require_protocol
 from divebook.text.redaction import logger
 from divebook.tools.builtin import ABSENT, OFFERED, declared, limited
 from divebook.tools.file_tools import ToolReach
@@ -77,7 +78,8 @@ from divebook.workspaces.docker.engine import require_image
 T = TypeVar("T")
 _DefinitionName: TypeAlias = tuple[str, str]
 """Kind (``agent``, ``workspace`` or ``tool``) and name of a definition."""
-StepType: TypeAlias = tuple[Handler, Callable[[Workflow], None] | None]
+WorkflowCheck: TypeAlias = Callable[[Workflow], None]
+StepType: TypeAlias = tuple[Handler, WorkflowCheck | None]
 """Handler of all steps of a type, and an optional function that checks workflows with steps of that type."""
 _log = logger(__name__)
 
@@ -143,7 +145,8 @@ class Registry:
     def define(self, definitions: Definitions) -> None:
         """Add all definitions of a text, file or folder; see `Environment.define`."""
         expected = "Definitions; divebook.load('flows.yaml') reads them, and add_agent and add_workflow take one thing"
-        require(definitions, "definitions", expected, fits=isinstance(definitions, Definitions))
+        if not isinstance(definitions, Definitions):
+            raise SetupError(f"definitions must be {expected}, not {describe(definitions)}")
         # The definitions are checked before the registry changes.
         problems = syntax_problems(definitions)
         if problems:
@@ -204,8 +207,7 @@ class Registry:
 
     def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
         """Add a workflow. Executions that are already running keep the workflow with which they started."""
-        expected = "a Workflow; write @workflow above an async function, or Workflow('name', [Step(...)])"
-        require(workflow, "a workflow", expected, fits=isinstance(workflow, Workflow))
+        require_workflow(workflow)
         if workflow.name in self._workflows and not replace:
             raise AlreadyRegisteredError("workflow", workflow.name)
         self._workflows[workflow.name] = workflow
@@ -222,8 +224,7 @@ class Registry:
 
     def add_server(self, server: MCPServerDefinition, *, replace: bool = False) -> None:
         """Add an MCP server. It is started for the first agent that needs it."""
-        expected = "a divebook.MCPServerDefinition('name', ...)"
-        require(server, "a server", expected, fits=isinstance(server, MCPServerDefinition))
+        require_server(server)
         everything = Policy(*KINDS)  # who writes Python may start programs anyway
         self.servers.add(server, everything, replace=replace)
 
@@ -231,8 +232,7 @@ class Registry:
         """Add the definition of a workspace; raises `AlreadyRegisteredError` for a name that exists unless `replace` is
         set.
         """
-        expected = "a divebook.WorkspaceDefinition('name', ...)"
-        require(workspace, "a workspace", expected, fits=isinstance(workspace, WorkspaceDefinition))
+        require_workspace(workspace)
         if workspace.name in self.workspaces and not replace:
             raise AlreadyRegisteredError("workspace", workspace.name)
         self.origins.trust_workspace(workspace.name)
@@ -240,6 +240,7 @@ class Registry:
 
     def add_schedule(self, schedule: ScheduleDefinition, *, replace: bool = False) -> None:
         """Add a schedule; raises `AlreadyRegisteredError` for a name that exists unless `replace` is set."""
+        _required(schedule, ScheduleDefinition, "write ScheduleDefinition('name', ...)")
         if not replace and schedule.name in {definition.name for definition in self.schedules}:
             raise AlreadyRegisteredError("schedule", schedule.name)
         self._definitions = merge(replaced(self._definitions, warnings=()), Definitions(schedules=(schedule,)))
@@ -248,6 +249,9 @@ class Registry:
         """Set the handler for all steps of a type; see `Environment.add_step_type`."""
         if name not in STEP_TYPES:
             raise NotFoundError("step type", name, STEP_TYPES)
+        require_protocol(handler, Handler, "handler")
+        if check is not None:
+            require_protocol(check, WorkflowCheck, "check")
         self.handlers[name] = handler
         self.custom_step_types[name] = handler, check
         if check is not None:
@@ -798,6 +802,27 @@ class DefinitionOrigins:
         Python code.
         """
         return self._from_text.isdisjoint(names)
+
+
+def require_workflow(workflow: Any) -> Workflow:
+    """Return an argument that must be a workflow; raise `SetupError` for another object."""
+    return _required(workflow, Workflow, "write @workflow above an async function, or Workflow('name', [Step(...)])")
+
+
+def require_server(server: Any) -> MCPServerDefinition:
+    """Return an argument that must be the definition of an MCP server; raise `SetupError` for another object."""
+    return _required(server, MCPServerDefinition, "write MCPServerDefinition('name', ...)")
+
+
+def require_workspace(workspace: Any) -> WorkspaceDefinition:
+    """Return an argument that must be the definition of a workspace; raise `SetupError` for another object."""
+    return _required(workspace, WorkspaceDefinition, "write WorkspaceDefinition('name', ...)")
+
+
+def _required(value: Any, cls: type[T], advice: str) -> T:
+    if not isinstance(value, cls):
+        raise SetupError(f"a {cls.__name__} is expected, not {describe(value)}; {advice}")
+    return value
 
 
 def _names_of(

@@ -97,7 +97,7 @@ class Settings:
             # way.
             closers += [notices.close, store.subscribe(notices)]
         setting = os.environ.get(TELEMETRY, "") if self.telemetry is None else self.telemetry
-        closers += _subscribe_telemetry(_checked_telemetry(setting), store, calls)
+        closers += _subscribe_telemetry(checked_telemetry(setting), store, calls)
         return closers[::-1]
 
 
@@ -129,7 +129,7 @@ def _subscribe_telemetry(
     return [*closers, stop_surrounding]
 
 
-def _checked_telemetry(setting: object) -> Telemetry | str | bool:
+def checked_telemetry(setting: object) -> Telemetry | str | bool:
     """Parse and check the setting of telemetry. Return a `Telemetry` object, the address of a collector, or True or
     False for on or off.
 

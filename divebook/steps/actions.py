@@ -6,16 +6,19 @@ Built-in actions are ``Document.Read``, ``Document.Write``, ``Time.Now`` and ``P
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar, overload
 
 from divebook.definitions.code import source_of
-from divebook.definitions.functions import UserFunction, decorated
+from divebook.definitions.functions import UserFunction, as_function, decorated
 from divebook.definitions.step import Retry
 from divebook.documents import DocumentRepository
 from divebook.errors import DivebookError, SetupError, StepError
 from divebook.text.arguments import describe
+from divebook.text.protocols import without_partials
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -119,23 +122,32 @@ def _register(registered: Action) -> Callable[..., Any]:
 
 
 def action_of(value: Any) -> Action:
-    """Return the `Action` for a value: the value itself if it is an `Action`; for a function, the action that the
-    decorator `@action` registered for it.
+    """Return the `Action` for a value: the value itself if it is an `Action`, or an action that calls the value. For a
+    function with `@action`, also inside a method or a `functools.partial`, the options of the decorator apply.
 
     Raises
     ------
     SetupError
-        The value is neither an `Action` nor a function with `@action`.
+        The value cannot be called, or is a class.
+    DefinitionError
+        The value has no name, such as a lambda, or no signature.
     """
     if isinstance(value, Action):
         return value
+    if isinstance(value, type) or not callable(value):
+        expected = "functions, such as those with @action, or divebook.Action(name, function)"
+        methods = [name for name in ("execute", "run") if callable(getattr(value, name, None))]
+        hint = f"; give the method: actions=[Action('name', object.{methods[0]})]" if methods else ""
+        raise SetupError(f"actions must be {expected}, not {describe(value)}{hint}")
+    # A method that is accessed through an instance is another object than the decorated function.
+    inner = without_partials(value)
+    inner = getattr(inner, "__func__", inner)
     # A function may be registered under several names; the first one counts.
-    matches = (candidate for candidate in REGISTERED.values() if candidate.function is value)
-    match = next(matches, None)
-    if match is None:
-        expected = "functions that @action stands above, or divebook.Action(name, function)"
-        raise SetupError(f"actions must be {expected}, not {describe(value)}")
-    return match
+    match = next((candidate for candidate in REGISTERED.values() if candidate.function in (value, inner)), None)
+    if match is not None:
+        return match if match.function is value else replace(match, function=as_function(value, "action"))
+    function = as_function(value, "action")
+    return Action(function.__name__, function, inspect.getdoc(function) or "")
 
 
 REGISTERED: dict[str, Action] = {}

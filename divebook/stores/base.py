@@ -79,6 +79,7 @@ from divebook.stores.leases import (
 )
 from divebook.stores.listeners import Listener, NewsCounter, NewsListener, NewsListeners, Subscribers
 from divebook.text.arguments import id_of, require
+from divebook.text.protocols import require_protocol
 
 if TYPE_CHECKING:
     from divebook.stores.pages import EventPage
@@ -121,6 +122,7 @@ class EventStore(ABC):
     _queues: QueueBackend
     _caches: CacheBackend
     _large_values: BlobBackend
+    _lock: threading.RLock
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -986,6 +988,7 @@ class EventStore(ABC):
         The appending thread makes the calls, in commit order, and they block other writers: pass the events on and
         return. For a deleted execution `events` is empty. Appends of other processes cause no call; see `on_news`.
         """
+        require_protocol(listener, Listener, "listener")
         return self._subscribers.listeners.add(listener)
 
     def on_news(
@@ -1000,6 +1003,7 @@ class EventStore(ABC):
         Call the returned function to stop. Appends of other processes are reported at least for the log of
         `execution_id`; a store on a server reports no others.
         """
+        require_protocol(listener, NewsListener, "listener")
         return self._news_listeners.add(listener, self.wait_for_news)
 
     def wait_for_news(self, seen: int, seconds: float) -> int:

@@ -17,6 +17,7 @@ from divebook.stores.memory import MemoryStore
 from divebook.stores.sqlite import SqliteStore
 from divebook.text.arguments import require
 from divebook.text.passwords import names_database, without_password
+from divebook.text.protocols import require_protocol
 
 VARIABLE = "DIVEBOOK_STORE"
 DEFAULT = Path(".divebook", "executions.db")
@@ -53,6 +54,7 @@ def register_store(scheme: str, factory: Factory) -> None:
     AlreadyRegisteredError
         The scheme has a factory.
     """
+    require_protocol(factory, Factory, "factory", page="stores")
     if scheme in (*_factories, SQLITE):
         raise AlreadyRegisteredError("store scheme", scheme)
     _factories[scheme] = factory

@@ -49,14 +49,6 @@ def require(value: object, name: str, expected: str, *, fits: bool) -> None:
         raise SetupError(f"{name} must be {expected}, not {describe(value)}")
 
 
-def has_methods(value: object, *names: str) -> bool:
-    """Return True if an object is an instance that has all methods in `names`, for example those of a protocol. A class
-    is not accepted.
-    """
-    # A class has the methods as attributes too, but a call on it would lack the instance.
-    return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)
-
-
 def is_list_of_strings(value: object) -> bool:
     """Return True if an argument is a list, or another sequence, that contains only strings."""
     return isinstance(value, Sequence) and not isinstance(value, bytes) and all(isinstance(part, str) for part in value)

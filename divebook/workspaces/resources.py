@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
+from divebook.text.protocols import require_protocol
 from divebook.text.redaction import logger
 
 T = TypeVar("T")
@@ -124,6 +125,7 @@ class ResourceRegistry:
 
     def register_factory(self, key: str, factory: ResourceFactory) -> None:
         """Register the function that creates the resource with a key when the resource is first requested."""
+        require_protocol(factory, ResourceFactory, "factory", page="workspaces")
         self._factories[key] = factory
 
     async def get_or_create(self, key: str) -> Any:

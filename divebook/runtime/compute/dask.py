@@ -19,12 +19,14 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
 from concurrent.futures import Future as FuturesFuture
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
 
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, SetupError, StepError
 from divebook.runtime.compute.process_calls import make_pickled_call, pickle_call, unpickle_result
 from divebook.runtime.compute.processes import Processes
 from divebook.runtime.compute.threads import THREADS, Compute, LimitedSlot, SlotPool, Task, await_task, in_thread
+from divebook.text.arguments import describe
+from divebook.text.protocols import protocol_problems, require_protocol
 from divebook.text.redaction import logger
 
 if TYPE_CHECKING:
@@ -552,7 +554,8 @@ _PLACE = re.compile(r"(https?://.*|[^\s/]+:\d+)")
 """Pattern of strings that look like an address."""
 
 
-ExecutorSource = Executor | Callable[[], Executor]
+MakeExecutor: TypeAlias = Callable[[], Executor]
+ExecutorSource = Executor | MakeExecutor
 """An executor, or a function that creates one when needed."""
 
 
@@ -623,7 +626,10 @@ class Pool:
     def _present(self) -> Executor:
         if self._executor is None:
             assert self._make is not None  # noqa: S101 - one of the two was given
-            self._executor = self._make()
+            executor: object = self._make()
+            if not isinstance(executor, Executor):
+                raise SetupError(f"a function that makes an executor must return an Executor, not {describe(executor)}")
+            self._executor = executor
         return self._executor
 
     def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot | None:  # noqa: ARG002 - the same for all calls
@@ -775,13 +781,14 @@ class Executors:
         if isinstance(executor, str):
             return self.named(executor)
         if isinstance(executor, Compute):
+            require_protocol(executor, Compute, "executor", page="executors")
             return executor
-        if isinstance(executor, Executor) or callable(executor):
+        if isinstance(executor, Executor) or (callable(executor) and not protocol_problems(executor, MakeExecutor)):
             # The pool references the executor, so its id is not used again meanwhile.
             return self._pools.setdefault(id(executor), Pool(cast("ExecutorSource", executor)))
         raise SetupError(
             f"an executor is a name ({', '.join(self.names)}), a concurrent.futures.Executor or a function that makes "
-            f"one, or a Dask client, cluster or address, not {executor!r}"
+            f"one without arguments, or a Dask client, cluster or address, not {executor!r}"
         )
 
     def _cluster(self, cluster: Any) -> DaskCluster:
