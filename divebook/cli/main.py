@@ -17,6 +17,9 @@ from divebook.cli import options as questions_options
 from divebook.cli import queues, run, runs, store
 from divebook.cli.options import Actions, By, Code, Json, Store, number_option
 from divebook.cli.output import Commands, as_json, columns, note, one_line, run_with_streams, say, secrets, write
+from divebook.cli.subcommands import register
+from divebook.commands.command import SHELL
+from divebook.commands.table import COMMANDS
 from divebook.definitions.dialect import OWN, Dialect
 from divebook.documents.policy import ENVIRONMENT, KINDS
 from divebook.errors import DefinitionError, InputError
@@ -213,23 +216,14 @@ app = typer.Typer(
     epilog="Exit codes: 0 completed, 1 failed, 2 bad input or usage, 3 waiting, 130 cancelled.",
 )
 # `divebook --help` lists the commands in this order.
+for declared in COMMANDS.values():
+    if SHELL in declared.interfaces:
+        register(app, declared)
 app.command("run", epilog="Example: divebook run audit.yaml -v limit=20")(run.run)
 app.command("resume", epilog="Example: divebook resume exec_01k8 audit.yaml")(run.resume)
 app.command("fork", epilog="Example: divebook fork exec_01k8 --at 12 --set city=Bonn")(run.fork)
 app.command("try", epilog="Example: divebook try exec_01k8 draft audit.yaml --times 3")(runs.try_step)
 app.command("what-if", epilog="Example: divebook what-if exec_01k8 --input city=Bonn --plan")(runs.what_if)
-app.command("runs", epilog="Example: divebook runs --status failed --limit 5")(runs.runs)
-app.command("show", epilog="Example: divebook show exec_01k8 --events")(runs.show)
-app.command("why", epilog="Example: divebook why exec_01k8 total")(runs.why)
-app.command("compare", epilog="Example: divebook compare exec_01k8 exec_01k9")(runs.compare)
-app.command("inspect", epilog="Example: divebook inspect exec_01k8")(runs.inspect)
-app.command("files", epilog="Example: divebook files exec_01k8")(runs.files)
-app.command("diff", epilog="Example: divebook diff exec_01k8 src/app.py")(runs.diff)
-app.command("apply", epilog="Example: divebook apply exec_01k8 src/app.py")(runs.apply)
-app.command("restore", epilog="Example: divebook restore exec_01k8 then --at 12")(runs.restore)
-app.command("verify", epilog="Example: divebook verify exec_01k8 audit.yaml")(runs.verify)
-app.command("to-test", epilog="Example: divebook to-test exec_01k8 audit.yaml")(runs.to_test)
-app.command("open", epilog="Example: divebook open run.html")(runs.open_)
 app.command("inbox", epilog="Example: divebook inbox")(questions_options.inbox)
 app.command("rules", epilog="Example: divebook rules revoke rule_0c5a1b2d3e4f5a6b")(rules)
 app.command("answer", epilog="Example: divebook answer ask_1f0c retry audit.yaml")(run.answer)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from divebook.cli.output import as_json, note, one_line, say, secrets, write
+from divebook.commands.inspection import awaited_signals_of
 from divebook.errors import StoreError, shown_number
 from divebook.questions.question import address_of, example_answer, examples_in_full, expected_answer, schema_in_words
 from divebook.text.format import in_shell, local_time
 from divebook.text.ranges import NumberRange
 
 if TYPE_CHECKING:
-    from divebook.engine.state import AwaitedSignal
     from divebook.environments.environment import Environment
     from divebook.questions import Question
     from divebook.runtime.run import Run
@@ -228,13 +228,6 @@ def _description(run: str, question: Question) -> Iterator[str]:
         yield from (f"  for instance: {one_line(example, 400)}" for example in examples)
     if question.expires_at is not None:
         yield f"  expires {local_time(question.expires_at)}"
-
-
-def awaited_signals_of(execution: Run) -> list[AwaitedSignal]:
-    """Return the signals from outside that an execution waits for; an empty list if it has ended."""
-    from divebook.engine.state import awaited_signals
-
-    return [] if execution.state.is_over else awaited_signals(execution.state)
 
 
 def ways_on(execution: Run, again: Sequence[str]) -> Iterator[str]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Self
@@ -17,12 +16,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from divebook.cli.options import awaited_signals_of
 from divebook.cli.output import (
     as_json,
     columns,
     console,
     note,
+    note_damage,
     one_line,
     pairs,
     say,
@@ -32,15 +31,27 @@ from divebook.cli.output import (
     status_text,
     write,
 )
+from divebook.commands.command import FORMAT
+from divebook.commands.inspection import (
+    RunQuery,
+    ShownRun,
+    awaited_signals_of,
+    execution_data,
+    last_outputs,
+    recorded_variables,
+    worked_seconds,
+)
 from divebook.definitions.definition import hidden_in
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.state import PathState, Usage
 from divebook.errors import StoreError
 from divebook.events import Event, catalog
-from divebook.events.codec import event_to_dict
 from divebook.projections.activity import activity_of
 from divebook.projections.failures import summary
 from divebook.projections.spans import Span, Steps
+from divebook.projections.summary import RunLine
+from divebook.replay.provenance import Provenance
+from divebook.runtime.forks import recorded_opening
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.run import Run
 from divebook.stores import EventStore
@@ -48,13 +59,13 @@ from divebook.stores.append import RELAXED
 from divebook.text.format import (
     between,
     branch_name,
-    json_time,
     local_clock,
     local_time,
     local_zone,
     plural,
     price,
     seconds,
+    size,
     visible,
 )
 
@@ -68,13 +79,13 @@ def print_result(execution: Run, *, json: bool) -> int:
     # Before anything is printed: an error may repeat an input.
     secrets.learn(execution.state.inputs, execution.state.variables)
     if json:
-        write(as_json(facts(execution), indent=2))
+        write(as_json({"divebook": FORMAT, **execution_data(execution)}, indent=2))
     else:
         _print_heading(execution)
         section("outputs", pairs(execution.state.outputs))
         # A workflow without outputs has its results in variables, or only in the text of its last step.
         if not execution.workflow.outputs:
-            section("variables", pairs(_variables(execution)))
+            section("variables", pairs(recorded_variables(execution)))
             section("output of the last step", pairs(last_outputs(execution)))
         section("questions", _questions(execution))
         section("waits for", _signals(execution))
@@ -82,28 +93,13 @@ def print_result(execution: Run, *, json: bool) -> int:
     return EXIT_CODES.get(execution.status, 1)
 
 
-def print_details(execution: Run, *, json: bool, events: bool, damage: Exception | None = None) -> None:
-    """Print status, inputs, outputs, variables, usage, branches and questions of an execution; optionally its events.
-
-    Parameters
-    ----------
-    events
-        Whether to print its events too.
-    damage
-        The error of a damaged log, for JSON.
-    """
-    secrets.learn(execution.state.inputs, execution.state.variables)
-    if json:
-        history = {"events": [event_to_dict(event) for event in execution.history()]} if events else {}
-        paths = [path.to_dict() for path in execution.paths.values()]
-        # Only a damaged log has the key "damage".
-        fault = {"damage": str(damage)} if damage is not None else {}
-        write(as_json({**facts(execution), "paths": paths, **history, **fault}, indent=2))
-        return
+def _print_details(shown_run: ShownRun, _values: Mapping[str, Any]) -> None:
+    """Print status, inputs, outputs, variables, usage, branches and questions of a run; its events if asked for."""
+    execution = shown_run.execution
     _print_heading(execution)
     section("inputs", pairs(execution.state.inputs))
     section("outputs", pairs(execution.state.outputs))
-    section("variables", pairs(_variables(execution)))
+    section("variables", pairs(recorded_variables(execution)))
     section("usage", _usage(execution.usage))
     say(Text("branches", "bold"))
     columns(
@@ -114,7 +110,7 @@ def print_details(execution: Run, *, json: bool, events: bool, damage: Exception
     section("questions", _questions(execution))
     section("waits for", _signals(execution))
     _print_error(execution)
-    if events:
+    if shown_run.shows_events:
         _print_events(execution)
 
 
@@ -134,42 +130,13 @@ def _path_cells(path: PathState, hidden: Container[str]) -> tuple[Text | str, ..
     return branch_name(path.id) or path.id, status_text(path.status), one_line(step), took
 
 
-def facts(execution: Run) -> dict[str, Any]:
-    """Return status, values, usage and questions of an execution as the dictionary that ``--json`` prints."""
-    failure = execution.failure
-    return {
-        "id": execution.id,
-        "workflow": execution.workflow.name,
-        "status": execution.status,
-        "error": execution.error,
-        "failure": None if failure is None else asdict(failure),
-        "inputs": dict(execution.state.inputs),
-        "outputs": dict(execution.state.outputs),
-        "variables": _variables(execution),
-        "last_output": last_outputs(execution),
-        "usage": execution.usage.to_dict(),
-        "durability": _durability(execution),
-        "signals": [awaited.name for awaited in awaited_signals_of(execution)],
-        "questions": {question.id: question.question for question in execution.interrupts},
-        "started_at": json_time(execution.started_at),
-        "ended_at": json_time(execution.ended_at),
-    }
-
-
-def _variables(execution: Run) -> dict[str, Any]:
-    """Return the variables of an execution by name, as they are recorded. They are not converted to instances of user
-    classes, so that no user code is imported to show them.
-    """
-    return dict(sorted(execution.state.variables.items()))
-
-
 def _print_heading(execution: Run) -> None:
     took = _times(execution)
     say(status_text(execution.status), one_line(execution.workflow.name), execution.id, took)
     started = local_time(execution.started_at)
     if started and not took:
         say(f"started {started}")
-    if _durability(execution) == RELAXED:
+    if execution.store.record(execution.id).durability == RELAXED:
         say("durability: relaxed")
 
 
@@ -181,10 +148,6 @@ def _times(execution: Run) -> str:
     if execution.started_at is not None and execution.state.paused_us and execution.damage is None:
         return ", ".join(activity_of(execution.history()).times)
     return between(execution.started_at, execution.ended_at)
-
-
-def _durability(execution: Run) -> str:
-    return execution.store.record(execution.id).durability
 
 
 def _print_error(execution: Run) -> None:
@@ -199,22 +162,6 @@ def _print_error(execution: Run) -> None:
                 lines.append(summary(failures))
             for line in lines:
                 note(f"  {line}")
-
-
-def last_outputs(execution: Run) -> dict[str, str]:
-    """Return the output of the last step of each completed branch, by name of the step. Empty outputs are left out. So
-    are outputs that a step stores in a variable, because the variables are printed separately.
-    """
-    storing_steps = {step.name for step in execution.workflow.steps if step.store}
-    outputs = {}
-    # The output of a path that has split belongs to its children.
-    for path in execution.paths.values():
-        if path.status != catalog.COMPLETED or path.children or path.last_step is None:
-            continue
-        output = path.step_outputs.get(path.last_step, "")
-        if output and path.last_step not in storing_steps:
-            outputs[path.last_step] = output
-    return outputs
 
 
 def _signals(execution: Run) -> list[tuple[str, str]]:
@@ -238,6 +185,76 @@ def _event_cells(event: Event) -> tuple[str, ...]:
     time = local_clock(event.timestamp)
     data = one_line(shown(event.data.to_data()), _CELL)
     return str(event.sequence), time, event.path, one_line(event.step, 40), event.event_type, data
+
+
+# --- printers of commands --------------------------------------------------------------------------------------------
+
+
+def learn_secrets(result: object) -> None:
+    """Find the secrets in the values of the runs that a result shows, so that they are replaced in all output."""
+    if isinstance(result, ShownRun):
+        secrets.learn(result.execution.state.inputs, result.execution.state.variables)
+    if isinstance(result, RunQuery):
+        # Of a list, only errors can repeat an input. Logs of the other runs are not read for their secrets.
+        for record in result.records:
+            if record.error:
+                _learn_inputs(result.environment.store, record.execution_id)
+
+
+def _learn_inputs(store: EventStore, execution_id: str) -> None:
+    with suppress(StoreError):  # a damaged log has none that could be shown
+        secrets.learn(recorded_opening(execution_id, store).inputs)
+
+
+def note_damage_of(result: object) -> None:
+    """Print on stderr how much of a damaged run can be read; nothing for other results."""
+    if not isinstance(result, ShownRun) or result.damage is None:
+        return
+    execution = result.execution
+    # A damaged file does not say how many events it had.
+    last = None if result.is_file else execution.store.record(execution.id).last_sequence
+    note_damage(execution.state.last_sequence, last, result.damage)
+
+
+def _print_runs(query: RunQuery, _values: Mapping[str, Any]) -> None:
+    records = query.records
+    if not records:
+        note("no runs" + (" of that kind" if query.filters else " yet"))
+        return
+    titles = ("id", "workflow", "status", "started", "worked", "cost", "about", "events", "size")
+    columns(titles, map(_run_cells, query.lines(records)), whole=("id", "status"))
+    # Runs with relaxed durability could lose their last events in a power failure.
+    relaxed = [record.execution_id for record in records if record.durability == RELAXED]
+    if relaxed:
+        note(f"relaxed durability: {', '.join(relaxed)}", "yellow")
+
+
+def _run_cells(line: RunLine) -> tuple[Text | str, ...]:
+    record = line.record
+    worked = worked_seconds(line)
+    name = line.named(40)
+    about = ", ".join(filter(None, [line.stand, line.about]))
+    figures = ("" if worked is None else seconds(worked), line.price, one_line(about, 80))
+    extent = str(record.last_sequence), size(record.size)
+    return record.execution_id, name, status_text(line.status), local_time(record.started_at), *figures, *extent
+
+
+def _print_provenance(provenance: Provenance, values: Mapping[str, Any]) -> None:
+    write(secrets.text(str(provenance) if values["form"] == "text" else provenance.graph))
+
+
+def _print_nothing(_result: object, _values: Mapping[str, Any]) -> None:
+    """Print nothing: the command has printed a note."""
+
+
+PRINTERS: dict[str, Callable[[Any, Mapping[str, Any]], None]] = {
+    "runs": _print_runs,
+    "show": _print_details,
+    "open": _print_details,
+    "why": _print_provenance,
+    "to-test": _print_nothing,
+}
+"""Printers of the commands whose results are not printed as their text, by name of the command."""
 
 
 # --- progress on stderr while an execution runs ----------------------------------------------------------------------

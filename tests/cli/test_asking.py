@@ -176,7 +176,7 @@ def test_a_signal_that_no_step_waits_for_is_kept_and_said_to_be(folder, divebook
 def test_a_run_that_waits_for_a_signal_names_it_and_the_command_that_sends_it(folder, divebook):
     (folder / "wait.yaml").write_text(WAIT.replace("Signal: go", "Signal: it's on"))
     ran = divebook("run", "wait.yaml", "-q")
-    identity = json.loads(divebook("runs", "--json").stdout)[0]["id"]
+    identity = json.loads(divebook("runs", "--json").stdout)["runs"][0]["id"]
     for shown in (ran, divebook("show", identity), divebook("inbox")):
         assert 'the signal "it\'s on"' in shown.stdout
     assert "divebook resume" not in ran.stderr

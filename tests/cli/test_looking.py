@@ -8,11 +8,11 @@ from divebook.stores import open_store
 def test_why_tells_where_a_value_came_from(divebook, folder, hello):
     divebook("run", hello, "-v", "who=you")
     name = open_store().records()[0].execution_id
-    told = divebook("why", name, "greeting")
+    told = divebook("why", "greeting", name)
     assert told.exit_code == 0
     assert told.stdout.splitlines()[0] == 'greeting = "hello you hello you": step greet at event 6 (script)'
-    assert divebook("why", name, "greeting", "--form", "mermaid").stdout.startswith("flowchart LR\n")
-    assert divebook("why", name, "greting").exit_code == 2
+    assert divebook("why", "greeting", name, "--form", "mermaid").stdout.startswith("flowchart LR\n")
+    assert divebook("why", "greting", name).exit_code == 2
 
 
 def test_inspect_tells_what_the_end_waited_for(divebook, folder, hello):
@@ -33,17 +33,18 @@ def test_verify_compares_logs_with_definitions_and_exits_with_1_where_one_differ
     assert divebook("verify", "--all").exit_code == 0
     changed = folder / "changed.yaml"
     changed.write_text(hello.read_text().replace("hello ", "goodbye "))
-    for line in (("verify", name, str(changed)), ("verify", str(changed), "--all")):
+    for line in (("verify", name, "-d", str(changed)), ("verify", "-d", str(changed), "--all")):
         told = divebook(*line)
         assert told.exit_code == 1, told.output
         assert "differs" in told.stdout
-    assert divebook("verify").exit_code == 2
+    assert divebook("verify").exit_code == 0
+    assert divebook("verify", name, "--all").exit_code == 2
 
 
 def test_a_run_becomes_a_test_that_reads_the_definition_where_it_is(divebook, folder, hello):
     divebook("run", hello, "-v", "who=you")
     name = open_store().records()[0].execution_id
-    told = divebook("to-test", name, hello, "--to", "test_it.py")
+    told = divebook("to-test", name, "-d", hello, "--to", "test_it.py")
     assert told.exit_code == 0, told.output
     assert "python -m pytest test_it.py" in told.stderr
     check = runpy.run_path(str(folder / "test_it.py"))["test_hello_does_what_its_log_says"]

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from divebook import Environment, Step, Workflow
-from divebook.cli.runs import Origin, Status
+from divebook.commands.parameters import Origin, Status
 from divebook.engine.lifecycle import STATUSES
 from divebook.events.catalog import ORIGINS, ExecutionStarted
 from divebook.stores import open_store
@@ -40,7 +40,7 @@ def test_runs_lists_executions_with_whole_ids(divebook, history):
     ],
 )
 def test_runs_filters(divebook, history, options, names):
-    listed = json.loads(divebook("runs", "--json", *options).stdout)
+    listed = json.loads(divebook("runs", "--json", *options).stdout)["runs"]
     assert {entry["workflow"] for entry in listed} == names
 
 
@@ -52,16 +52,16 @@ def test_runs_filters_by_tag_and_origin(divebook, history):
     ):
         data = ExecutionStarted("hello", origin=origin, tags=tags, key=f"start {name}")
         open_store().append(name, [event(1, data, name, path="")], 0)
-    listed = json.loads(divebook("runs", "--json", "--tag", "nightly", "--origin", "fork").stdout)
+    listed = json.loads(divebook("runs", "--json", "--tag", "nightly", "--origin", "fork").stdout)["runs"]
     assert [(entry["id"], entry["key"], entry["tags"]) for entry in listed] == [("exec_1", "start exec_1", ["nightly"])]
 
 
 def test_a_run_is_found_by_what_was_said_of_it(divebook, hello):
     assert divebook("run", hello, "-v", "who=you", "--tag", "a", "--tag", "b c", "--note", "keep it").exit_code == 0
     assert divebook("run", hello, "-v", "who=you").exit_code == 0
-    (found,) = json.loads(divebook("runs", "--json", "--tag", "b c").stdout)
+    (found,) = json.loads(divebook("runs", "--json", "--tag", "b c").stdout)["runs"]
     assert (found["tags"], found["note"]) == (["a", "b c"], "keep it")
-    assert json.loads(divebook("runs", "--json", "--notebook", "other.ipynb").stdout) == []
+    assert json.loads(divebook("runs", "--json", "--notebook", "other.ipynb").stdout)["runs"] == []
 
 
 def test_runs_knows_every_status():
@@ -226,7 +226,7 @@ def test_show_describes_frames_and_writes_big_numbers_out(divebook, folder):
 
 
 def test_the_size_of_a_log_is_listed(divebook, history):
-    listed = json.loads(divebook("runs", "--json").stdout)
+    listed = json.loads(divebook("runs", "--json").stdout)["runs"]
     assert all(entry["bytes"] > 100 for entry in listed)
     assert divebook("runs").stdout.splitlines()[0].split()[-1] == "size"
     assert " kB" in divebook("runs").stdout
@@ -247,7 +247,7 @@ def test_a_durability_that_does_not_exist_is_a_usage_error(divebook, hello):
 def test_a_run_that_has_ended_is_tagged_and_found_by_it(divebook, history):
     hello, bad = history
     assert divebook("tag", hello, "baseline", "kept").stdout.split("  ")[0] == "baseline, kept"
-    assert [entry["id"] for entry in json.loads(divebook("runs", "--json", "--tag", "kept").stdout)] == [hello]
+    assert [entry["id"] for entry in json.loads(divebook("runs", "--json", "--tag", "kept").stdout)["runs"]] == [hello]
     assert divebook("tag", hello, "--remove", "kept").stdout.startswith("baseline")
     assert divebook("tag", bad).stdout.startswith("no tags")
     refused = divebook("tag", hello, " ")
@@ -259,7 +259,7 @@ def test_runs_say_why_they_failed_what_they_were_given_and_how_long_they_worked(
     assert titles.split()[4:] == ["worked", "cost", "about", "events", "size"]
     assert "ZeroDivisionError" in bad
     assert "who you" in hello
-    listed = json.loads(divebook("runs", "--json").stdout)
+    listed = json.loads(divebook("runs", "--json").stdout)["runs"]
     assert all(entry["worked_seconds"] > 0 for entry in listed)
     assert [entry["cost"] for entry in listed] == [None, None]
 
@@ -270,7 +270,7 @@ def test_compare_says_where_runs_part_and_exits_with_1(divebook, history, hello)
     result = divebook("compare", history[0], other)
     assert result.exit_code == 1
     assert "first difference: event 1, input who: [-you-]{+me+}" in result.stdout
-    assert json.loads(divebook("compare", history[0], other, "--json").stdout)[0]["place"] == "input who"
+    assert json.loads(divebook("compare", history[0], other, "--json").stdout)["differences"][0]["place"] == "input who"
     assert divebook("compare", history[0], history[0]).exit_code == 0
 
 

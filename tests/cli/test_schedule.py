@@ -32,7 +32,7 @@ def test_what_is_due_is_started_once(divebook, nightly):
     assert (first.exit_code, "completed" in first.stdout) == (0, True), first.stderr
     again = divebook("schedule", "run", nightly)
     assert (again.exit_code, again.stdout) == (0, "")
-    (run,) = json.loads(divebook("runs", "--json").stdout)
+    (run,) = json.loads(divebook("runs", "--json").stdout)["runs"]
     with open_store() as store:
         store.delete(run["id"])
     assert divebook("schedule", "run", nightly).stdout == ""  # nor again when it was deleted
@@ -63,7 +63,7 @@ def test_schedules_and_workflows_of_a_python_file(divebook, folder):
     [due] = json.loads(divebook("schedule", path, "--json").stdout)
     assert (due["workflow"], due["due"][10:]) == ("label", "T03:00:00+09:00")
     assert "completed" in divebook("schedule", "run", path).stdout
-    [run] = json.loads(divebook("runs", "--json").stdout)
+    [run] = json.loads(divebook("runs", "--json").stdout)["runs"]
     assert run["key"].startswith("schedule//label/nightly/")
     with open_store() as store:
         [record] = store.records()

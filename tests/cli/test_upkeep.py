@@ -67,7 +67,7 @@ def test_an_execution_whose_process_was_killed_is_found_and_taken_up(folder, pro
 
 def test_what_slept_when_its_process_died_is_found_at_once(slow, process, divebook):
     kill_once(process("run", slow), lambda: "timer" in operations())
-    (listed,) = json.loads(divebook("runs", "--status", "waiting", "--json").stdout)
+    (listed,) = json.loads(divebook("runs", "--status", "waiting", "--json").stdout)["runs"]
     (orphan,) = json.loads(divebook("recover", "--json").stdout)
     assert orphan["id"] == listed["id"]
     assert divebook("show", listed["id"]).stdout.startswith("waiting")
@@ -94,7 +94,7 @@ def test_damage_is_told_with_its_place_and_what_can_still_be_read(ran, divebook,
 def test_a_backup_is_a_store_that_every_command_takes(ran, divebook, folder):
     backed_up = divebook("backup", "copy.db")
     assert backed_up.stdout.startswith("copy.db: ")
-    assert json.loads(divebook("runs", "--json", "--store", "copy.db").stdout)[0]["id"] == ran
+    assert json.loads(divebook("runs", "--json", "--store", "copy.db").stdout)["runs"][0]["id"] == ran
     assert divebook("check", "--store", "copy.db").exit_code == 0
     assert "copy.db exists already" in divebook("backup", "copy.db").stderr
 
@@ -106,9 +106,9 @@ def test_a_backup_of_no_store_is_refused_and_makes_none(folder, divebook):
 
 def test_gc_says_what_it_would_delete_and_deletes_it(ran, divebook):
     assert "would delete 1 execution with" in divebook("gc", "--keep-last", "0", "--dry-run").stdout
-    assert json.loads(divebook("runs", "--json").stdout) != []
+    assert json.loads(divebook("runs", "--json").stdout)["runs"] != []
     assert "deleted 1 execution with" in divebook("gc", "--keep-last", "0").stdout
-    assert json.loads(divebook("runs", "--json").stdout) == []
+    assert json.loads(divebook("runs", "--json").stdout)["runs"] == []
 
 
 def test_gc_deletes_responses_that_are_not_used_again(ran, divebook, folder):

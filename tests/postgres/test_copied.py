@@ -50,7 +50,7 @@ def test_commands_take_a_database_as_their_store(address, divebook, tmp_path):
     started = divebook("run", "hello.yaml", "--store", address, "--json", "-q")
     assert started.exit_code == 0, started.output
     ran = json.loads(started.stdout)
-    assert json.loads(divebook("runs", "--json", "--store", address).stdout)[0]["id"] == ran["id"]
+    assert json.loads(divebook("runs", "--json", "--store", address).stdout)["runs"][0]["id"] == ran["id"]
     assert divebook("check", "--store", address).exit_code == 0
     assert divebook("show", ran["id"], "--store", address).exit_code == 0
     assert divebook("gc", "--keep-last", "0", "--store", address).exit_code == 0

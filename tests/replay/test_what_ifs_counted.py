@@ -4,7 +4,7 @@ import pytest
 
 import divebook
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
-from divebook.cli.runs import _cells
+from divebook.cli.result import _run_cells
 from divebook.notebook.report import questions
 from divebook.notebook.run_list import Runs, static_bundle
 from divebook.projections.summary import Overview
@@ -64,7 +64,7 @@ def test_no_total_has_what_ifs_whatever_they_spend_and_every_list_names_them(wor
     assert sorted(badges.values()) == ["", "", "fork", *["what-if"] * 5]
     assert repr(Runs(world)).count("asking (what-if)") == Runs(world)._repr_html_().count("asking (what-if)") == 5
     lines = Overview(world.store).lines(world.executions())
-    assert sum("asking (what-if)" in _cells(line) for line in lines) == 5
+    assert sum("asking (what-if)" in _run_cells(line) for line in lines) == 5
     page = RunsFeed(world, {**EVERYTHING}).frame()
     assert {run["badge"] for run in page["runs"] if run["execution_id"] in made} == {"what-if"}
     rows = divebook.frames(world.store).executions

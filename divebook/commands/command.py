@@ -1,0 +1,418 @@
+"""Declaration of a command: name, parameters, help, example and output, from which each interface builds its own form.
+
+A command is a function with the decorator `command`. Its docstring is the help text, and its annotations declare the
+parameters::
+
+    @command("why", LOOK, example="why total exec_01k8")
+    def why(call: Invocation, name: Annotated[str, word("NAME", "The variable.")], run: RunOrNewest = None, *,
+            at: AtEvent = None) -> Provenance:
+        ...
+
+The shell (`divebook.cli.main`) makes a subcommand of it, the notebook (`divebook.notebook.magics`) a sub-command of
+``%dive``. Both have the same words in the same order, and the same options. A parameter or a command that makes sense
+in one interface only names it in `interfaces`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from types import NoneType, SimpleNamespace, UnionType
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from divebook.errors import InputError, NotFoundError, shown_number
+from divebook.text.ranges import NumberRange
+
+if TYPE_CHECKING:
+    from divebook.definitions.dialect import Dialect
+    from divebook.environments.environment import Environment
+
+
+Interface: TypeAlias = Literal["shell", "notebook", "python"]
+SHELL: Final = "shell"
+NOTEBOOK: Final = "notebook"
+PYTHON: Final = "python"
+ALL: Final = frozenset[Interface]({SHELL, NOTEBOOK, PYTHON})
+FORMAT = 1
+"""Version of the JSON that commands print with ``--json``: the value of its key ``divebook``."""
+
+# --- parameters ------------------------------------------------------------------------------------------------------
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED: Final = _Required()
+"""Default of a parameter that has no default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A word or an option of a command.
+
+    `word` and `option` declare it in the annotation of a function's parameter. The fields from `name` on come from the
+    function: `Command.parameters` sets them.
+    """
+
+    spellings: tuple[str, ...]
+    """Spellings of an option, such as ``("--limit", "-n")``; empty for a word."""
+    metavar: str
+    help: str
+    allowed: NumberRange | None = None
+    completes: str = ""
+    """Kind of the values that completion suggests: ``run``, ``workflow``, ``tag``, ``file``, ..."""
+    interfaces: frozenset[Interface] = ALL
+    takes_object: bool = False
+    """True if a notebook may pass any Python object (``$name``) as the value."""
+    name: str = ""
+    """Name of the parameter of the function."""
+    type: Any = str
+    """Type of one value: ``str``, ``int``, ``float``, ``bool`` or ``Path``."""
+    choices: tuple[str, ...] = ()
+    default: Any = REQUIRED
+    is_repeated: bool = False
+
+    @property
+    def is_word(self) -> bool:
+        """True for a word, False for an option."""
+        return not self.spellings
+
+    @property
+    def is_flag(self) -> bool:
+        """True for an option without a value."""
+        return self.type is bool
+
+    @property
+    def is_required(self) -> bool:
+        """True if a command cannot be called without a value for this parameter."""
+        return self.default is REQUIRED
+
+    @property
+    def usage(self) -> str:
+        """The parameter as usage lines show it: ``NAME``, ``[RUN]``, ``[FILE ...]`` or ``--at N``."""
+        if not self.is_word:
+            return self.spellings[0] if self.is_flag else f"{self.spellings[0]} {self.metavar}"
+        words = f"{self.metavar} ..." if self.is_repeated else self.metavar
+        return words if self.is_required else f"[{words}]"
+
+    @property
+    def long_name(self) -> str:
+        """Name of an option without dashes (``dry-run``), or the metavar of a word."""
+        return self.metavar if self.is_word else self.spellings[0].lstrip("-")
+
+    def problem(self, value: Any) -> str | None:
+        """Return a text that says which values are allowed if `value` is not; None if it is allowed."""
+        if value is None or self.allowed is None or self.allowed.fits(value):
+            return None
+        return f"it must be {self.allowed}, not {shown_number(value)}"
+
+    def read(self, text: str) -> Any:
+        """Convert the text of one value to the type of the parameter. Raise `ParameterError` if that is not
+        possible.
+        """
+        value: Any = text
+        if self.type in (int, float):
+            try:
+                value = self.type(text)
+            # `int` also limits the number of digits.
+            except ValueError:
+                expected = str(self.allowed) if self.allowed else "a number"
+                raise ParameterError(self, f"it must be {expected}, not {_cut(text)}") from None
+        elif self.type is Path:
+            value = Path(text)
+        if self.choices and text not in self.choices:
+            raise ParameterError(self, f"it must be one of {', '.join(self.choices)}, not {_cut(text)}")
+        problem = self.problem(value)
+        if problem is not None:
+            raise ParameterError(self, problem)
+        return value
+
+
+def _cut(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:37]}...")
+
+
+class ParameterError(InputError):
+    """A value does not fit a parameter of a command.
+
+    Each interface words it in its own way: ``--parallel must be ...`` in a shell, ``parallel must be ...`` in Python.
+
+    Attributes
+    ----------
+    parameter
+        The parameter.
+    problem
+        What is wrong with the value, without the name of the parameter.
+    """
+
+    def __init__(self, parameter: Parameter, problem: str) -> None:
+        super().__init__(f"{parameter.usage.partition(' ')[0]}: {problem}", parameter.name)
+        self.parameter = parameter
+        self.problem = problem
+
+
+def word(
+    metavar: str,
+    help: str,
+    *,
+    completes: str = "",
+    interfaces: Iterable[Interface] = ALL,
+    takes_object: bool = False,
+) -> Parameter:
+    """Declare a parameter that is given by its position."""
+    return Parameter((), metavar, help, None, completes, frozenset(interfaces), takes_object)
+
+
+def option(
+    *spellings: str,
+    help: str,
+    metavar: str = "",
+    allowed: NumberRange | None = None,
+    completes: str = "",
+    interfaces: Iterable[Interface] = ALL,
+) -> Parameter:
+    """Declare a parameter that is given by name. The long spelling comes first.
+
+    The lower limit of a number is appended to its help text, for example ``As of event N. [N>=1]``.
+    """
+    if allowed is not None:
+        metavar = metavar or "N"
+        if allowed.least is not None:
+            sign = ">" if allowed.excludes_least else ">="
+            help = f"{help}  [{metavar}{sign}{allowed.least:g}]"  # noqa: A001 - as the parameter
+    return Parameter(spellings, metavar, help, allowed, completes, frozenset(interfaces))
+
+
+def _bound(name: str, annotation: Any, default: Any) -> Parameter | None:
+    """Return the declared parameter of a function, with the name, type and default that the function gives it; None for
+    a parameter without a declaration.
+    """
+    if typing.get_origin(annotation) is not typing.Annotated:
+        return None
+    kind, *extras = typing.get_args(annotation)
+    (declared,) = (extra for extra in extras if isinstance(extra, Parameter))
+    # ``str | None`` -> str
+    if typing.get_origin(kind) in (typing.Union, UnionType):
+        (kind,) = (part for part in typing.get_args(kind) if part is not NoneType)
+    is_repeated = typing.get_origin(kind) is list
+    if is_repeated:
+        (kind,) = typing.get_args(kind)
+    choices: tuple[str, ...] = ()
+    if typing.get_origin(kind) is Literal:
+        choices = typing.get_args(kind)
+        kind = str
+    default = REQUIRED if default is inspect.Parameter.empty else default
+    return replace(declared, name=name, type=kind, choices=choices, default=default, is_repeated=is_repeated)
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of commands in help and on the reference page."""
+
+    title: str
+
+
+START: Final = Group("Start and continue runs")
+LOOK: Final = Group("Look into runs")
+FILES: Final = Group("Files of runs")
+CHANGE: Final = Group("Change runs")
+PEOPLE: Final = Group("Questions and rules")
+DEFINE: Final = Group("Definitions")
+QUEUES: Final = Group("Queues and schedules")
+STORES: Final = Group("Stores")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command with its function, parameters, help and output."""
+
+    name: str
+    group: Group
+    function: Callable[..., Any]
+    example: str
+    """A call without the name of the program: ``why total exec_01k8``."""
+    interfaces: frozenset[Interface]
+    data: Callable[[Any], Mapping[str, Any]] | None
+    """Returns the result as plain data, which ``--json`` prints. None: the command prints no data."""
+    exit_code: Callable[[Any], int]
+    """Returns the exit code of the shell for a result."""
+    is_printed: bool
+    """True if the notebook prints the result, False if the result is the value of the cell."""
+    needs_definitions: bool
+    """True if the shell takes definitions from a file (``--definitions``); a notebook has them."""
+    makes_store: bool
+    """True if the store is created where it does not exist. Commands that only read must not create one."""
+    has_store: bool
+    reports_damage: bool
+    """True if the exit code for a damaged log is that of damage (1), False if it is that of refused input (2)."""
+    drives: bool
+    """True if the command starts or continues a run, which the interface then shows and waits for."""
+    shell_help: str
+    notebook_help: str
+
+    @property
+    def help(self) -> str:
+        """The help text: the docstring of the function."""
+        return inspect.getdoc(self.function) or ""
+
+    @property
+    def summary(self) -> str:
+        """The first line of the help text."""
+        return self.help.partition("\n")[0]
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters of the function, words first."""
+        # The annotation of the result may name modules that are loaded late, so it is left out.
+        hints = {name: hint for name, hint in self.function.__annotations__.items() if name != "return"}
+        holder: Any = SimpleNamespace(__annotations__=hints)
+        types = typing.get_type_hints(holder, self.function.__globals__, include_extras=True)
+        signature = inspect.signature(self.function)
+        bound = (_bound(name, types.get(name), entry.default) for name, entry in signature.parameters.items())
+        declared = [parameter for parameter in bound if parameter is not None]
+        return tuple(sorted(declared, key=lambda parameter: not parameter.is_word))
+
+    def parameters_in(self, interface: Interface) -> tuple[Parameter, ...]:
+        """Return the parameters that one interface offers."""
+        return tuple(parameter for parameter in self.parameters if interface in parameter.interfaces)
+
+    def usage_in(self, interface: Interface) -> str:
+        """Return name and words, as help shows them: ``why NAME [RUN]``."""
+        words = (parameter.usage for parameter in self.parameters_in(interface) if parameter.is_word)
+        return " ".join([self.name, *words])
+
+    def output(self, result: Any) -> dict[str, Any]:
+        """Return the result of the command as the data that ``--json`` prints."""
+        if self.data is None:
+            raise TypeError(f"command {self.name} prints no data")
+        return {"divebook": FORMAT, **self.data(result)}
+
+
+DECLARED: dict[str, Command] = {}
+"""The declared commands by name, in the order in which their modules are imported."""
+
+
+def command(
+    name: str,
+    group: Group,
+    *,
+    example: str,
+    interfaces: Iterable[Interface] = (SHELL, NOTEBOOK),
+    data: Callable[[Any], Mapping[str, Any]] | None = None,
+    exit_code: Callable[[Any], int] = lambda _result: 0,
+    is_printed: bool = False,
+    needs_definitions: bool = False,
+    makes_store: bool = False,
+    has_store: bool = True,
+    reports_damage: bool = False,
+    drives: bool = False,
+    shell_help: str = "",
+    notebook_help: str = "",
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that declares a function as a command. The parameters are fields of `Command`."""
+
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        DECLARED[name] = Command(
+            name,
+            group,
+            function,
+            example,
+            frozenset(interfaces),
+            data,
+            exit_code,
+            is_printed,
+            needs_definitions,
+            makes_store,
+            has_store,
+            reports_damage,
+            drives,
+            shell_help,
+            notebook_help,
+        )
+        return function
+
+    return declare
+
+
+# --- a call ----------------------------------------------------------------------------------------------------------
+
+
+def _define_nothing(_environment: Environment, _dialect: Dialect | None) -> None:
+    """Add no definitions: a session has them already."""
+
+
+def _learn_nothing(*_values: Any) -> None:
+    """Find no secrets: output of a session is redacted elsewhere."""
+
+
+@dataclass
+class Invocation:
+    """One call of a command: what the interface provides to the function of the command.
+
+    Parameters
+    ----------
+    open_environment
+        Returns the environment over the store that the call names.
+    print_note
+        Prints a line for the person beside the result, in a style (``yellow``, ``bold red`` or none).
+    store
+        Address of the store as it was given; None for the default.
+    define
+        Adds the definitions of the file that the call names, read in a dialect.
+    learn
+        Finds the secrets in plain data, so that they are replaced in all output.
+    """
+
+    interface: Interface
+    open_environment: Callable[[], Environment]
+    print_note: Callable[[str, str], None]
+    store: str | None = None
+    define: Callable[[Environment, Dialect | None], None] = _define_nothing
+    learn: Callable[..., None] = _learn_nothing
+    definitions: Path | None = None
+    """The file or folder of definitions that the call names, which `define` reads."""
+
+    @cached_property
+    def environment(self) -> Environment:
+        """The environment over the store of the call, opened at the first access."""
+        return self.open_environment()
+
+    def note(self, text: str, style: str = "") -> None:
+        """Print a line for the person beside the result."""
+        self.print_note(text, style)
+
+    def environment_for(self, run_id: str) -> Environment:
+        """Return the environment, with the definitions that the call names. They are read in the dialect of a run."""
+        if self.definitions is not None:
+            self.define(self.environment, self.environment.execution(run_id).workflow.dialect)
+        return self.environment
+
+    def run_id(self, run: str | None) -> str:
+        """Return the whole id of the run that a call names; without a name, of the newest run.
+
+        Raises `NotFoundError` if there is none.
+        """
+        from divebook.projections.summary import newest_run
+
+        store = self.environment.store
+        if run is not None:
+            return store.resolve(run)
+        newest = newest_run(store)
+        if newest is None:
+            raise NotFoundError(
+                "run", "the newest one", (), f"there are no runs yet; {self.spell('run NAME')} starts one"
+            )
+        return newest.execution_id
+
+    def spell(self, line: str) -> str:
+        """Return a command line as the person types it in this interface."""
+        return f"%dive {line}" if self.interface == NOTEBOOK else f"divebook {line}"

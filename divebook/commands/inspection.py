@@ -1,0 +1,763 @@
+"""Commands that look into recorded runs: ``runs``, ``show``, ``open``, ``compare``, ``why``, ``inspect``, ``verify``,
+``to-test``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict
+
+from divebook.commands.command import LOOK, NOTEBOOK, SHELL, Invocation, command, option, word
+from divebook.commands.parameters import (
+    AtEvent,
+    Force,
+    OfWorkflow,
+    Origin,
+    RunId,
+    RunIds,
+    RunOrNewest,
+    WithStatus,
+)
+from divebook.errors import DivebookError, SetupError, StoreError
+from divebook.text.format import json_time
+from divebook.text.ranges import COUNT_OR_ZERO
+
+if TYPE_CHECKING:
+    from divebook.environments.environment import Environment
+    from divebook.projections.compare import Pair, Row
+    from divebook.projections.comparison import Comparison
+    from divebook.projections.summary import RunLine
+    from divebook.replay.inspect import Inspection
+    from divebook.replay.provenance import Provenance
+    from divebook.replay.verify import Verification
+    from divebook.runtime.run import Run
+    from divebook.stores import ExecutionRecord
+
+
+# --- runs: the list ------------------------------------------------------------------------------------------------
+
+
+class RunData(TypedDict):
+    """One line of the list of runs as JSON. Times are ISO 8601, `cost` is in dollars."""
+
+    id: str
+    workflow: str
+    status: str
+    error: str | None
+    started_at: str | None
+    ended_at: str | None
+    worked_seconds: float | None
+    cost: float | None
+    questions: int
+    events: int
+    bytes: int
+    durability: str
+    key: str | None
+    origin: str
+    parent: str | None
+    tags: list[str]
+    note: str | None
+    notebook: str | None
+    cell: str | None
+
+
+class RunsData(TypedDict):
+    """Result of ``runs`` as JSON."""
+
+    runs: list[RunData]
+
+
+@dataclass(frozen=True)
+class RunQuery:
+    """The runs of a store that have some properties, newest first. `records` reads them."""
+
+    environment: Environment
+    filters: Mapping[str, str]
+    limit: int
+    store: str | None
+
+    @property
+    def records(self) -> list[ExecutionRecord]:
+        """The summary rows of the runs."""
+        filters: dict[str, Any] = dict(self.filters)
+        return self.environment.store.records(limit=self.limit, **filters)
+
+    def lines(self, records: list[ExecutionRecord]) -> list[RunLine]:
+        """Return the lines of the list for summary rows."""
+        from divebook.projections.summary import Overview
+
+        return list(Overview(self.environment.store).lines(records))
+
+
+def worked_seconds(line: RunLine) -> float | None:
+    """Return how long a run has worked, in seconds."""
+    worked = line.worked_us(time.time_ns() // 1000)
+    return None if worked is None else worked / 1e6
+
+
+def run_data(line: RunLine) -> RunData:
+    """Return one line of the list of runs as plain data."""
+    from divebook.engine.bounds import NANODOLLARS
+
+    record = line.record
+    return {
+        "id": record.execution_id,
+        "workflow": record.workflow_name,
+        "status": record.status,
+        "error": record.error,
+        "started_at": json_time(record.started_at),
+        "ended_at": json_time(record.ended_at),
+        "worked_seconds": worked_seconds(line),
+        "cost": None if line.cost is None else line.cost / NANODOLLARS,
+        "questions": line.questions,
+        "events": record.last_sequence,
+        "bytes": record.size,
+        "durability": record.durability,
+        "key": record.key,
+        "origin": record.origin,
+        "parent": record.parent,
+        "tags": list(record.tags),
+        "note": record.note,
+        "notebook": record.notebook,
+        "cell": record.cell,
+    }
+
+
+def runs_data(query: RunQuery) -> RunsData:
+    """Return a list of runs as plain data."""
+    return {"runs": [run_data(line) for line in query.lines(query.records)]}
+
+
+@command(
+    "runs",
+    LOOK,
+    example="runs --status failed --limit 5",
+    data=runs_data,
+    notebook_help="The list shows what each run cost and why it failed, opens, resumes, cancels and tags runs, and has "
+    "the inbox beside it. `runs = %dive runs`, then `runs.frame()` is a DataFrame, and `runs[0]` the newest run.",
+)
+def runs(
+    call: Invocation,
+    *,
+    status: WithStatus = None,
+    workflow: OfWorkflow = None,
+    tag: Annotated[
+        str | None, option("--tag", "-t", metavar="TAG", help="Only runs with this tag.", completes="tag")
+    ] = None,
+    origin: Annotated[
+        Origin | None, option("--origin", metavar="ORIGIN", help="Only runs of this origin.", completes="origin")
+    ] = None,
+    notebook: Annotated[
+        str | None, option("--notebook", metavar="PATH", help="Only runs that this notebook started.")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        option("--limit", "-n", allowed=COUNT_OR_ZERO, help="At most N; 0 for all; default: 20 in a shell, else all."),
+    ] = None,
+) -> RunQuery:
+    """List runs, newest first."""
+    filters = {"status": status, "workflow": workflow, "tag": tag, "origin": origin, "notebook": notebook}
+    if limit is None:
+        limit = 20 if call.interface == SHELL else 0
+    return RunQuery(
+        call.environment, {name: value for name, value in filters.items() if value is not None}, limit, call.store
+    )
+
+
+# --- show, open: one run ---------------------------------------------------------------------------------------------
+
+
+class ExecutionData(TypedDict):
+    """A run as JSON: status, values, usage and questions. Times are ISO 8601."""
+
+    id: str
+    workflow: str
+    status: str
+    error: str | None
+    failure: dict[str, Any] | None
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
+    variables: dict[str, Any]
+    last_output: dict[str, str]
+    usage: dict[str, int]
+    durability: str
+    signals: list[str]
+    questions: dict[str, str]
+    started_at: str | None
+    ended_at: str | None
+
+
+class ShownRunData(ExecutionData):
+    """Result of ``show`` and ``open`` as JSON."""
+
+    paths: list[dict[str, Any]]
+    events: NotRequired[list[dict[str, Any]]]
+    damage: NotRequired[str]
+
+
+@dataclass(frozen=True)
+class ShownRun:
+    """A run that a person looks at."""
+
+    execution: Run
+    shows_events: bool = False
+    damage: Exception | None = None
+    """The error that describes the damage of its log; only the readable events are shown."""
+    is_file: bool = False
+    """True if the run was read from an exported file, False if it is in a store."""
+
+
+def execution_data(execution: Run) -> ExecutionData:
+    """Return status, values, usage and questions of a run as plain data."""
+    failure = execution.failure
+    return {
+        "id": execution.id,
+        "workflow": execution.workflow.name,
+        "status": execution.status,
+        "error": execution.error,
+        "failure": None if failure is None else asdict(failure),
+        "inputs": dict(execution.state.inputs),
+        "outputs": dict(execution.state.outputs),
+        "variables": recorded_variables(execution),
+        "last_output": last_outputs(execution),
+        "usage": execution.usage.to_dict(),
+        "durability": execution.store.record(execution.id).durability,
+        "signals": [awaited.name for awaited in awaited_signals_of(execution)],
+        "questions": {question.id: question.question for question in execution.interrupts},
+        "started_at": json_time(execution.started_at),
+        "ended_at": json_time(execution.ended_at),
+    }
+
+
+def recorded_variables(execution: Run) -> dict[str, Any]:
+    """Return the variables of a run by name, as they are recorded. They are not converted to instances of user classes,
+    so that no user code is imported to show them.
+    """
+    return dict(sorted(execution.state.variables.items()))
+
+
+def last_outputs(execution: Run) -> dict[str, str]:
+    """Return the output of the last step of each completed branch, by name of the step. Empty outputs are left out. So
+    are outputs that a step stores in a variable, because the variables are printed separately.
+    """
+    from divebook.events.catalog import COMPLETED
+
+    storing_steps = {step.name for step in execution.workflow.steps if step.store}
+    outputs = {}
+    # The output of a path that has split belongs to its children.
+    for path in execution.paths.values():
+        if path.status != COMPLETED or path.children or path.last_step is None:
+            continue
+        output = path.step_outputs.get(path.last_step, "")
+        if output and path.last_step not in storing_steps:
+            outputs[path.last_step] = output
+    return outputs
+
+
+def awaited_signals_of(execution: Run) -> list[Any]:
+    """Return the signals from outside that a run waits for; an empty list if it has ended."""
+    from divebook.engine.state import awaited_signals
+
+    return [] if execution.state.is_over else awaited_signals(execution.state)
+
+
+def shown_run_data(shown: ShownRun) -> ShownRunData:
+    """Return a run with its paths, and its events if they were asked for, as plain data."""
+    from divebook.events.codec import event_to_dict
+
+    execution = shown.execution
+    data: ShownRunData = {
+        **execution_data(execution),  # type: ignore[typeddict-item]  # mypy does not narrow the unpacked keys
+        "paths": [path.to_dict() for path in execution.paths.values()],
+    }
+    if shown.shows_events:
+        data["events"] = [event_to_dict(event) for event in execution.history()]
+    # Only a damaged log has the key "damage".
+    if shown.damage is not None:
+        data["damage"] = str(shown.damage)
+    return data
+
+
+Events = Annotated[bool, option("--events", "-e", help="Every event of its log as well.", interfaces=[SHELL])]
+
+
+def is_file(name: str) -> bool:
+    """Return whether a text is the name of an exported file. An id never ends like one, so the ending decides."""
+    from divebook.stores.embedded import may_embed_log
+
+    return name.endswith((".jsonl", ".json")) or may_embed_log(name)
+
+
+def exit_code_of_shown(shown: ShownRun) -> int:
+    """Return 1 for a damaged run, else 0."""
+    return 0 if shown.damage is None else 1
+
+
+@command(
+    "show",
+    LOOK,
+    example="show exec_01k8 --events",
+    data=shown_run_data,
+    exit_code=exit_code_of_shown,
+    reports_damage=True,
+    shell_help="RUN can also be an exported file, as for `divebook open`. Of a damaged log, the readable events are "
+    "shown, with exit code 1.",
+    notebook_help="While the run is running, here or in another process, its view is live.",
+)
+def show(call: Invocation, run: RunId, *, events: Events = False) -> ShownRun:
+    """Show the status and the values of a run, running or past."""
+    if call.interface == SHELL and is_file(run):
+        return run_in_file(run, events=events)
+    execution = call.environment.execution(run)
+    return ShownRun(execution, events, execution.damage)
+
+
+def run_in_file(file: str, *, events: bool = False) -> ShownRun:
+    """Return the run of an exported file, loaded into a new store in memory. Of a damaged file, only the sound events
+    are loaded.
+    """
+    from divebook.environments.environment import Environment
+    from divebook.stores import MemoryStore
+    from divebook.stores import transfer as jsonl
+
+    log, damage = jsonl.read_sound(file)
+    if not log.events:
+        raise damage or StoreError(f"{file} holds no events")
+    environment = Environment(store=MemoryStore())
+    execution_id = log.events[0].execution_id
+    environment.store.append(execution_id, log.events, 0)
+    execution = environment.execution(execution_id)
+    # The damage of the file was found while it was read; that of a log is found by the execution.
+    return ShownRun(execution, events, damage or execution.damage, is_file=True)
+
+
+@command(
+    "open",
+    LOOK,
+    example="open run.html",
+    data=shown_run_data,
+    exit_code=exit_code_of_shown,
+    has_store=False,
+    shell_help="If the file is damaged outside its log, the run is shown, with exit code 1.",
+    notebook_help="A saved notebook is opened too: `runs = %dive open old.ipynb`, then `runs[0].replay()`, "
+    "`runs[0].events`. Without FILE, this notebook is opened, as last saved. No code in a file is run.",
+)
+def open_file(
+    _call: Invocation,
+    file: Annotated[str | None, word("FILE", "NAME.html, NAME.ipynb or NAME.jsonl.", completes="file")] = None,
+    run: Annotated[
+        str | None,
+        word("RUN", "The run, if not all of a saved notebook; the beginning of its id.", interfaces=[NOTEBOOK]),
+    ] = None,
+    *,
+    events: Events = False,
+) -> ShownRun:
+    """Show the run in an exported file.
+
+    Files of `run.to_html`, `run.to_notebook` and `divebook export` open as a run. No store is needed or changed.
+    """
+    if file is None or run is not None:
+        raise SetupError("name the file of one run: NAME.html, NAME.ipynb or NAME.jsonl")
+    if not is_file(file):
+        raise SetupError(f"{file} is not a file that divebook exports; name one that ends with .html, .ipynb or .jsonl")
+    return run_in_file(file, events=events)
+
+
+# --- compare ---------------------------------------------------------------------------------------------------------
+
+
+class DifferenceData(TypedDict):
+    """One difference between two runs as JSON."""
+
+    difference: str
+    kind: str
+    place: str
+    facet: str | None
+    text: str
+    a: str
+    event_a: int | None
+    b: str
+    event_b: int | None
+
+
+class ComparisonData(TypedDict):
+    """Result of ``compare`` as JSON."""
+
+    same: bool
+    differences: list[DifferenceData]
+
+
+def comparison_data(comparison: Comparison) -> ComparisonData:
+    """Return the differences between runs as plain data."""
+    return {
+        "same": comparison.is_same,
+        "differences": [_difference_data(pair, row) for pair in comparison.pairs for row in pair.differences],
+    }
+
+
+def _difference_data(pair: Pair, row: Row) -> DifferenceData:
+    from divebook.projections.compare import describe
+
+    return {
+        "difference": row.difference,
+        "kind": row.present.kind,
+        "place": row.place,
+        "facet": row.facet,
+        "text": describe(row),
+        "a": pair.a.id,
+        "event_a": row.event_of(row.a),
+        "b": pair.b.id,
+        "event_b": row.event_of(row.b),
+    }
+
+
+@command(
+    "compare",
+    LOOK,
+    example="compare exec_01k8 exec_01k9",
+    data=comparison_data,
+    exit_code=lambda comparison: 0 if comparison.is_same else 1,
+    shell_help="Exit code 1 if they differ.",
+    notebook_help="`c = %dive compare ID ID`, then `c.first`, `c.frame()`.",
+)
+def compare(call: Invocation, runs: RunIds) -> Comparison:
+    """Compare runs of one workflow side by side.
+
+    The first difference comes first. Each place is the same, changed, added or removed. The first run is compared with
+    each of the others.
+    """
+    if len(runs) < 2:
+        raise SetupError(f"name two runs or more; {call.spell('runs')} lists them")
+    return call.environment.compare(*runs)
+
+
+# --- why, inspect ----------------------------------------------------------------------------------------------------
+
+
+class OriginData(TypedDict):
+    """One cause of a value as JSON."""
+
+    depth: int
+    kind: str
+    name: str
+    event: int
+    path: str
+    step: str
+    item: int | None
+    value: Any
+
+
+class ProvenanceData(TypedDict):
+    """Result of ``why`` as JSON. `graph` is a flow chart in Mermaid's language."""
+
+    name: str
+    at: int
+    text: str
+    origins: list[OriginData]
+    graph: str
+
+
+def provenance_data(provenance: Provenance) -> ProvenanceData:
+    """Return the provenance of a value as plain data."""
+    return {
+        "name": provenance.name,
+        "at": provenance.at,
+        "text": str(provenance),
+        "origins": [
+            {
+                "depth": depth,
+                "kind": origin.kind,
+                "name": origin.name,
+                "event": origin.sequence,
+                "path": origin.path,
+                "step": origin.step,
+                "item": origin.item,
+                "value": provenance.value(origin),
+            }
+            for number, depth in provenance.depths.items()
+            for origin in (provenance.origin(number),)
+        ],
+        "graph": provenance.graph,
+    }
+
+
+@command(
+    "why",
+    LOOK,
+    example="why total exec_01k8",
+    data=provenance_data,
+    notebook_help="`w = %dive why total`, then `w.frame()` is a DataFrame, `w.graph` a flow chart for Mermaid.",
+)
+def why(
+    call: Invocation,
+    name: Annotated[str, word("NAME", "The variable; inputs.NAME for an input, state for all variables.")],
+    run: RunOrNewest = None,
+    *,
+    at: AtEvent = None,
+    row: Annotated[
+        int | None,
+        option("--row", allowed=COUNT_OR_ZERO, help="Of a list or frame that items have made: row N, from 0."),
+    ] = None,
+    column: Annotated[str | None, option("--column", metavar="NAME", help="And of that row this column.")] = None,
+    form: Annotated[  # noqa: ARG001 - the shell prints the form
+        Literal["text", "mermaid"],
+        option("--form", metavar="text|mermaid", help="In words, or as a flow chart for Mermaid.", interfaces=[SHELL]),
+    ] = "text",
+) -> Provenance:
+    """Show the origin of the value of a variable.
+
+    The events, steps, calls, variables, inputs and choices that led to it, back to the start.
+    """
+    return call.environment.why(call.run_id(run), name, at, row=row, column=column)
+
+
+class PathPartData(TypedDict):
+    """One part of the critical path as JSON."""
+
+    spent: str
+    name: str
+    seconds: float
+
+
+class InspectionData(TypedDict):
+    """Result of ``inspect`` as JSON. `seconds_by_kind` adds up to `seconds`."""
+
+    seconds: float
+    seconds_by_kind: dict[str, float]
+    critical_path: list[dict[str, Any]]
+    retries: list[dict[str, Any]]
+    text: str
+
+
+def inspection_data(inspection: Inspection) -> InspectionData:
+    """Return what a run waited for and spent as plain data."""
+    return {
+        "seconds": inspection.duration_us / 1e6,
+        "seconds_by_kind": {str(kind): spent / 1e6 for kind, spent in inspection.spent.items()},
+        "critical_path": [part._asdict() for part in inspection.parts],
+        "retries": [retry._asdict() for retry in inspection.retried],
+        "text": str(inspection),
+    }
+
+
+@command(
+    "inspect",
+    LOOK,
+    example="inspect exec_01k8",
+    data=inspection_data,
+    notebook_help='`i = %dive inspect`, then `i.critical_path`, `i.times`, `i.retries`, `i.costs("step")` are '
+    "DataFrames.",
+)
+def inspect(call: Invocation, run: RunOrNewest = None) -> Inspection:
+    """Show what a run waited for, and what it cost.
+
+    The critical path, time by kind, retries, and the costs of agents, models and steps.
+    """
+    return call.environment.inspect(call.run_id(run))
+
+
+# --- verify, to-test -------------------------------------------------------------------------------------------------
+
+
+class VerificationData(TypedDict):
+    """The verification of one run as JSON."""
+
+    id: str
+    workflow: str
+    outcome: str
+    events: int
+    compared: int
+    answered: dict[str, int]
+    divergence: str | None
+    unchecked: list[str]
+
+
+class VerificationsData(TypedDict):
+    """Result of ``verify`` as JSON."""
+
+    equal: bool
+    runs: list[VerificationData]
+
+
+@dataclass(frozen=True)
+class Unverified:
+    """A run that could not be verified, with the reason."""
+
+    execution_id: str
+    workflow: str
+    reason: str
+    equal = False
+
+    def __str__(self) -> str:
+        return f"{self.execution_id}: not checked: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Verifications:
+    """Verifications of all runs of a store."""
+
+    results: list[Verification | Unverified]
+
+    @property
+    def equal(self) -> bool:
+        """True if every run was verified, and none differs."""
+        return all(result.equal for result in self.results)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.results))
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def verification_data(result: Verification | Verifications) -> VerificationsData:
+    """Return the verification of one run or of several as plain data."""
+    results = result.results if isinstance(result, Verifications) else [result]
+    return {"equal": result.equal, "runs": [_verification_data(each) for each in results]}
+
+
+def _verification_data(result: Verification | Unverified) -> VerificationData:
+    if isinstance(result, Unverified):
+        reasons = [result.reason]
+        return {
+            "id": result.execution_id,
+            "workflow": result.workflow,
+            "outcome": "not checked",
+            "events": 0,
+            "compared": 0,
+            "answered": {},
+            "divergence": None,
+            "unchecked": reasons,
+        }
+    return {
+        "id": result.execution_id,
+        "workflow": result.workflow,
+        "outcome": result.outcome,
+        "events": result.events,
+        "compared": result.compared,
+        "answered": dict(result.answered),
+        "divergence": None if result.divergence is None else str(result.divergence),
+        "unchecked": list(result.unchecked),
+    }
+
+
+@command(
+    "verify",
+    LOOK,
+    example="verify exec_01k8",
+    data=verification_data,
+    exit_code=lambda result: 0 if result.equal else 1,
+    needs_definitions=True,
+    shell_help="With --definitions, the definition of the same name in that file is checked, else the one in the log. "
+    "Exit code 1 if any run differs, or cannot be checked.",
+    notebook_help="`v = %dive verify`, then `v.equal`, `v.divergence`, `v.unchecked`, `v.answered`.",
+)
+def verify(
+    call: Invocation,
+    run: RunOrNewest = None,
+    *,
+    every: Annotated[bool, option("--all", help="Every run of the store.")] = False,
+    definition: Annotated[
+        Literal["new"] | None,
+        option(
+            "--definition",
+            metavar="new",
+            help="Check the workflow as it is defined now, and not as the log has it.",
+            interfaces=[NOTEBOOK],
+        ),
+    ] = None,
+) -> Verification | Verifications:
+    """Check that the definition of a run still reproduces its log.
+
+    No external call is made. The first difference names event, step, line, the expected and the actual value.
+    """
+    if not every:
+        return _verify(call, call.run_id(run), is_new=definition is not None)
+    if run is not None:
+        raise SetupError("name one run, or --all for every one of the store, not both")
+    results: list[Verification | Unverified] = []
+    # One run that cannot be checked does not end the command, and counts as a difference.
+    for record in call.environment.store.records():
+        try:
+            results.append(_verify(call, record.execution_id, is_new=definition is not None))
+        except DivebookError as error:
+            results.append(Unverified(record.execution_id, record.workflow_name, str(error)))
+    return Verifications(results)
+
+
+def _verify(call: Invocation, run_id: str, *, is_new: bool) -> Verification:
+    from divebook.runtime.forks import recorded_opening
+
+    environment = call.environment_for(run_id)
+    if call.definitions is None and not is_new:
+        return environment.verify(run_id)
+    name = recorded_opening(run_id, environment.store).workflow_name
+    # A file need not define the workflow of every run; a person who says "new" expects it.
+    return environment.verify(run_id, environment.workflow(name) if is_new else environment.workflows.get(name))
+
+
+class TestFileData(TypedDict):
+    """Result of ``to-test`` as JSON."""
+
+    test: str
+
+
+def test_file_data(file: Path) -> TestFileData:
+    """Return the path of a written test as plain data."""
+    return {"test": str(file)}
+
+
+@command(
+    "to-test",
+    LOOK,
+    example="to-test exec_01k8",
+    data=test_file_data,
+    needs_definitions=True,
+    shell_help="The test reads the definition from the file that --definitions names, else from a copy of the "
+    "definition in the log.",
+    notebook_help="`%dive to-test`, then `!python -m pytest test_sum.py`.",
+)
+def to_test(
+    call: Invocation,
+    run: RunOrNewest = None,
+    *,
+    to: Annotated[
+        Path | None,
+        option(
+            "--to",
+            metavar="FILE",
+            help="The file of the test; by default test_NAME.py, NAME being the workflow.",
+            completes="file",
+        ),
+    ] = None,
+    force: Force = False,
+) -> Path:
+    """Write a run as a test for pytest, with its log in a second file.
+
+    The test needs neither key nor network, and fails at the first difference from its log, with event, step and line.
+    Secrets are left out.
+    """
+    import shlex
+
+    from divebook.export.pytest import write_test
+    from divebook.runtime.run import sent_secrets
+
+    run_id = call.run_id(run)
+    environment = call.environment_for(run_id)
+    # The test reads YAML files and notebooks again. Instead of a Python file, it reads the copy of the definition in
+    # the log.
+    file = call.definitions
+    read_from = None if file is None or file.suffix == ".py" else file
+    test = write_test(
+        environment,
+        environment.execution(run_id),
+        to,
+        definitions=read_from,
+        overwrite=force,
+        known_secrets=sent_secrets(environment.config),
+    )
+    call.note(f"wrote {test} and its log; python -m pytest {shlex.quote(str(test))} runs it")
+    return test
