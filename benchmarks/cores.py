@@ -40,13 +40,13 @@ async def on_the_loop(_ctx: object, steps: int) -> int:
 @workflow
 async def in_threads(_ctx: object, steps: int) -> int:
     """Call an ordinary function so many times."""
-    return sum([await plain(number) for number in range(steps)])  # type: ignore[misc] # a call of a step is awaited
+    return sum([await plain(number) for number in range(steps)])
 
 
 @workflow
 async def side_by_side(ctx: Context, calls: int) -> int:
     """Keep processors busy so many times at once."""
-    return sum(await ctx.gather(*[busy(number) for number in range(calls)]))  # type: ignore[arg-type] # same
+    return sum(await ctx.gather(*[busy(number) for number in range(calls)]))
 
 
 def cores() -> Iterator[Figure]:
@@ -74,7 +74,7 @@ def speed_up() -> Figure:
         environment.start("side_by_side", {"calls": processors()}).wait(check=True)  # starts them
         for _ in range(WORK_ROUNDS):
             began = time.perf_counter()
-            expected = sum(busy(number) for number in range(SHARE))
+            expected = sum(busy.fn(number) for number in range(SHARE))
             middle = time.perf_counter()
             execution = environment.start("side_by_side", {"calls": SHARE}).wait(check=True)
             together.append(time.perf_counter() - middle)

@@ -98,6 +98,7 @@ TESTS_OF = {
     "telemetry.py": ("tests/telemetry",),
     "queues.py": ("tests/queues",),
     "stores": ("tests/store",),
+    "testing.py": ("tests/testing",),
     "workspaces": ("tests/workspace",),
 }
 """Tests of packages whose folder of tests has another name."""

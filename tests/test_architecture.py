@@ -250,6 +250,7 @@ def test_there_are_three_contexts_of_calls():
         ("steps/function.py", "Context"),
         ("runtime/context.py", "StepContext"),
         ("runtime/calls.py", "ToolContext"),
+        ("testing.py", "Context"),  # the first one in unit tests
     }
 
 

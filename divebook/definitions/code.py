@@ -658,7 +658,7 @@ class _DeterminismVisitor(ast.NodeVisitor):
         """
         match node:
             case ast.Name():
-                return str(getattr(self._value(node.id), LABEL, "")).startswith("step ")
+                return str(getattr(self._value(node.id), LABEL, "")).startswith(("step ", "workflow "))
             case ast.Attribute(ast.Name(id=name), attr):
                 return name in self._contexts and attr in _AWAITED
             case ast.Attribute(ast.Call(ast.Attribute(ast.Name(id=name), "agent")), "run"):

@@ -1,8 +1,8 @@
 """Workflows and steps written as Python functions: the decorators ``@workflow`` and ``@step``, and `lint`.
 
-``@workflow`` converts an async function to a `Workflow` with one step of type ``function``, whose definition contains
-the source. ``@step`` marks functions whose calls are recorded when a workflow function makes them. Elsewhere they are
-ordinary functions. `divebook.steps.function` executes workflow functions and the calls of step functions.
+``@workflow`` converts an async function to a `WorkflowFunction`, a `Workflow` with one step of type ``function``, whose
+definition contains the source. ``@step`` marks functions whose calls are recorded when a workflow function makes them.
+Elsewhere they are ordinary functions. `divebook.steps.function` executes workflow functions and the calls of steps.
 
 `UserFunction` is the common base of steps, actions and tools. `as_function` converts any callable to a plain function.
 `bind_inputs` checks the inputs of an execution.
@@ -15,11 +15,24 @@ import inspect
 import re
 import textwrap
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import FunctionType
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast, get_args, overload
+from typing import (
+    Any,
+    ClassVar,
+    Concatenate,
+    Generic,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    cast,
+    get_args,
+    overload,
+)
 
 from divebook.definitions.answer_types import ParameterType, allow_answers, hints_of
 from divebook.definitions.code import LABEL, Doubt, doubts_of, shown_place, source_of, warn_of
@@ -31,6 +44,7 @@ from divebook.errors import (
     InputError,
     NotFoundError,
     Problem,
+    SetupError,
     StepError,
     did_you_mean,
     position_in,
@@ -513,25 +527,106 @@ def _is_slot(inner: Any) -> bool:
 # --- the decorators ``@workflow`` and ``@step`` -----------------------------------------------------------------------
 
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
 
 FUNCTION = "function"
 RESULT = "result"
 """Name of the variable, and of the output, that holds the return value of a workflow function."""
 _STEP_FUNCTION = "__divebook_step__"
-"""Name of the attribute of a function decorated with ``@step`` that holds its `StepFunction`."""
+"""Name of the attribute of a function decorated with ``@step`` that holds its `RecordedFunction`."""
 _TYPES = {str: "string", int: "int", float: "float", bool: "bool", list: "list", dict: "map"}
 
-WORKFLOW_FUNCTIONS: dict[str, WorkflowFunction] = {}
+WORKFLOW_FUNCTIONS: dict[str, WorkflowFunction[..., Any]] = {}
 """Workflow functions of this process, by name. A later function of the same name replaces an earlier one."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkflowFunction:
-    """A Python function decorated with ``@workflow``, and the `Workflow` made from it."""
+class WorkflowFunction(Workflow, Generic[P, R]):
+    """A workflow written as an async Python function: the result of ``@workflow``.
 
-    function: Callable[..., Awaitable[Any]]
-    workflow: Workflow
+    Inside another workflow function, a call runs the workflow as a child execution: ``await total(words=words)``
+    returns its result. Elsewhere, ``divebook.run(total, ...)`` starts it, and `fn` calls the Python function.
+
+    The type parameters are the parameters of the function after its context, and the type of its result.
+
+    Parameters
+    ----------
+    function
+        The async function.
+    definition
+        The workflow made from it.
+    """
+
+    __slots__ = ("function",)
+    function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]
+
+    def __init__(self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], definition: Workflow) -> None:
+        # The checks of the definition have passed already.
+        self._fill(**{each.name: getattr(definition, each.name) for each in fields(Workflow) if each.init})
+        self._put(function=function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
+        """Run the workflow as a child execution of the workflow function that is running.
+
+        Raises
+        ------
+        SetupError
+            No workflow function is running here.
+        """
+        calls = CURRENT.get()
+        if calls is None:
+            raise SetupError(
+                f"workflow {self.name} can be called inside a workflow function only; start a run with "
+                f"divebook.run({self.name}, ...), or call the Python function with {self.name}.fn(ctx, ...)"
+            )
+        return cast("Awaitable[R]", calls.call_child(self, args, kwargs))
+
+    @property
+    def fn(self) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+        """The plain Python function, for unit tests: ``await total.fn(divebook.testing.Context(), words=words)``.
+
+        Nothing is recorded. Calls of steps go to the context that is passed.
+        """
+
+        async def call(ctx: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            token = CURRENT.set(ctx)
+            try:
+                return await self.function(ctx, *args, **kwargs)
+            finally:
+                CURRENT.reset(token)
+
+        return functools.update_wrapper(call, self.function)
+
+    def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call, without the context, as inputs by name. Raise TypeError if the function does
+        not accept them.
+        """
+        _, *names = signature_of(self.function).parameters
+        arguments = signature_of(self.function).bind(None, *args, **kwargs).arguments
+        return {name: arguments[name] for name in names if name in arguments}
+
+    def like(self, **changes: Any) -> Self:
+        """Return a copy of this definition with changed fields, for the same function."""
+        copy = Workflow.like(self, **changes)
+        object.__setattr__(copy, "function", self.function)
+        return copy
+
+    def __eq__(self, other: object) -> bool:
+        # A definition from a log is a plain `Workflow`, and may be equal to that of a function.
+        if not isinstance(other, Workflow):
+            return NotImplemented
+        names = [each.name for each in fields(Workflow) if each.compare]
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
+    __hash__ = Workflow.__hash__
+
+    @property
+    def __divebook_label__(self) -> str:
+        """Label by which `divebook.definitions.code` knows that a call of this object is recorded."""
+        return f"workflow {self.name}"
 
 
 ROLLED_BACK = "result"
@@ -539,10 +634,10 @@ ROLLED_BACK = "result"
 
 
 @dataclass(frozen=True, slots=True)
-class StepFunction(UserFunction):
+class RecordedFunction(UserFunction):
     """A function decorated with ``@step``: its calls from a workflow function are recorded."""
 
-    rollback: StepFunction | None = None
+    rollback: RecordedFunction | None = None
     """Function that undoes a call of this function; None if a call cannot be undone."""
     kind: ClassVar[str] = "step"
 
@@ -597,7 +692,12 @@ class StepFunction(UserFunction):
 class Calls(Protocol):
     """Interface of a running workflow function for its step functions: executes and records their calls."""
 
-    def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
+    def call_child(
+        self, workflow: WorkflowFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Awaitable[Any]:
+        """Start a workflow as a child execution. Return an awaitable of its result."""
+
+    def call_step(self, step: RecordedFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
         """Start a recorded call of a step function. Return an awaitable of its result.
 
         The place of the call (its number in the execution) is assigned before this method returns, so that concurrent
@@ -609,14 +709,81 @@ CURRENT: ContextVar[Calls | None] = ContextVar("divebook_workflow", default=None
 """Recorder of the calls of the running workflow function; None outside of a workflow function."""
 
 
+class StepFunction(Protocol[P, R_co]):
+    """A function decorated with ``@step``.
+
+    Inside a workflow function, a call returns an awaitable of the result. Elsewhere, a call is one of the plain
+    function `fn`.
+
+    The type parameters are the parameters of the function, and the type of its result.
+    """
+
+    @property
+    def __name__(self) -> str:
+        """Name of the function."""
+
+    @property
+    def fn(self) -> Callable[P, R_co]:
+        """The plain function."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R_co]:
+        """Make a recorded call of the function."""
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(
+        self: StepFunction[Concatenate[Any, Q], T], instance: object, owner: type
+    ) -> Callable[Q, Awaitable[T]]: ...
+
+
+class AsyncStepFunction(Protocol[P, R_co]):
+    """An async function decorated with ``@step``. It differs from `StepFunction` in `fn`, which is async."""
+
+    @property
+    def __name__(self) -> str:
+        """Name of the function."""
+
+    @property
+    def fn(self) -> Callable[P, Coroutine[Any, Any, R_co]]:
+        """The plain async function."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R_co]:
+        """Make a recorded call of the function."""
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(
+        self: AsyncStepFunction[Concatenate[Any, Q], T], instance: object, owner: type
+    ) -> Callable[Q, Awaitable[T]]: ...
+
+
+class StepDecorator(Protocol):
+    """Result of ``@step(...)`` with options: a decorator for functions and async functions."""
+
+    # An async function is also a function that returns a coroutine, so the first overload that fits counts.
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncStepFunction[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> StepFunction[P, R]: ...
+
+
+class WorkflowDecorator(Protocol):
+    """Result of ``@workflow(...)`` with options: a decorator for async functions."""
+
+    def __call__(self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], /) -> WorkflowFunction[P, R]:
+        """Convert an async function to a workflow."""
+
+
 @overload
-def workflow(name: Callable[..., Awaitable[Any]]) -> Workflow: ...
+def workflow(name: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], /) -> WorkflowFunction[P, R]: ...
 @overload
-def workflow(
-    name: str | None = None, *, workspace: str | None = None
-) -> Callable[[Callable[..., Awaitable[Any]]], Workflow]: ...
+def workflow(name: str | None = None, *, workspace: str | None = None) -> WorkflowDecorator: ...
 def workflow(name: Any = None, *, workspace: str | None = None) -> Any:
-    """Convert an async function ``async def f(ctx, ...)`` to a `Workflow`.
+    """Convert an async function ``async def f(ctx, ...)`` to a `WorkflowFunction`.
 
     The parameters after the first one are the inputs. They are converted to the types of their annotations, or refused,
     before anything is started. The return value is the output ``result``. On resume the function runs again from its
@@ -646,7 +813,7 @@ def workflow(name: Any = None, *, workspace: str | None = None) -> Any:
     return lambda function: _make_workflow(function, name, workspace)
 
 
-def _make_workflow(target: Any, name: str | None, workspace: str | None) -> Workflow:
+def _make_workflow(target: Any, name: str | None, workspace: str | None) -> WorkflowFunction[..., Any]:
     # Anything else that is not a function gets the error of `as_function`.
     if callable(target) and not is_async(target):
         label = name or name_of(target) or repr(target)
@@ -664,9 +831,10 @@ def _make_workflow(target: Any, name: str | None, workspace: str | None) -> Work
         source=source,
         workspace=workspace,
     )
-    WORKFLOW_FUNCTIONS[definition.name] = WorkflowFunction(function, definition)
+    workflow_function: WorkflowFunction[..., Any] = WorkflowFunction(function, definition)
+    WORKFLOW_FUNCTIONS[definition.name] = workflow_function
     warn_of(function)
-    return definition
+    return workflow_function
 
 
 def _source(function: Callable[..., Any]) -> str:
@@ -738,7 +906,7 @@ def declared_type(workflow: Workflow, definition: InputDefinition) -> ParameterT
         return definition.annotated
     # A definition from a log has no annotations. The function with its name in this process has.
     registered = WORKFLOW_FUNCTIONS.get(workflow.name)
-    inputs = () if registered is None else registered.workflow.inputs
+    inputs = () if registered is None else registered.inputs
     return next((entry.annotated for entry in inputs if entry.name == definition.name), None)
 
 
@@ -749,7 +917,9 @@ as annotations.
 
 
 @overload
-def step(name: F) -> F: ...
+def step(name: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncStepFunction[P, R]: ...  # type: ignore[overload-overlap]
+@overload
+def step(name: Callable[P, R], /) -> StepFunction[P, R]: ...
 @overload
 def step(
     name: str | None = None,
@@ -761,7 +931,7 @@ def step(
     executor: Any = None,
     workspace: str | None = None,
     rollback: Callable[..., Any] | None = None,
-) -> Callable[[F], F]: ...
+) -> StepDecorator: ...
 def step(
     name: Any = None,
     *,
@@ -776,10 +946,11 @@ def step(
     """Mark a function as a step: inside a workflow function each call is made once, and its result is recorded.
 
     Inside a workflow function the call must be awaited. This includes ordinary functions, which run in a thread or in
-    the `executor`. Elsewhere the function is unchanged. Arguments and results may be of any type that a log can hold:
-    plain data, tuples, sets, dates, bytes, frames and arrays, and instances of classes given to `divebook.allow`. The
-    workflow gets a copy of the result, of the same type. Methods, partials and objects with ``__call__`` can be steps,
-    too.
+    the `executor`. Elsewhere a call is one of the plain function, which is also the attribute ``fn``.
+
+    Arguments and results may be of any type that a log can hold: plain data, tuples, sets, dates, bytes, frames and
+    arrays, and instances of classes given to `divebook.allow`. The workflow gets a copy of the result, of the same
+    type. Methods, partials and objects with ``__call__`` can be steps, too.
 
     Parameters
     ----------
@@ -818,26 +989,26 @@ def step(
         "workspace": workspace,
         "rollback": None if rollback is None else _undoing(rollback),
     }
-    return decorated(name, _make_step, StepFunction, options)
+    return decorated(name, _make_step, RecordedFunction, options)
 
 
-def _undoing(function: Callable[..., Any]) -> StepFunction:
+def _undoing(function: Callable[..., Any]) -> RecordedFunction:
     """Register the rollback function of a step (option ``rollback=``) in this process under its module and name, by
     which a log refers to it. Return it as a step function.
     """
     # A function that is already a step keeps its own retry, timeout and approval.
-    decorated_step: StepFunction | None = getattr(function, _STEP_FUNCTION, None)
+    decorated_step: RecordedFunction | None = getattr(function, _STEP_FUNCTION, None)
     require_nameable(decorated_step.function if decorated_step is not None else function)
     if decorated_step is None:
         plain_function = as_function(function, "step")
-        decorated_step = StepFunction(function.__name__, plain_function, inspect.getdoc(function) or "")
+        decorated_step = RecordedFunction(function.__name__, plain_function, inspect.getdoc(function) or "")
     # The log of a call has only this name (`place_of`).
     ROLLBACK_FUNCTIONS[place_of(decorated_step)] = decorated_step
     return decorated_step
 
 
-def step_of(function: Any) -> StepFunction | None:
-    """Return the `StepFunction` of a function that is decorated with ``@step``; None for other objects."""
+def step_of(function: Any) -> RecordedFunction | None:
+    """Return the `RecordedFunction` of a function that is decorated with ``@step``; None for other objects."""
     return getattr(function, _STEP_FUNCTION, None)
 
 
@@ -863,7 +1034,7 @@ def decorated(name: Any, finish: Callable[[U], Any], kind: type[U], options: Map
     return decorate(name) if is_callable(name, kind.kind) else decorate
 
 
-def _make_step(step_function: StepFunction) -> Callable[..., Any]:
+def _make_step(step_function: RecordedFunction) -> Callable[..., Any]:
     function = step_function.function
 
     @functools.wraps(function)
@@ -871,17 +1042,18 @@ def _make_step(step_function: StepFunction) -> Callable[..., Any]:
         # The recorder of the workflow function that is running in this context. A step function that is called
         # elsewhere, such as in a test, is an ordinary function.
         calls = CURRENT.get()
-        return function(*args, **kwargs) if calls is None else calls.call(step_function, args, kwargs)
+        return function(*args, **kwargs) if calls is None else calls.call_step(step_function, args, kwargs)
 
     setattr(call, LABEL, f"step {step_function.name}")
     setattr(call, _STEP_FUNCTION, step_function)
+    call.fn = function  # type: ignore[attr-defined]
     # The source is read at the definition, because the file may change after it was imported.
     source_of(function)
     _require_rollback(step_function)
     return call
 
 
-def _require_rollback(step_function: StepFunction) -> None:
+def _require_rollback(step_function: RecordedFunction) -> None:
     """Raise `DefinitionError` if the rollback function of a step has a required parameter for which a call of the step
     provides no value.
     """
@@ -1155,7 +1327,7 @@ def lint(workflow: Any) -> Doubts:
     """
     registered = WORKFLOW_FUNCTIONS.get(getattr(workflow, "name", ""))
     # A workflow of the same name may come from a log or a file. Only the registered object belongs to the function.
-    if registered is not None and registered.workflow == workflow:
+    if registered is not None and registered == workflow:
         workflow = registered.function
     expected = "what @workflow made, an async function, or a Workflow"
     require(workflow, "what to lint", expected, fits=isinstance(workflow, Workflow) or callable(workflow))

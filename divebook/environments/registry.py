@@ -319,7 +319,7 @@ class Registry:
         """Workflows by name: those registered with `@workflow` in this process, and those of this environment. If both
         have a name, the one of this environment is used.
         """
-        return {name: entry.workflow for name, entry in WORKFLOW_FUNCTIONS.items()} | self._workflows
+        return {**WORKFLOW_FUNCTIONS, **self._workflows}
 
     @property
     def registered_workflows(self) -> Mapping[str, Workflow]:

@@ -27,9 +27,9 @@ MOST_DOLLARS: Final = 10**15
 LEAST_DOLLARS: Final = Decimal("0.000000001")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Bounds:
-    """Budget of a run. ``Bounds()`` has no limits.
+    """Budget of a run. ``Bounds()`` has no limits. `max_cost` may be any number, or a string such as ``"2.50"``.
 
     Before a model call begins, its highest possible cost is reserved: the tokens of its messages and `MaxTokens` of its
     agent (4,096 by default), at the price of its model. When the call ends, only its real usage counts. Usage that a
@@ -73,10 +73,39 @@ class Bounds:
     on_exhausted: str = ASK
     """Reaction to a reached bound: ``ask`` a person whether to raise it, or ``fail``."""
 
-    def __post_init__(self) -> None:
-        # A copy, because the fields of a frozen class must not change with the caller's mapping. `object.__setattr__`
-        # is the only way to set a field of such a class.
-        object.__setattr__(self, "edges", dict(self.edges))
+    def __init__(
+        self,
+        *,
+        max_iterations: int | None = None,
+        max_llm_calls: int | None = None,
+        max_agent_hops: int | None = None,
+        max_tokens: int | None = None,
+        max_cost: Decimal | float | str | None = None,
+        max_seconds: float | None = None,
+        edges: Mapping[str, int] | None = None,
+        max_repeats: int | None = None,
+        max_depth: int | None = None,
+        max_descendants: int | None = None,
+        on_exhausted: str = ASK,
+    ) -> None:
+        is_exact = max_cost is None or isinstance(max_cost, Decimal)
+        values = {
+            "max_iterations": max_iterations,
+            "max_llm_calls": max_llm_calls,
+            "max_agent_hops": max_agent_hops,
+            "max_tokens": max_tokens,
+            "max_cost": max_cost if is_exact else _read_cost("max_cost", max_cost),
+            "max_seconds": max_seconds,
+            # A copy, because the fields of a frozen class must not change with the caller's mapping.
+            "edges": dict(edges or {}),
+            "max_repeats": max_repeats,
+            "max_depth": max_depth,
+            "max_descendants": max_descendants,
+            "on_exhausted": on_exhausted,
+        }
+        # This is the only way to set a field of a frozen class.
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def none(cls) -> Bounds:

@@ -17,7 +17,7 @@ from divebook.definitions.functions import (
     CONTEXT,
     CURRENT,
     IDEMPOTENCY_KEY,
-    StepFunction,
+    RecordedFunction,
     UserFunction,
     place_of,
     require_unambiguous_name,
@@ -121,7 +121,7 @@ async def call(
 
     workspace = workspace_of(context, function)
     # The rollback of the function itself takes precedence over the one that its step names.
-    step_function = function if isinstance(function, StepFunction) and function.rollback is not None else None
+    step_function = function if isinstance(function, RecordedFunction) and function.rollback is not None else None
     rollback_event = None if step_function is None else functools.partial(_rollback_event, step_function, arguments)
     is_of_step = context.step.rollback is not None and context.step.type == "action"
     rollback_owner = None
@@ -160,7 +160,7 @@ async def call(
     return await context.retried(name, policy, attempt)
 
 
-async def _call_with_own_rollback(function: StepFunction, run_function: Callable[[], Awaitable[Any]]) -> Any:
+async def _call_with_own_rollback(function: RecordedFunction, run_function: Callable[[], Awaitable[Any]]) -> Any:
     """Call a step function that has a rollback function. Before the call, raise an error if the rollback function
     cannot be found again by its name, because the name now refers to another function.
     """
@@ -169,7 +169,7 @@ async def _call_with_own_rollback(function: StepFunction, run_function: Callable
     return await run_function()
 
 
-def _rollback_event(function: StepFunction, arguments: Mapping[str, Any], result: Any) -> catalog.RollbackAdded:
+def _rollback_event(function: RecordedFunction, arguments: Mapping[str, Any], result: Any) -> catalog.RollbackAdded:
     assert function.rollback is not None  # noqa: S101 - callers check this
     # The arguments of the rollback are recorded with the call, so that any process can undo it.
     parameters = storable(function.undoing(arguments, result), "parameters")
@@ -222,7 +222,7 @@ async def call_in_slot(
 
 
 def _operation_of(function: UserFunction, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    if isinstance(function, StepFunction):
+    if isinstance(function, RecordedFunction):
         return STEP_EXECUTION, {"step": function.name, "arguments": dict(arguments)}
     return ACTION_EXECUTION, {"action_name": function.name, "params": dict(arguments)}
 
@@ -234,7 +234,7 @@ async def _approved(
     edited.
     """
     # People also see the values of parameters that the call leaves out.
-    shown = function.with_defaults(arguments) if isinstance(function, StepFunction) else dict(arguments)
+    shown = function.with_defaults(arguments) if isinstance(function, RecordedFunction) else dict(arguments)
     return await approved_parameters(
         context, function.kind, function.name, shown, description=function.description, key=key, operation=operation
     )

@@ -9,12 +9,19 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, S
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar, cast
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeVar, cast, overload
 
 from divebook.agents.turn import AgentTask, Answer
 from divebook.definitions.code import parts_of, reaching
 from divebook.definitions.definition import Workflow
-from divebook.definitions.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, StepFunction, roots_of
+from divebook.definitions.functions import (
+    CURRENT,
+    RESULT,
+    WORKFLOW_FUNCTIONS,
+    RecordedFunction,
+    WorkflowFunction,
+    roots_of,
+)
 from divebook.definitions.json_schemas import instance_of, schema_of
 from divebook.engine.operations import VERSION_DECISION
 from divebook.engine.state import ExecutionState
@@ -248,6 +255,10 @@ F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
 
 
 T = TypeVar("T")
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
+T3 = TypeVar("T3")
+T4 = TypeVar("T4")
 
 
 _MOST_REMEMBERED = 64
@@ -410,18 +421,82 @@ class Context:
             )
         return dict(opened(answered_question.response or {}))
 
+    @overload
+    async def ask(
+        self,
+        question: str,
+        answer: None = None,
+        *,
+        message: str | None = None,
+        data: Mapping[str, Any] | None = None,
+        expires_in: float | None = None,
+        default: Any = None,
+    ) -> str: ...
+    @overload
+    async def ask(
+        self,
+        question: str,
+        answer: type[T],
+        *,
+        message: str | None = None,
+        data: Mapping[str, Any] | None = None,
+        expires_in: float | None = None,
+        default: Any = None,
+    ) -> T: ...
+    # JSON schemas and annotations that are no classes, such as ``Literal["a", "b"]``.
+    @overload
+    async def ask(
+        self,
+        question: str,
+        answer: object,
+        *,
+        message: str | None = None,
+        data: Mapping[str, Any] | None = None,
+        expires_in: float | None = None,
+        default: Any = None,
+    ) -> Any: ...
     @_remembered_call
-    async def ask(self, question: str, answer: Any = None, **options: Any) -> Any:
-        """Ask a person for a clarification. Return the answer as text, or as an instance of the type `answer`. For
-        `options` see `interrupt`.
+    async def ask(
+        self,
+        question: str,
+        answer: Any = None,
+        *,
+        message: str | None = None,
+        data: Mapping[str, Any] | None = None,
+        expires_in: float | None = None,
+        default: Any = None,
+    ) -> Any:
+        """Ask a person for a clarification. Return the answer as text, or as an instance of the type `answer`. For the
+        other parameters see `interrupt`.
         """
-        response = await self.interrupt("clarification", question, answer=answer, **options)
+        response = await self.interrupt(
+            "clarification",
+            question,
+            answer=answer,
+            message=message,
+            data=data,
+            expires_in=expires_in,
+            default=default,
+        )
         return response.get("text") if answer is None else instance_of(answer, response.get("data"))
 
     @_remembered_call
-    async def confirm(self, question: str, **options: Any) -> bool:
-        """Ask a person whether to do something; return True only after an approval. For `options` see `interrupt`."""
-        return (await self.interrupt("confirmation", question, **options)).get("approved") is True
+    async def confirm(
+        self,
+        question: str,
+        *,
+        message: str | None = None,
+        data: Mapping[str, Any] | None = None,
+        expires_in: float | None = None,
+        default: Any = None,
+    ) -> bool:
+        """Ask a person whether to do something; return True only after an approval. For the parameters see
+        `interrupt`.
+        """
+        response = await self.interrupt(
+            "confirmation", question, message=message, data=data, expires_in=expires_in, default=default
+        )
+        return response.get("approved") is True
 
     @_remembered_call
     async def wait_signal(self, name: str, within: float | None = None) -> Any:
@@ -438,9 +513,39 @@ class Context:
         with self.tasks:
             return opened(await self._context.signal(name, within))
 
+    # Typed as `asyncio.gather` is: a fixed number of calls gives a tuple of types. The result is always a list.
+    @overload
+    async def gather(
+        self, call_1: Awaitable[T1], call_2: Awaitable[T2], /, *, return_exceptions: Literal[False] = False
+    ) -> tuple[T1, T2]: ...
+    @overload
+    async def gather(
+        self,
+        call_1: Awaitable[T1],
+        call_2: Awaitable[T2],
+        call_3: Awaitable[T3],
+        /,
+        *,
+        return_exceptions: Literal[False] = False,
+    ) -> tuple[T1, T2, T3]: ...
+    @overload
+    async def gather(
+        self,
+        call_1: Awaitable[T1],
+        call_2: Awaitable[T2],
+        call_3: Awaitable[T3],
+        call_4: Awaitable[T4],
+        /,
+        *,
+        return_exceptions: Literal[False] = False,
+    ) -> tuple[T1, T2, T3, T4]: ...
+    @overload
+    async def gather(self, *calls: Awaitable[T], return_exceptions: Literal[False] = False) -> list[T]: ...
+    @overload
+    async def gather(self, *calls: Awaitable[T], return_exceptions: Literal[True]) -> list[T | Exception]: ...
     @_remembered_call
-    async def gather(self, *calls: Awaitable[Any], return_exceptions: bool = False) -> list[Any]:
-        """Await several calls concurrently; return their results in the order of the arguments.
+    async def gather(self, *calls: Awaitable[Any], return_exceptions: bool = False) -> Any:
+        """Await several calls concurrently; return a list of their results in the order of the arguments.
 
         The first failure cancels the other calls and is raised. With `return_exceptions`, errors are items of the
         result instead. A call that waits for an answer does not delay the others. Calls with a rollback end before the
@@ -490,8 +595,10 @@ class Context:
         return results
 
     @_remembered_call
-    async def run(self, workflow: str, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    async def run(self, workflow: str | Workflow, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Run another workflow of the environment as a child execution; return its outputs.
+
+        A workflow function can also be called: ``await total(words=words)`` returns its result.
 
         The child is started once. While the child waits for an answer, this execution waits too. The child's
         consumption also counts in the bounds of this execution.
@@ -503,8 +610,9 @@ class Context:
         """
         stored_inputs = self._context.storable(dict(inputs or {}), "inputs")
         self.tasks.require_place("ctx.run()")
+        name = workflow.name if isinstance(workflow, Workflow) else workflow
         with self.tasks:
-            child = await self._context.child(workflow, stored_inputs, self._drive_child, key=self._next_key())
+            child = await self._context.child(name, stored_inputs, self._drive_child, key=self._next_key())
         return dict(opened(child["outputs"]))
 
     @_remembered_call
@@ -584,12 +692,29 @@ class Context:
         self.tasks.require_place("ctx.emit()")
         self._context.emit(name, data, key=self._next_key("emit"))
 
-    def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, Any]:
+    def call_step(
+        self, step: RecordedFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Coroutine[Any, Any, Any]:
         """Return the coroutine for a call of a function decorated with ``@step``. The operation key of the call is
         assigned at once, before the coroutine runs.
         """
         self.tasks.require_place("a call of ", step.name)
         return self._remember(f"step {step.name}()", self._call(step, args, kwargs, self._next_key()))
+
+    def call_child(
+        self, workflow: WorkflowFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Coroutine[Any, Any, Any]:
+        """Return the coroutine that runs a workflow function as a child execution and returns its result."""
+        return self._remember(f"workflow {workflow.name}()", self._call_child(workflow, args, kwargs))
+
+    async def _call_child(
+        self, workflow: WorkflowFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        try:
+            inputs = workflow.arguments(args, kwargs)
+        except TypeError as error:
+            raise StepError(f"workflow {workflow.name}: {error}") from error
+        return (await self.run(workflow.name, inputs))[RESULT]
 
     def _remember(self, label: str, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """Return a coroutine unchanged, and remember it with its label, so that `unawaited` can report that an
@@ -634,7 +759,7 @@ class Context:
         number = self._calls[name] = self._calls.get(name, 0) + 1
         return f"{name}{number}"
 
-    async def _call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any], key: str) -> Any:
+    async def _call(self, step: RecordedFunction, args: tuple[Any, ...], kwargs: dict[str, Any], key: str) -> Any:
         try:
             arguments = step.named(args, kwargs)
         except TypeError as error:
@@ -677,6 +802,14 @@ class AgentHandle:
     name: str
     _ask: Callable[[str, str, Any, Any, str | None], Coroutine[Any, Any, Any]]
 
+    @overload
+    def run(
+        self, prompt: str, *, output: type[T], deps: Any = None, thread: str | None = None
+    ) -> Coroutine[Any, Any, T]: ...
+    @overload
+    def run(
+        self, prompt: str, *, output: object = None, deps: Any = None, thread: str | None = None
+    ) -> Coroutine[Any, Any, Any]: ...
     def run(
         self, prompt: str, *, output: Any = None, deps: Any = None, thread: str | None = None
     ) -> Coroutine[Any, Any, Any]:

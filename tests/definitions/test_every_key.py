@@ -81,8 +81,8 @@ READ_BY = {
     ("content entry", "DynamicFrom"): ("steps/prompt.py", "dynamic_from"),
     ("Each", "OnItemError"): ("runtime/step.py", "on_item_error"),
     ("workflow", "ContinueOnFailure"): ("engine/decide.py", "continue_on_failure"),
-    ("agent", "IsSupervisor"): ("environment/registry.py", "is_supervisor"),
-    ("agent", "Subordinates"): ("environment/registry.py", "subordinates"),
+    ("agent", "IsSupervisor"): ("environments/registry.py", "is_supervisor"),
+    ("agent", "Subordinates"): ("environments/registry.py", "subordinates"),
     ("output", "Type"): ("notebook/line_completion.py", "label"),  # for people, and completed as they type
     ("workflow", "Output"): ("definitions/schema.py", 'pop("output"'),  # becomes one of the Outputs
     ("definition", "Schedules"): ("config/schedules.py", "schedules"),
@@ -91,27 +91,27 @@ READ_BY = {
         for name in ("Name", "Cron", "Workflow", "Enabled", "Zone", "Inputs")
     },
     ("provider", "Name"): ("definitions/definition.py", "name"),
-    ("Config", "Approvals"): ("environment/registry.py", "approvals"),
-    ("Config", "ConfirmationMode"): ("environment/registry.py", "confirmation_mode"),
-    ("agent", "Approvals"): ("environment/registry.py", "approvals"),
+    ("Config", "Approvals"): ("environments/registry.py", "approvals"),
+    ("Config", "ConfirmationMode"): ("environments/registry.py", "confirmation_mode"),
+    ("agent", "Approvals"): ("environments/registry.py", "approvals"),
     **{("approval rule", name): ("engine/approvals.py", name.lower()) for name in RULE_KEYS},
     ("approval rule", "Expires"): ("engine/approvals.py", "expires_us"),
-    ("definition", "MCPServers"): ("environment/registry.py", "mcp_servers"),
-    ("definition", "Workspaces"): ("environment/registry.py", "workspaces"),
+    ("definition", "MCPServers"): ("environments/registry.py", "mcp_servers"),
+    ("definition", "Workspaces"): ("environments/registry.py", "workspaces"),
     **{(what, "Workspace"): ("runtime/calls.py", "workspace") for what in ("step", "workflow")},
-    ("agent", "Workspace"): ("environment/registry.py", "workspace"),
+    ("agent", "Workspace"): ("environments/registry.py", "workspace"),
     **{("workspace", name): ("definitions/resources.py", name.lower()) for name in ("Name", "Kind")},
-    **{("workspace", name): ("environment/registry.py", name.lower()) for name in ("Folder", "Shell")},
-    **{("workspace", name): ("environment/settings.py", name.lower()) for name in ("Timeout", "Environ", "Secrets")},
+    **{("workspace", name): ("environments/registry.py", name.lower()) for name in ("Folder", "Shell")},
+    **{("workspace", name): ("environments/settings.py", name.lower()) for name in ("Timeout", "Environ", "Secrets")},
     **{
-        ("workspace", name): ("environment/settings.py", name.lower())
+        ("workspace", name): ("environments/settings.py", name.lower())
         for name in ("Python", "Packages", "Image", "Hosts", "Memory", "Processors")
     },
     **{("workspace", name): ("runtime/workspaces.py", name.lower()) for name in ("Exclude", "Snapshots")},
     ("Rollback", "Retry"): ("definitions/step.py", "rollback.retry"),
     ("Rollback", "Action"): ("runtime/runner.py", "rollback.action"),
     ("workspace", "InPlace"): ("runtime/workspaces.py", "in_place"),
-    ("agent", "Servers"): ("environment/registry.py", "servers"),
+    ("agent", "Servers"): ("environments/registry.py", "servers"),
     **{("MCP server", name): ("tools/mcp/connection.py", name.lower()) for name in ("Type", "Command", "URL", "Args")},
     **{("MCP server", name): ("tools/mcp/connection.py", name.lower()) for name in ("Env", "Headers", "Timeout")},
     ("MCP server", "AuthorizationToken"): ("tools/mcp/connection.py", "authorization_token"),

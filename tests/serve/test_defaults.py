@@ -104,7 +104,7 @@ def test_a_default_fits_its_schema_and_a_call_without_it_has_the_default(kind):
     call.__annotations__ = {"value": annotation}
     workflow(call)
     with Environment(store="memory:") as environment:
-        definition = WORKFLOW_FUNCTIONS["defaults"].workflow
+        definition = WORKFLOW_FUNCTIONS["defaults"]
         schema = tool_of("defaults", definition).input_schema
         published = schema["properties"]["value"]
         assert ("default" not in published) == (kind in WITHOUT | {"range"})
