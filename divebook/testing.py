@@ -260,8 +260,8 @@ class Context(WorkflowContext):
         self.calls.append(StepCall(step.name, dict(arguments)))
         if step.takes.key:
             arguments[IDEMPOTENCY_KEY] = f"test-{len(self.calls)}"
-        positional, named = step.bound(arguments)
-        return self._run_directly(f"step {step.name}", step.function, positional, named)
+        positional, keywords = step.bound(arguments)
+        return self._run_directly(f"step {step.name}", step.function, positional, keywords)
 
     def call_child(
         self, workflow: WorkflowFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
