@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figure import Figure
-from divebook import Action, Each, Environment, Step, Workflow
+from divebook import Each, Environment, Step, Workflow
 from divebook.definitions import step, workflow
+from divebook.steps import Action
 
 CALLS, TARGET, ROUNDS = 10_000, 1.0, 5
 

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from divebook import Environment, SqliteStore, Step, Workflow
+from divebook import Environment, Step, Workflow
+from divebook.stores import SqliteStore
 from divebook.widgets.runs_and_questions import EVERYTHING, RunsFeed
 
 RUNS = 10_000

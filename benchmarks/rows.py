@@ -10,8 +10,9 @@ from pathlib import Path
 import pandas as pd
 
 from benchmarks.figure import Figure
-from divebook import Environment, SqliteStore
+from divebook import Environment
 from divebook.mapping import mapped
+from divebook.stores import SqliteStore
 
 ROWS, ROUNDS = 100_000, 3
 WANTED_A_SECOND, MOST_BYTES = 50_000, 60

@@ -14,23 +14,18 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from divebook.agents import Agent, ScriptedModel
-    from divebook.config import load
     from divebook.definitions.definition import Workflow
-    from divebook.definitions.functions import lint, step, workflow
-    from divebook.definitions.resources import ApprovalRule, ScheduleDefinition, WorkspaceDefinition
-    from divebook.definitions.servers import MCPServerDefinition
-    from divebook.definitions.step import Catch, Each, Edge, Retry, Rollback, Step
-    from divebook.definitions.tools import ToolFunction, tool
-    from divebook.documents import FileDocuments, MemoryDocuments, Policy
+    from divebook.definitions.functions import step, workflow
+    from divebook.definitions.step import Ask, Catch, Each, Edge, Retry, Rollback, Step
+    from divebook.definitions.tools import tool
     from divebook.environments.environment import Environment
-    from divebook.errors import DefinitionError, DeterminismWarning, DivebookError
-    from divebook.events import Event
+    from divebook.errors import DivebookError
     from divebook.events.classes import allow
-    from divebook.notebook.saved_notebook import open_notebook
     from divebook.notebook.session_functions import (
         answer,
         compare,
         define,
+        environment,
         frames,
         inbox,
         map,  # noqa: A004 - `divebook.map`
@@ -39,134 +34,100 @@ if TYPE_CHECKING:
         runs,
         show,
     )
-    from divebook.pipeline import AgentStage, Pipeline, PipelineConfig
-    from divebook.pipeline.envelope import (
-        Envelope,
-        FlowInterrupt,
-        InterruptKind,
-        InterruptResponse,
-        InterruptService,
-        LoopVerdict,
-        ProcessingRecord,
-        RiskApproval,
-        RiskLevel,
-        TerminalReason,
-        create_envelope,
-    )
-    from divebook.projections.spans import Formatter
     from divebook.questions.bounds import Bounds
-    from divebook.queues import Worker
-    from divebook.runtime.calls import ToolContext
-    from divebook.runtime.compute.dask import DaskCluster
-    from divebook.runtime.context import StepContext
     from divebook.runtime.run import Run
-    from divebook.steps.actions import Action, action
-    from divebook.steps.conversations import Thread
+    from divebook.steps.actions import action
     from divebook.steps.function import Context
-    from divebook.stores import MemoryStore, SqliteStore, open_store
-    from divebook.workspaces.workspace import present_workspace
 
 # Public names by module. The table repeats the imports above, which only type checkers execute, because `import
 # divebook` shall not load all these modules.
 _NAMES = {
     "divebook.agents": "Agent ScriptedModel",
-    "divebook.config": "load",
-    "divebook.documents": "FileDocuments MemoryDocuments Policy",
-    "divebook.environments": "Environment",
-    "divebook.errors": "DefinitionError DeterminismWarning DivebookError",
-    "divebook.events": "Event",
-    "divebook.events.classes": "allow",
-    "divebook.notebook.saved_notebook": "open_notebook",
-    "divebook.notebook.session_functions": "answer compare define frames inbox map resume run runs show",
-    "divebook.pipeline": "AgentStage Pipeline PipelineConfig",
-    "divebook.pipeline.envelope": (
-        "Envelope FlowInterrupt InterruptKind InterruptResponse InterruptService "
-        "LoopVerdict ProcessingRecord RiskApproval RiskLevel TerminalReason create_envelope"
-    ),
-    "divebook.projections.spans": "Formatter",
-    "divebook.questions.bounds": "Bounds",
-    "divebook.runtime.calls": "ToolContext",
-    "divebook.runtime.compute.dask": "DaskCluster",
-    "divebook.runtime.context": "StepContext",
-    "divebook.runtime.run": "Run",
-    "divebook.steps.actions": "Action action",
-    "divebook.steps.conversations": "Thread",
-    "divebook.steps.function": "Context",
-    "divebook.stores": "MemoryStore SqliteStore open_store",
-    "divebook.queues": "Worker",
     "divebook.definitions.definition": "Workflow",
-    "divebook.definitions.functions": "lint step workflow",
-    "divebook.definitions.resources": "ApprovalRule ScheduleDefinition WorkspaceDefinition",
-    "divebook.definitions.servers": "MCPServerDefinition",
-    "divebook.definitions.step": "Catch Each Edge Retry Rollback Step",
-    "divebook.definitions.tools": "ToolFunction tool",
-    "divebook.workspaces.workspace": "present_workspace",
+    "divebook.definitions.functions": "step workflow",
+    "divebook.definitions.step": "Ask Catch Each Edge Retry Rollback Step",
+    "divebook.definitions.tools": "tool",
+    "divebook.environments": "Environment",
+    "divebook.errors": "DivebookError",
+    "divebook.events.classes": "allow",
+    "divebook.notebook.session_functions": ("answer compare define environment frames inbox map resume run runs show"),
+    "divebook.questions.bounds": "Bounds",
+    "divebook.runtime.run": "Run",
+    "divebook.steps.actions": "action",
+    "divebook.steps.function": "Context",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
+_SUBPACKAGES = (
+    "agents",
+    "config",
+    "definitions",
+    "devenv",
+    "documents",
+    "environments",
+    "errors",
+    "events",
+    "mapping",
+    "pipeline",
+    "queues",
+    "replay",
+    "serve",
+    "steps",
+    "stores",
+    "telemetry",
+    "testing",
+    "tools",
+    "workspaces",
+)
+"""Public subpackages. Their public names are their ``__all__``."""
+
+_FORMER_NAMES = {
+    "divebook": "Execution:Run store:stores workers:queues workspace:workspaces",
+    "divebook.config": "load",
+    "divebook.definitions": "ApprovalRule MCPServerDefinition ScheduleDefinition WorkspaceDefinition lint",
+    "divebook.documents": "FileDocuments MemoryDocuments Policy",
+    "divebook.environments": "DaskCluster Formatter",
+    "divebook.errors": "DefinitionError DeterminismWarning",
+    "divebook.events": "Event",
+    "divebook.pipeline": (
+        "AgentStage Envelope FlowInterrupt InterruptKind InterruptResponse InterruptService LoopVerdict Pipeline "
+        "PipelineConfig ProcessingRecord RiskApproval RiskLevel TerminalReason create_envelope"
+    ),
+    "divebook.queues": "Worker",
+    "divebook.steps": "Action StepContext Thread",
+    "divebook.stores": "MemoryStore SqliteStore open_store",
+    "divebook.tools": "ToolContext ToolFunction",
+    "divebook.workspaces": "present_workspace",
+    "divebook.notebook.saved_notebook": "open_notebook",
+}
+"""Former public names by the module that has them now; ``old:new`` for a name that has changed."""
+
 __all__ = [
-    "Action",
     "Agent",
-    "AgentStage",
-    "ApprovalRule",
+    "Ask",
     "Bounds",
     "Catch",
     "Context",
-    "DaskCluster",
-    "DefinitionError",
-    "DeterminismWarning",
     "DivebookError",
     "Each",
     "Edge",
-    "Envelope",
     "Environment",
-    "Event",
-    "FileDocuments",
-    "FlowInterrupt",
-    "Formatter",
-    "InterruptKind",
-    "InterruptResponse",
-    "InterruptService",
-    "LoopVerdict",
-    "MCPServerDefinition",
-    "MemoryDocuments",
-    "MemoryStore",
-    "Pipeline",
-    "PipelineConfig",
-    "Policy",
-    "ProcessingRecord",
     "Retry",
-    "RiskApproval",
-    "RiskLevel",
     "Rollback",
     "Run",
-    "ScheduleDefinition",
     "ScriptedModel",
-    "SqliteStore",
     "Step",
-    "StepContext",
-    "TerminalReason",
-    "Thread",
-    "ToolContext",
-    "ToolFunction",
-    "Worker",
     "Workflow",
-    "WorkspaceDefinition",
     "__version__",
     "action",
     "allow",
     "answer",
     "compare",
-    "create_envelope",
     "define",
+    "environment",
     "frames",
     "inbox",
-    "lint",
-    "load",
     "map",
-    "open_notebook",
-    "open_store",
-    "present_workspace",
     "resume",
     "run",
     "runs",
@@ -177,23 +138,31 @@ __all__ = [
 ]
 
 
-_RENAMED = {"Execution": "divebook.Run"}
-
-
 def __getattr__(name: str) -> Any:
-    if name in _RENAMED:
-        raise AttributeError(f"divebook.{name} is {_RENAMED[name]}")
+    # `import divebook` is enough to use a subpackage: ``divebook.stores.open_store(...)``.
+    if name in _SUBPACKAGES:
+        return importlib.import_module(f"divebook.{name}")
     if name not in _HOMES:
-        raise AttributeError(f"module 'divebook' has no attribute {name!r}")
+        raise AttributeError(f"module 'divebook' has no attribute {name!r}{_present_name(name)}")
     # Python calls this only for a name that the module lacks. Once stored, the name is found without this function.
     value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 
 
+def _present_name(name: str) -> str:
+    """Return the part of an error text that names the present place of a former public name; empty for other names."""
+    for module, entries in _FORMER_NAMES.items():
+        for entry in entries.split():
+            former, _, present = entry.partition(":")
+            if former == name:
+                return f": it is {module}.{present or former}"
+    return ""
+
+
 def __dir__() -> list[str]:
-    # Completion in notebooks also has to offer the names that are not loaded yet.
-    return sorted({*globals(), *__all__})
+    # Completion in notebooks offers the public names, also those that are not loaded yet.
+    return sorted({*__all__, *_SUBPACKAGES})
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:

@@ -40,6 +40,8 @@ from divebook.text.arguments import describe, wait_limit
 from divebook.text.ranges import COUNT, SECONDS
 from divebook.text.redaction import logger
 
+__all__ = ["Worker"]
+
 DEFAULT_PARALLEL = 8
 """Default for the number of executions that a worker drives concurrently."""
 POLL_INTERVAL = 0.5
@@ -87,7 +89,8 @@ class Worker:
 
     Examples
     --------
-    >>> from divebook import Environment, Step, Worker, Workflow
+    >>> from divebook import Environment, Step, Workflow
+    >>> from divebook.queues import Worker
     >>> workflow = Workflow("sum", [Step("add", script="1 + 1", store="n")])
     >>> environment = Environment(store="memory:", workflows=[workflow])
     >>> with Worker(environment):

@@ -10,10 +10,12 @@ import pandas as pd
 import pytest
 
 import divebook
-from divebook import Agent, Bounds, DivebookError, Environment, Pipeline, Step, Worker, Workflow
+from divebook import Agent, Bounds, DivebookError, Environment, Step, Workflow
 from divebook.definitions import step, workflow
 from divebook.errors import SetupError
 from divebook.notebook.session import open_session
+from divebook.pipeline import Pipeline
+from divebook.queues import Worker
 
 FLOW = Workflow("w", [Step("a", script="1", store="x")])
 
@@ -147,9 +149,9 @@ FUNCTIONS = {
     "resume": divebook.resume,
     "compare": lambda wrong: divebook.compare(wrong, wrong),
     "frames": divebook.frames,
-    "load": divebook.load,
-    "lint": divebook.lint,
-    "open_store": divebook.open_store,
+    "load": divebook.config.load,
+    "lint": divebook.definitions.lint,
+    "open_store": divebook.stores.open_store,
     "Workflow": Workflow,
     "Workflow of steps": lambda wrong: Workflow("w", wrong),
     "Workflow with inputs": lambda wrong: Workflow("w", [Step("a", script="1")], inputs=wrong),

@@ -5,10 +5,11 @@ from contextlib import closing
 
 import pytest
 
-from divebook import Agent, Environment, FileDocuments, Step, Workflow, action
+from divebook import Agent, Environment, Step, Workflow, action
 from divebook.definitions import definitions_from, read_definitions
 from divebook.definitions.resources import AgentDefinition, TriggerDefinition
 from divebook.definitions.servers import MCPServerDefinition
+from divebook.documents import FileDocuments
 from divebook.errors import AlreadyRegisteredError, CorruptStoreError, NotFoundError, SetupError
 from divebook.runtime.step import Outcome
 from divebook.steps.actions import REGISTERED, Action

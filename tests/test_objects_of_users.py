@@ -8,9 +8,12 @@ from unittest.mock import Mock
 
 import pytest
 
-from divebook import Action, Agent, Environment, Formatter, MemoryDocuments, ScriptedModel, Step, Workflow, action
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow, action
+from divebook.documents import MemoryDocuments
+from divebook.environments import Formatter
 from divebook.environments.environment import _EXPECTED, _PROTOCOLS
 from divebook.errors import DefinitionError, DivebookError, SetupError
+from divebook.steps import Action
 from divebook.steps.actions import REGISTERED, action_of
 from divebook.stores import MemoryStore
 from divebook.stores.registry import register_store

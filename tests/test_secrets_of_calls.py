@@ -16,11 +16,12 @@ from urllib.parse import quote
 import pytest
 from typer.testing import CliRunner
 
-from divebook import Agent, ApprovalRule, Environment, Policy, ScriptedModel, Step, Workflow, tool
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow, tool
 from divebook.agents.clients import CLIENTS
 from divebook.cli.main import app
-from divebook.definitions import definitions_from
+from divebook.definitions import ApprovalRule, definitions_from
 from divebook.definitions.resources import AgentDefinition, ModelSettings
+from divebook.documents import Policy
 from divebook.runtime.loop import ENGINE
 from divebook.text.passwords import REDACTED as HIDDEN
 from tests.agents.model_server import ModelServer

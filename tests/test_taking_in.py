@@ -12,11 +12,13 @@ import pytest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from divebook import Agent, ApprovalRule, Environment, Formatter, MemoryDocuments, Policy, Step, Workflow
-from divebook.definitions import read_definitions
+from divebook import Agent, Environment, Step, Workflow
+from divebook.definitions import ApprovalRule, read_definitions
 from divebook.definitions.resources import WorkspaceDefinition
 from divebook.definitions.servers import MCPServerDefinition
 from divebook.definitions.step import Ask
+from divebook.documents import MemoryDocuments, Policy
+from divebook.environments import Formatter
 from divebook.errors import NotFoundError
 from divebook.notebook.session import Session
 from divebook.runtime.step import Outcome

@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
-from divebook import Agent, Environment, MemoryDocuments, Policy, Retry, ScriptedModel, tool
+from divebook import Agent, Environment, Retry, ScriptedModel, tool
 from divebook.agents.signatures import library_tool
 from divebook.definitions import AgentDefinition, definitions_from
 from divebook.definitions.tools import tool_of
+from divebook.documents import MemoryDocuments, Policy
 from divebook.errors import DefinitionError, NotFoundError, SetupError
 from divebook.stores import MemoryStore
 from divebook.text.redaction import shared

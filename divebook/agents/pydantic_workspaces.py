@@ -126,7 +126,8 @@ class WorkspaceTools(AbstractCapability[Any]):
     Parameters
     ----------
     functions
-        Functions such as those of `divebook.tools.workspace`, or functions that call `divebook.present_workspace`.
+        Functions such as those of `divebook.tools.workspace`, or functions that
+        call `divebook.workspaces.present_workspace`.
     shell_timeout
         Default time limit of a command, in seconds.
 

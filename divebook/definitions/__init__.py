@@ -9,27 +9,37 @@ from __future__ import annotations
 
 from divebook.definitions.definition import Definitions, InputDefinition, OutputDefinition, Workflow
 from divebook.definitions.dialect import Dialect
-from divebook.definitions.functions import step, workflow
+from divebook.definitions.functions import AsyncStepFunction, StepFunction, WorkflowFunction, lint, step, workflow
 from divebook.definitions.reader import definitions_from, read_agent, read_definitions, read_workflow
-from divebook.definitions.resources import AgentDefinition
-from divebook.definitions.step import Catch, Each, Edge, Retry, Rollback, Step
+from divebook.definitions.resources import AgentDefinition, ApprovalRule, ScheduleDefinition, WorkspaceDefinition
+from divebook.definitions.servers import MCPServerDefinition
+from divebook.definitions.step import Ask, Catch, Each, Edge, Retry, Rollback, Step
 from divebook.errors import Problem
 
 __all__ = [
     "AgentDefinition",
+    "ApprovalRule",
+    "Ask",
+    "AsyncStepFunction",
     "Catch",
     "Definitions",
     "Dialect",
     "Each",
     "Edge",
     "InputDefinition",
+    "MCPServerDefinition",
     "OutputDefinition",
     "Problem",
     "Retry",
     "Rollback",
+    "ScheduleDefinition",
     "Step",
+    "StepFunction",
     "Workflow",
+    "WorkflowFunction",
+    "WorkspaceDefinition",
     "definitions_from",
+    "lint",
     "read_agent",
     "read_definitions",
     "read_workflow",

@@ -974,7 +974,7 @@ def step(
         is unknown whether the call took effect: the call is repeated if it is idempotent; otherwise a person is asked.
     workspace
         Workspace of the calls; ``""`` is the one of the workflow. The function gets it from
-        `divebook.present_workspace`, and the log contains the changes of each call.
+        `divebook.workspaces.present_workspace`, and the log contains the changes of each call.
     rollback
         Function that undoes a call. If the execution fails later or is cancelled, the rollbacks of all completed calls
         are called, the latest first. Its parameters are arguments of this function, by name, and ``result`` for the

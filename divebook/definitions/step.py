@@ -162,7 +162,7 @@ def catches(value: Catch | str | Sequence[Catch | str]) -> tuple[Catch, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Ask(Definition):
-    """Question of a step to a person. Its texts are templates.
+    """Question of a step to a person. Its texts are templates. ``divebook keys Ask`` describes each field.
 
     Examples
     --------
@@ -332,7 +332,7 @@ class ContentEntry(Definition):
 
 
 STAGE = "stage"
-"""Step type of the stages of a pipeline. Only `divebook.Pipeline` creates such steps."""
+"""Step type of the stages of a pipeline. Only `divebook.pipeline.Pipeline` creates such steps."""
 WORKFLOW = "workflow"
 CONTINUE = "continue_as_new"
 ROLLBACK = "rollback of"

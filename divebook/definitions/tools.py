@@ -238,8 +238,8 @@ def tool(
     """Register a function as a tool of all environments of this process. A later tool with the same name replaces it.
 
     A model sees the name, the arguments from the signature, and the descriptions from the docstring (numpy, Google or
-    Sphinx style). It does not see ``idempotency_key`` and a parameter of type `divebook.ToolContext`, which divebook
-    supplies. Agents name the tool in ``Tools`` or receive it in Python: ``Agent("a", tools=[search])``. The
+    Sphinx style). It does not see ``idempotency_key`` and a parameter of type `divebook.tools.ToolContext`, which
+    divebook supplies. Agents name the tool in ``Tools`` or receive it in Python: ``Agent("a", tools=[search])``. The
     decorator returns the function unchanged.
 
     An exception ends the turn and fails the run with a `divebook.errors.ToolError`. Fix the fault and resume: the

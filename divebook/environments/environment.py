@@ -184,9 +184,9 @@ class Environment:
     executors
         Executors by the names that functions and steps may use. The caller closes them.
     approvals
-        Rules for calls of tools: see `divebook.ApprovalRule`.
+        Rules for calls of tools: see `divebook.definitions.ApprovalRule`.
     formatter
-        Called step by step with the progress of executions; see `divebook.Formatter`.
+        Called step by step with the progress of executions; see `divebook.environments.Formatter`.
     codec
         Encrypts values before the store writes them, for all users of the store in this process; by default
         `divebook.stores.codec.FernetCodec` with the keys of the variable ``DIVEBOOK_KEY``, if it is set.

@@ -144,7 +144,9 @@ class Registry:
 
     def define(self, definitions: Definitions) -> None:
         """Add all definitions of a text, file or folder; see `Environment.define`."""
-        expected = "Definitions; divebook.load('flows.yaml') reads them, and add_agent and add_workflow take one thing"
+        expected = (
+            "Definitions; divebook.config.load('flows.yaml') reads them, and add_agent and add_workflow take one thing"
+        )
         if not isinstance(definitions, Definitions):
             raise SetupError(f"definitions must be {expected}, not {describe(definitions)}")
         # The definitions are checked before the registry changes.

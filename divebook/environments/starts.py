@@ -459,7 +459,7 @@ def _listed(tags: Sequence[str] | None) -> list[str]:
 
 # --- queues ----------------------------------------------------------------------------------------------------------
 #
-# Options of executions that wait in a queue for a worker (`divebook.Worker`).
+# Options of executions that wait in a queue for a worker (`divebook.queues.Worker`).
 
 
 DEFAULT_QUEUE = "default"

@@ -45,7 +45,7 @@ POLL_INTERVAL = 0.1
 #
 # The MIME type is ``application/vnd.divebook.run+json``, beside text and HTML. The data contain everything that a
 # replay needs (definition, events, states, questions and answers, numbers of the header). The notebook alone can replay
-# the run: in JupyterLab by divebook's extension, in Python by `divebook.open_notebook`.
+# the run: in JupyterLab by divebook's extension, in Python by `divebook.notebook.saved_notebook.open_notebook`.
 #
 # The size is at most 256 kB. For larger runs, long texts are cut first, then events are sampled; all failures and
 # questions stay, and the data name the store with the whole log. Secrets are removed by `divebook.text.redaction`.

@@ -75,6 +75,19 @@ def executions_of(source: Any) -> tuple[EventStore | None, list[str] | None]:
     return store, [run.id for run in runs]
 
 
+def environment() -> Environment:
+    """Return the environment of the notebook session, in which ``%dive`` and these functions run workflows.
+
+    Examples
+    --------
+    >>> from divebook.notebook.session import open_session
+    >>> session = open_session("memory:")
+    >>> environment().workflows
+    {}
+    """
+    return current_session().environment
+
+
 DEFINITION_FILES = (".yaml", ".yml", ".json")
 
 

@@ -178,7 +178,7 @@ class Pipeline:
 
     Examples
     --------
-    >>> from divebook import Pipeline, create_envelope
+    >>> from divebook.pipeline import Pipeline, create_envelope
     >>> config = {"name": "review", "max_iterations": 2, "agents": [
     ...     {"name": "draft", "stage_order": 1, "default_next": "check"},
     ...     {"name": "check", "stage_order": 2, "routing_rules": [
@@ -258,7 +258,7 @@ class Pipeline:
 
         Examples
         --------
-        >>> from divebook import create_envelope
+        >>> from divebook.pipeline import create_envelope
         >>> pipeline = Pipeline({"name": "p", "agents": [{"name": "greet"}]}, mocks={"greet": {"text": "hello"}})
         >>> execution = pipeline.start(create_envelope("", "ann", "s1")).wait()
         >>> pipeline.envelope(execution).outputs
@@ -293,7 +293,7 @@ class Pipeline:
         Examples
         --------
         >>> import asyncio
-        >>> from divebook import create_envelope
+        >>> from divebook.pipeline import create_envelope
         >>> pipeline = Pipeline({"name": "p", "agents": [{"name": "greet"}]}, mocks={"greet": {"text": "hello"}})
         >>> async def show():
         ...     async for item in pipeline.stream(create_envelope("", "ann", "s1")):

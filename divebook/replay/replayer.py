@@ -505,7 +505,7 @@ class LogWalk:
 
     @property
     def envelope(self) -> Any:
-        """State of the pipeline request at the current position, as a `divebook.Envelope`."""
+        """State of the pipeline request at the current position, as a `divebook.pipeline.Envelope`."""
         # Replay must not import the pipeline, which is a higher layer, so it is loaded when it is used.
         from divebook.pipeline.progress import envelope_of
 

@@ -324,8 +324,8 @@ class Run(FramedLog):
 
     @property
     def envelope(self) -> Any:
-        """The present state of a pipeline request, as `divebook.Envelope`: identity, bounds, consumption, history,
-        questions.
+        """The present state of a pipeline request, as `divebook.pipeline.Envelope`: identity, bounds, consumption,
+        history, questions.
         """
         from divebook.pipeline.progress import envelope_of
 

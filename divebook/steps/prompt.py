@@ -122,7 +122,7 @@ class ContentBuilder:
             return await self._from_program(entry.dynamic_from, context, agent, key)
         raise SetupError(
             f"content {entry.source} {getattr(entry, entry.source)!r} of step {context.step.name!r} was not loaded; "
-            "read the definition with divebook.load or in a %%dive cell"
+            "read the definition with divebook.config.load or in a %%dive cell"
         )
 
     async def _from_script(self, script: str, context: StepContext, agent: str, key: str | None) -> list[Block]:

@@ -11,7 +11,15 @@ from divebook.workspaces.local import FencedWorkspace, LocalEnvironment, LocalWo
 from divebook.workspaces.paths import PathPolicy, Root
 from divebook.workspaces.resources import Resource, ResourceRegistry
 from divebook.workspaces.shell import LocalShell, Shell, ShellResult
-from divebook.workspaces.workspace import AgentContext, AgentSession, BusMessage, Environment, MessageBus, Workspace
+from divebook.workspaces.workspace import (
+    AgentContext,
+    AgentSession,
+    BusMessage,
+    Environment,
+    MessageBus,
+    Workspace,
+    present_workspace,
+)
 
 __all__ = [
     "AgentContext",
@@ -38,5 +46,6 @@ __all__ = [
     "ShellResult",
     "VirtualenvWorkspace",
     "Workspace",
+    "present_workspace",
     "process_manager",
 ]

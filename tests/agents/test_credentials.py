@@ -4,8 +4,10 @@ import json
 
 import pytest
 
-from divebook import Agent, ApprovalRule, Environment, Policy, ScriptedModel, Step, Workflow, tool
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow, tool
 from divebook.agents.request_record import with_cleaned_text
+from divebook.definitions import ApprovalRule
+from divebook.documents import Policy
 from divebook.text.passwords import REDACTED as HIDDEN
 from divebook.text.redaction import shared
 from tests.planted import contents, told, traces

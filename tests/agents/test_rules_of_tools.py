@@ -2,7 +2,8 @@
 
 import pytest
 
-from divebook import Agent, ApprovalRule, ScriptedModel
+from divebook import Agent, ScriptedModel
+from divebook.definitions import ApprovalRule
 from divebook.definitions.tools import ToolFunction, ToolHints
 from divebook.errors import InterruptError
 from divebook.stores import MemoryStore

@@ -2,13 +2,16 @@
 
 import pytest
 
-from divebook import Action, Agent, Environment, MemoryStore, ScriptedModel, Step, ToolContext, Workflow, tool
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow, tool
 from divebook.agents.signatures import library_tool
 from divebook.definitions import step
 from divebook.definitions.functions import takes_of
 from divebook.definitions.tools import tool_of
 from divebook.errors import DefinitionError
 from divebook.events import catalog
+from divebook.steps import Action
+from divebook.stores import MemoryStore
+from divebook.tools import ToolContext
 
 
 def emitted(execution):
@@ -89,7 +92,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from divebook import tool
 if TYPE_CHECKING:
-    from divebook import ToolContext
+    from divebook.tools import ToolContext
 class Other:
     class ToolContext:
         pass

@@ -24,7 +24,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 import divebook
-from divebook import Agent, Environment, Pipeline, Retry, Step, Workflow, create_envelope, tool
+from divebook import Agent, Environment, Retry, Step, Workflow, tool
 from divebook.agents import agent
 from divebook.definitions.functions import workflow
 from divebook.definitions.resources import AgentDefinition, ApprovalRule
@@ -32,6 +32,7 @@ from divebook.definitions.servers import CallOutcome, MCPServerDefinition
 from divebook.definitions.step import Each
 from divebook.events import Event, catalog
 from divebook.events.codec import encode, event_to_dict
+from divebook.pipeline import Pipeline, create_envelope
 from divebook.runtime.run import Run
 from divebook.stores import MemoryStore
 from tests.runtime.test_resuming import FixedChance, StoppedClock, cut

@@ -5,12 +5,13 @@ from datetime import UTC, datetime, timedelta
 import pandas as pd
 import pytest
 
-from divebook import Action, Agent, Each, Environment, Retry, ScriptedModel, Step, Workflow
+from divebook import Agent, Each, Environment, Retry, ScriptedModel, Step, Workflow
 from divebook.analysis import agents, lists, store
 from divebook.analysis import log as frames
 from divebook.analysis.timeline import layout, svg
 from divebook.events import catalog
 from divebook.projections.spans import spans_of
+from divebook.steps import Action
 from tests.engine.history import begun, events
 
 WORKFLOW = Workflow(

@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 import divebook
-from divebook import Action, Each, Environment, Step, Workflow
+from divebook import Each, Environment, Step, Workflow
 from divebook.events.codec import decode_payload
+from divebook.steps import Action
 from divebook.stores import MemoryStore, SqliteStore
 from tests.store.logs import ONE, log
 from tests.store.test_schema import RECORDED, VERSIONS

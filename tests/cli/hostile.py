@@ -9,8 +9,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from divebook import Agent, Environment, Policy, ScriptedModel, Step, Workflow, WorkspaceDefinition
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.cli.main import app
+from divebook.definitions import WorkspaceDefinition
+from divebook.documents import Policy
 
 HOSTILE = "\x1b]0;title\x07\x9b31m\u202ex"
 """Text that sets a terminal's title and colour, and turns its direction."""

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from divebook import load
+from divebook.config import load
 from tests.cli.conftest import write
 
 OLD = """

@@ -33,7 +33,8 @@ Workflows:
 """
 CLERK = """
 import sys
-from divebook import Agent, ApprovalRule, Environment, MCPServerDefinition, ScriptedModel, Step, Workflow
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+from divebook.definitions import ApprovalRule, MCPServerDefinition
 
 FORM = {{"type": "object", "properties": {{"date": {{"type": "string"}}}}, "required": ["date"]}}
 ASKS = [["elicitation/create", {{"message": "Which date?", "requestedSchema": FORM}}]]

@@ -5,7 +5,8 @@ import signal
 
 import pytest
 
-from divebook import Environment, Step, Worker, Workflow
+from divebook import Environment, Step, Workflow
+from divebook.queues import Worker
 from divebook.stores import open_store
 from tests.cli.conftest import write
 from tests.runtime.worlds import becomes
@@ -61,7 +62,8 @@ def test_it_is_said_why_nobody_can_run_an_execution_and_what_workers_leave_alone
 
 def test_schedules_that_cannot_be_are_told_with_their_place(divebook, folder):
     lines = [
-        "from divebook import ScheduleDefinition, Step, Workflow",
+        "from divebook import Step, Workflow",
+        "from divebook.definitions import ScheduleDefinition",
         "tidy = Workflow('tidy', [Step('a', script='1')])",
         "often = ScheduleDefinition('often', cron='* * * *', workflow='tidy')",
     ]

@@ -43,7 +43,7 @@ def test_other_words_are_refused(divebook, nightly):
 
 
 PYTHON = """
-from divebook import ScheduleDefinition
+from divebook.definitions import ScheduleDefinition
 from divebook.definitions import workflow
 
 

@@ -59,7 +59,9 @@ environment = Environment(store="memory:", executor="process")
 
 
 EQUIPPED = """
-from divebook import Agent, ApprovalRule, Environment, MemoryDocuments, Policy, ScriptedModel, Step, Workflow
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+from divebook.definitions import ApprovalRule
+from divebook.documents import MemoryDocuments, Policy
 from divebook.definitions.servers import MCPServerDefinition
 
 def erase(path: str) -> str:

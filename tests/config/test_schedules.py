@@ -7,11 +7,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from divebook import Environment, ScheduleDefinition, Step, Worker, Workflow
+from divebook import Environment, Step, Workflow
 from divebook.config.loader import add_values
 from divebook.config.schedules import Schedules, coming, latest, latest_due, next_due
+from divebook.definitions import ScheduleDefinition
 from divebook.definitions.reader import read_definitions
 from divebook.errors import AlreadyRegisteredError, DefinitionError, SetupError
+from divebook.queues import Worker
 from divebook.steps.checks import syntax_problems
 from tests.config.zones import CRONS, changes, differences
 

@@ -7,8 +7,9 @@ import warnings
 
 import pytest
 
-from divebook import DeterminismWarning, lint
+from divebook.definitions import lint
 from divebook.definitions.functions import WORKFLOW_FUNCTIONS
+from divebook.errors import DeterminismWarning
 
 HEAD = """\
 import asyncio, concurrent.futures, os, pathlib, random, secrets, subprocess, threading, time, urllib.request, uuid

@@ -4,11 +4,12 @@ import functools
 
 import pytest
 
-from divebook import Environment, ToolFunction, tool
+from divebook import Environment, tool
 from divebook.definitions.step import Retry
 from divebook.definitions.tools import REGISTERED_TOOLS, ToolHints, tool_of
 from divebook.errors import AlreadyRegisteredError, DefinitionError
 from divebook.stores import MemoryStore
+from divebook.tools import ToolFunction
 
 
 def double(n: int) -> int:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from divebook import Environment, lint
-from divebook.definitions import step, workflow
+from divebook import Environment
+from divebook.definitions import lint, step, workflow
 
 pytestmark = pytest.mark.filterwarnings("ignore::divebook.errors.DeterminismWarning")
 

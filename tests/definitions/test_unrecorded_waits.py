@@ -181,7 +181,7 @@ def ran(function, **given):
     return run
 
 
-@pytest.mark.filterwarnings("ignore::divebook.DeterminismWarning")
+@pytest.mark.filterwarnings("ignore::divebook.errors.DeterminismWarning")
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")  # the call that was not begun
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("function", REFUSED, ids=lambda function: function.__name__)
@@ -231,7 +231,7 @@ async def wait_a_moment() -> str:
     return "waited"
 
 
-@pytest.mark.filterwarnings("ignore::divebook.DeterminismWarning")
+@pytest.mark.filterwarnings("ignore::divebook.errors.DeterminismWarning")
 def test_recorded_calls_and_what_the_context_offers_may_use_time(tmp_path):
     agent = Agent("a", model=ScriptedModel([{"call": {"wait_a_moment": {}}}, "done"]), tools=[wait_a_moment])
     defined = workflow(name="sound")(sound)
@@ -252,7 +252,7 @@ async def raises_beside_tasks(ctx):
     raise ValueError(f"{len(tasks)} tasks are left")
 
 
-@pytest.mark.filterwarnings("ignore::divebook.DeterminismWarning")
+@pytest.mark.filterwarnings("ignore::divebook.errors.DeterminismWarning")
 def test_tasks_that_had_not_begun_when_the_function_failed_make_no_calls():
     run = ran(raises_beside_tasks)
     assert (run.status, CALLS) == ("failed", [])

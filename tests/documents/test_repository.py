@@ -2,7 +2,7 @@
 
 import pytest
 
-from divebook import FileDocuments, MemoryDocuments
+from divebook.documents import FileDocuments, MemoryDocuments
 from divebook.errors import NotFoundError, SetupError
 
 

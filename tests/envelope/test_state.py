@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divebook import create_envelope
 from divebook.errors import InvalidEnvelopeError, UncopyableValueError
 from divebook.events.codec import decode, encode
+from divebook.pipeline import create_envelope
 from divebook.pipeline.envelope import Bounds, Envelope, InterruptKind, TerminalReason
 from divebook.pipeline.envelope.envelope import STATE_KEYS, recorded_state
 from tests.envelope.strategies import FIELDS, NOW, envelopes, fresh, json_values

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from divebook import Environment, MemoryStore
+from divebook import Environment
 from divebook.errors import ExecutionError, NewerStoreError
 from divebook.events import catalog
 from divebook.events.codec import payload_from
 from divebook.events.upcast import FORM, upcast
+from divebook.stores import MemoryStore
 from divebook.stores.transfer import import_, read
 
 RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.jsonl"))

@@ -15,24 +15,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from divebook import _SUBPACKAGES as SUBPACKAGES
+
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent / "snapshots"
 
-PACKAGES = (
-    "divebook",
-    "divebook.agents",
-    "divebook.devenv",
-    "divebook.documents",
-    "divebook.events",
-    "divebook.mapping",
-    "divebook.pipeline",
-    "divebook.pipeline.envelope",
-    "divebook.serve",
-    "divebook.stores",
-    "divebook.telemetry",
-    "divebook.definitions",
-    "divebook.workspaces",
-)
+PACKAGES = ("divebook", *sorted(f"divebook.{name}" for name in SUBPACKAGES))
 """Packages whose ``__all__`` users may import from."""
 
 WORKFLOWS = """\

@@ -29,7 +29,8 @@ YAML = """Workflows:
 """
 VICTIM = f"""
 import os, signal, sys
-from divebook import Action, Environment
+from divebook import Environment
+from divebook.steps import Action
 from divebook.stores import SqliteStore
 from divebook.definitions import read_definitions
 

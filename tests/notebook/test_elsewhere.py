@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from divebook import Worker
 from divebook.errors import InputError, StartKeyTakenError, StartKeyWarning
 from divebook.notebook import magics, run_in_cell
 from divebook.notebook.shell_state import FrontEnd
+from divebook.queues import Worker
 
 
 def test_a_run_that_goes_on_is_shown_live_also_where_a_worker_is_to_drive_it(cell, session, monkeypatch):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from divebook import Environment, Step, Workflow, WorkspaceDefinition
+from divebook import Environment, Step, Workflow
+from divebook.definitions import WorkspaceDefinition
 from divebook.notebook.report import MAX_DIFFERENCES, MAX_FILES, as_html, as_text, report_of
 from divebook.projections.summary import ReadLog
 

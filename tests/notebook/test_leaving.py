@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from jupyter_client.manager import start_new_kernel
 
-from divebook import SqliteStore, Step, Workflow
+from divebook import Step, Workflow
 from divebook.steps.actions import Action
+from divebook.stores import SqliteStore
 from tests.notebook.conftest import Kernel
 from tests.runtime.worlds import environment
 

@@ -54,7 +54,7 @@ def test_what_rows_gave_is_told_in_words_also_from_the_notebook_alone(session, t
     bundle = run.static_bundle()
     assert "\n  mark: fine 3, <b>poor</b> 2\n" in bundle["text/plain"]
     assert "mark: fine 3, &lt;b&gt;poor&lt;/b&gt; 2</p>" in bundle["text/html"]
-    (opened,) = divebook.open_notebook(notebook(tmp_path, bundle))
+    (opened,) = divebook.notebook.saved_notebook.open_notebook(notebook(tmp_path, bundle))
     assert "\n  mark: fine 3, <b>poor</b> 2\n" in str(opened)
 
 

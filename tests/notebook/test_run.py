@@ -7,14 +7,16 @@ import threading
 
 import pytest
 
-from divebook import Action, Each, Environment, Run, Step, Workflow, open_notebook
+from divebook import Each, Environment, Run, Step, Workflow
 from divebook.cli.result import print_result
 from divebook.errors import ExecutionError, ExecutionFailedError, ExecutionPausedError, SetupError
 from divebook.events.catalog import StepCompleted
 from divebook.notebook import run_view, run_wait
 from divebook.notebook.report import waiting_lines
 from divebook.notebook.run_wait import await_run, wait_for_run
+from divebook.notebook.saved_notebook import open_notebook
 from divebook.notebook.shell_state import FrontEnd
+from divebook.steps import Action
 from divebook.text.format import AS_TEXT
 from tests.notebook.test_saved import notebook
 from tests.runtime.worlds import held_up

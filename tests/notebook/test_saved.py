@@ -73,7 +73,7 @@ def test_a_switch_that_is_neither_on_nor_off_is_refused(run, monkeypatch):
 
 
 def test_a_notebook_alone_gives_the_run_back(run, tmp_path):
-    (opened,) = divebook.open_notebook(notebook(tmp_path, run.static_bundle()))
+    (opened,) = divebook.notebook.saved_notebook.open_notebook(notebook(tmp_path, run.static_bundle()))
     assert (opened.id, opened.workflow, opened.status) == (run.id, "sum", "completed")
     assert opened.variables == {"n": 2}
     assert opened.inputs == {"api_key": "[redacted]"}
@@ -94,7 +94,7 @@ def test_an_answer_in_a_notebook_of_an_older_version_is_read_in_todays_words(ses
         del recording["header"][name]  # which nobody knew
     del recording["spans"]["item"], recording["variables"]
     old = {**bundle, MIME: {**bundle[MIME], "recording": pack(recording)}}
-    (opened,) = divebook.open_notebook(notebook(tmp_path, old))
+    (opened,) = divebook.notebook.saved_notebook.open_notebook(notebook(tmp_path, old))
     assert opened.questions[0]["status"] == "resolved"
 
 
@@ -105,7 +105,7 @@ def test_a_failure_in_a_notebook_of_an_older_version_says_nothing_of_what_it_mea
     (shown,) = recording["failures"]["shown"]
     assert shown.pop("means") == "A number was divided by zero."
     old = {**bundle, MIME: {**bundle[MIME], "recording": pack(recording)}}
-    (opened,) = divebook.open_notebook(notebook(tmp_path, old))
+    (opened,) = divebook.notebook.saved_notebook.open_notebook(notebook(tmp_path, old))
     assert opened.steps.error_type[0] == "ZeroDivisionError"
 
 

@@ -44,7 +44,7 @@ def breaks(said: list[str]) -> str:
 
 for name, call in (("teller", "tells"), ("breaker", "breaks")):
     model = divebook.ScriptedModel([{{"call": {{call: {{"said": TEXTS}}}}}}, "\\n".join(["I know:", *TEXTS])])
-    agent = divebook.Agent(name, model=model, tools=[globals()[call]], approvals=[divebook.ApprovalRule()])
+    agent = divebook.Agent(name, model=model, tools=[globals()[call]], approvals=[divebook.definitions.ApprovalRule()])
     current_session().environment.add_agent(agent)
 """
 CELLS = [

@@ -2,7 +2,8 @@
 
 import pytest
 
-from divebook import Environment, Step, Workflow, WorkspaceDefinition
+from divebook import Environment, Step, Workflow
+from divebook.definitions import WorkspaceDefinition
 from divebook.events.catalog import FilesChanged
 from divebook.notebook.run_view import _handlers
 from divebook.widgets.views import Handlers, Intents

@@ -2,10 +2,10 @@ import json
 
 import pytest
 
-from divebook import AgentStage, Pipeline, PipelineConfig
 from divebook.definitions.definition import compiled
 from divebook.definitions.pipelines import EdgeLimit, RoutingRule
 from divebook.errors import DefinitionError, NotFoundError
+from divebook.pipeline import AgentStage, Pipeline, PipelineConfig
 from divebook.pipeline.progress import ready_stages, skipped_stages
 from tests.pipeline.worlds import chain, flat
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from divebook import Agent, Environment, Pipeline, ScriptedModel, SqliteStore
+from divebook import Agent, Environment, ScriptedModel
+from divebook.pipeline import Pipeline
+from divebook.stores import SqliteStore
 from tests.agents.payable import OK, REFUSED, Payable
 from tests.pipeline.worlds import Script, Stumbling, asks, chain, envelope, flat, pipeline, went, world
 from tests.runtime.test_resuming import FixedChance, StoppedClock, cut
@@ -177,7 +179,8 @@ def test_a_batch_that_was_broken_off_runs_only_what_is_left(tmp_path):
 
 PROGRAM = """
 import os, sys
-from divebook import Environment, Pipeline, create_envelope
+from divebook import Environment
+from divebook.pipeline import Pipeline, create_envelope
 from tests.pipeline.worlds import chain
 
 def note(stage):

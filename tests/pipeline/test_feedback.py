@@ -6,7 +6,8 @@ import pytest
 from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models.function import FunctionModel
 
-from divebook import Agent, Environment, Pipeline, create_envelope
+from divebook import Agent, Environment
+from divebook.pipeline import Pipeline, create_envelope
 from tests.pipeline.worlds import Script
 
 LOOP = {

@@ -4,7 +4,8 @@ from threading import Barrier
 
 import pytest
 
-from divebook import Bounds, Pipeline
+from divebook import Bounds
+from divebook.pipeline import Pipeline
 from tests.pipeline.test_sequential import streamed
 from tests.pipeline.worlds import Script, asks, counted, envelope, flat, pipeline, went, world
 

@@ -1,7 +1,8 @@
 import pytest
 
-from divebook import Envelope, Environment
+from divebook import Environment
 from divebook.errors import InterruptError, ResumeError
+from divebook.pipeline import Envelope
 from divebook.pipeline.pipeline import EngineClock
 from divebook.stores import MemoryStore
 from tests.envelope.test_service import Clock

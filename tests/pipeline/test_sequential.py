@@ -3,8 +3,10 @@ import logging
 
 import pytest
 
-from divebook import Action, Bounds, Environment, Pipeline, Step, Workflow
+from divebook import Bounds, Environment, Step, Workflow
 from divebook.errors import ExecutionCancelledError, ExecutionNotFoundError, SetupError
+from divebook.pipeline import Pipeline
+from divebook.steps import Action
 from divebook.stores import MemoryStore
 from tests.pipeline.worlds import Script, asks, chain, counted, envelope, flat, pipeline, went, world
 from tests.runtime.worlds import Gate

@@ -4,10 +4,12 @@ import threading
 
 import pytest
 
-from divebook import Action, Agent, Bounds, Pipeline, ScriptedModel
+from divebook import Agent, Bounds, ScriptedModel
 from divebook.definitions.pipelines import PipelineConfig
 from divebook.errors import StepError
+from divebook.pipeline import Pipeline
 from divebook.pipeline.stages import object_in
+from divebook.steps import Action
 from tests.pipeline.worlds import Script, Stumbling, asks, counted, envelope, flat, pipeline, world
 
 MODEL = {"has_llm": True, "model_role": "writer"}

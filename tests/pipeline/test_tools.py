@@ -2,7 +2,9 @@
 
 import pytest
 
-from divebook import Action, Pipeline, Retry
+from divebook import Retry
+from divebook.pipeline import Pipeline
+from divebook.steps import Action
 from tests.pipeline.worlds import envelope, flat, world
 
 

@@ -2,8 +2,8 @@
 
 import threading
 
-from divebook import Environment, Pipeline, ScriptedModel, create_envelope
-from divebook.pipeline import StageResult
+from divebook import Environment, ScriptedModel
+from divebook.pipeline import Pipeline, StageResult, create_envelope
 from divebook.stores import MemoryStore
 from tests.runtime.test_resuming import FixedChance, StoppedClock
 

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from psycopg.conninfo import conninfo_to_dict
 
-from divebook import open_store
 from divebook.errors import ConnectionLostError, ReadOnlyStoreError, SetupError, StoreError
+from divebook.stores import open_store
 from divebook.stores.postgres import PostgresStore
 from divebook.stores.postgres.connections import DatabaseAddress
 from divebook.text.passwords import for_command, without_password

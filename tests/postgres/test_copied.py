@@ -6,9 +6,9 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from divebook import MemoryStore, SqliteStore
 from divebook.cli.main import app
 from divebook.errors import CorruptStoreError
+from divebook.stores import MemoryStore, SqliteStore
 from divebook.stores.postgres import PostgresStore
 from divebook.stores.transfer import copy
 from tests.store.copied_forks import check_copy, fill

@@ -8,10 +8,11 @@ from itertools import count
 
 import pytest
 
-from divebook import Action, Agent, Each, Edge, Environment, ScriptedModel, Step, Workflow, tool
+from divebook import Agent, Each, Edge, Environment, ScriptedModel, Step, Workflow, tool
 from divebook.definitions import step, workflow
 from divebook.errors import ExecutionNotFoundError, SetupError, UnrelatedError
 from divebook.projections.comparison import Comparison
+from divebook.steps import Action
 from divebook.stores import MemoryStore
 
 PAIRS = 60

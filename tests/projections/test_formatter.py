@@ -1,6 +1,7 @@
 """Formatters hear of steps and questions while executions run."""
 
-from divebook import Each, Environment, Formatter, Step, Workflow
+from divebook import Each, Environment, Step, Workflow
+from divebook.environments import Formatter
 
 FAILING = Workflow(
     "failing",

@@ -14,12 +14,14 @@ import time
 import traceback
 from contextlib import suppress
 
-from divebook import Environment, Step, Worker, Workflow, open_store
+from divebook import Environment, Step, Workflow
 from divebook.definitions.functions import WORKFLOW_FUNCTIONS, step, workflow
 from divebook.errors import OperationError
 from divebook.events.catalog import OperationCompleted
+from divebook.queues import Worker
 from divebook.runtime import queueing
 from divebook.runtime.clock import SystemClock
+from divebook.stores import open_store
 
 MOST_SECONDS = 60
 DAY = 86_400

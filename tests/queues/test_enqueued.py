@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from divebook import Environment, Rollback, Step, Worker, Workflow
+from divebook import Environment, Rollback, Step, Workflow
 from divebook.errors import (
     ExecutionError,
     ForkedStoreError,
@@ -23,6 +23,7 @@ from divebook.errors import (
 )
 from divebook.events.catalog import ExecutionResumed
 from divebook.events.event import type_id
+from divebook.queues import Worker
 from divebook.runtime.manager import is_elsewhere, wait_elsewhere
 from divebook.steps.actions import Action
 from divebook.stores import MemoryStore, Owner, open_store

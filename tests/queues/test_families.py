@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from divebook import Environment, Rollback, Step, Worker, Workflow
+from divebook import Environment, Rollback, Step, Workflow
 from divebook.definitions.functions import step, workflow
 from divebook.engine.decide import decide_opening
 from divebook.engine.state import ExecutionState
 from divebook.errors import ExecutionError, LeaseHeldError
 from divebook.events.catalog import ExecutionCancelled, ExecutionPaused, ExecutionResumed, ExecutionStarted
 from divebook.events.event import type_id
+from divebook.queues import Worker
 from divebook.steps.actions import Action
 from divebook.stores import MemoryStore, Owner, open_store
 from divebook.stores.append import Batch, records_of

@@ -4,13 +4,14 @@ from itertools import product
 
 import pytest
 
-from divebook import Step, Worker, Workflow
+from divebook import Step, Workflow
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import ANNOTATION, ANSWER, SIGNAL, Message
 from divebook.engine.state import ExecutionState
 from divebook.errors import ExecutionError, NeedsPersonError
 from divebook.events import catalog
 from divebook.events.event import Event
+from divebook.queues import Worker
 from divebook.runtime.children import children_to_continue
 from divebook.runtime.clock import MICROSECONDS, Ids, SystemChance, SystemClock
 from divebook.runtime.queueing import ATTEMPT_PAUSES, CODE_SECONDS, attempts_made, may_have_worked, next_attempt

@@ -5,10 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from divebook import Environment, Worker
+from divebook import Environment
 from divebook.config.schedules import RETRY_AFTER, Due, Schedules, latest
 from divebook.definitions.reader import read_definitions
 from divebook.errors import DefinitionError
+from divebook.queues import Worker
 from divebook.stores import MemoryStore, SqliteStore
 from tests.queues.test_enqueued import PATIENCE
 from tests.runtime.worlds import becomes

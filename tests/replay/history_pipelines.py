@@ -7,10 +7,10 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from uuid import UUID
 
-from divebook import Agent, Environment, Pipeline, ScriptedModel, create_envelope
+from divebook import Agent, Environment, ScriptedModel
 from divebook.definitions.reader import read_definitions
 from divebook.definitions.resources import AgentDefinition
-from divebook.pipeline import StageResult
+from divebook.pipeline import Pipeline, StageResult, create_envelope
 from divebook.pipeline.envelope import Envelope
 from divebook.runtime.run import Run
 

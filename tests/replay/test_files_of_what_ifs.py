@@ -2,10 +2,12 @@
 
 import pytest
 
-from divebook import ApprovalRule, Environment, SqliteStore, Step, Workflow
+from divebook import Environment, Step, Workflow
+from divebook.definitions import ApprovalRule
 from divebook.definitions.functions import workflow
 from divebook.definitions.resources import WorkspaceDefinition
 from divebook.replay.files import KeptFiles
+from divebook.stores import SqliteStore
 
 
 def shell(name, command, **options):

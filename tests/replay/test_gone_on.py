@@ -70,7 +70,8 @@ def test_a_source_that_is_deleted_meanwhile_takes_its_results_along_and_not_what
 
 KILLED = """
 import os, signal, sys
-from divebook import Action, Environment, Step, Workflow
+from divebook import Environment, Step, Workflow
+from divebook.steps import Action
 def made(x):
     with open(os.environ["MADE_AT"], "a") as file:
         file.write(f"{x}\\n")

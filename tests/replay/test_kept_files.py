@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from divebook import Agent, ApprovalRule, Environment, ScriptedModel, Step, Workflow
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+from divebook.definitions import ApprovalRule
 from divebook.definitions.resources import WorkspaceDefinition
 from divebook.errors import FileOperationError, SetupError
 from divebook.text.colours import LIGHT

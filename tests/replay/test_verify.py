@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from divebook import Agent, ApprovalRule, Each, Environment, ScriptedModel, Step, Workflow
+from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
+from divebook.definitions import ApprovalRule
 from divebook.definitions.functions import step, workflow
 from divebook.definitions.reader import read_definitions
 from divebook.definitions.step import Catch, Retry

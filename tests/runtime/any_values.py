@@ -31,10 +31,12 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, RootModel, computed_field
 
-from divebook import Environment, MemoryStore, Worker, allow
+from divebook import Environment, allow
 from divebook.definitions import step, workflow
 from divebook.definitions.functions import WORKFLOW_FUNCTIONS
 from divebook.errors import UnstorableValueError
+from divebook.queues import Worker
+from divebook.stores import MemoryStore
 
 BATCH = 20
 """Values of one run."""

@@ -27,12 +27,13 @@ from operator import attrgetter
 from pathlib import Path
 from random import Random
 
-from divebook import Each, Environment, Rollback, Step, Worker, Workflow
+from divebook import Each, Environment, Rollback, Step, Workflow
 from divebook.definitions.functions import step, workflow
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.state import ExecutionState
 from divebook.errors import ExecutionError, OperationError
 from divebook.events.event import to_microseconds
+from divebook.queues import Worker
 from divebook.runtime.leases import DRIVEN_LEASES
 from divebook.steps.actions import Action
 from divebook.stores import MemoryStore, SqliteStore

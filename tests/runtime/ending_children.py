@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from divebook import Environment, Step, Worker, Workflow, open_store
+from divebook import Environment, Step, Workflow
 from divebook.definitions.functions import workflow
+from divebook.queues import Worker
+from divebook.stores import open_store
 from divebook.stores.postgres import PostgresStore
 from divebook.stores.sqlite import SqliteStore
 

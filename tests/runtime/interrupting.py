@@ -13,9 +13,9 @@ from types import FrameType
 from typing import Any
 
 import divebook
-from divebook import Environment, SqliteStore, Step, Workflow
+from divebook import Environment, Step, Workflow
 from divebook.errors import DivebookError
-from divebook.stores import transfer
+from divebook.stores import SqliteStore, transfer
 
 OURS = str(Path(divebook.__file__).parent)
 ASKING = Workflow("w", [Step("ask", ask="Go?", store="a"), Step("wait", "wait", signal="go"), Step("end", script="1")])

@@ -13,9 +13,10 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from divebook import Environment, Step, Workflow, open_store
+from divebook import Environment, Step, Workflow
 from divebook.engine.inbox import ANSWER, Message, answer_payload
 from divebook.errors import ExecutionEndedError, ExecutionError
+from divebook.stores import open_store
 
 ROOT = Path(__file__).parents[2]
 ASKS = Workflow("asks", [Step("ask", ask="Who?", store="who")], outputs=["who"])

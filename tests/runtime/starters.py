@@ -14,9 +14,10 @@ import time
 import warnings
 from pathlib import Path
 
-from divebook import Environment, SqliteStore, Step, Workflow
+from divebook import Environment, Step, Workflow
 from divebook.errors import StartKeyTakenError
 from divebook.steps.actions import Action
+from divebook.stores import SqliteStore
 
 ASKED = Workflow("asked", [Step("a", action="note", parameters={"value": "$(inputs.city)"})], inputs=["city"])
 OTHER = Workflow("other", [Step("a", action="note", parameters={"value": "other"})])

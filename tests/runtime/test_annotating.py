@@ -7,12 +7,13 @@ from contextlib import closing
 import pytest
 
 import divebook
-from divebook import Action, Environment, Step, Workflow
+from divebook import Environment, Step, Workflow
 from divebook.engine.checkpoint import dump_state, load_state
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import ANNOTATION
 from divebook.errors import DivebookError, ExecutionNotFoundError, LeaseHeldError, SetupError, UnstorableValueError
 from divebook.events.catalog import ExecutionAnnotated
+from divebook.steps import Action
 from divebook.stores import MemoryStore, SqliteStore
 from divebook.stores.leases import Owner
 from divebook.stores.maintenance import check

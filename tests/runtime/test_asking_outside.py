@@ -1,10 +1,11 @@
 """Hosts that commands in a workspace ask for: each answer is in the log of the run, under its call."""
 
-from divebook import Environment, MemoryStore, present_workspace
+from divebook import Environment
 from divebook.definitions.functions import step, workflow
 from divebook.definitions.resources import WorkspaceDefinition
 from divebook.environments.settings import EnvironmentWorkspaces
-from divebook.workspaces import LocalWorkspace
+from divebook.stores import MemoryStore
+from divebook.workspaces import LocalWorkspace, present_workspace
 from divebook.workspaces.egress.proxy import EgressAnswer
 
 

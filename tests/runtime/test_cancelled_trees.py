@@ -7,14 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from divebook import Environment, MemoryStore, Rollback, SqliteStore, Step, Worker, Workflow
+from divebook import Environment, Rollback, Step, Workflow
 from divebook.definitions.functions import step, workflow
 from divebook.engine.decide import decide_cancellation, decide_leaving
 from divebook.errors import CorruptStoreError, ExecutionError, OperationError
 from divebook.events import Event, catalog
+from divebook.queues import Worker
 from divebook.runtime.children import abandoned, all_abandoned
 from divebook.runtime.loop import ENGINE
 from divebook.steps.actions import Action
+from divebook.stores import MemoryStore, SqliteStore
 from divebook.stores.append import Batch, records_of
 from tests.runtime.cancelled_trees import copy_of as died
 from tests.runtime.cancelled_trees import one_tree
@@ -155,7 +157,7 @@ def test_a_child_whose_call_was_left_early_ends_with_its_parent(fails):
 
 def test_a_worker_cancels_what_it_claims_of_a_cancelled_tree(tmp_path):
     """The root of the tree was cancelled by a process that died before it came to the child, which a queue has."""
-    from divebook import Worker
+    from divebook.queues import Worker
 
     calls, copies = Calls(), []
     world = environment(*chain(1, "asks"), ASKS, actions=[calls.action()])

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from divebook import Environment, Step, Worker, Workflow
+from divebook import Environment, Step, Workflow
 from divebook.errors import ExecutionError
+from divebook.queues import Worker
 from divebook.steps.actions import Action
 from divebook.stores import SqliteStore
 from tests.runtime.worlds import Gate, becomes

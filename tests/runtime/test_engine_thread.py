@@ -7,8 +7,9 @@ import traceback
 
 import pytest
 
-from divebook import Environment, Step, Worker, Workflow
+from divebook import Environment, Step, Workflow
 from divebook.errors import ExecutionError, ForkedStoreError, StoreError
+from divebook.queues import Worker
 from divebook.runtime.loop import ENGINE, EngineThread
 from divebook.steps.actions import Action
 from divebook.stores import SqliteStore

@@ -2,8 +2,9 @@
 
 import pytest
 
-from divebook import Action, Each, Environment, Step, Workflow
+from divebook import Each, Environment, Step, Workflow
 from divebook.definitions import Catch
+from divebook.steps import Action
 from divebook.stores import MemoryStore
 
 

@@ -4,11 +4,13 @@ import threading
 
 import pytest
 
-from divebook import Each, Environment, MemoryStore, SqliteStore, Step, Worker, Workflow
+from divebook import Each, Environment, Step, Workflow
 from divebook.definitions.functions import workflow
 from divebook.errors import BoundExceededError
 from divebook.questions.bounds import DEFAULT_MAX_DEPTH, Bounds
+from divebook.queues import Worker
 from divebook.runtime import manager
+from divebook.stores import MemoryStore, SqliteStore
 from tests.runtime.worlds import Calls, becomes, environment
 
 LEAF = Workflow("leaf", [Step("one", script="1")])

@@ -4,13 +4,14 @@ import random
 
 import pytest
 
-from divebook import SqliteStore, Step, Workflow
+from divebook import Step, Workflow
 from divebook.analysis.lists import questions_frame, runs_frame
 from divebook.config.answers import recover_automatically
 from divebook.definitions.step import Each
 from divebook.errors import DivebookError, StoreError
 from divebook.events import Event
 from divebook.events.codec import event_from_dict, event_to_dict
+from divebook.stores import SqliteStore
 from tests.runtime.worlds import Calls, environment
 
 ASKING = Workflow(

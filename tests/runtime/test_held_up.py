@@ -11,13 +11,13 @@ from contextlib import closing
 
 import pytest
 
-from divebook import Environment, Retry, SqliteStore, Step, Workflow
+from divebook import Environment, Retry, Step, Workflow
 from divebook.engine.inbox import SIGNAL, Message, signal_payload
 from divebook.errors import CorruptStoreError, FencedError, ReadOnlyStoreError, StoreError
 from divebook.runtime import commit
 from divebook.runtime.commit import StoreUnavailable
 from divebook.steps.actions import Action
-from divebook.stores import MemoryStore
+from divebook.stores import MemoryStore, SqliteStore
 from tests.runtime.worlds import Busy, Calls, Gate, becomes, environment
 
 PAYING = Workflow("w", [Step("pay", action="gate", store="paid"), Step("after", script="1", store="n")])

@@ -2,7 +2,8 @@
 
 import pytest
 
-from divebook import Environment, SqliteStore, Step, Workflow
+from divebook import Environment, Step, Workflow
+from divebook.stores import SqliteStore
 from tests.runtime.interrupting import one_round
 
 

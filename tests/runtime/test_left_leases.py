@@ -6,9 +6,10 @@ from contextlib import suppress
 
 import pytest
 
-from divebook import Environment, Step, Worker, Workflow
+from divebook import Environment, Step, Workflow
 from divebook.definitions.functions import step, workflow
 from divebook.events import catalog
+from divebook.queues import Worker
 from divebook.runtime.driver import Driver
 from divebook.runtime.loop import LeftError
 from divebook.stores import MemoryStore, Owner

@@ -6,9 +6,11 @@ from contextlib import closing
 
 import pytest
 
-from divebook import Action, Environment, Step, Worker, Workflow
+from divebook import Environment, Step, Workflow
 from divebook.errors import CorruptStoreError, StoreClosedError
+from divebook.queues import Worker
 from divebook.runtime import driver
+from divebook.steps import Action
 from divebook.stores import SqliteStore
 from tests.left_behind import leave
 

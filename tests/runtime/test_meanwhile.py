@@ -2,9 +2,10 @@
 
 import pytest
 
-from divebook import Environment, SqliteStore, Step, Workflow
+from divebook import Environment, Step, Workflow
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ExecutionError
+from divebook.stores import SqliteStore
 from tests.runtime.worlds import environment
 
 ASKING = Workflow("w", [Step("ask", ask="Go?", store="a"), Step("after", script="1", store="n")])

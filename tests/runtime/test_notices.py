@@ -6,10 +6,11 @@ import threading
 
 import pytest
 
-from divebook import Environment, SqliteStore, Step, Workflow
+from divebook import Environment, Step, Workflow
 from divebook.definitions.step import Ask
 from divebook.environments.settings import Notices
 from divebook.errors import SetupError
+from divebook.stores import SqliteStore
 
 ASKING = Workflow("asking", [Step("ask", ask="Which one?", store="it"), Step("sure", ask="Sure?", store="sure")])
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from divebook import MemoryStore
 from divebook.definitions.functions import step, workflow
 from divebook.errors import DivebookError
+from divebook.stores import MemoryStore
 from divebook.stores.maintenance import check
 from tests.runtime.worlds import environment
 

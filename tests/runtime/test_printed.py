@@ -6,9 +6,10 @@ import threading
 
 import pytest
 
-from divebook import Agent, Environment, ScriptedModel, Step, Workflow, WorkspaceDefinition, present_workspace
-from divebook.definitions import step, workflow
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+from divebook.definitions import WorkspaceDefinition, step, workflow
 from divebook.runtime.streaming import MOST_HELD, TextStreams
+from divebook.workspaces import present_workspace
 
 
 class Printed:

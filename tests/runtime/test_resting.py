@@ -238,7 +238,7 @@ def test_the_end_of_the_engine_unwinds_what_stands_still():
     assert (ended, standing()) == (["Suspended"], 0)
 
 
-@pytest.mark.filterwarnings("ignore::divebook.DeterminismWarning")
+@pytest.mark.filterwarnings("ignore::divebook.errors.DeterminismWarning")
 def test_a_time_limit_of_the_functions_own_is_refused_and_asks_nothing():
     @workflow
     async def hurries(ctx):

@@ -35,7 +35,7 @@ def test_a_script_that_is_run_again_sees_the_recorded_clock_and_chance():
 
 
 def test_scripts_read_documents_through_an_operation():
-    from divebook import MemoryDocuments
+    from divebook.documents import MemoryDocuments
 
     world = environment(documents=MemoryDocuments({"a.txt": "hello"}))
     execution = world.start(Workflow("w", [Step("a", script='documents.get("a.txt").content', store="t")])).wait(20)

@@ -6,10 +6,10 @@ import warnings
 
 import pytest
 
-from divebook import Environment, MemoryStore, SqliteStore, Step, Workflow
+from divebook import Environment, Step, Workflow
 from divebook.errors import ExecutionError, SetupError, StartKeyTakenError, StartKeyWarning
 from divebook.steps.actions import Action
-from divebook.stores import transfer
+from divebook.stores import MemoryStore, SqliteStore, transfer
 from tests.runtime import starters
 from tests.runtime.worlds import Calls, environment
 

@@ -4,10 +4,11 @@ from contextlib import suppress
 
 import pytest
 
-from divebook import Environment, MemoryStore, Step, Workflow
+from divebook import Environment, Step, Workflow
 from divebook.errors import ExecutionError
 from divebook.runtime.driver import Driver
 from divebook.runtime.loop import ENGINE
+from divebook.stores import MemoryStore
 from tests.runtime.worlds import becomes
 
 ASKING = Workflow("asking", [Step("ask", ask="Go on?", store="answer")])

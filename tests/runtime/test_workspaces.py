@@ -8,12 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from divebook import Agent, ApprovalRule, Environment, MemoryStore, ScriptedModel, SqliteStore, Step, Workflow
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+from divebook.definitions import ApprovalRule
 from divebook.definitions.resources import WorkspaceDefinition
 from divebook.environments.settings import drop_folders
 from divebook.errors import InvalidEventError, NotFoundError, SetupError, SnapshotError
 from divebook.replay.files import KeptFiles
 from divebook.runtime.workspaces import OpenWorkspace, snapshot_of
+from divebook.stores import MemoryStore, SqliteStore
 from divebook.stores.codec import FernetCodec
 from divebook.stores.embedded import read_records
 from divebook.stores.maintenance import check

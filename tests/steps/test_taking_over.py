@@ -4,18 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from divebook import (
-    Agent,
-    ApprovalRule,
-    Environment,
-    MemoryStore,
-    ScriptedModel,
-    Step,
-    Workflow,
-    action,
-    present_workspace,
-    tool,
-)
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow, action, tool
+from divebook.definitions import ApprovalRule
 from divebook.definitions.functions import step, workflow
 from divebook.definitions.resources import WorkspaceDefinition
 from divebook.definitions.tools import REGISTERED_TOOLS
@@ -23,6 +13,8 @@ from divebook.errors import DivebookError, OperationError
 from divebook.questions.answer import Typed
 from divebook.steps.actions import REGISTERED
 from divebook.steps.workspace_actions import MOST_SHOWN
+from divebook.stores import MemoryStore
+from divebook.workspaces import present_workspace
 
 CHANGES = "sed -i s/-/+/ calc.py; echo new > new.txt; rm README; mkdir -p deep; echo x > deep/x"
 ALL = ["README", "calc.py", "deep/x", "new.txt"]

@@ -8,8 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from divebook import Agent, Environment, ScriptedModel, SqliteStore
-from divebook.stores import MemoryStore
+from divebook import Agent, Environment, ScriptedModel
+from divebook.stores import MemoryStore, SqliteStore
 from divebook.stores.maintenance import check
 from divebook.stores.transfer import copy
 from tests.store.test_copying import told

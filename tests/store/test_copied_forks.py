@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from divebook import Environment, MemoryStore, SqliteStore, Step, Workflow
+from divebook import Environment, Step, Workflow
+from divebook.stores import MemoryStore, SqliteStore
 from divebook.stores.transfer import copy
 from tests.store.copied_forks import check_copies, fill
 from tests.store.test_copying import copies

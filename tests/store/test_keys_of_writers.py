@@ -5,9 +5,10 @@ Each writer writes `MARKER`, which must not appear in the file in plain text.
 
 import pytest
 
-from divebook import Environment, Step, Worker, Workflow
+from divebook import Environment, Step, Workflow
 from divebook.errors import DecryptionError
 from divebook.events.catalog import ExecutionForked
+from divebook.queues import Worker
 from divebook.stores import Message, Owner, SqliteStore
 from divebook.stores.codec import FernetCodec
 from divebook.stores.maintenance import check

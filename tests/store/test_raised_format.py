@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from divebook import Environment, SqliteStore, Step, Workflow
+from divebook import Environment, Step, Workflow
 from divebook.errors import NewerStoreError
-from divebook.stores import Message
+from divebook.stores import Message, SqliteStore
 from divebook.stores.leases import Owner
 from divebook.stores.sqlite.schema import MIGRATIONS
 from tests.runtime.worlds import Calls, Gate

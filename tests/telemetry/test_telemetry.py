@@ -15,7 +15,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from divebook import Action, Agent, Each, Environment, MemoryStore, ScriptedModel, SqliteStore, Step, Workflow
+from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
+from divebook.steps import Action
+from divebook.stores import MemoryStore, SqliteStore
 from divebook.stores.transfer import export, import_
 from divebook.telemetry import Telemetry
 

@@ -13,9 +13,10 @@ from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from divebook import Action, Environment, Step, Workflow
+from divebook import Environment, Step, Workflow
 from divebook import telemetry as leaving
 from divebook.errors import SetupError
+from divebook.steps import Action
 from divebook.telemetry import Telemetry
 from tests.telemetry.test_telemetry import Collector, Heard
 

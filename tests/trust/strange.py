@@ -22,8 +22,9 @@ from typing import Any
 
 import yaml
 
-from divebook import Environment, Policy
+from divebook import Environment
 from divebook.config import load
+from divebook.documents import Policy
 from divebook.errors import DivebookError
 
 SECRETS = {

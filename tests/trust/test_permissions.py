@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from divebook import Agent, ApprovalRule, Environment, Policy, ScriptedModel, Step, Workflow
-from divebook.definitions import definitions_from
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+from divebook.definitions import ApprovalRule, definitions_from
 from divebook.definitions.definition import Definitions
 from divebook.definitions.resources import AgentDefinition, Config, WorkspaceDefinition
 from divebook.definitions.servers import MCPServerDefinition
+from divebook.documents import Policy
 from divebook.environments.settings import EnvironmentWorkspaces
 from divebook.errors import NotFoundError, SetupError
 from divebook.workspaces.local import FilesWorkspace

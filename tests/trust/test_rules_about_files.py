@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from divebook import Agent, ApprovalRule, Environment, ScriptedModel, Step, Workflow, tool
-from divebook.definitions import AgentDefinition, definitions_from
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow, tool
+from divebook.definitions import AgentDefinition, ApprovalRule, definitions_from
 from divebook.definitions.resources import WorkspaceDefinition
 from divebook.documents.policy import FileArguments
 from divebook.stores import MemoryStore

@@ -2,8 +2,9 @@
 
 import pytest
 
-from divebook import Environment, MemoryStore, Step, Workflow
+from divebook import Environment, Step, Workflow
 from divebook.definitions.resources import WorkspaceDefinition
+from divebook.stores import MemoryStore
 from divebook.text.redaction import shared
 from divebook.widgets.feed import Feed
 from divebook.widgets.recording import pack, read_saved, saved_run

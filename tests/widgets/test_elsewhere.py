@@ -4,7 +4,9 @@ import threading
 
 import pytest
 
-from divebook import Environment, SqliteStore, Step, Worker, Workflow
+from divebook import Environment, Step, Workflow
+from divebook.queues import Worker
+from divebook.stores import SqliteStore
 from divebook.widgets.feed import Feed
 from divebook.widgets.source import source_of
 from tests.runtime.worlds import Gate, becomes

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from divebook import Pipeline, create_envelope
 from divebook.definitions.definition import ENVELOPE, STATE
 from divebook.events import catalog
+from divebook.pipeline import Pipeline, create_envelope
 from divebook.replay.replayer import Positions
 from divebook.widgets.stepping import MAX_VALUES, SteppedLog, reply_of
 from tests.engine.history import begun, events, step

@@ -12,7 +12,8 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from divebook import Agent, ApprovalRule, Environment, ScriptedModel, Step, Workflow
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+from divebook.definitions import ApprovalRule
 from divebook.definitions.resources import WorkspaceDefinition
 from divebook.workspaces.paths import Root
 from divebook.workspaces.snapshots.take import Snapshots

@@ -6,11 +6,12 @@ import socket
 
 import pytest
 
-from divebook import Agent, Environment, MemoryStore, ScriptedModel, Step, Workflow
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.definitions.resources import WorkspaceDefinition
 from divebook.errors import ContainerError
 from divebook.events import catalog
 from divebook.replay.files import KeptFiles
+from divebook.stores import MemoryStore
 from divebook.workspaces.docker.workspace import DockerWorkspace
 from tests.workspace.containers import inside, inspected
 from tests.workspace.images import python_image

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from divebook import WorkspaceDefinition
+from divebook.definitions import WorkspaceDefinition
 from divebook.errors import ContainerError, DefinitionError, WorkspaceGoneError
 from divebook.workspaces import DockerWorkspace, LocalWorkspace, VirtualenvWorkspace, process_manager
 from divebook.workspaces.paths import Root

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import divebook.pipeline.envelope
-from divebook import Envelope, InterruptService, create_envelope
 from divebook.errors import (
     DefinitionError,
     FileOperationError,
@@ -19,6 +18,7 @@ from divebook.errors import (
     WorkspaceEnteredError,
     WorkspaceNotEnteredError,
 )
+from divebook.pipeline import Envelope, InterruptService, create_envelope
 from divebook.pipeline.envelope import InterruptRecord, Origin, merge_state
 from tests.conformance.scenario.paths import assign, read
 from tests.conformance.scenario.pipelines import PIPELINE_OPERATIONS

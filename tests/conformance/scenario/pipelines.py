@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from divebook import Pipeline
 from divebook.errors import OperationError
-from divebook.pipeline import StageResult
+from divebook.pipeline import Pipeline, StageResult
 from divebook.pipeline.envelope import Envelope
 from tests.conformance.scenario.paths import read
 from tests.conformance.scenario.world import ENVELOPE, StandingClock, World
