@@ -1,15 +1,11 @@
-"""Report of a run that needs no kernel: as HTML that sanitizers accept, and as text for terminals.
+"""Report of a run, which needs no kernel. Texts of sessions: definitions, questions, rules.
 
-`report_of` collects the texts of a run in a `Report`, without secrets. `as_text` and `as_html` render the report.
-
-Front ends remove ``<style>``, ``<svg>`` and ``<script>`` from untrusted output, and some remove all styles. Therefore
-the table comes first and contains everything, styles are inline and set no background, and the timeline is an image.
-Text of models, scripts and users is escaped, cut, and cleaned of control characters (`divebook.text.format`).
+`report_of` collects the texts of a run in a `RunReport`, without secrets. A run that was read from a file has the same
+report, with texts of its own.
 """
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,11 +39,28 @@ from divebook.projections.summary import ReadLog, badge_of
 from divebook.questions import Question
 from divebook.questions.question import address_of, became, example_answer, expected_in_full
 from divebook.replay.files import ChangedFiles, KeptFiles
+from divebook.report.model import (
+    Block,
+    Card,
+    Code,
+    Column,
+    Facts,
+    Line,
+    Paragraph,
+    Picture,
+    Report,
+    Section,
+    Table,
+    Text,
+    Values,
+    joined,
+    status,
+)
+from divebook.report.shown import Shown
 from divebook.runtime.run import Run
 from divebook.stores import EventStore
-from divebook.text.colours import LIGHT, STATUS_SIGNS
+from divebook.text.colours import STATUS_SIGNS
 from divebook.text.format import (
-    AS_TEXT,
     branch_name,
     in_notebook,
     in_parts,
@@ -57,7 +70,6 @@ from divebook.text.format import (
     price,
     seconds,
 )
-from divebook.text.markup import details_element, element, row_element, safe, table_element
 from divebook.text.redaction import Redactor, cut, one_line, shared
 
 # --- session text ----------------------------------------------------------------------------------------------------
@@ -230,8 +242,20 @@ MAX_RECORDS = 50
 """Maximum number of rows of a table of records."""
 MAX_RECORD_CELL = 40
 """Maximum number of characters of a cell in a table of records."""
-COLUMNS = ("step", "branch", "status", "duration", "output")
-TURN_COLUMNS = ("agent", "request", "status", "duration", "what")
+COLUMNS = (
+    Column("step", "name"),
+    Column("branch", is_optional=True),
+    Column("status", is_optional=True),
+    Column("duration", is_optional=True),
+    Column("output", "long"),
+)
+TURN_COLUMNS = (
+    Column("agent", "name"),
+    Column("request", is_optional=True),
+    Column("status", is_optional=True),
+    Column("duration", is_optional=True),
+    Column("what", "long"),
+)
 # Texts of a budget name the unit behind the amounts.
 _UNITS = {"$": "US dollars"}
 
@@ -247,9 +271,9 @@ class ReportedFailures(NamedTuple):
     """Text about the results that a resumed run reuses."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The texts of a report about an execution, without markup."""
+@dataclass(frozen=True, slots=True, repr=False)
+class RunReport(Shown):
+    """The texts of a report about an execution."""
 
     name: str
     id: str
@@ -281,8 +305,134 @@ class Report:
     next: str = ""
     """Command that continues or shows the run; empty if no command is needed."""
 
+    def report(self) -> Report:
+        """Return the report. A failed run has a card with its error and the next command; other runs have them at the
+        end, where a terminal shows them.
+        """
+        title = (Text(self.name, "strong"), ": ", status(self.status))
+        facts = (Text(self.id, "id"), ", ".join(self.facts))
+        return Report(title, facts, tuple(self._blocks()), None if self.failures.last is None else self._card())
 
-def report_of(execution: Run, log: Sequence[Event]) -> Report:
+    def _blocks(self) -> Iterator[Block]:
+        """Yield the parts of the report: steps and agents, values, files, and last what a person has to do."""
+        yield from self._tables()
+        if self.spreads:
+            yield Paragraph(self.spreads, apart=True)
+        if self.spans:
+            yield self._picture()
+        if self.values:
+            yield self._values()
+        if self.files:
+            changes = tuple(block for each in self.files for block in replace(each, whole=False).report().embedded())
+            yield Section(f"changed files ({sum(map(len, self.files))})", changes, is_open=False)
+        for question, answer in self.answers:
+            yield Paragraph(((Text("asked: ", "strong"), question), ("answered: ", answer)), apart=True)
+        for question, commands in self.questions:
+            yield _request("asks: ", question, "to answer: ", commands)
+        for signal, commands in self.signals:
+            yield _request("waits for ", signal, "to send it: ", commands)
+        if self.failures.last is None:
+            yield from self._end()
+
+    def _tables(self) -> Iterator[Block]:
+        """Yield the tables of steps, and of the requests and calls of agents."""
+        yield _table(COLUMNS, self.rows)
+        if self.more_rows:
+            yield Section(self.more_title, (_table(COLUMNS, self.more_rows),), is_open=False, in_text=False)
+        if self.turns:
+            table = _table(TURN_COLUMNS, self.turns)
+            yield Section(_turns_title(self.turns), (table,), is_open=len(self.turns) <= FIRST_ROWS)
+
+    def _end(self) -> Iterator[Block]:
+        """Yield the error of a run without a failed step, the failures past which a run continued, and the next
+        command.
+        """
+        if self.error:
+            yield Paragraph(_error_lines(self.error), apart=True)
+        if self.failures.other_failures:
+            yield Paragraph((f"✕ {self.clean.text(self.failures.other_failures)}",), apart=True)
+        if self.next:
+            yield Paragraph(((f"{self._purpose}: ", Text(self.next, "code")),), apart=True)
+
+    def _card(self) -> Card:
+        """Return the card of the failure that ended the run: error, meaning, location, arguments, source, traceback,
+        reused results and the next command.
+        """
+        failure = self.failures.last
+        assert failure is not None, "only a failed run has a card"  # noqa: S101 - `report` has looked
+        clean = self.clean.text
+        title, *more = _error_lines(self.error or clean(failure.headline))
+        arguments = "\n".join(f"{name} = {text}" for name, text in (failure.arguments or {}).items())
+        rows: list[tuple[str, Line | Code]] = [
+            ("means", clean(failure.means)),
+            ("where", clean(failure.where)),
+            ("arguments", Code(clean(arguments)) if arguments else ""),
+            (failure.place or "source", self._source(failure)) if failure.source else ("source", failure.place),
+            ("also", clean(self.failures.other_failures)),
+            ("kept", self.failures.kept_results),
+        ]
+        blocks: list[Block] = [Paragraph(tuple(more))] if more else []
+        blocks.append(Facts(tuple((label, value) for label, value in rows if value)))
+        traceback = textwrap.dedent(clean(failure.traceback)).strip("\n")
+        if traceback:
+            blocks.append(Section("traceback", (Code(traceback),), is_open=False))
+        if self.next:
+            blocks.append(Facts(((self._purpose, Text(self.next, "code")),)))
+        return Card(title, tuple(blocks), is_bad=True)
+
+    def _source(self, failure: Failure) -> Code:
+        """Return the source lines around a failure. The failed line is marked."""
+        numbers = [number for number, _ in failure.source]
+        return Code(self.clean.text(failure.lines), numbers.index(failure.line) if failure.line in numbers else None)
+
+    def _picture(self) -> Picture:
+        steps = plural(sum(span.kind == "step" for span in self.spans), "step")
+        description = f"Timeline of {self.name}: {steps}, {self.status}; the table says the same in words"
+        return Picture(lambda: svg_data_uri(svg(layout(self.spans), description)), description)
+
+    def _values(self) -> Section:
+        # Long values are folded, so that the questions below stay visible.
+        is_short = sum(len(text) for _, text in self.values) < MAX_OPEN_VALUES
+        limit = MAX_VALUE if self.status == COMPLETED else MAX_VALUE_UNFINISHED
+        return Section(self.values_title, (Values(self.values, MAX_VALUE, limit),), is_open=is_short)
+
+    @property
+    def _purpose(self) -> str:
+        """Label of the next command: "to look again" for ``%dive show``, "to continue" for ``%dive resume``."""
+        shows = self.status in (RUNNING, WAITING, PENDING) and "show" in self.next
+        return "to look again" if shows else "to continue"
+
+
+def _table(columns: tuple[Column, ...], rows: Iterable[Sequence[str]]) -> Table:
+    """Return a table of steps or of requests, with statuses in their style."""
+    place = next(number for number, column in enumerate(columns) if column.title == "status")
+    return Table(
+        columns,
+        tuple(
+            # The last word is the status: "✓ completed".
+            (*row[:place], Text(row[place], row[place].rpartition(" ")[2]), *row[place + 1 :])
+            for row in rows
+        ),
+    )
+
+
+def _turns_title(turns: Sequence[Sequence[str]]) -> str:
+    requests = sum(bool(row[1]) for row in turns)
+    return f"{plural(requests, 'request')} and {plural(len(turns) - requests, 'call')} of agents"
+
+
+def _request(lead: str, text: str, label: str, commands: Sequence[str]) -> Paragraph:
+    """Return a question or an awaited signal, with the commands that answer or send it."""
+    codes = joined(" or ", [Text(command, "code") for command in commands])
+    return Paragraph(((Text(lead, "strong"), text), (label, *codes)), apart=True)
+
+
+def _error_lines(error: str) -> tuple[Line, ...]:
+    first, *more = error.split("\n")
+    return ((Text("error: ", "bad"), first), *more)
+
+
+def report_of(execution: Run, log: Sequence[Event]) -> RunReport:
     """Collect the texts of a report about an execution from its log.
 
     Secrets are removed (`divebook.text.redaction`).
@@ -295,16 +445,16 @@ def report_of(execution: Run, log: Sequence[Event]) -> Report:
     # One pass over the log provides the spans, the activity and the distributions.
     read = ReadLog.of(log)
     spans = tuple(clean_span(span, redactor) for span in read.shown_spans)
-    status = execution.state.shown_status
+    shown_status = execution.state.shown_status
     steps = [span for span in spans if span.kind == "step"]
     # A step that started and has not ended counts as running, although its execution waits or is paused.
     if execution.status == WAITING:
-        steps = [_as_stopped(step, status) for step in steps]
+        steps = [_as_stopped(step, shown_status) for step in steps]
     values_title, values = _values(execution, redactor)
-    return Report(
+    return RunReport(
         name=one_line(execution.workflow.name, 80),
         id=execution.id,
-        status=status,
+        status=shown_status,
         facts=tuple(facts_of(execution, read)),
         rows=rows_of(steps, FIRST_ROWS),
         more_title=more_title(len(steps)),
@@ -413,240 +563,7 @@ def _value(name: str, value: Any, redactor: Redactor) -> str:
     return as_table(clean, len(records)) if isinstance(clean, list) else str(clean)
 
 
-# --- text ----------------------------------------------------------------------------------------------------------
-
-
-def as_text(report: Report) -> str:
-    """Render a report as text for a terminal."""
-    # Head, table of steps, agents. The last lines of a text are visible in a terminal, so questions, errors and the
-    # next command come last.
-    lines = [f"{report.name}: {STATUS_SIGNS.get(report.status, '')} {report.status}", f"  {report.id}"]
-    lines += [f"  {', '.join(report.facts)}", "", *_text_table(COLUMNS, report.rows), *_text_of_items(report)]
-    # Each part follows an empty line, and is left out if it has nothing to show.
-    if report.values:
-        limit = MAX_VALUE if report.status == COMPLETED else MAX_VALUE_UNFINISHED
-        lines += ["", f"{report.values_title}:", *_text_values(report.values, limit)]
-    for changed in report.files:
-        # The text form lists the changed files, and leaves the differences to the HTML form.
-        lines += ["", *str(replace(changed, whole=False)).splitlines()]
-    for question, answer in report.answers:
-        lines += ["", f"asked: {question}", f"answered: {answer}"]
-    for question, commands in report.questions:
-        lines += ["", f"asks: {question}", f"to answer: {' or '.join(commands)}"]
-    for signal, commands in report.signals:
-        lines += ["", f"waits for {signal}", f"to send it: {' or '.join(commands)}"]
-    if report.error:
-        lines += ["", f"error: {report.error}"]
-    # A run that continued after its failures has no error above. An empty line then separates their summary.
-    if report.failures.last is None and report.failures.other_failures:
-        lines += [""]
-    lines += text_lines(report.failures, report.clean)
-    if report.next:
-        lines += ["", f"{_purpose(report)}: {report.next}"]
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def _text_of_items(report: Report) -> Iterable[str]:
-    """Yield the lines of a text report about the requests and tool calls of agents, and about the distributions of
-    results in steps with many items.
-    """
-    if report.turns:
-        yield from ("", f"{_turns_title(report)}:", *_text_table(TURN_COLUMNS, report.turns))
-    if report.spreads:
-        yield from ("", *(f"  {words}" for words in report.spreads))
-
-
-def _turns_title(report: Report) -> str:
-    requests = sum(bool(row[1]) for row in report.turns)
-    return f"{plural(requests, 'request')} and {plural(len(report.turns) - requests, 'call')} of agents"
-
-
-def _without_empty_columns(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Remove the empty columns of a table; the first and the last column always stay.
-
-    Return the header and the rows.
-    """
-    last = len(columns) - 1
-    kept_columns = [index for index in range(len(columns)) if index in (0, last) or any(row[index] for row in rows)]
-    return [[row[index] for index in kept_columns] for row in (columns, *rows)]
-
-
-def _text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a table with aligned columns."""
-    table = _without_empty_columns(columns, rows)
-    # The last column is not padded: it may be very long.
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]) - 1)]
-    return [
-        "  " + "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
-        for row in table
-    ]
-
-
-def _text_values(values: Iterable[tuple[str, str]], limit: int) -> Iterable[str]:
-    for name, whole in values:
-        # The report keeps whole values. Each form cuts them by its own limit.
-        text = cut(whole, limit)
-        if "\n" in text:
-            yield f"  {name} ="
-            yield from (f"    {line}" for line in text.splitlines())
-        else:
-            yield f"  {name} = {text}"
-
-
-def _purpose(report: Report) -> str:
-    """Return the label before the command that a report suggests: "to look again" for ``%dive show``, "to continue" for
-    ``%dive resume``.
-    """
-    shows = report.status in (RUNNING, WAITING, PENDING) and "show" in report.next
-    return "to look again" if shows else "to continue"
-
-
-# --- HTML ----------------------------------------------------------------------------------------------------------
-
-MAX_WORD = 30
-"""Number of characters above which a word may be broken into two lines."""
-MAX_NAME = 16
-"""Number of characters above which the name of a step may be broken into two lines."""
-_LINE = f"border:0;border-bottom:1px solid {LIGHT['rule']}"
-_CELL = f"text-align:left;vertical-align:top;padding:3px 10px 3px 0;overflow-wrap:anywhere;min-width:7em;{_LINE}"
-_NARROW = f"text-align:left;vertical-align:top;padding:3px 10px 3px 0;white-space:nowrap;{_LINE}"
-_WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal"
-_PRE = f"{_WRAPPED};margin:2px 0 8px 0;padding:0;background:none;color:inherit"
-
-
-def as_html(report: Report) -> str:
-    """Render a report as HTML with inline styles only."""
-    # A failed run starts with a card that has the error and the next command. Other runs have them at the end.
-    has_card = report.failures.last is not None
-    parts = [
-        failure_card(report.failures, _hint(report) if has_card else "", report.clean),
-        _table(report.rows, caption=_caption(report)),
-        _more(report),
-        _turns(report),
-        *(f'<p style="margin:6px 0">{_breakable(words)}</p>' for words in report.spreads),
-        _picture(report),
-        _details(report),
-        _files(report),
-        _questions(report),
-    ]
-    if not has_card:
-        parts += [_error(report), _hint(report)]
-    # The class keeps pages from rendering the text between two dollar signs as a formula.
-    return f'<div class="{AS_TEXT}" style="max-width:1000px;color:inherit">{"".join(parts)}</div>'
-
-
-def _turns(report: Report) -> str:
-    if not report.turns:
-        return ""
-    table = _table(report.turns, TURN_COLUMNS)
-    return _folded(_turns_title(report), table, is_open=len(report.turns) <= FIRST_ROWS)
-
-
-def _table(rows: Sequence[Sequence[str]], columns: Sequence[str] = COLUMNS, caption: str = "") -> str:
-    names, *body = _without_empty_columns(columns, rows)
-    head = [element("th", name, scope="col", style=_NARROW) for name in names]
-    style = "border-collapse:collapse;margin:0;width:100%;table-layout:auto;color:inherit"
-    return table_element(head, map(_table_row, body), caption, style=style)
-
-
-def _files(report: Report) -> str:
-    if not report.files:
-        return ""
-    total = sum(len(changed) for changed in report.files)
-    return _folded(f"Changed files ({total})", "".join(each._repr_html_() for each in report.files), is_open=False)
-
-
-def _more(report: Report) -> str:
-    return _folded(report.more_title, _table(report.more_rows), is_open=False) if report.more_rows else ""
-
-
-def _caption(report: Report) -> str:
-    sign = STATUS_SIGNS.get(report.status, "")
-    return (
-        '<caption style="caption-side:top;text-align:left;padding:2px 0 6px 0;color:inherit">'
-        f"<strong>{safe(report.name)}</strong> &nbsp;<strong>{sign} {safe(report.status)}</strong><br>"
-        f"{' · '.join(map(safe, report.facts))} · <code>{safe(report.id)}</code></caption>"
-    )
-
-
-def _table_row(cells: Sequence[str]) -> str:
-    step = element("th", _breakable(cells[0], MAX_NAME), scope="row", style=f"{_CELL};font-weight:normal")
-    between = (element("td", safe(cell), style=_NARROW) for cell in cells[1:-1])
-    outcome = element("td", _breakable(cells[-1]), dir="auto", style=_CELL)
-    return row_element([step, *between, outcome])
-
-
-def _breakable(text: str, longest: int = MAX_WORD) -> str:
-    """Insert ``<wbr>`` into the long words of a text, so that a browser can break the lines there. Styles that allow
-    such breaks do not work, because untrusted notebooks remove them.
-    """
-    # A piece of exactly `longest` characters is followed by more of its word, so a break is allowed behind it.
-    # "abcdef", longest=3: "abc" with a break, "de", "f". Only a piece of full length gets a break.
-    pieces = re.findall(rf"\S{{1,{longest}}}(?=\S)|.", text, re.DOTALL)
-    return "".join(f"{safe(piece)}<wbr>" if len(piece) == longest else safe(piece) for piece in pieces)
-
-
-def _picture(report: Report) -> str:
-    if not report.spans:
-        return ""
-    steps = plural(sum(span.kind == "step" for span in report.spans), "step")
-    alt = f"Timeline of {report.name}: {steps}, {report.status}; the table says the same in words"
-    # An image with a data URI passes sanitizers that remove ``<svg>``.
-    uri = svg_data_uri(svg(layout(report.spans), alt))
-    return f'<img alt="{safe(alt)}" src="{uri}" style="display:block;max-width:100%;height:auto;margin:10px 0">'
-
-
-def _details(report: Report) -> str:
-    if not report.values:
-        return ""
-    # Long values are folded, so that the questions below stay visible.
-    is_short = sum(len(text) for _, text in report.values) < MAX_OPEN_VALUES
-    body = "".join(
-        f'<div><code>{safe(name)}</code></div><pre dir="auto" style="{_PRE}">{safe(cut(text, MAX_VALUE))}</pre>'
-        for name, text in report.values
-    )
-    return _folded(report.values_title, body, is_open=is_short)
-
-
-def _questions(report: Report) -> str:
-    """Return the HTML part of a report about questions and signals: closed questions, open questions and awaited
-    signals.
-    """
-    paragraphs = [
-        f'<p style="margin:6px 0"><strong>Asked:</strong> {safe(question)}<br>Answered: {safe(answer)}</p>'
-        for question, answer in report.answers
-    ]
-    # Open questions and signals come last, next to the end of the output.
-    paragraphs += [_with_commands("Asks:", text, "To answer", commands) for text, commands in report.questions]
-    paragraphs += [_with_commands("Waits for", text, "To send it", commands) for text, commands in report.signals]
-    return "".join(paragraphs)
-
-
-def _with_commands(lead: str, text: str, label: str, commands: Sequence[str]) -> str:
-    codes = " or ".join(f"<code>{safe(command)}</code>" for command in commands)
-    return f'<p style="margin:6px 0"><strong>{lead}</strong> {safe(text)}<br>{label}: {codes}</p>'
-
-
-def _error(report: Report) -> str:
-    return _folded("Error", f'<pre style="{_PRE}">{safe(report.error)}</pre>', is_open=True) if report.error else ""
-
-
-def _folded(title: str, body: str, *, is_open: bool) -> str:
-    content = element("div", body, style="padding:4px 0 0 16px")
-    return details_element(element("strong", safe(title)), content, is_open=is_open, style="margin:4px 0")
-
-
-def _hint(report: Report) -> str:
-    if not report.next:
-        return ""
-    return f'<p style="margin:6px 0">{_purpose(report).capitalize()}: <code>{safe(report.next)}</code></p>'
-
-
-# --- card of a failure -----------------------------------------------------------------------------------------------
-
-PRE = "white-space:pre-wrap;overflow-wrap:anywhere;margin:2px 0 6px 0;padding:0;background:none;color:inherit"
-_CARD = f"border-left:4px solid {LIGHT['bad']};padding:4px 0 4px 12px;margin:0 0 10px 0"
-_ROW = "margin:2px 0;overflow-wrap:anywhere"
+# --- failures ---------------------------------------------------------------------------------------------------------
 
 
 def failures_in(execution: Run, log: ReadLog) -> ReportedFailures:
@@ -664,62 +581,6 @@ def failures_in(execution: Run, log: ReadLog) -> ReportedFailures:
     other_failures = summary(failures) if len(failures) > 1 or last is None else ""
     kept_results = kept_in(log.spans) if execution.status == FAILED else ""
     return ReportedFailures(last, other_failures, kept_results)
-
-
-def text_lines(failures: ReportedFailures, redactor: Redactor) -> Iterator[str]:
-    """Yield the lines about failures in a text report, which follow the error of the run."""
-    if failures.last is not None:
-        yield from (f"  {line}" for line in redactor.text(failures.last.details).splitlines())
-    if failures.other_failures:
-        yield f"  {redactor.text(failures.other_failures)}"
-    if failures.kept_results:
-        yield f"  kept: {failures.kept_results}"
-
-
-def failure_card(failures: ReportedFailures, hint: str, redactor: Redactor) -> str:
-    """Return HTML about one failure: error, meaning, code location, arguments, source line, calls, reused results and
-    `hint`.
-    """
-    # The run continued, so a line is enough.
-    if failures.last is None:
-        return (
-            f'<p style="margin:6px 0">✕ {safe(redactor.text(failures.other_failures))}</p>'
-            if failures.other_failures
-            else ""
-        )
-    failure = failures.last
-    arguments = "\n".join(f"{name} = {text}" for name, text in (failure.arguments or {}).items())
-    rows = [
-        ("Means", f" {safe(redactor.text(failure.means))}"),
-        ("Where", f" {safe(redactor.text(failure.where))}"),
-        ("Arguments", _pre(redactor.text(arguments)) if arguments else ""),
-        (failure.place or "Source", _source_lines(failure, redactor) if failure.source else ""),
-        ("Also", f" {safe(redactor.text(failures.other_failures))}"),
-        ("Kept", f" {safe(failures.kept_results)}"),
-    ]
-    # Not a table: front ends set a background for the rows of tables.
-    body = "".join(
-        f'<div style="{_ROW}"><strong>{safe(label)}</strong>{text}</div>' for label, text in rows if text.strip()
-    )
-    title = f'<div style="font-weight:bold">✕ {safe(redactor.text(failure.headline))}</div>'
-    return f'<div style="{_CARD}">{title}{body}{_traceback(redactor.text(failure.traceback))}{hint}</div>'
-
-
-def _source_lines(failure: Failure, redactor: Redactor) -> str:
-    """Return HTML of the source lines around a failure. The failed line is bold."""
-    lines = []
-    # `failure.lines` has one numbered line for each source line.
-    for text, (number, _) in zip(redactor.text(failure.lines).splitlines(), failure.source, strict=True):
-        lines.append(f"<strong>{safe(text)}</strong>" if number == failure.line else safe(text))
-    return f'<pre style="{PRE}">{chr(10).join(lines)}</pre>'
-
-
-def _traceback(text: str) -> str:
-    return details_element("Traceback", _pre(text), is_open=False, style="margin:4px 0") if text else ""
-
-
-def _pre(text: str) -> str:
-    return f'<pre style="{PRE}">{safe(text)}</pre>'
 
 
 # --- rows of steps ---------------------------------------------------------------------------------------------------

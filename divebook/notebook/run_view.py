@@ -86,8 +86,9 @@ def bundle_of(run: Run, *, with_data: bool) -> dict[str, Any]:
     """Return the report of a run as text and HTML, and the data for its replay, by MIME type; see
     `Run.static_bundle`.
     """
-    from divebook.notebook.report import as_html, as_text, report_of
+    from divebook.notebook.report import report_of
     from divebook.projections.summary import ReadLog
+    from divebook.report.shown import bundle_of as shown_bundle
 
     # A log of many events creates many small objects at once. Garbage collection would scan all of them several
     # times (`benchmarks/values.py`).
@@ -95,7 +96,7 @@ def bundle_of(run: Run, *, with_data: bool) -> dict[str, Any]:
         # One `ReadLog` for report and data: each fold of a long log takes as long as all the rest.
         log = ReadLog.of(run.history())
         report = report_of(run, log)
-        bundle = {"text/plain": as_text(report), "text/html": as_html(report)}
+        bundle = shown_bundle(report.report())
         if not with_data:
             return bundle
         data = data_of(run, log, run.environment.config, next_step=report.next, enabled=run.keeps_data)

@@ -16,11 +16,13 @@ from divebook.errors import DivebookError, InvalidEventError, SavedRunError, Sto
 from divebook.events import Event
 from divebook.events.codec import payload_from, readable
 from divebook.events.event import to_datetime
-from divebook.notebook.report import settled_text
+from divebook.notebook.report import RunReport, rows_of, settled_text, turn_rows
 from divebook.notebook.shell_state import shows_widgets
 from divebook.projections.activity import MOST_COLUMNS, time_texts
 from divebook.projections.log_frames import FramedLog
 from divebook.projections.spans import Span, spans_of
+from divebook.report.model import Report
+from divebook.report.shown import Shown
 from divebook.stores.embedded import LOG, RUN, TEXTS, embedded_parts_of, may_embed_log, whole_texts, with_texts
 from divebook.text.format import local_time, plural, seconds, visible
 from divebook.text.redaction import cut, one_line, shared
@@ -38,7 +40,7 @@ MAX_VALUE = 4000
 """Maximum number of characters of a value or error in a report."""
 
 
-class SavedRun(FramedLog):
+class SavedRun(Shown, FramedLog):
     """A run that was read from a saved notebook or page: `events`, `steps`, `operations`, `variables`, `state_at` and
     `replay`.
 
@@ -152,25 +154,20 @@ class SavedRun(FramedLog):
     def __repr__(self) -> str:
         return f"<SavedRun {self.id} of {self.workflow!r}: {self.status}>"
 
-    def __str__(self) -> str:
-        from divebook.notebook.report import as_text
+    def report(self) -> Report:
+        """Return what the run shows."""
+        return self.run_report().report()
 
-        return as_text(self._report())
+    def mime_data(self) -> dict[str, Any]:
+        """Return the packed data of the run, so that saving this notebook keeps the run."""
+        return {MIME: self._packed}
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        from divebook.notebook.report import as_html, as_text
-
-        report = self._report()
-        # The packed data go into the output again, so that saving this notebook keeps the run.
-        return {"text/plain": as_text(report), "text/html": as_html(report), MIME: self._packed}
-
-    def _report(self) -> Any:
-        from divebook.notebook.report import Report, rows_of, turn_rows
-
+    def run_report(self) -> RunReport:
+        """Return the texts of the report, from the recording in the notebook."""
         spans = spans_of(self._log(), for_people=True)
         # As in the report of a live run: outputs, or without outputs the variables.
         values = self.outputs or self.variables
-        return Report(
+        return RunReport(
             name=self.workflow,
             id=self.id,
             status=self.status,

@@ -189,7 +189,8 @@ def _first(first: Divergence) -> Card:
     events = [f"event {first.event:,} of A"] if first.event else []
     events += [f"event {first.other_event:,} of B"] if first.other_event else []
     difference = _difference(first.row, 1, is_whole=True)
-    return Card("First difference", (Differences((difference,), has_titles=False),), note=", ".join(events))
+    title = ("First difference: ", Text(difference.place, "strong"), Text(f" ({', '.join(events)})", "faint"))
+    return Card(title, (Differences((difference,), has_places=False),))
 
 
 def _differences(pair: Pair) -> Differences:

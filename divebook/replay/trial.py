@@ -31,7 +31,7 @@ from divebook.projections.compare import as_text as aligned_as_text
 from divebook.projections.model_requests import messages_of, requests_in
 from divebook.projections.spans import Span
 from divebook.projections.summary import ReadLog
-from divebook.report.model import Block, Card, Cards, ChangedText, Code, Paragraph, Report, Text
+from divebook.report.model import Block, Card, Cards, ChangedText, Paragraph, Report, Text
 from divebook.report.shown import Shown
 from divebook.runtime.run import Run
 from divebook.text.format import plural, price, seconds
@@ -125,7 +125,9 @@ class StepTrial(Shown):
         title = (Text(_shown(self._title), "strong"), ": ", Text(_summary(self.tries), "faint"))
         omitted = len(self.tries) - MOST
         note = (Paragraph((f"and {omitted} more; .frame() has all",)),) if omitted > 0 else ()
-        cards = (_card(self.recorded, Code(_shown(self.recorded.text))), *self._cards())
+        text = _shown(self.recorded.text)
+        # Equal texts have no marks, and the same font as the marked ones beside them.
+        cards = (_card(self.recorded, ChangedText(text, text)), *self._cards())
         return Report(title, blocks=(*_prompt_cards(self.recorded, self.tries), Cards(tuple(cards)), *note))
 
     def _cards(self) -> Iterator[Card]:
@@ -559,7 +561,7 @@ def _prompt_cards(recorded: TrialResult, tries: Sequence[TrialResult]) -> Iterat
         for prompt, titles in _prompts(recorded, tries):
             yield Card(Text("asked", "badge"), (ChangedText(before, prompt),), note=titles)
     elif recorded.asked:
-        yield Card(Text("asked", "badge"), (Code(before),), note="each time as recorded")
+        yield Card(Text("asked", "badge"), (ChangedText(before, before),), note="each time as recorded")
 
 
 def _card(result: TrialResult, content: Block) -> Card:
@@ -572,5 +574,6 @@ def _outcome(recorded: TrialResult, result: TrialResult) -> Block:
         return Paragraph((Text(_SAME, "faint"),))
     # An error is not compared word by word with a value: all of it is new.
     if recorded.error is not None or result.error is not None:
-        return Code(_shown(result.text))
+        text = _shown(result.text)
+        return ChangedText(text, text)
     return ChangedText(_shown(recorded.text), _shown(result.text))

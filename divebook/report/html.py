@@ -45,7 +45,8 @@ from divebook.report.model import (
     texts_of,
 )
 from divebook.text.colours import LIGHT
-from divebook.text.format import ADDED, AS_TEXT, NOTHING, REMOVED, Sign, lines_in, pieces, plural, visible
+from divebook.text.format import ADDED, AS_TEXT, NOTHING, REMOVED, Sign, lines_in, pieces, visible
+from divebook.text.redaction import cut
 
 # --- elements --------------------------------------------------------------------------------------------------------
 
@@ -111,6 +112,8 @@ def inline(line: Line, longest: int = MAX_WORD) -> str:
 
 
 def _styled_text(text: Text, longest: int) -> str:
+    if _ELEMENTS.get(text.style) == "code":
+        return _element("code", safe(text.content))  # in one piece, so that a search finds it
     content = _breakable(text.content, longest)
     if text.style in _ELEMENTS:
         return _element(_ELEMENTS[text.style], content)
@@ -133,6 +136,11 @@ def _breakable(text: str, longest: int) -> str:
 
 def _preformatted(content: str, style: str = _CODE, **attributes: str) -> str:
     return _element("pre", content, **attributes, style=style)
+
+
+def _heading(text: str) -> str:
+    """Return a title or a label with a capital letter, as pages have them."""
+    return safe(f"{text[:1].upper()}{text[1:]}")
 
 
 def _marked(sign: Sign, text: str) -> str:
@@ -189,7 +197,7 @@ def _(block: Facts) -> str:
     rows = []
     for label, value in block.rows:
         content = _html(value) if isinstance(value, Code) else f" {inline(value)}"
-        name = _element("strong", safe(f"{label[:1].upper()}{label[1:]}"))
+        name = _element("strong", _heading(label))
         rows.append(_element("div", name + content, style="margin:2px 0;overflow-wrap:anywhere"))
     return "".join(rows)
 
@@ -197,7 +205,7 @@ def _(block: Facts) -> str:
 @_html.register
 def _(block: Values) -> str:
     return "".join(
-        _element("div", _element("code", safe(name))) + _preformatted(safe(text), dir="auto")
+        _element("div", _element("code", safe(name))) + _preformatted(safe(cut(text, block.most)), dir="auto")
         for name, text in block.rows
     )
 
@@ -273,7 +281,7 @@ def _(block: ChangedText) -> str:
 @_html.register
 def _(block: Section) -> str:
     content = _element("div", "".join(map(_html, block.blocks)), style="padding:4px 0 0 16px")
-    title = _element("strong", safe(block.title))
+    title = _element("strong", _heading(block.title))
     return _details(title, content, is_open=block.is_open, style="margin:4px 0")
 
 
@@ -301,7 +309,7 @@ def _(block: Cards) -> str:
 def _(block: Picture) -> str:
     # An image with a data URI passes sanitizers that remove ``<svg>``.
     style = "display:block;max-width:100%;height:auto;margin:10px 0"
-    return f'<img alt="{safe(block.description)}" src="{safe(block.uri)}" style="{style}">'
+    return f'<img alt="{safe(block.description)}" src="{safe(block.draw())}" style="{style}">'
 
 
 @_html.register
@@ -369,10 +377,10 @@ _LANE = "padding:4px 10px 4px 0;text-align:left;vertical-align:top;overflow-wrap
 @_html.register
 def _(block: Differences) -> str:
     style = "width:100%;table-layout:fixed;border-collapse:collapse;color:inherit"
-    titles: list[str] = []
-    if block.has_titles:
-        widths = ("Difference", "28%"), ("A", "27%"), ("B", "27%"), (f"B {SIGNS['removed']} A", "18%")
-        titles = [_element("th", title, style=f"{_LANE};width:{width}") for title, width in widths]
+    if not block.has_places:
+        return _table("", (), map(_alone, block.rows), style)
+    widths = ("Difference", "28%"), ("A", "27%"), ("B", "27%"), (f"B {SIGNS['removed']} A", "18%")
+    titles = (_element("th", title, style=f"{_LANE};width:{width}") for title, width in widths)
     table = _table("", titles, map(_difference, block.rows), style)
     return table + (_html(Paragraph((block.note,), apart=True)) if block.note else "")
 
@@ -391,6 +399,15 @@ def _difference(row: Difference) -> str:
     return _element("tr", "".join(cells), class_=classes, style=f"border-top:{_RULE}")
 
 
+def _alone(row: Difference) -> str:
+    """Return the row of a difference whose place is a title: the two sides with their letters."""
+    lanes = (
+        _element("div", _styled(_BADGE, letter) + lane, style=_WRAPPED)
+        for letter, lane in zip("AB", _lanes(row), strict=True)
+    )
+    return _element("tr", "".join(_element("td", lane, style=f"{_LANE};width:50%") for lane in lanes))
+
+
 def _lanes(row: Difference) -> tuple[str, str]:
     """Return both sides of a difference as HTML, for the first and the second run."""
     lanes: tuple[list[str], list[str]] = ([], [])
@@ -399,7 +416,7 @@ def _lanes(row: Difference) -> tuple[str, str]:
         for lane, text in zip(lanes, _sides(row, part), strict=True):
             lane.append(name + text)
     if row.more:
-        lanes[0].append(f"… {plural(row.more, 'more part')} differ")
+        lanes[0].append(row.more_words)
     first, second = (_styled(_BADGE, safe(label)) if label else "" for label in row.labels)
     return first + "\n".join(lanes[0]), second + "\n".join(lanes[1])
 

@@ -12,7 +12,7 @@ them one. Renderers escape control characters, and in a line also line ends and 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -103,10 +103,11 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Named values of users, as text. Text shows at most `most_in_text` characters of each."""
+    """Named values of users, as text, each cut to a number of characters."""
 
     rows: tuple[tuple[str, str], ...]
-    most_in_text: int | None = None
+    most: int
+    most_in_text: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +210,10 @@ class Cards:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Picture that repeats what the other blocks say. Text leaves it out."""
+    """Picture that repeats what the other blocks say. Text leaves it out, and does not draw it."""
 
-    uri: str
-    """Data URI of an image."""
+    draw: Callable[[], str]
+    """Function that returns the image as a data URI."""
     description: str
 
 
@@ -288,13 +289,19 @@ class Difference:
         """Text about equal places: ``3 places the same``."""
         return f"{plural(self.count, 'place')} the same"
 
+    @property
+    def more_words(self) -> str:
+        """Text about the further parts: ``and 2 more parts``."""
+        return f"and {plural(self.more, 'more part')}"
+
 
 @dataclass(frozen=True, slots=True)
 class Differences:
     """Differences between two runs, side by side in a page, and with marked words in text."""
 
     rows: tuple[Difference, ...]
-    has_titles: bool = True
+    has_places: bool = True
+    """False if a title names the place of the only difference."""
     note: str = ""
     """Text about the differences that are not in `rows`."""
     most_in_text: int | None = None
@@ -330,3 +337,9 @@ class Report:
     blocks: tuple[Block, ...] = ()
     alert: Card | None = None
     """A failure. A page has it first; text has it last, because a terminal shows the end of a long text."""
+
+    def embedded(self) -> tuple[Block, ...]:
+        """Return the report as blocks of another report."""
+        lines = tuple(line for line in (self.title, *self.facts) if texts_of(line))
+        card = () if self.alert is None else (self.alert,)
+        return (*([Paragraph(lines)] if lines else []), *self.blocks, *card)

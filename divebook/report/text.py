@@ -126,7 +126,7 @@ class _Layout:
     def _(self, block: Values) -> Iterator[Parts]:
         for label, whole in block.rows:
             name = texts_of(Text(label, "label"))
-            first, *more = _code(whole if block.most_in_text is None else cut(whole, block.most_in_text))
+            first, *more = _code(cut(whole, block.most_in_text))
             if more:
                 yield (*name, Text(" ="))
                 yield from _indented((first, *more))
@@ -290,7 +290,7 @@ def _differences(block: Differences) -> Iterator[Parts]:
             omitted += 1
         elif not omitted:
             count += row.kind != "same"
-            yield _difference(row)
+            yield _difference(row) if block.has_places else _texts_of_difference(row)
     notes = [f"and {plural(omitted, 'more difference')} in the table: .frame() has all"] if omitted else []
     yield from ((INDENT, *texts_of(note)) for note in [*notes, block.note] if note)
 
@@ -300,13 +300,17 @@ def _difference(row: Difference) -> Parts:
     sign = Text(f"  {SIGNS[row.kind]} ", row.kind)
     if row.kind == "same":
         return (sign, *texts_of(row.words))
-    parts = [_part(row, part) for part in row.parts]
-    parts += [f"{plural(row.more, 'more part')} differ"] if row.more else []
-    labels = f" ({' → '.join(filter(None, row.labels))})" if any(row.labels) else ""
-    notes = f" ({', '.join(row.notes)})" if row.notes else ""
     # The name of the only part follows the place: ``draft / model call, prompt: ...``.
-    separator = ", " if len(parts) == 1 and row.parts and row.parts[0].name else ": "
-    return (sign, *texts_of((row.place, labels)), *texts_of((separator, "; ".join(parts), notes)))
+    separator = ", " if len(row.parts) == 1 and row.parts[0].name and not row.more else ": "
+    labels = f" ({' → '.join(filter(None, row.labels))})" if any(row.labels) else ""
+    return (sign, *texts_of((row.place, labels, separator)), *_texts_of_difference(row))
+
+
+def _texts_of_difference(row: Difference) -> Parts:
+    parts = [_part(row, part) for part in row.parts]
+    parts += [row.more_words] if row.more else []
+    notes = f" ({', '.join(row.notes)})" if row.notes else ""
+    return texts_of(("; ".join(parts), notes))
 
 
 def _part(row: Difference, part: DifferentPart) -> str:

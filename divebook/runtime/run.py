@@ -51,6 +51,8 @@ from divebook.projections.log_frames import FramedLog
 from divebook.projections.summary import ReadLog
 from divebook.questions import Question
 from divebook.questions.bounds import Bounds
+from divebook.report.model import Report
+from divebook.report.shown import Shown
 from divebook.runtime.children import running_children
 from divebook.runtime.clock import Ids
 from divebook.runtime.compute.threads import lend_slot
@@ -95,7 +97,7 @@ MAX_STANDING = 140
 """Maximum number of characters of `standing`."""
 
 
-class Run(FramedLog):
+class Run(Shown, FramedLog):
     """One run of a workflow, live or past: its state and results, and methods to wait for it, answer, resume, fork or
     cancel it.
 
@@ -1097,10 +1099,11 @@ class Run(FramedLog):
     def __repr__(self) -> str:
         return f"<Run {self.id} of {self.workflow.name!r}: {self.standing}>"
 
-    def __str__(self) -> str:
-        from divebook.notebook.report import as_text, report_of
+    def report(self) -> Report:
+        """Return the steps, values, questions and failures of the run."""
+        from divebook.notebook.report import report_of
 
-        return as_text(report_of(self, self.history()))
+        return report_of(self, self.history()).report()
 
     def view(self) -> LiveView:
         """Return a live view of the run as an anywidget, for front ends that display widgets themselves.
@@ -1123,12 +1126,9 @@ class Run(FramedLog):
 
         display_run(self)
 
-    def _repr_html_(self) -> str:
-        # The method returns HTML only, so the data are not collected.
-        return str(self.static_bundle(with_data=False)["text/html"])
-
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         """Return the report of the run, and the data for its replay, by MIME type."""
+        # Both are read off the log in one pass.
         return self.static_bundle()
 
     def static_bundle(self, *, with_data: bool = True) -> dict[str, Any]:

@@ -132,7 +132,7 @@ def test_programs_that_run_notebooks_are_not_kept_waiting(kernel):
     assert status == "ok"
     assert "to answer: %dive answer ask_" in shown["data"]["text/plain"]
     (shown,) = kernel.run("r = %dive run deploy\nr", allow_stdin=False)[1]
-    assert "To answer: <code>%dive answer ask_" in shown["data"]["text/html"]
+    assert "to answer: <code>%dive answer ask_" in shown["data"]["text/html"]
     status, outputs = kernel.run("r = %dive run deploy --strict --new", allow_stdin=False)
     (error,) = [output for output in outputs if "traceback" in output]
     assert (status, error["ename"]) == ("error", "ExecutionWaitingError")

@@ -6,7 +6,7 @@ import pytest
 
 from divebook import Bounds
 from divebook.analysis.timeline import layout, svg
-from divebook.notebook.report import as_html, as_text, report_of
+from divebook.notebook.report import report_of
 from divebook.notebook.session import current_session
 from divebook.projections import summary
 from divebook.projections.spans import spans_of
@@ -41,7 +41,7 @@ def test_the_place_is_a_line_of_the_cell_as_a_person_sees_it(execution, shell):
 
 
 def test_a_text_says_what_where_with_which_arguments_and_from_where(execution):
-    text = as_text(report(execution))
+    text = str(report(execution))
     place = execution.failure.place
     assert f"error: KeyError: 'b' (step boom, {place})" in text
     assert "  arguments:\n    x = 1\n" in text
@@ -50,11 +50,12 @@ def test_a_text_says_what_where_with_which_arguments_and_from_where(execution):
 
 
 def test_a_saved_page_begins_with_a_card_whose_traceback_is_folded(execution):
-    page = as_html(report(execution))
-    assert page.index("✕ KeyError: &#x27;b&#x27;") < page.index("<caption")
+    page = report(execution)._repr_html_()
+    assert page.index("error: </strong>KeyError: &#x27;b&#x27;") < page.index("<table")
     assert "x = 1" in page
-    assert re.search(r"<details style=[^>]*><summary[^>]*>Traceback</summary><pre[^>]*>  Cell \[\d+\], line 6", page)
-    assert page.count("To continue:") == 1
+    folded = r"<details style=[^>]*><summary[^>]*><strong>Traceback</strong></summary><div[^>]*><pre[^>]*>"
+    assert re.search(rf"{folded}Cell \[\d+\], line 6", page)
+    assert page.count("To continue</strong>") == 1
 
 
 def test_of_a_run_that_went_on_the_failures_are_counted_and_named(session):
@@ -63,8 +64,8 @@ def test_of_a_run_that_went_on_the_failures_are_counted_and_named(session):
         "Each: {Items: $(inputs.rows), As: row, OnItemError: skip}}]}]"
     )
     execution = session.start("w", {"rows": [0, 1, 0]}).wait(20)
-    assert "2 failed: rows[0], rows[2]" in as_text(report(execution))
-    assert "✕ 2 failed: rows[0], rows[2]" in as_html(report(execution))
+    assert "2 failed: rows[0], rows[2]" in str(report(execution))
+    assert "✕ 2 failed: rows[0], rows[2]" in report(execution)._repr_html_()
 
 
 BRANCHED = """
@@ -80,7 +81,7 @@ Workflows:
 def test_rows_name_the_error_as_the_card_does_and_their_branch_if_there_are_several(session):
     session.define(BRANCHED)
     execution = session.start("w", bounds=Bounds(max_seconds=3600)).wait(20)
-    text, page = as_text(report(execution)), as_html(report(execution))
+    text, page = str(report(execution)), report(execution)._repr_html_()
     assert re.search(r"c +branch 2  ✕ failed +\S+ ms +ZeroDivisionError: division by zero\n", text)
     assert re.search(r" ms of 1 h\n", text)
     assert "where: step c, branch 2" in text
@@ -91,7 +92,7 @@ def test_rows_name_the_error_as_the_card_does_and_their_branch_if_there_are_seve
 
 
 def test_a_run_without_branches_has_no_column_of_them(execution):
-    assert "branch" not in as_text(report(execution))
+    assert "branch" not in str(report(execution))
 
 
 def test_what_is_shown_and_saved_of_a_failed_run_is_read_off_its_log_once(execution, monkeypatch):

@@ -4,7 +4,7 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.definitions import WorkspaceDefinition
-from divebook.notebook.report import MAX_DIFFERENCES, MAX_FILES, as_html, as_text, report_of
+from divebook.notebook.report import MAX_DIFFERENCES, MAX_FILES, report_of
 from divebook.projections.summary import ReadLog
 
 
@@ -21,7 +21,7 @@ def ran(tmp_path):
         execution = environments[-1].start(Workflow("w", [step], workspace="app")).wait(20)
         assert execution.status == "completed", execution.error
         report = report_of(execution, ReadLog.of(execution.history()))
-        return as_html(report), as_text(report)
+        return report._repr_html_(), str(report)
 
     yield run
     for environment in environments:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
-from divebook.notebook.report import MAX_RECORDS, as_html, as_table, as_text, records_of, report_of
+from divebook.notebook.report import MAX_RECORDS, as_table, records_of, report_of
 
 
 @dataclass
@@ -25,14 +25,14 @@ def test_an_answer_that_is_a_list_of_records_is_shown_as_a_table():
     said = [{"bird": "owl", "seen": 2}, {"bird": "wren", "seen": 10}]
     shown = report({"response": said}, list[Sighting])
     table = ["bird  seen", "owl   2", "wren  10"]
-    assert all(f"    {line}" in as_text(shown).splitlines() for line in table)
-    assert all(line in as_html(shown) for line in table)
+    assert all(f"    {line}" in str(shown).splitlines() for line in table)
+    assert all(line in shown._repr_html_() for line in table)
 
 
 def test_secrets_in_a_table_are_hidden():
     said = [{"bird": "owl", "password": "correct horse battery"}]
     schema = {"type": "array", "items": {"type": "object"}}
-    assert "correct horse" not in as_text(report({"response": said}, schema))
+    assert "correct horse" not in str(report({"response": said}, schema))
 
 
 @pytest.mark.parametrize("value", [[], {}, "text", [1], [{"a": 1}, 2], [{}], [dict.fromkeys("abcdefghi")], None])
@@ -46,4 +46,4 @@ def test_a_long_table_says_how_much_is_left_out():
     assert max(map(len, lines)) < 60
     said = [{"bird": f"owl {number}"} for number in range(MAX_RECORDS + 3)]
     schema = {"type": "array", "items": {"type": "object"}}
-    assert "    ... 3 more" in as_text(report({"response": said}, schema)).splitlines()
+    assert "    ... 3 more" in str(report({"response": said}, schema)).splitlines()

@@ -6,7 +6,7 @@ import pytest
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.events.codec import decode_line
-from divebook.notebook.report import MAX_ROWS, as_html, as_text, report_of, turn_rows
+from divebook.notebook.report import MAX_ROWS, report_of, turn_rows
 from divebook.projections.spans import spans_of
 from divebook.text.redaction import Redactor
 
@@ -36,7 +36,7 @@ def test_requests_and_their_calls_stand_below_the_steps(report):
         ("", "", "✓ completed", "search(query=owls) → returned: <b>owls</b> hunt by night"),
         ("a", "2", "✓ completed", "At night."),
     ]
-    assert "2 requests and 1 call of agents:" in as_text(report)
+    assert "2 requests and 1 call of agents:" in str(report)
 
 
 def test_an_answer_of_words_and_data_has_a_space_between_them():
@@ -48,7 +48,7 @@ def test_an_answer_of_words_and_data_has_a_space_between_them():
 
 
 def test_the_page_has_them_as_a_table_that_holds_no_markup_of_theirs(report):
-    page = as_html(report)
+    page = report._repr_html_()
     assert page.count("<table") == 2
     assert "&lt;b&gt;owls" in page
     assert "<b>" not in page
@@ -58,7 +58,7 @@ def test_runs_without_such_agents_have_no_table_of_them():
     execution = Environment(store="memory:").start(Workflow("w", [Step("s", script="1")])).wait()
     report = report_of(execution, [*execution.history()])
     assert report.turns == ()
-    assert as_html(report).count("<table") == 1
+    assert report._repr_html_().count("<table") == 1
 
 
 def test_work_of_others_and_what_was_denied_is_told():
@@ -77,7 +77,7 @@ def test_secrets_in_arguments_and_results_are_not_shown():
 
     execution = asked([{"call": {"tell": {"key": SECRET}}}], "done", tools=[tell])
     report = report_of(execution, [*execution.history()])
-    assert SECRET not in as_text(report) + as_html(report)
+    assert SECRET not in str(report) + report._repr_html_()
 
 
 def test_of_very_many_the_last_are_shown():

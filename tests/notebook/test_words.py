@@ -13,7 +13,7 @@ from divebook.agents import Agent
 from divebook.analysis.timeline import layout, svg
 from divebook.cli.main import app
 from divebook.definitions import step, workflow
-from divebook.notebook.report import as_html, as_text, report_of, ways_on
+from divebook.notebook.report import report_of, ways_on
 from divebook.notebook.run_list import static_bundle
 from divebook.notebook.session import open_session, reset_session
 from divebook.projections.spans import spans_of
@@ -94,8 +94,8 @@ def forms(run):
         "repr": repr(run),
         "error": execution.error or "",
         "failure": "" if failure is None else f"{failure.headline}\n{failure.details}",
-        "text": as_text(report),
-        "page": read(as_html(report)),
+        "text": str(report),
+        "page": read(report._repr_html_()),
         "picture": read(svg(layout(spans_of(execution.history())), run.id)),
         "ways on": ways,
     }

@@ -70,7 +70,7 @@ def test_every_view_shows_the_steps_that_the_graph_has(pipeline, failing, status
     assert welcome["spans"]["id"] == list(range(welcome["total"]))
     recording = CleanRun(run, run.history(), shared()).recording(events=10_000, texts=10_000)
     assert in_block(recording["spans"]) == expected
-    for report in (report_of(run, run.history()), SavedRun(*read_saved(saved_run(run)))._report()):
+    for report in (report_of(run, run.history()), SavedRun(*read_saved(saved_run(run))).run_report()):
         assert [row[0].partition(" ")[0] for row in report.rows] == expected
         assert {span.step for span in report.spans} <= graph
     assert progress.begun == progress.ended == expected

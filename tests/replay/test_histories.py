@@ -9,7 +9,7 @@ import pytest
 from divebook import Environment
 from divebook.events.catalog import PAYLOADS
 from divebook.events.upcast import _DIVE_DIALECT, _FORMER_TYPES, CHANGES, FORM
-from divebook.notebook.report import as_html, as_text, report_of
+from divebook.notebook.report import report_of
 from divebook.projections.summary import ReadLog
 from divebook.replay.replayer import Positions
 from divebook.stores import MemoryStore
@@ -110,8 +110,8 @@ def shown(made, execution_id):
     assert len(execution.events) == len(events)
     assert set(execution.steps["step"]) == {event.step for event in events if event.event_type == "step_started"}
     report = report_of(execution, ReadLog.of(events))
-    assert execution.id in as_text(report)
-    assert execution.id in as_html(report)
+    assert execution.id in str(report)
+    assert execution.id in report._repr_html_()
 
 
 @pytest.mark.parametrize("name", ["everything", "tools-at-once", "pictured", "stages-side-by-side"])
