@@ -238,6 +238,15 @@ def test_inputs_are_bound_in_one_place():
     }
 
 
+def test_values_of_inputs_are_converted_in_one_place():
+    """Every way in (Python, shell, queue, MCP) passes inputs to `bind_inputs`, so that their types hold everywhere."""
+    assert callers("_validated") == {"divebook.definitions.answer_types:convert"}
+    assert callers("parsed_word") == {
+        "divebook.definitions.answer_types:_parsed",
+        "divebook.definitions.functions:_from_text",
+    }
+
+
 def test_there_are_three_contexts_of_calls():
     """`Context` for workflow functions, `StepContext` for step types, `ToolContext` for actions."""
     defined = {

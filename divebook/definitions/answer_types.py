@@ -7,17 +7,25 @@ allowed in logs (`divebook.allow`). Declaring a type as an output type allows it
 from __future__ import annotations
 
 import collections.abc
+import functools
 import importlib
 import inspect
 import json
+import math
+import re
 import sys
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from decimal import Decimal
+from enum import Enum, Flag
+from functools import partial
 from types import SimpleNamespace, UnionType
-from typing import Any
+from typing import Any, NoReturn
 
 from divebook.definitions.json_schemas import check_defined_schema, complaint
 from divebook.definitions.stored_form import json_value
+from divebook.definitions.yaml_text import QUOTES, value_typed
 from divebook.errors import DefinitionError, NotFoundError, Problem, SetupError
 from divebook.events.classes import allow, allowed_classes, kind_of, name_of
 from divebook.events.codec import json_form
@@ -47,6 +55,9 @@ def _allow(declared: Any, visited: set[int]) -> None:
     """Allow all classes in an output type, including those of its fields, as `divebook.allow` does. `visited` has the
     ids of types that were processed already.
     """
+    # ``Literal[Mode.FAST]`` has members as its arguments.
+    if isinstance(declared, Enum):
+        declared = type(declared)
     # Classes may refer to each other in a cycle. A string or a schema contains no class.
     if declared is None or isinstance(declared, str | Mapping) or id(declared) in visited:
         return
@@ -196,12 +207,13 @@ class ParameterType:
         The function. Names in the annotation may be defined after it, and are resolved in its scope when needed.
     """
 
-    __slots__ = ("_annotation", "_function", "_model")
+    __slots__ = ("_annotation", "_function", "_model", "_validator")
 
     def __init__(self, annotation: Any, function: Callable[..., Any]) -> None:
         self._annotation = annotation
         self._function = inspect.unwrap(function)
         self._model: Any = None
+        self._validator: Any = None
 
     @property
     def name(self) -> str:
@@ -209,31 +221,47 @@ class ParameterType:
         return self._annotation if isinstance(self._annotation, str) else inspect.formatannotation(self._annotation)
 
     def convert(self, value: Any, *, is_text: bool = False) -> Any:
-        """Convert a value to the annotated type with pydantic, for example a string to a date.
+        """Convert a value to the annotated type, for example a string to a date. An instance of the type stays as it
+        is. Numbers and booleans are not made from strings.
 
         Parameters
         ----------
         is_text
-            True for a string from a command line. If it does not fit, it is parsed as JSON.
+            True for a string from a command line. It is parsed as YAML. If the parsed value does not fit, the string
+            itself counts.
 
         Raises
         ------
         ValueError
             The value does not fit. The message states the faulty parts and the reasons.
         """
-        model = self._read()
-        if model is None:
+        if not is_text:
+            return self._validated(value)
+        parsed = self._parsed(value)
+        for candidate in (parsed, value, BOOLEAN_WORDS.get(value.strip().lower(), value)):
+            with suppress(ValueError):
+                return self._validated(candidate)
+        # The error is about the form that the person has written: a list or mapping, or else a text.
+        return self._validated(parsed if isinstance(parsed, list | dict) else value)
+
+    def _parsed(self, text: str) -> Any:
+        """Parse a string from a command line as YAML. A number for a `Decimal` keeps all of its digits."""
+        parsed = parsed_word(text)
+        if self._read() is None or not isinstance(parsed, float | list | dict) or not self._validator.reads_decimals:
+            return parsed
+        with suppress(ValueError):
+            return json.loads(text, parse_float=Decimal)
+        # `.5` is a number of YAML and not of JSON.
+        return Decimal(text) if isinstance(parsed, float) and math.isfinite(parsed) else parsed
+
+    def _validated(self, value: Any) -> Any:
+        if self._read() is None:
             return value
         from pydantic import ValidationError
 
         try:
-            return getattr(model.model_validate({_FIELD: value}), _FIELD)
+            return self._validator.validate(value)
         except ValidationError as error:
-            # A string that fits as it is stays a string: "1" for an annotation ``str``. Otherwise it is data, such as
-            # "[1, 2]".
-            as_data = _from_json(value) if is_text else value
-            if as_data is not value:
-                return self.convert(as_data)
             raise ValueError(_faults(error)) from None
 
     def json_form(self, value: Any) -> Any:
@@ -247,7 +275,7 @@ class ParameterType:
             # The value is not validated again, which could change it. The serializer reports values of other types as
             # errors.
             instance = model.model_construct(**{_FIELD: value})
-            form = instance.model_dump(mode="json", warnings="error")[_FIELD]
+            form = instance.model_dump(mode="json", warnings="error", by_alias=True)[_FIELD]
             # A NaN has no form in JSON.
             json.dumps(form, allow_nan=False)
         # Pydantic and classes of users raise these for a value that is not of the type or has no form in JSON.
@@ -263,7 +291,8 @@ class ParameterType:
             self.convert(form)
         except ValueError:
             return False
-        return complaint(self.schema(), form) is None
+        # A datetime may have no offset, which the format of JSON schema demands.
+        return complaint(_without_formats(self.schema()), form) is None
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema of this type, with definitions in ``$defs``; ``{}`` if no schema can be generated."""
@@ -273,7 +302,7 @@ class ParameterType:
         from pydantic.errors import PydanticInvalidForJsonSchema
 
         try:
-            whole = model.model_json_schema()
+            whole = model.model_json_schema(schema_generator=_schema_generator())
         except PydanticInvalidForJsonSchema:
             return {}
         schema: dict[str, Any] = whole["properties"][_FIELD]
@@ -288,8 +317,238 @@ class ParameterType:
         """
         if self._model is None:
             self._model = _model_of(resolve(self._annotation, self._function)) or False
+            self._validator = Validator(self._model) if self._model else None
         # None: not created yet. False: the type has no model.
         return self._model or None
+
+
+# --- adaptation of pydantic's rules -----------------------------------------------------------------------------------
+#
+# Pydantic converts more than JSON and a reader expect (``"5"`` and true to an integer, a number to a date), and less
+# (to an enum whose values are tuples). Its rules for a type are a tree of dicts, the *core schema*. `Validator` changes
+# some nodes of a copy of this tree. Models of pydantic inside a type keep their own rules.
+
+
+class Validator:
+    """Validator of the values of one type: the rules of pydantic, changed as `_adapted` describes.
+
+    Parameters
+    ----------
+    model
+        Pydantic model with one field of the type.
+    """
+
+    def __init__(self, model: Any) -> None:
+        from pydantic_core import SchemaValidator
+
+        core = model.__pydantic_core_schema__
+        # Recursive types are wrapped: {"type": "definitions", "schema": ..., "definitions": [...]}.
+        inner = core["schema"] if core["type"] == "definitions" else core
+        field = _adapted(inner["schema"]["fields"][_FIELD]["schema"])
+        definitions = [_adapted(part) for part in core.get("definitions", ())]
+        whole: Any = {"type": "definitions", "schema": field, "definitions": definitions} if definitions else field
+        kinds = {part.get("type") for part in _nodes(whole)}
+        self.reads_decimals = "decimal" in kinds and "float" not in kinds
+        """True if a number with a fraction can only be for a `Decimal`."""
+        # The configuration refuses misspelled keys of dataclasses and TypedDicts.
+        self._validator = SchemaValidator(whole, {"extra_fields_behavior": "forbid"})
+
+    def validate(self, value: Any) -> Any:
+        """Return the value, converted to the type. Raise `pydantic.ValidationError` if it does not fit."""
+        return self._validator.validate_python(value)
+
+
+_OPAQUE = frozenset({"config", "default", "expected", "members", "metadata", "serialization"})
+"""Keys of nodes of a core schema under which no rules for values stand."""
+
+
+def _nodes(core: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield all nodes of a core schema."""
+    if isinstance(core, Mapping):
+        yield core
+        for key, part in core.items():
+            if key not in _OPAQUE:
+                yield from _nodes(part)
+    elif isinstance(core, list | tuple):
+        for part in core:
+            yield from _nodes(part)
+
+
+def _adapted(core: Any, *, is_key: bool = False) -> Any:
+    """Return a copy of a core schema with other rules for some types.
+
+    - Numbers and booleans are not made from strings, and booleans are not numbers. Keys of JSON objects are strings, so
+      they are converted (`is_key`).
+    - A date or time is not made from a number.
+    - An enum or literal accepts the JSON form of a value that JSON lacks.
+    - A decimal may be infinite or NaN if it has no limits.
+    - A union of date and datetime reads a string without a time as a date.
+    - An iterable stays the list, tuple or set that it is, instead of becoming an iterator.
+    """
+    if isinstance(core, list | tuple):
+        return type(core)(_adapted(part, is_key=is_key) for part in core)
+    if not isinstance(core, Mapping):
+        return core
+    changed = {
+        key: part if key in _OPAQUE else _adapted(part, is_key=is_key or key == "keys_schema")
+        for key, part in core.items()
+    }
+    match changed.get("type"):
+        case "int" | "float" | "bool" if not is_key:
+            changed["strict"] = True
+        case "date" | "datetime" | "time":
+            return _before(_without_numbers, changed)
+        case "enum":
+            pairs = [(member.value, member) for member in changed["members"]]
+            odd_pairs = [(plain, member) for plain, member in pairs if type(plain) not in _ATOM_TYPES]
+            return _before(partial(_choice, pairs, odd_pairs), changed)
+        case "literal":
+            pairs = [(getattr(value, "value", value), value) for value in changed["expected"]]
+            odd_pairs = [(plain, choice) for plain, choice in pairs if type(choice) not in _ATOM_TYPES]
+            return _before(partial(_choice, pairs, odd_pairs), changed)
+        case "decimal" if changed.keys() <= {"type", "metadata", "strict"}:
+            changed["allow_inf_nan"] = True
+        case "union":
+            return {**changed, "choices": _with_dates_first(changed["choices"])}
+        case "generator":
+            items = changed.get("items_schema", {"type": "any"})
+            sequences = [{"type": kind, "items_schema": items} for kind in ("list", "set", "frozenset")]
+            values = {"type": "tuple", "items_schema": [items], "variadic_item_index": 0}
+            return {"type": "union", "choices": [*sequences, values]}
+    return changed
+
+
+def _before(function: Callable[[Any], Any], core: dict[str, Any]) -> dict[str, Any]:
+    """Return a core schema that passes a value through a function before the rules of `core` apply."""
+    # Other parts of the type may refer to this node, and mean the whole of it.
+    reference = {"ref": core.pop("ref")} if "ref" in core else {}
+    return {
+        "type": "function-before",
+        "function": {"type": "no-info", "function": function},
+        "schema": core,
+        **reference,
+    }
+
+
+_TIMESTAMP = re.compile(r"\s*[-+]?[0-9]+(\.[0-9]*)?\s*")
+_DATE = re.compile(r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}\s*")
+
+
+def _without_numbers(value: Any) -> Any:
+    """Raise an error if the value of a date or time is a number, which pydantic would read as seconds since 1970."""
+    if isinstance(value, int | float | Decimal) or (isinstance(value, str) and _TIMESTAMP.fullmatch(value)):
+        _refuse("Input should be a date or time in ISO 8601, not a number")
+    return value
+
+
+def _date_alone(value: Any) -> Any:
+    """Raise an error if the string for a date has a time."""
+    if isinstance(value, str) and not _DATE.fullmatch(value):
+        _refuse("Input should be a date such as 2026-01-31")
+    return value
+
+
+def _refuse(message: str) -> NoReturn:
+    from pydantic_core import PydanticCustomError
+
+    raise PydanticCustomError("divebook", message)
+
+
+_ATOM_TYPES = frozenset({str, int, float, bool, type(None)})
+
+
+def _choice(pairs: list[tuple[Any, Any]], odd_pairs: list[tuple[Any, Any]], value: Any) -> Any:
+    """Return the choice of an enum or literal whose value has the JSON form `value`; any other value unchanged.
+
+    Parameters
+    ----------
+    pairs
+        The value of each choice, and the choice itself.
+    odd_pairs
+        The pairs of choices that pydantic does not find by their JSON form, such as an enum member with a date.
+    """
+    # In Python True equals 1, in JSON it does not.
+    if isinstance(value, bool) and not any(isinstance(plain, bool) for plain, _ in pairs):
+        _refuse("Input should not be a boolean")
+    if any(value is choice for _, choice in odd_pairs):
+        return value
+    return next((choice for plain, choice in odd_pairs if _form_of(plain) == value), value)
+
+
+def _form_of(value: Any) -> Any:
+    """Return the JSON form of the value of an enum member; `NO_FORM` if it has none."""
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+    try:
+        return to_jsonable_python(value)
+    except (PydanticSerializationError, UnicodeDecodeError):
+        return NO_FORM
+
+
+def _with_dates_first(choices: list[Any]) -> list[Any]:
+    """Return the choices of a union. If both date and datetime are among them, the date comes first and accepts only
+    strings without a time.
+    """
+    kinds = [_kind_of_choice(choice) for choice in choices]
+    if not {"date", "datetime"} <= set(kinds):
+        return choices
+    ordered = sorted(zip(kinds, choices, strict=True), key=lambda pair: pair[0] != "date")
+    return [_before(_date_alone, choice) if kind == "date" else choice for kind, choice in ordered]
+
+
+def _kind_of_choice(choice: Any) -> str:
+    # A choice may have a label, and a date is inside the function that `_adapted` has put around it.
+    core = choice[0] if isinstance(choice, tuple) else choice
+    return str(core["schema"]["type"] if core["type"] == "function-before" else core["type"])
+
+
+@functools.cache
+def _schema_generator() -> Any:
+    """Return the class that generates the JSON schema of a type, with the same differences from pydantic as
+    `_adapted`.
+    """
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Generator(GenerateJsonSchema):
+        def enum_schema(self, schema: Any) -> dict[str, Any]:
+            # Every combination of flags is a value.
+            if issubclass(schema["cls"], Flag):
+                return {"type": "integer", "minimum": 0, "maximum": sum(member.value for member in schema["members"])}
+            return super().enum_schema(schema)
+
+        def dataclass_schema(self, schema: Any) -> dict[str, Any]:
+            return _closed(super().dataclass_schema(schema))
+
+        def typed_dict_schema(self, schema: Any) -> dict[str, Any]:
+            return _closed(super().typed_dict_schema(schema))
+
+        def dict_schema(self, schema: Any) -> dict[str, Any]:
+            described = super().dict_schema(schema)
+            # Names of properties are strings, whatever their Python type is.
+            keys = schema.get("keys_schema", {})
+            is_textual = keys.get("type") != "enum" or all(isinstance(key.value, str) for key in keys["members"])
+            if not is_textual or described.get("propertyNames", {}).get("type", "string") != "string":
+                described.pop("propertyNames", None)
+            return described
+
+        def is_instance_schema(self, schema: Any) -> dict[str, Any]:  # noqa: ARG002 - a class without a JSON form
+            return {}
+
+    return Generator
+
+
+def _without_formats(schema: Any) -> Any:
+    """Return a copy of a JSON schema without the keyword ``format``."""
+    if isinstance(schema, list):
+        return [_without_formats(part) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    # Below ``properties``, "format" is the name of a property, whose value is a schema.
+    return {key: _without_formats(part) for key, part in schema.items() if key != "format" or isinstance(part, Mapping)}
+
+
+def _closed(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"additionalProperties": False, **schema} if schema.get("type") == "object" else schema
 
 
 def _model_of(annotation: Any) -> Any:
@@ -350,19 +609,32 @@ def _portable_dict(declared: Any, dicts: dict[Any, Any]) -> Any:
     return dicts[declared]
 
 
-def _from_json(text: Any) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
+def parsed_word(text: str) -> Any:
+    """Parse a string from a command line as YAML, such as ``5``, ``null`` or ``[a, b]``. Return a string that is not
+    YAML, or a word without another meaning in YAML, unchanged.
+    """
+    if not text.strip():
         return text
+    try:
+        parsed = value_typed(text)
+    except DefinitionError:
+        return text
+    # YAML strips spaces and comments, which belong to the word.
+    return text if isinstance(parsed, str) and text[:1] not in QUOTES else parsed
+
+
+BOOLEAN_WORDS: Mapping[str, bool] = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
+"""Booleans by the words of a command line that stand for them, in lower case."""
 
 
 def _faults(error: Any) -> str:
     faults = error.errors(include_url=False, include_context=False, include_input=False)
     shown = []
     for fault in faults[:_FAULTS]:
-        # The first part of the location is the field of the model.
-        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"][1:])
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
         shown.append(f"{place.lstrip('.')}: {fault['msg']}" if place else fault["msg"])
     more = f"; and {len(faults) - _FAULTS} more" if len(faults) > _FAULTS else ""
     return "; ".join(shown) + more

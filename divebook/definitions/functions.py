@@ -16,6 +16,7 @@ import re
 import textwrap
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from types import FunctionType
@@ -34,7 +35,7 @@ from typing import (
     overload,
 )
 
-from divebook.definitions.answer_types import ParameterType, allow_answers, hints_of
+from divebook.definitions.answer_types import BOOLEAN_WORDS, ParameterType, allow_answers, hints_of, parsed_word
 from divebook.definitions.code import LABEL, Doubt, doubts_of, shown_place, source_of, warn_of
 from divebook.definitions.definition import InputDefinition, Workflow
 from divebook.definitions.step import Retry, Step
@@ -52,6 +53,7 @@ from divebook.errors import (
 )
 from divebook.events.codec import canonical_hash, locate_surrogate, storable
 from divebook.events.recorded import opened
+from divebook.questions.question import example_in_words
 from divebook.text.arguments import normal_name, require, same_name
 from divebook.text.protocols import is_async, without_partials
 from divebook.text.ranges import SOME_SECONDS
@@ -1100,10 +1102,6 @@ def _is_of_divebook(function: Callable[..., Any]) -> bool:
 # --- inputs of executions ---------------------------------------------------------------------------------------------
 
 
-_TRUE = frozenset({"true", "yes", "on", "1"})
-_FALSE = frozenset({"false", "no", "off", "0"})
-
-
 def bind_inputs(workflow: Workflow, values: Mapping[str, Any], *, coerce_text: bool = False) -> dict[str, Any]:
     """Check and convert the inputs with which an execution starts. Return them by name, in the order in which the
     workflow declares them.
@@ -1234,7 +1232,8 @@ def _bound(workflow: Workflow, definition: InputDefinition, values: Mapping[str,
             return annotated.convert(value, is_text=coerce_text and isinstance(value, str))
         except ValueError as error:
             message = f'input "{definition.name}" must be of type {annotated.name}, got {_short(value)}: {error}'
-            raise InputError(message, definition.name) from None
+            example = example_in_words(annotated.schema())
+            raise InputError(f"{message}; write {definition.name}={example}", definition.name) from None
     if coerce_text and isinstance(value, str):
         value = _from_text(definition, value)
     if value is None and (_accepts_none(definition) or not workflow.manner.converts_inputs):
@@ -1247,35 +1246,53 @@ def _accepts_none(definition: InputDefinition) -> bool:
 
 
 def _checked(definition: InputDefinition, value: Any) -> Any:
-    types = INPUT_TYPES.get((definition.type or "").lower())
+    """Return the value of an input in the form that its type name demands: a list for a tuple, a float for an integer.
+
+    Raises `InputError` for a value of another type.
+    """
+    type_name = (definition.type or "").lower()
+    types = INPUT_TYPES.get(type_name)
     if types is None:
         return value
     # A boolean is an integer in Python, but not an input of type ``int``.
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise InputError(
-            f'input "{definition.name}" must be of type {definition.type}, got {type(value).__name__}: {_short(value)}',
+            f'input "{definition.name}" must be of type {definition.type}, got {type(value).__name__}: '
+            f"{_short(value)}; write {definition.name}={_EXAMPLES[types[0]]}",
             definition.name,
         )
+    if type_name == "float" and isinstance(value, int):
+        return _float(definition, value)
     # A log has lists only.
     return list(value) if isinstance(value, tuple) else value
 
 
-def _from_text(definition: InputDefinition, text: str) -> Any:
-    """Parse the value of an input from a command line: as a number or boolean if the input declares such a type; return
-    any other string unchanged.
-    """
-    types = INPUT_TYPES.get((definition.type or "").lower(), (str,))
+_EXAMPLES: Mapping[type, str] = {str: "TEXT", int: "5", bool: "true", list: "[1, 2]", dict: "{key: value}"}
+"""Examples of inputs as a person types them, by the first Python type of their type name."""
+
+
+def _float(definition: InputDefinition, value: int) -> float:
     try:
-        if bool in types:
-            return {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}[text.strip().lower()]
-        # Before integers: the types of a number include both, and "2.5" is valid for it.
-        if float in types:
-            return float(text)
-        return int(text) if int in types else text
-    except (ValueError, KeyError):
-        raise InputError(
-            f'input "{definition.name}" must be of type {definition.type}, got the text {_short(text)}', definition.name
-        ) from None
+        return float(value)
+    except OverflowError:
+        message = f'input "{definition.name}" must be of type float, and {_short(value)} is too large for one'
+        raise InputError(message, definition.name) from None
+
+
+def _from_text(definition: InputDefinition, text: str) -> Any:
+    """Parse the value of an input from a command line as its type name demands. A string for an input of type string
+    stays as it is. Others are parsed as YAML; a string that has another form is returned unchanged.
+    """
+    types = INPUT_TYPES.get((definition.type or "").lower(), ())
+    if str in types:
+        return text
+    if bool in types:
+        return BOOLEAN_WORDS.get(text.strip().lower(), text)
+    parsed = parsed_word(text)
+    if float in types and isinstance(parsed, str):
+        with suppress(ValueError):
+            return float(text)  # "inf" and "nan", which YAML writes as .inf and .nan
+    return parsed
 
 
 def _short(value: Any) -> str:

@@ -538,8 +538,10 @@ def record_moment(value: datetime | time, path: str) -> StandardValue | None:
     name = None
     if zone is not None and type(zone).__module__.startswith("zoneinfo"):
         key = key_of(zone, path)
-    elif zone is not None and (offset := value.utcoffset()) is not None:
-        name = custom_zone_name(offset, value.tzname())
+    # Zones that pydantic creates for the offsets of strings have no names, although `tzname` returns the offset.
+    elif zone is not None and not type(zone).__module__.startswith("pydantic_core"):
+        offset = value.utcoffset()
+        name = None if offset is None else custom_zone_name(offset, value.tzname())
     if key is None and name is None and not value.fold:
         return None
     # The name is left out if there is none.

@@ -342,13 +342,29 @@ def _of_type(schema: Mapping[str, Any], root: Any, depth: int) -> Any:
         case "null":
             return None
         case "array":
-            return [_example(schema.get("items"), root, depth + 1)]
+            parts = schema.get("prefixItems")
+            items = parts if isinstance(parts, list) and parts else [schema.get("items")]
+            return [_example(item, root, depth + 1) for item in items]
         # A schema with properties is one of an object, even without a type.
         case kind if kind == "object" or isinstance(schema.get("properties"), Mapping):
             properties = schema.get("properties") or {}
             required = schema.get("required") or list(properties)
             return {key: _example(properties.get(key), root, depth + 1) for key in required}
-    return ANY_TEXT
+    return _FORMATS.get(str(schema.get("format")), ANY_TEXT)
+
+
+_FORMATS = {
+    "date": "2026-01-31",
+    "date-time": "2026-01-31T14:30:00Z",
+    "time": "14:30:00Z",
+    "duration": "PT90S",
+    "uuid": "12345678-1234-5678-1234-567812345678",
+    "email": "name@example.org",
+    "uri": "https://example.org",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
+}
+"""Examples of strings by the format that a JSON schema demands."""
 
 
 def _referred(reference: str, root: Any) -> Any:
@@ -381,7 +397,12 @@ def example_answer(question: Question) -> str:
     """Return an example of an answer to a question that a person can type. Words in capitals are placeholders."""
     if question.schema is None or question.kind in JUDGED:
         return kind_of(question).example
-    example = example_of(question.schema)
+    return example_in_words(question.schema)
+
+
+def example_in_words(schema: Any) -> str:
+    """Return an example value for a JSON schema in the form in which a person types it."""
+    example = example_of(schema)
     return example if isinstance(example, str) else json.dumps(example, ensure_ascii=False)
 
 

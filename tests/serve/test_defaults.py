@@ -89,7 +89,7 @@ DEFAULTS = {
     "anything": (Any, [1, "a"]),
     "range": (range, range(3)),
 }
-WITHOUT = {"flags together", "no flag", "enum of tuples", "literal of an enum", "bytes that are no text", "not finite"}
+WITHOUT = {"bytes that are no text", "not finite"}
 """Defaults that have no form which their schema takes: the schema has none, and a call without the input has them."""
 
 

@@ -1,0 +1,286 @@
+"""Inputs of workflow functions: a value arrives equal and of its type by every way in, or it is refused."""
+
+import dataclasses
+import datetime as dt
+import enum
+import json
+import math
+import re
+import typing
+from decimal import Decimal
+from pathlib import Path, PurePosixPath
+from uuid import UUID
+
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from divebook import Environment, Worker
+from divebook.definitions import workflow
+from divebook.definitions.functions import bind_inputs, declared_type
+from divebook.definitions.yaml_text import value_typed
+from divebook.errors import InputError
+from divebook.events.codec import storable
+from divebook.events.recorded import opened
+from divebook.serve.server import tool_of
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    DAY = dt.date(2026, 1, 1)
+    PAIR = (1, 2)
+
+
+class Size(enum.IntEnum):
+    SMALL = 1
+    LARGE = 2
+
+
+class Rights(enum.Flag):
+    READ = 1
+    WRITE = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    day: dt.date
+    amounts: tuple[Decimal, ...] = ()
+    colour: Colour = Colour.RED
+
+
+class Line(BaseModel):
+    sku: str
+    at: dt.datetime | None = None
+    tags: set[str] = set()
+
+
+class Address(typing.TypedDict):
+    street: str
+    since: typing.NotRequired[dt.date]
+
+
+class Point(typing.NamedTuple):
+    x: int
+    size: Size = Size.SMALL
+
+
+def without_fold(moment):
+    """Return a time without the mark of the second of two equal hours, which ISO 8601 cannot write."""
+    return moment.replace(fold=0)
+
+
+OFFSETS = st.sampled_from([None, dt.UTC, dt.timezone(dt.timedelta(hours=2)), dt.timezone(-dt.timedelta(minutes=90))])
+MOMENTS = st.datetimes(timezones=OFFSETS).map(without_fold)
+TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8)
+AMOUNTS = st.decimals(allow_nan=False)
+ORDERS = st.builds(Order, st.dates(), st.lists(AMOUNTS, max_size=2).map(tuple), st.sampled_from(Colour))
+LEAVES = [
+    (int, st.integers()),
+    (float, st.floats(allow_nan=False, allow_infinity=False)),
+    (bool, st.booleans()),
+    (str, TEXTS),
+    (dt.date, st.dates()),
+    (dt.datetime, MOMENTS),
+    (dt.time, st.times().map(without_fold)),
+    (dt.timedelta, st.timedeltas(dt.timedelta(-999), dt.timedelta(999))),
+    (Decimal, AMOUNTS),
+    (UUID, st.uuids()),
+    (Path, TEXTS.map(Path)),
+    (PurePosixPath, TEXTS.map(PurePosixPath)),
+    (Colour, st.sampled_from(Colour)),
+    (Size, st.sampled_from(Size)),
+    (Rights, st.sampled_from([*Rights, Rights.READ | Rights.WRITE, Rights(0)])),
+    (typing.Literal["a", "b", 3], st.sampled_from(["a", "b", 3])),
+    (typing.Literal[Colour.DAY, 5], st.sampled_from([Colour.DAY, 5])),
+    (Order, ORDERS),
+    (Line, st.builds(Line, sku=TEXTS, at=st.none() | MOMENTS, tags=st.sets(TEXTS))),
+    (Address, st.fixed_dictionaries({"street": TEXTS}, optional={"since": st.dates()})),
+    (Point, st.builds(Point, st.integers(), st.sampled_from(Size))),
+]
+KEYS = [(kind, values) for kind, values in LEAVES if kind in (str, int, dt.date, UUID, Size)]
+UNIONS = [
+    (int, str),
+    (int, float),
+    (bool, int),
+    (dt.date, dt.datetime),
+    (Order, str),
+    (UUID, int),
+    (dt.timedelta, int),
+    (Size, str),
+]
+"""Pairs of types whose values have different JSON forms."""
+
+
+def containers(inner):
+    """Return the pairs of annotation and values for types around the pair `inner`."""
+    kind, values = inner
+    several = st.lists(values, max_size=3)
+    pairs = [
+        (list[kind], several),
+        (tuple[kind, ...], several.map(tuple)),
+        (tuple[kind, int], st.tuples(values, st.integers())),
+        (typing.Optional[kind], st.none() | values),  # noqa: UP045
+        (typing.Sequence[kind], several),
+        *((dict[key, kind], st.dictionaries(keys, values, max_size=2)) for key, keys in KEYS),
+    ]
+    if kind in dict(KEYS) or kind is Order:
+        pairs += [(set[kind], several.map(set)), (frozenset[kind], several.map(frozenset))]
+    return st.sampled_from(pairs)
+
+
+by_kind = dict(LEAVES[:16])
+CHOICES = st.sampled_from([(typing.Union[pair], by_kind.get(pair[0], ORDERS) | by_kind[pair[1]]) for pair in UNIONS])  # noqa: UP007
+ANNOTATED = st.recursive(st.sampled_from(LEAVES) | CHOICES, lambda inner: inner.flatmap(containers), max_leaves=3)
+
+
+def flow_of(annotation):
+    async def plan(ctx, given):
+        return given
+
+    plan.__annotations__["given"] = annotation
+    return workflow(plan)
+
+
+def same(one, other):
+    """Return whether two values are of the same type and equal, part by part."""
+    if type(one) is not type(other) or one != other:
+        return False
+    if isinstance(one, dict):
+        return same(sorted(one.items(), key=repr), sorted(other.items(), key=repr))
+    return not isinstance(one, list | tuple) or all(map(same, one, other))
+
+
+def arrives(flow, value, *, is_word=False):
+    """Return the value that the function gets."""
+    bound = bind_inputs(flow, {"given": value}, coerce_text=is_word)
+    return opened(storable(bound, "inputs"))["given"]
+
+
+@settings(max_examples=100, suppress_health_check=list(HealthCheck), deadline=None)
+@given(st.data())
+def test_a_value_arrives_equal_and_of_its_type_by_every_way_in(data):
+    annotation, values = data.draw(ANNOTATED)
+    value = data.draw(values)
+    flow = flow_of(annotation)
+    declared = declared_type(flow, flow.inputs[0])
+    form = value if declared is None else declared.json_form(value)
+    written = json.dumps(form, allow_nan=False, ensure_ascii=False)
+    assert same(arrives(flow, value), value), "Python"
+    assert same(arrives(flow, json.loads(written)), value), "JSON, as an MCP client sends it"
+    assert same(arrives(flow, value_typed(written)), value), "YAML"
+    # A plain word is enough, except for a text in a union, such as "5" or "null", which then needs its quotes.
+    has_texts = str in typing.get_args(annotation) and isinstance(value, str)
+    word = form if isinstance(form, str) and not has_texts else written
+    assert same(arrives(flow, word, is_word=True), value), "word of a shell"
+    schema = tool_of("plan", flow).input_schema
+    jsonschema.validate({"given": json.loads(written)}, schema, jsonschema.Draft202012Validator)
+    if declared is not None:
+        assert declared.takes(form)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "wrong", "advice"),
+    [
+        (int, None, "write given=5"),
+        (int, True, "write given=5"),
+        (int, "5", "write given=5"),
+        (float, "2.5", "write given=5"),
+        (float, 10**400, "is too large"),
+        (bool, 1, "write given=true"),
+        (list, "a", r"write given=\[1, 2\]"),
+        (int | None, "5", "write given=1"),
+        (int | None, True, "write given=1"),
+        (list[int], [1, None], r"\[1\]: .*write given=\[1\]"),
+        (list[int], [True], r"write given=\[1\]"),
+        (dict[str, int], {"a": "1"}, "a: Input should be a valid integer"),
+        (dt.date, 0, "write given=2026-01-31"),
+        (dt.date, "20260301", "not a number; write given=2026-01-31"),
+        (dt.date, None, "write given=2026-01-31"),
+        (dt.datetime, 1_700_000_000, "write given=2026-01-31T14:30:00Z"),
+        (dt.date | None, "2026-02-30", "write given=2026-01-31"),
+        (dt.timedelta, "long", "write given=PT90S"),
+        (UUID, "x", "write given=12345678-"),
+        (Colour, "blue", "write given=red"),
+        (Size, True, "write given=1"),
+        (typing.Literal["a", "b"], "c", "write given=a"),
+        (typing.Literal[1, 2], True, "write given=1"),
+        (Order, {"day": "2026-01-31", "ammounts": []}, 'ammounts: .*write given={"day": "2026-01-31"}'),
+        (Address, {"street": "x", "city": "y"}, 'write given={"street": "TEXT"}'),
+        (tuple[int, str], [1], r'write given=\[1, "TEXT"\]'),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_value_of_another_type_is_refused_with_its_name_and_the_way_to_write_it(annotation, wrong, advice):
+    with pytest.raises(InputError, match='input "given" must be of type') as refused:
+        bind_inputs(flow_of(annotation), {"given": wrong})
+    assert refused.value.name == "given"
+    assert re.search(advice, str(refused.value)), str(refused.value)
+
+
+def test_words_of_a_command_line_are_yaml_unless_the_input_is_a_text():
+    cases = [
+        (str, "5", "5"),
+        (str, '"5"', '"5"'),
+        (list, "[1, a]", [1, "a"]),
+        (dict, "{a: 1}", {"a": 1}),
+        (bool, "Yes", True),
+        (float, "5", 5.0),
+        (float, "inf", math.inf),
+        (int | str, "5", 5),
+        (int | str, '"5"', "5"),
+        (str | None, "null", None),
+        (str | None, "a #b", "a #b"),
+        (Order | str, "{day: 2026-01-31}", Order(dt.date(2026, 1, 31))),
+        (list[dt.date], "[2026-01-31]", [dt.date(2026, 1, 31)]),
+        (Decimal, "1.50", Decimal("1.50")),
+        (list[Decimal], "[1.50]", [Decimal("1.50")]),
+        (Path, "5", Path("5")),
+        (UUID, "1" * 32, UUID("1" * 32)),
+        (typing.Literal["1"], "1", "1"),
+        (bool | None, "off", False),
+        (typing.Any, "5", 5),
+        (typing.Any, "five", "five"),
+    ]
+    for annotation, word, value in cases:
+        found = arrives(flow_of(annotation), word, is_word=True)
+        assert (type(found), repr(found)) == (type(value), repr(value)), (annotation, word)
+
+
+def test_iterables_stay_what_they_are():
+    for value in ([1], (1,), {1}):
+        assert same(arrives(flow_of(typing.Iterable[int]), value), value)
+
+
+DAY = dt.date(2026, 3, 1)
+
+
+@workflow
+async def echo_day(ctx, day: dt.date, size: Size = Size.SMALL, left: int = 0):
+    if left:
+        return await ctx.continue_as_new({"day": day.isoformat(), "size": 2, "left": left - 1})
+    return [day, size]
+
+
+@workflow
+async def parent_of_day(ctx, day: dt.date):
+    return (await ctx.run("echo_day", {"day": str(day), "size": 2}))["result"]
+
+
+def test_the_types_hold_for_queues_children_successors_and_forks(tmp_path):
+    expected = [DAY, Size.LARGE]
+    inputs = {"day": "2026-03-01", "size": 2}
+    with Environment(store=tmp_path / "runs.db", workflows=[echo_day, parent_of_day]) as environment:
+        run = environment.start("echo_day", inputs).wait(10)
+        assert run.outputs["result"] == expected
+        assert environment.start("parent_of_day", {"day": "2026-03-01"}).wait(10).outputs["result"] == expected
+        first = environment.start("echo_day", {**inputs, "left": 1}).wait(10)
+        assert first.successor.wait(10).outputs["result"] == expected
+        other = environment.what_if(run.id, {"inputs": {"day": "2026-04-01"}})
+        assert other.execution.wait(10).outputs["result"] == [dt.date(2026, 4, 1), Size.LARGE]
+        queued = environment.enqueue("echo_day", inputs)
+        with pytest.raises(InputError, match=r'input "day" must be of type datetime\.date'):
+            environment.enqueue("echo_day", {"day": "soon"})
+        with Worker(environment):
+            assert queued.wait(30).outputs["result"] == expected
