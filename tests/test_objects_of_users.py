@@ -69,7 +69,7 @@ async def late(question): ...
 
 
 ENVIRONMENT = [
-    ("store", OwnRepository(), "its class is not derived from EventStore"),
+    ("store", OwnRepository(), "it has no method append, ids; read takes (name)"),
     ("store", MemoryStore, "write MemoryStore() to pass an instance"),
     ("store", SilentStore(), "call super().__init__()"),
     ("store", Mock(), "an attribute of every name"),

@@ -101,8 +101,10 @@ from divebook.steps.script_step import ScriptStep, condition_holds, filled, item
 from divebook.steps.workspace_actions import WORKSPACE_ACTIONS
 from divebook.stores import EventStore, ExecutionRecord, MemoryStore, open_store, transfer
 from divebook.stores.append import Durability, durability_called
+from divebook.stores.backend import SimpleStore
 from divebook.stores.codec import Codec
 from divebook.stores.leases import QueuedExecution, WorkerRecord
+from divebook.stores.memory import as_store
 from divebook.text.arguments import id_of, is_list_of_strings, list_of, require
 from divebook.text.path_arguments import as_path
 from divebook.text.protocols import require_protocol
@@ -118,7 +120,7 @@ Printer: TypeAlias = Callable[[str], None]
 Closer: TypeAlias = Callable[[], object]
 _FILTERS = ("tag", "origin", "parent", "notebook", "cell", "key")
 """Names of the keyword arguments by which `Environment.executions` can filter."""
-_STORE = "a path or a URL"
+_STORE = "a path, a URL, a divebook.stores.EventStore"
 _EXPECTED: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "name": ("a string", lambda value: isinstance(value, str)),
     "documents_dir": ("the path of a folder", lambda value: isinstance(value, str | os.PathLike)),
@@ -162,7 +164,8 @@ class Environment:
     name
         Shown to people.
     store
-        Where events are stored: a store, or a place for `open_store`; by default ``.divebook/executions.db``.
+        Where events are stored: a store, a small store of your own (`divebook.stores.backend.SimpleStore`), or a place
+        for `open_store`; by default ``.divebook/executions.db``.
     agents, workflows, actions, tools, servers, workspaces
         Initial definitions; names must not repeat.
     documents, documents_dir
@@ -210,7 +213,7 @@ class Environment:
         self,
         name: str = "divebook",
         *,
-        store: EventStore | str | Path | None = None,
+        store: EventStore | SimpleStore | str | Path | None = None,
         agents: Iterable[Any] = (),
         workflows: Iterable[Workflow] = (),
         actions: Iterable[Action] = (),
@@ -257,7 +260,7 @@ class Environment:
             self.store = open_store(store)
             self._has_opened_store = True
         else:
-            self.store = store
+            self.store = as_store(store)
             self._has_opened_store = False
         self._is_closed = False
         # Called when the environment is closed, the last one first.
@@ -1577,5 +1580,7 @@ def _require_types(arguments: Mapping[str, Any]) -> None:
     if arguments["telemetry"] is not None:
         checked_telemetry(arguments["telemetry"])
     store = arguments["store"]
-    if store is not None and not isinstance(store, str | Path):
-        require_protocol(store, EventStore, "store", or_else=_STORE)
+    if isinstance(store, EventStore):
+        require_protocol(store, EventStore, "store")
+    elif store is not None and not isinstance(store, str | Path):
+        require_protocol(store, SimpleStore, "store", or_else=_STORE, page="stores")

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 from zlib import crc32
 
 from divebook.engine.inbox import Message
@@ -21,6 +21,38 @@ from divebook.stores.leases import Moment, QueuedExecution, WorkerRecord
 
 MAX_CANDIDATES = 10
 """Maximum number of execution ids that an error message or a search by prefix lists."""
+
+
+# --- the protocol for stores of users ---
+
+
+class SimpleStore(Protocol):
+    """Protocol of a small event store: lists of entries, to which entries are only appended.
+
+    ``Environment(store=...)`` and the factories of `register_store` take such a store. `StoreAdapter` adds everything
+    else: lists of executions, leases, messages, queues, open questions. It keeps them in memory, so that one process
+    at a time uses the store.
+
+    An entry is a dict of strings, numbers, booleans, None, lists and dicts, which `json.dumps` accepts. A store returns
+    entries as it got them, and need not understand them. Calls come from one thread at a time, not always the same.
+
+    A store may also have ``delete(execution_id)``, without which the entries of a deleted execution stay in it and are
+    ignored, and ``close()``.
+    """
+
+    def append(self, execution_id: str, entries: Sequence[Mapping[str, Any]], expected: int) -> None:
+        """Append entries to one list: all of them or none. They are on disk when the method returns.
+
+        `expected` is the number of entries that the list has before. A store whose list has another number raises
+        `divebook.errors.ConcurrentAppendError`, so that a second process cannot write by mistake. An `OSError` is
+        taken for a store that is busy: the entries are appended again later, unless they can be read.
+        """
+
+    def read(self, execution_id: str, after: int) -> Iterable[Mapping[str, Any]]:
+        """Return the entries of one list in their order, without the first `after`; none for an unknown id."""
+
+    def ids(self) -> Iterable[str]:
+        """Return the ids of all lists that have entries."""
 
 
 # --- protocols ---

@@ -1,4 +1,5 @@
-"""Event store in the memory of this process, for tests and for runs that need not be kept.
+"""Event store in the memory of this process, for tests and for runs that need not be kept. Also the adapter that makes
+an event store of a small store of a user (`divebook.stores.backend.SimpleStore`).
 
 Payloads are stored encoded, as on disk. A reader therefore always gets a copy, and a value that a file could not store
 fails here as well.
@@ -7,21 +8,26 @@ fails here as well.
 from __future__ import annotations
 
 import itertools
+import json
 import threading
+import weakref
+from base64 import b64decode, b64encode
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from operator import itemgetter
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from divebook.engine.inbox import Message
 from divebook.engine.lifecycle import TERMINAL, check_may_receive
 from divebook.errors import (
     ConcurrentAppendError,
+    DivebookError,
     ExecutionNotFoundError,
     InvalidEventError,
     StartKeyTakenError,
+    StoreBusyError,
     StoreError,
 )
 from divebook.events.catalog import CHILD, ENQUEUED, FORK, RUNNING, WAITING, ExecutionEnqueued
@@ -41,6 +47,7 @@ from divebook.stores.append import (
 )
 from divebook.stores.backend import (
     MAX_CANDIDATES,
+    SimpleStore,
     StoredBlob,
     StoredLog,
     StoredMessage,
@@ -53,6 +60,12 @@ from divebook.stores.base import EventStore
 from divebook.stores.embedded import weak_method
 from divebook.stores.encoding import reached, width_of
 from divebook.stores.leases import Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
+from divebook.text.arguments import describe
+from divebook.text.protocols import require_protocol
+from divebook.text.redaction import logger
+
+T = TypeVar("T")
+_log = logger(__name__)
 
 Head: TypeAlias = tuple[int, int, str, str, str, str]
 """First sequence, time, type, id, path and step of a record.
@@ -65,9 +78,10 @@ all records of a long log again and again.
 class MemoryStore(EventStore):
     """Event store in memory. Its content is lost at the end of the process."""
 
-    location = "memory:"
+    location: str = "memory:"
     keeps = shared = False
     _lists: MemoryLists
+    _queues: MemoryQueues
     _large_values: MemoryBlobs
 
     def __init__(self) -> None:
@@ -76,7 +90,7 @@ class MemoryStore(EventStore):
         self._logs = self._lists.logs
         self._unended_logs = self._lists.unended_logs
         self._find = self._lists.find
-        self._queues = MemoryQueues(self._lists)
+        self._queues = MemoryQueues(self._lists, weak_method(self._save_row), weak_method(self._save_schedule))
         self._caches = MemoryCaches(self._lists)
         self._large_values = MemoryBlobs(self._lists)
         self._log_numbers = itertools.count()
@@ -96,10 +110,9 @@ class MemoryStore(EventStore):
 
     def _write_one(self, batch: PreparedBatch) -> Refusal | None:
         try:
-            log = self._log_for(batch)
+            self._extend(self._log_for(batch), batch)
         except (StoreError, InvalidEventError) as refusal:
             return refusal
-        self._extend(log, batch)
         # The store's lock makes the end of a child and the message to its parent visible together, as a transaction
         # would.
         if batch.to_parent is not None and batch.to_parent[0].execution_id in self._unended_logs:
@@ -144,34 +157,9 @@ class MemoryStore(EventStore):
 
         `_log_for` has made all checks before.
         """
-        log.checksums.extend(batch.checksums(log.checksums[-1] if log.checksums else 0))
-        log.heads.extend(map(head_of_record, batch.records, batch.types))
-        log.payloads.extend(batch.payloads)
-        log.ids.add(batch.records, batch.ids)
-        log.last_sequence = batch.last_sequence
-        log.size += batch.size
+        log.extend(batch)
         for digest, content in batch.blobs.items():
-            self._refer(log, digest, content)
-        if batch.status_change is not None:
-            log.status_columns = batch.status_change
-        elif batch.status not in (None, log.status):
-            log.status_columns = replace(log.status_columns, status=batch.status)
-        if batch.questions:
-            log.questions |= batch.questions
-        if batch.annotations:
-            log.beginning = log.beginning.annotated(batch.annotations)
-        # The latest entry counts; a batch without one leaves it.
-        log.enqueued = batch.enqueued or log.enqueued
-        # `wake_at` is always replaced, also by None: each batch states it for the state that it leads to.
-        log.withheld = log.withheld if batch.withheld is None else batch.withheld
-        log.wake_at = batch.wake_at
-        # A batch without messages has 0 here, and must not lower the number.
-        log.taken = max(log.taken, batch.taken)
-        if batch.lease is not None:
-            log.token = 1
-            log.lease = batch.lease
-        if batch.ends:
-            log.lease = None
+            self._large_values.contents.setdefault(digest, content)
         self._logs[batch.execution_id] = log
         # A resumption makes an ended execution an unended one again.
         if log.status in TERMINAL:
@@ -183,12 +171,6 @@ class MemoryStore(EventStore):
 
     def _reached(self, payload: bytes) -> Iterator[bytes]:
         return reached(self.sealing.open_packed(payload), self._content)
-
-    def _refer(self, log: MemoryLog, digest: bytes, content: bytes) -> None:
-        self._large_values.contents.setdefault(digest, content)
-        if digest not in log.blobs:
-            log.blobs.add(digest)
-            log.size += len(content)
 
     def _read_records(self, execution_id: str, after: int, last: int) -> list[Record]:
         with self._lock:
@@ -222,6 +204,7 @@ class MemoryStore(EventStore):
         # refused.
         log.token += 1
         log.lease = replace(until.lease(execution_id, log.token, owner), was_left=log.lease is not None)
+        self._save_row(execution_id)
         return log.lease
 
     def _renew(self, leases: Sequence[Lease], until: Moment) -> list[bool]:
@@ -239,6 +222,7 @@ class MemoryStore(EventStore):
         # An outdated lease must not release that of a later holder.
         if log is not None and log.token == lease.token:
             log.lease = None
+            self._save_row(lease.execution_id)
 
     def _leases(self, execution_id: str | None = None) -> list[Lease]:
         if execution_id is not None:
@@ -246,6 +230,12 @@ class MemoryStore(EventStore):
             return [] if lease is None else [lease]
         with self._lock:
             return [log.lease for log in self._logs.values() if log.lease is not None]
+
+    def _save_row(self, execution_id: str) -> None:
+        """Write the row of an execution, which has changed without an event. Nothing outlasts this store."""
+
+    def _save_schedule(self, name: str, moment: int) -> None:
+        """Write the time up to which a schedule has been handled. Nothing outlasts this store."""
 
     # --- queues -------------------------------------------------------------------------------------------------------
 
@@ -295,10 +285,13 @@ class MemoryStore(EventStore):
         for message, _ in messages:
             self._find(message.execution_id)
         for message, payload in messages:
-            self._last_number = message.number
-            self._message_places[message.execution_id, message.kind, message.key] = message.number
-            self._messages[message.number] = StoredMessage.of(message, payload)
-            self._message_numbers.setdefault(message.execution_id, []).append(message.number)
+            self._keep(StoredMessage.of(message, payload))
+
+    def _keep(self, message: StoredMessage) -> None:
+        self._last_number = message.number
+        self._message_places[message.execution_id, message.kind, message.key] = message.number
+        self._messages[message.number] = message
+        self._message_numbers.setdefault(message.execution_id, []).append(message.number)
 
     def _stored_messages(self, after: int, execution_id: str | None = None) -> list[StoredMessage]:
         if execution_id is None and after >= self._last_number:
@@ -358,6 +351,330 @@ class MemoryStore(EventStore):
         self._unended_logs.clear()
         self._message_numbers.clear()
         self._messages.clear()
+
+
+class StoreAdapter(MemoryStore):
+    """Event store over a `SimpleStore`, a small store of a user. Everything else is in memory.
+
+    When it is opened, it reads all entries. Each commit appends one entry to the list of its execution::
+
+        {"records": [...], "row": {...}, "blobs": {...}, "messages": [...]}
+
+    An entry has the new records with their payloads as JSON text, the row of the execution after the commit, the large
+    values that its list does not have yet, and messages. Other changes append an entry with some of these parts: a
+    message that arrives, a lease that is acquired or released. A fork repeats the events that it shares.
+
+    Limits: one process at a time; all events in memory; no renewal of a lease, checkpoint, summary or record of a
+    worker outlasts the process; several batches are several appends, not one transaction.
+
+    Parameters
+    ----------
+    simple_store
+        The store of the user. The adapter calls it from one thread at a time.
+
+    Raises
+    ------
+    SetupError
+        The object does not implement `divebook.stores.backend.SimpleStore`.
+    """
+
+    keeps = True
+    local = False
+
+    def __init__(self, simple_store: SimpleStore) -> None:
+        require_protocol(simple_store, SimpleStore, "store", page="stores")
+        super().__init__()
+        # Entries are JSON, so that payloads stay text.
+        self.sealing.compresses = False
+        self.simple_store = simple_store
+        self.location = type(simple_store).__qualname__
+        self._counts: dict[str, int] = {}
+        """Number of entries of each list."""
+        self._messages_in_ends: dict[str, list[int]] = {}
+        """Numbers of the messages to parents that are in the list of a child, by the id of the child."""
+        self._damages: list[str] = []
+        self._load()
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def _extend(self, log: MemoryLog, batch: PreparedBatch) -> None:
+        # A copy of the row collects the records of the batch. The log itself changes after they are written.
+        after = replace(
+            log,
+            heads=[],
+            payloads=[],
+            checksums=log.checksums[-1:],
+            ids=KnownIds(),
+            blobs=set(log.blobs),
+            questions=dict(log.questions),
+        )
+        after.extend(batch)
+        records = _records_of(after.heads, after.payloads, after.checksums[-len(after.heads) :])
+        new_blobs = after.blobs - log.blobs
+        if batch.beginning is not None:  # a fork begins with the records that it shares
+            records = _records_of(log.heads, log.payloads, log.checksums) + records
+            new_blobs |= log.shared_blobs
+        contents = {**self._large_values.contents, **batch.blobs}
+        to_parent = self._message_to_parent(batch)
+        entry = {
+            "records": records,
+            "row": _row_of(after),
+            "blobs": {digest.hex(): b64encode(contents[digest]).decode() for digest in sorted(new_blobs)},
+            "messages": [_message_data(StoredMessage.of(*message)) for message in to_parent],
+        }
+        self._put(batch.execution_id, {name: part for name, part in entry.items() if part})
+        super()._extend(log, batch)
+        super()._bring(to_parent)
+        if to_parent:
+            numbers = [message.number for message, _ in to_parent]
+            self._messages_in_ends.setdefault(batch.execution_id, []).extend(numbers)
+
+    def _message_to_parent(self, batch: PreparedBatch) -> list[tuple[Message, bytes]]:
+        """Return the message by which a batch that ends a child wakes its parent, with its number, as a list; an empty
+        list if there is none. It is in the entry of the batch, so that both are written or neither.
+        """
+        if batch.to_parent is None:
+            return []
+        message, payload = batch.to_parent
+        is_posted = (message.execution_id, message.kind, message.key) in self._message_places
+        if message.execution_id not in self._unended_logs or is_posted:
+            return []
+        return [(replace(message, number=self._last_number + 1), payload)]
+
+    def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
+        check_brought_numbers(messages, self._last_number)
+        for message, _ in messages:
+            self._find(message.execution_id)
+        for message, payload in messages:
+            self._put(message.execution_id, {"messages": [_message_data(StoredMessage.of(message, payload))]})
+            super()._bring([(message, payload)])
+
+    def _acquire(
+        self, execution_id: str, owner: Owner, moment: Moment, until: Moment, instead_of: Lease | None
+    ) -> Lease:
+        log = self._find(execution_id)
+        before = (log.token, log.lease)
+        try:
+            return super()._acquire(execution_id, owner, moment, until, instead_of)
+        except StoreError:
+            log.token, log.lease = before
+            raise
+
+    def _save_row(self, execution_id: str) -> None:
+        self._put(execution_id, {"row": _row_of(self._logs[execution_id])})
+
+    def _save_schedule(self, name: str, moment: int) -> None:
+        self._put(SCHEDULES, {"schedules": {name: moment}})
+
+    def _drop(self, execution_id: str) -> None:
+        # The messages in the list of a child outlast the child.
+        for number in self._messages_in_ends.pop(execution_id, ()):
+            message = self._messages.get(number)
+            if message is not None and message.execution_id in self._logs:
+                self._put(message.execution_id, {"messages": [_message_data(message)]})
+        delete = getattr(self.simple_store, "delete", None)
+        if delete is None:
+            self._put(execution_id, {"deleted": True})
+        else:
+            self._call("delete", lambda: delete(execution_id))
+            self._counts.pop(execution_id, None)
+        super()._drop(execution_id)
+
+    def _put(self, list_id: str, entry: Mapping[str, Any]) -> None:
+        """Append one entry to a list of the user's store.
+
+        Raises
+        ------
+        StoreBusyError
+            The store raised an `OSError`, and does not have the entry.
+        StoreError
+            It raised another error, or another process has written to the list.
+        """
+        count = self._counts.get(list_id, 0)
+        try:
+            self.simple_store.append(list_id, [entry], count)
+        except ConcurrentAppendError as error:
+            raise StoreError(
+                f"{self.location} has entries of {list_id} that this process did not write. One process at a time uses "
+                "such a store: close the others, and open it again"
+            ) from error
+        except Exception as error:
+            # The error may have come after the entry was written.
+            present = self._call("read", lambda: [*self.simple_store.read(list_id, count)])
+            if present != [_as_json(entry)]:
+                raise _failure(self.location, "append", error) from error
+        self._counts[list_id] = count + 1
+
+    def _call(self, method: str, call: Callable[[], T]) -> T:
+        """Call a method of the user's store. An error of any class becomes a StoreError with the name of the method."""
+        try:
+            return call()
+        except Exception as error:
+            raise _failure(self.location, method, error) from error
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        messages: list[StoredMessage] = []
+        for list_id in self._call("ids", lambda: [*self.simple_store.ids()]):
+            if not isinstance(list_id, str):
+                raise StoreError(f"ids() of {self.location} must return strings, not {describe(list_id)}")
+            entries = self._call("read", lambda name=list_id: [*self.simple_store.read(name, 0)])  # type: ignore[misc]
+            self._counts[list_id] = len(entries)
+            try:
+                messages += self._load_list(list_id, entries)
+            except (AttributeError, KeyError, LookupError, TypeError, ValueError, DivebookError) as error:
+                # One damaged list must not hide the others.
+                self._damages.append(f"the entries of execution {list_id} are damaged: {type(error).__name__}: {error}")
+                _log.warning("%s: %s", self.location, self._damages[-1])
+        for execution_id, log in sorted(self._logs.items(), key=lambda item: item[1].number):
+            if log.status not in TERMINAL:
+                self._unended_logs[execution_id] = log
+            if log.beginning.key is not None:
+                self._start_keys[log.beginning.key] = execution_id
+        self._log_numbers = itertools.count(max((log.number for log in self._logs.values()), default=-1) + 1)
+        for message in sorted(messages, key=lambda message: message.number):
+            self._last_number = message.number
+            if message.execution_id in self._logs:
+                self._keep(message)
+
+    def _load_list(self, list_id: str, entries: Sequence[Mapping[str, Any]]) -> list[StoredMessage]:
+        """Load one list of entries, and return the messages in it."""
+        if list_id == SCHEDULES:
+            for entry in entries:
+                self._queues.schedules |= {str(name): int(moment) for name, moment in entry["schedules"].items()}
+            return []
+        log: MemoryLog | None = None
+        messages: list[StoredMessage] = []
+        blobs: dict[bytes, bytes] = {}
+        for entry in entries:
+            if entry.get("deleted"):
+                log = None
+                blobs = {}
+                continue
+            blobs |= {bytes.fromhex(digest): b64decode(content) for digest, content in entry.get("blobs", {}).items()}
+            messages += [_message_from(fields) for fields in entry.get("messages", ())]
+            if "row" in entry:
+                log = _log_from(entry["row"], log)
+            for *head, payload, checksum in entry.get("records", ()):
+                if log is None:
+                    raise ValueError("records without a row")
+                log.heads.append(tuple(head))
+                log.payloads.append(payload.encode())
+                log.checksums.append(checksum)
+        in_end = [message.number for message in messages if message.execution_id != list_id]
+        if in_end:
+            self._messages_in_ends[list_id] = in_end
+        if log is not None:
+            log.blobs = {*blobs} - log.shared_blobs
+            self._large_values.contents |= blobs
+            self._logs[list_id] = log
+        return messages
+
+    def _faults(self) -> list[str]:
+        return self._damages
+
+    def _close(self) -> None:
+        super()._close()
+        close = getattr(self.simple_store, "close", None)
+        if close is not None:
+            close()
+
+
+SCHEDULES = "schedules"
+"""Id of the list of entries, in the store of a user, with the times up to which schedules have been handled."""
+
+
+def as_store(store: EventStore | SimpleStore) -> EventStore:
+    """Return an event store unchanged. For a `SimpleStore`, return its adapter, the same for each call."""
+    if isinstance(store, EventStore):
+        return store
+    with _adapters_lock:
+        # The adapter holds the user's store, so that the id is not used again meanwhile.
+        adapter = _adapters.get(id(store))
+        if adapter is None or adapter.closed:
+            adapter = _adapters[id(store)] = StoreAdapter(store)
+        return adapter
+
+
+_adapters: weakref.WeakValueDictionary[int, StoreAdapter] = weakref.WeakValueDictionary()
+_adapters_lock = threading.Lock()
+
+
+def _failure(location: str, method: str, error: Exception) -> StoreError:
+    if isinstance(error, StoreError):
+        return error
+    message = f"{method}() of the store {location} raised {type(error).__name__}: {error}"
+    return StoreBusyError(message) if isinstance(error, OSError) else StoreError(message)
+
+
+def _as_json(value: Any) -> Any:
+    """Return plain data as a store returns them that writes JSON: with lists in place of tuples."""
+    return json.loads(json.dumps(value))
+
+
+def _records_of(heads: Sequence[Head], payloads: Sequence[bytes], checksums: Sequence[int]) -> list[list[Any]]:
+    rows = zip(heads, payloads, checksums, strict=True)
+    return [[*head, payload.decode(), checksum] for head, payload, checksum in rows]
+
+
+def _message_data(message: StoredMessage) -> list[Any]:
+    payload = message.payload
+    text = payload if isinstance(payload, str) else payload.decode()
+    return [*message._replace(payload=text)]
+
+
+def _message_from(fields: Sequence[Any]) -> StoredMessage:
+    message = StoredMessage(*fields)
+    # The checksum covers bytes.
+    return message._replace(payload=str(message.payload).encode())
+
+
+_COLUMNS = (
+    "created_at",
+    "number",
+    "shared",
+    "last_sequence",
+    "size",
+    "token",
+    "wake_at",
+    "taken",
+    "durability",
+    "withheld",
+)
+"""Attributes of a `MemoryLog` that its row in an entry has unchanged."""
+
+
+def _row_of(log: MemoryLog) -> dict[str, Any]:
+    """Return the columns of an execution's row as plain data; `_log_from` reads them."""
+    return {
+        **{name: getattr(log, name) for name in _COLUMNS},
+        "beginning": {**log.beginning._asdict(), "tags": [*log.beginning.tags]},
+        "status": asdict(log.status_columns),
+        "lease": None if log.lease is None else asdict(log.lease),
+        "questions": log.questions,
+        "enqueued": None if log.enqueued is None else log.enqueued.to_data(),
+        "shared_blobs": [digest.hex() for digest in sorted(log.shared_blobs)],
+    }
+
+
+def _log_from(row: Mapping[str, Any], log: MemoryLog | None) -> MemoryLog:
+    """Return a log with the columns of a row, and the records of `log`, its earlier state, if there is one."""
+    lease = row["lease"]
+    enqueued = row["enqueued"]
+    return MemoryLog(
+        beginning=Beginning(**{**row["beginning"], "tags": tuple(row["beginning"]["tags"])}),
+        status_columns=StatusColumns(**row["status"]),
+        heads=[] if log is None else log.heads,
+        payloads=[] if log is None else log.payloads,
+        checksums=[] if log is None else log.checksums,
+        ids=KnownIds(None),
+        lease=None if lease is None else Lease(**{**lease, "owner": Owner(**lease["owner"])}),
+        questions=dict(row["questions"]),
+        enqueued=None if enqueued is None else ExecutionEnqueued(**enqueued),
+        shared_blobs=frozenset(map(bytes.fromhex, row["shared_blobs"])),
+        **{name: row[name] for name in _COLUMNS},
+    )
 
 
 class MemoryLists:
@@ -462,9 +779,14 @@ class MemoryLists:
 class MemoryQueues:
     """Queue entries, schedules and records of workers in memory; a `divebook.stores.backend.QueueBackend`."""
 
-    def __init__(self, lists: MemoryLists) -> None:
+    def __init__(
+        self, lists: MemoryLists, save_row: Callable[[str], None], save_schedule: Callable[[str, int], None]
+    ) -> None:
         self._lists = lists
-        self._schedules: dict[str, int] = {}
+        self._save_row = save_row
+        self._save_schedule = save_schedule
+        self.schedules: dict[str, int] = {}
+        """Time up to which the due times of each schedule have been handled, in microseconds."""
         self._workers: dict[str, WorkerRecord] = {}
 
     def queued(self, *, withheld: bool) -> list[QueuedExecution]:
@@ -486,12 +808,16 @@ class MemoryQueues:
         """Mark an execution so that workers skip it."""
         if execution_id in self._lists.logs:
             self._lists.logs[execution_id].withheld = True
+            self._save_row(execution_id)
 
     def schedule(self, name: str, moment: int, *, advances: bool) -> int:
         """Return the time up to which the due times of a schedule have been handled, and store it."""
-        earlier = self._schedules.get(name, moment)
-        self._schedules[name] = max(moment, earlier) if advances else earlier
-        return self._schedules[name]
+        earlier = self.schedules.get(name)
+        present = moment if earlier is None else max(moment, earlier) if advances else earlier
+        if present != earlier:
+            self._save_schedule(name, present)
+            self.schedules[name] = present
+        return present
 
     def announce(self, worker: WorkerRecord, until: int, delete_before: int) -> None:
         """Write the record of a running worker, and delete the records of workers that expired long ago."""
@@ -615,6 +941,39 @@ class MemoryLog:
     def status(self) -> str:
         """Status of the execution at present."""
         return self.status_columns.status
+
+    def extend(self, batch: PreparedBatch) -> None:
+        """Append the records of a batch, and update the columns of the execution's row."""
+        self.checksums.extend(batch.checksums(self.checksums[-1] if self.checksums else 0))
+        self.heads.extend(map(head_of_record, batch.records, batch.types))
+        self.payloads.extend(batch.payloads)
+        self.ids.add(batch.records, batch.ids)
+        self.last_sequence = batch.last_sequence
+        self.size += batch.size
+        for digest, content in batch.blobs.items():
+            if digest not in self.blobs:
+                self.blobs.add(digest)
+                self.size += len(content)
+        if batch.status_change is not None:
+            self.status_columns = batch.status_change
+        elif batch.status not in (None, self.status):
+            self.status_columns = replace(self.status_columns, status=batch.status)
+        if batch.questions:
+            self.questions |= batch.questions
+        if batch.annotations:
+            self.beginning = self.beginning.annotated(batch.annotations)
+        # The latest entry counts; a batch without one leaves it.
+        self.enqueued = batch.enqueued or self.enqueued
+        # `wake_at` is always replaced, also by None: each batch states it for the state that it leads to.
+        self.withheld = self.withheld if batch.withheld is None else batch.withheld
+        self.wake_at = batch.wake_at
+        # A batch without messages has 0 here, and must not lower the number.
+        self.taken = max(self.taken, batch.taken)
+        if batch.lease is not None:
+            self.token = 1
+            self.lease = batch.lease
+        if batch.ends:
+            self.lease = None
 
     def stored(self, after: int, last: int) -> list[StoredRecord]:
         """Return the records that contain the events of this log above `after` up to `last`, with encoded payloads."""

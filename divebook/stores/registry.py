@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from divebook.errors import AlreadyRegisteredError, SetupError, StoreError
+from divebook.stores.backend import SimpleStore
 from divebook.stores.base import EventStore
 from divebook.stores.codec import KEY_VARIABLE, FernetCodec
-from divebook.stores.memory import MemoryStore
+from divebook.stores.memory import MemoryStore, as_store
 from divebook.stores.sqlite import SqliteStore
 from divebook.text.arguments import require
 from divebook.text.passwords import names_database, without_password
@@ -23,7 +24,7 @@ VARIABLE = "DIVEBOOK_STORE"
 DEFAULT = Path(".divebook", "executions.db")
 SQLITE = "sqlite"
 
-Factory: TypeAlias = Callable[[str], EventStore]
+Factory: TypeAlias = Callable[[str], EventStore | SimpleStore]
 """Function that opens the store at a URL. The URL may contain a password; the store's `location` must not."""
 
 
@@ -142,11 +143,22 @@ def _shared(name: str, factory: Factory) -> EventStore:
         store = _stores.get(key)
         # A store that was closed, or whose file was replaced, is opened again under the same key.
         if store is None or store.closed or not store.in_place:
-            store = factory(name)
+            store = _opened(factory(name), name)
             if os.environ.get(KEY_VARIABLE):
                 store.sealing.codec = FernetCodec.from_environment()
             _stores[key] = store
         return store
+
+
+def _opened(store: EventStore | SimpleStore, url: str) -> EventStore:
+    """Return the result of a factory, in its adapter if it is a small store. Raise `SetupError` for another object."""
+    if isinstance(store, EventStore):
+        return store
+    shown_url = without_password(url)
+    require_protocol(store, SimpleStore, f"what the factory of {shown_url} returns", page="stores")
+    adapter = as_store(store)
+    adapter.location = shown_url
+    return adapter
 
 
 def leave_open() -> None:
