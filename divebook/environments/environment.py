@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias, Unpack, overload
+from typing import Any, Literal, Self, TypeAlias, TypeVar, Unpack, overload
 
 from divebook.agents import Agent, imports
 from divebook.agents.agent import agent_of
 from divebook.agents.cache import ResponseCache, cache_of
 from divebook.agents.clients import CLIENTS
 from divebook.definitions.definition import Definitions, Workflow, require_name
+from divebook.definitions.functions import WorkflowFunction
 from divebook.definitions.resources import (
     AgentDefinition,
     ApprovalRule,
@@ -116,6 +117,7 @@ _USERS: weakref.WeakKeyDictionary[EventStore, weakref.WeakSet[Environment]] = we
 """For each store, the open environments that use it. `open_store` returns one store object for one file, so that
 environments can share a store; the last environment closes it.
 """
+R = TypeVar("R")
 Printer: TypeAlias = Callable[[str], None]
 Closer: TypeAlias = Callable[[], object]
 _FILTERS = ("tag", "origin", "parent", "notebook", "cell", "key")
@@ -741,6 +743,20 @@ class Environment:
 
     # --- starting executions ---------------------------------------------------------------------------------------
 
+    @overload
+    def start(
+        self,
+        workflow: WorkflowFunction[..., R],
+        inputs: Mapping[str, Any] | None = None,
+        **options: Unpack[StartOptions],
+    ) -> Run[R]: ...
+    @overload
+    def start(
+        self,
+        workflow: Workflow | str,
+        inputs: Mapping[str, Any] | None = None,
+        **options: Unpack[StartOptions],
+    ) -> Run: ...
     def start(
         self,
         workflow: Workflow | str,
@@ -787,6 +803,28 @@ class Environment:
         """
         return self._handle(self._starter.create(workflow, inputs, options))
 
+    @overload
+    def enqueue(
+        self,
+        workflow: WorkflowFunction[..., R],
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = 0,
+        at: datetime | None = None,
+        **options: Unpack[StartOptions],
+    ) -> Run[R]: ...
+    @overload
+    def enqueue(
+        self,
+        workflow: Workflow | str,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = 0,
+        at: datetime | None = None,
+        **options: Unpack[StartOptions],
+    ) -> Run: ...
     def enqueue(
         self,
         workflow: Workflow | str,

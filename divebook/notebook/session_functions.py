@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, overload
 
 from divebook.agents import Agent
 from divebook.config import load
@@ -12,6 +12,7 @@ from divebook.config.answers import answers_from
 from divebook.definitions.answer_types import allow_answers, answer_type
 from divebook.definitions.definition import Definitions, InputDefinition, Workflow
 from divebook.definitions.dialect import OWN, Dialect
+from divebook.definitions.functions import WorkflowFunction
 from divebook.definitions.reader import read_definitions
 from divebook.definitions.step import Retry, Step
 from divebook.environments.environment import Environment
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from divebook.notebook.run_list import Runs
 
 
+R = TypeVar("R")
 FramesOf: TypeAlias = "EventStore | Environment | Run | Iterable[Run] | pd.DataFrame | str | None"
 
 
@@ -102,6 +104,30 @@ def define(definitions: Definitions | str, *, dialect: Dialect = OWN) -> Defined
     return current_session().define(definitions, dialect=dialect)
 
 
+@overload
+def run(
+    workflow: WorkflowFunction[..., R],
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    name: str | None = None,
+    store: str | None = None,
+    answers: Mapping[str, Any] | str | Path | None = None,
+    strict: bool = False,
+    dialect: Dialect = OWN,
+    **options: Unpack[StartOptions],
+) -> Run[R]: ...
+@overload
+def run(
+    workflow: Workflow | str | Path,
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    name: str | None = None,
+    store: str | None = None,
+    answers: Mapping[str, Any] | str | Path | None = None,
+    strict: bool = False,
+    dialect: Dialect = OWN,
+    **options: Unpack[StartOptions],
+) -> Run: ...
 def run(
     workflow: Workflow | str | Path,
     inputs: Mapping[str, Any] | None = None,

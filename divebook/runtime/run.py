@@ -23,7 +23,7 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, Unpack, overload
 
 from divebook.definitions.definition import Workflow
 from divebook.definitions.resources import Config
@@ -75,6 +75,7 @@ from divebook.text.redaction import one_line, shared
 
 if TYPE_CHECKING:
     import pandas as pd
+    from typing_extensions import TypeVar
 
     from divebook.config.answers import Answers
     from divebook.environments.environment import Environment
@@ -89,6 +90,13 @@ if TYPE_CHECKING:
     from divebook.replay.what_if import Plan, RepeatedWhatIf, WhatIf
     from divebook.widgets.views import LiveView
 
+    R_co = TypeVar("R_co", covariant=True, default=Any)
+else:
+    # The default of a type variable, which makes `Run` mean ``Run[Any]``, is known to type checkers only.
+    from typing import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True)
+
 POLL_INTERVAL = 0.1
 """Seconds between two checks while a run is awaited in a kernel. Without checks, the idle event loop of a kernel would
 not notice interrupts.
@@ -97,9 +105,11 @@ MAX_STANDING = 140
 """Maximum number of characters of `standing`."""
 
 
-class Run(Shown, FramedLog):
+class Run(Shown, FramedLog, Generic[R_co]):
     """One run of a workflow, live or past: its state and results, and methods to wait for it, answer, resume, fork or
     cancel it.
+
+    The type parameter is the type of `result`: ``Run[int]`` for a workflow function that returns an int.
 
     All properties are computed from the log, so a live and a past run give equal results. Two handles of one run are
     equal. A method that starts another execution (`fork`, `again`, `resume` with a definition) returns another `Run`.
@@ -630,7 +640,7 @@ class Run(Shown, FramedLog):
             raise ExecutionCancelledError(self.id)
         return self
 
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout: float | None = None) -> R_co:
         """Wait for the end, and return the value of the workflow: what a function workflow returns, the value of the
         only output, or the mapping of all outputs. If the run continues as a successor, its result is returned.
 
@@ -663,13 +673,15 @@ class Run(Shown, FramedLog):
         """
         limit = wait_limit(timeout)
         until = None if limit is None else time.monotonic() + limit
-        run: Run = self
+        run: Run[Any] = self
         while (successor := run.wait(_remaining(until), check=True).successor) is not None:
             run = successor
         if run.status != catalog.COMPLETED:
             raise ExecutionPausedError(run.id) if run.state.paused is not None else waiting_error(run)
         outputs = run.outputs
-        return next(iter(outputs.values())) if len(outputs) == 1 else outputs
+        value: Any = next(iter(outputs.values())) if len(outputs) == 1 else outputs
+        result: R_co = value
+        return result
 
     # --- control -----------------------------------------------------------------------------------------------------
 

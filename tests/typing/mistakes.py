@@ -1,0 +1,102 @@
+"""Mistakes in programs of users. Type checkers report exactly the lines that are marked with ``# error``."""
+
+from dataclasses import dataclass
+
+from divebook import Bounds, Context, Environment, Retry, Run, Step, Workflow, action, allow, step, tool, workflow
+from divebook.testing import Context as TestContext
+
+
+@dataclass
+class Verdict:
+    score: int
+
+
+@step
+def length(text: str) -> int:
+    return len(text)
+
+
+@step
+async def doubled(number: int) -> int:
+    return 2 * number
+
+
+@step(retry="three")  # error
+def wrong_retry() -> None: ...
+
+
+@step(timout=3)  # error
+def wrong_option() -> None: ...
+
+
+def not_async(ctx: Context) -> int:
+    return 1
+
+
+workflow(not_async)  # error
+
+
+@workflow(retry=3)  # error
+async def no_such_option(ctx: Context) -> int:
+    return 1
+
+
+@tool(read_only="yes")  # error
+def search(query: str) -> list[str]:
+    return [query]
+
+
+@action(timeout="5m")  # error
+def wait() -> None: ...
+
+
+@workflow
+async def child(ctx: Context, n: int) -> int:
+    return n
+
+
+@workflow
+async def mistakes(ctx: Context, text: str) -> int:
+    a: int = length(text)  # error
+    b: str = await length(text)  # error
+    c = await length(3)  # error
+    d = await doubled()  # error
+    e = await doubled(1, 2)  # error
+    f: str = await doubled(1)  # error
+    g: str = await ctx.confirm("Sure?")  # error
+    h: int = await ctx.ask("How many?")  # error
+    i = await ctx.ask("How good?", Verdict)
+    print(i.points)  # error
+    j, k = await ctx.gather(length("a"), doubled(1))
+    w: str = j  # error
+    m: list[str] = await ctx.gather(*[length("a")])  # error
+    await ctx.sleep("5m")  # error
+    await ctx.wait_signal("go", within="1h")  # error
+    n: str = await child(n=1)  # error
+    o = await child("x")  # error
+    p = await ctx.agent("critic").run("Good?", output=Verdict)
+    print(p.points)  # error
+    q: int = await ctx.random()  # error
+    await ctx.version("change", 1)  # error
+    ctx.emitted("x")  # error
+    await ctx.run(["child"])  # error
+    await ctx.ask("x", expires="1h")  # error
+    return f"{a}{b}{c}{d}{e}{f}{g}{h}{k}{w}{m}{n}{o}{q}"  # error
+
+
+def program(environment: Environment) -> None:
+    run = environment.start(child, {"n": 1})
+    result: str = run.result()  # error
+    other: Run[str] = run  # error
+    environment.start(7)  # error
+    plain: str = length.fn("a")  # error
+    child.fn(TestContext(), "x")  # error
+    TestContext(answers=3)  # error
+    Bounds(max_tokens="many")  # error
+    Bounds(max_price=3)  # error
+    Step("s", retry=[3])  # error
+    Workflow(["s"])  # error
+    Retry(attempts="3")  # error
+    allow("Verdict")  # error
+    verification: bool = run.verify()  # error
+    print(result, other, plain, verification, run.verfy())  # error

@@ -1,0 +1,30 @@
+"""A unit test of a workflow function, without a store."""
+
+import asyncio
+from datetime import timedelta
+
+from divebook import Context, step, workflow
+from divebook import testing
+
+
+@step
+def price(item: str) -> float:
+    return 1.5
+
+
+@workflow
+async def order(ctx: Context, item: str) -> str:
+    if not await ctx.confirm(f"Order {item}?"):
+        return "refused"
+    began = await ctx.now()
+    await ctx.sleep(60)
+    assert await ctx.now() - began == timedelta(seconds=60)
+    return f"{item} for {await price(item)}"
+
+
+if __name__ == "__main__":
+    ctx = testing.Context(answers=["yes"])
+    result: str = asyncio.run(order.fn(ctx, item="pen"))
+    assert result == "pen for 1.5"
+    calls: list[testing.StepCall] = ctx.calls
+    assert calls[0].arguments == {"item": "pen"}
