@@ -25,7 +25,7 @@ DOORS = {
     "cloudpickle": ("divebook.runtime.compute.process_calls",),
     "distributed": ("divebook.runtime.compute.dask", "divebook.runtime.compute.dask"),
     "docker": ("divebook.workspaces",),
-    "html": ("divebook.report.html", "divebook.text.markup", "divebook.tools.builtin"),
+    "html": ("divebook.report.html", "divebook.tools.builtin"),
     "httpx2": ("divebook.tools",),
     "immutables": ("divebook.engine", "divebook.runtime", "divebook.replay"),
     "ipywidgets": ("divebook.widgets",),
@@ -373,16 +373,46 @@ def test_the_json_of_models_is_parsed_in_one_place():
     assert strict == {"divebook/pipeline/envelope/plain.py"}
 
 
-def test_html_is_escaped_and_tables_are_made_in_one_place():
-    """`divebook.text.markup` replaces control characters as well, which `html.escape` alone would leave."""
-    tags = re.compile("<(?:table|thead|tbody|tr|td|th|details|summary)[ >]")
-    by_hand = {
-        str(path.relative_to(PACKAGE))
+PAGES_OF_THEIR_OWN = {
+    "report/html.py": "renders reports",
+    "export/page.py": "writes a whole page around the viewer, with a head and scripts",
+    "notebook/view_output.py": "adds the style by which a page shows a live view or its saved form",
+    "analysis/timeline.py": "draws a picture as SVG",
+    "stores/embedded.py": "writes and reads the parts of an exported page",
+    "tools/builtin.py": "reads web pages",
+    "scripting/syntax.py": "calls the source of a script by this name",
+}
+"""Files whose strings contain elements of HTML or SVG, with the reason."""
+
+
+def test_html_is_made_of_reports_alone():
+    """An object that made its HTML itself would show other words than its text, and could forget to escape one."""
+    elements = "a b blockquote br caption code del details div em font h1 h2 h3 hr i img ins li ol p pre script small"
+    elements += " span strong style sub summary sup svg table tbody td th thead tr ul"
+    tag = re.compile(rf"</?(?:{'|'.join(elements.split())})(?:[ >/]|$)")
+    by_hand = set()
+    for path in PACKAGE.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        texts = {ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, documented)}
+        strings = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+        if any(isinstance(text, str) and text not in texts and tag.search(text) for text in strings):
+            by_hand.add(path.relative_to(PACKAGE).as_posix())
+    assert by_hand <= PAGES_OF_THEIR_OWN.keys(), "return a divebook.report.model.Report, and render that"
+
+
+def test_an_object_shows_itself_by_its_report():
+    """`Shown` has the methods that front ends call. A second one in a class would show something else than `report`."""
+    others = {"analysis/lists.py": "pandas shows its frames itself", "widgets/views.py": "anywidget shows its views"}
+    others["runtime/run.py"] = "reads the log once for the report and for the data beside it"
+    methods = {"_repr_html_", "_repr_mimebundle_", "_repr_pretty_", "_repr_markdown_", "__rich__", "__rich_console__"}
+    found = {
+        path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and tags.search(node.value)
+        if isinstance(node, ast.FunctionDef) and node.name in methods
     }
-    assert by_hand == {"report/html.py", "text/markup.py"}, "only the examples of its docstrings hold such tags"
+    assert found - {"report/shown.py"} <= others.keys(), "derive from divebook.report.shown.Shown"
 
 
 def test_pipelines_read_the_time_from_the_clock_of_the_engine():

@@ -41,6 +41,8 @@ from divebook.events.catalog import ENQUEUED, FAILED
 from divebook.events.recorded import opened
 from divebook.projections.compare import OperationTree, Pair, Row, describe
 from divebook.projections.failures import Failure, failure_in
+from divebook.projections.run_columns import cell_text, columns_in
+from divebook.projections.summary import Overview
 from divebook.questions import Question
 from divebook.replay.inspect import Inspection
 from divebook.replay.origins import ValueOrigin
@@ -400,7 +402,12 @@ TELLING = ("cost", "error", "tags", "note")
 @documented(RUN_COLUMNS)
 def runs_frame(records: Iterable[ExecutionRecord], store: EventStore) -> pd.DataFrame:
     """Return one row per execution of a store, with status, times, inputs, outputs, consumption and error."""
-    return frame(RUN_COLUMNS, [_run_row(record, store) for record in records])
+    records = list(records)
+    rows = frame(RUN_COLUMNS, [_run_row(record, store) for record in records])
+    for column in columns_in("frame"):
+        cells = [cell_text(column, line) for line in Overview(store).lines(records)]
+        rows[column.title] = pd.Series(cells, rows.index, rows["execution_id"].dtype)
+    return rows
 
 
 def _run_row(record: ExecutionRecord, store: EventStore) -> _RunRow:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from divebook.report.model import Report
+
 
 # --- cleaning of text and data of models, users and logs -------------------------------------------------------------
 #
@@ -174,6 +176,15 @@ def say(*parts: Text | str) -> None:
     """Print strings on stdout as one line, two spaces apart."""
     line = styled("  ").join(_clean(part) for part in parts if part)
     console().print(line, soft_wrap=True)
+
+
+def print_report(report: Report) -> None:
+    """Print a report on stdout, with secrets replaced, and in colours on a terminal. Tables are cut to its width."""
+    from divebook.report.text import terminal_text
+
+    out = console()
+    text = terminal_text(report, out.width if out.is_terminal else None, secrets.text)
+    out.print(text, soft_wrap=True)
 
 
 def write(text: str) -> None:

@@ -24,6 +24,7 @@ from divebook.cli.output import (
     note_damage,
     one_line,
     pairs,
+    print_report,
     say,
     secrets,
     section,
@@ -39,7 +40,6 @@ from divebook.commands.inspection import (
     execution_data,
     last_outputs,
     recorded_variables,
-    worked_seconds,
 )
 from divebook.definitions.definition import hidden_in
 from divebook.engine.bounds import NANODOLLARS
@@ -48,9 +48,11 @@ from divebook.errors import StoreError
 from divebook.events import Event, catalog
 from divebook.projections.activity import activity_of
 from divebook.projections.failures import summary
+from divebook.projections.run_columns import run_table
 from divebook.projections.spans import Span, Steps
-from divebook.projections.summary import RunLine
+from divebook.replay.files import ChangedFiles
 from divebook.replay.provenance import Provenance
+from divebook.report.model import Report
 from divebook.runtime.forks import recorded_opening
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.run import Run
@@ -65,7 +67,6 @@ from divebook.text.format import (
     plural,
     price,
     seconds,
-    size,
     visible,
 )
 
@@ -221,26 +222,20 @@ def _print_runs(query: RunQuery, _values: Mapping[str, Any]) -> None:
     if not records:
         note("no runs" + (" of that kind" if query.filters else " yet"))
         return
-    titles = ("id", "workflow", "status", "started", "worked", "cost", "about", "events", "size")
-    columns(titles, map(_run_cells, query.lines(records)), whole=("id", "status"))
+    print_report(Report(blocks=(run_table(query.lines(records), "shell"),)))
     # Runs with relaxed durability could lose their last events in a power failure.
     relaxed = [record.execution_id for record in records if record.durability == RELAXED]
     if relaxed:
         note(f"relaxed durability: {', '.join(relaxed)}", "yellow")
 
 
-def _run_cells(line: RunLine) -> tuple[Text | str, ...]:
-    record = line.record
-    worked = worked_seconds(line)
-    name = line.named(40)
-    about = ", ".join(filter(None, [line.stand, line.about]))
-    figures = ("" if worked is None else seconds(worked), line.price, one_line(about, 80))
-    extent = str(record.last_sequence), size(record.size)
-    return record.execution_id, name, status_text(line.status), local_time(record.started_at), *figures, *extent
-
-
 def _print_provenance(provenance: Provenance, values: Mapping[str, Any]) -> None:
     write(secrets.text(str(provenance) if values["form"] == "text" else provenance.graph))
+
+
+def _print_patch(changes: ChangedFiles, _values: Mapping[str, Any]) -> None:
+    # Without the list of files, so that the output is a patch and nothing else.
+    write(secrets.text(changes.patch or changes.head))
 
 
 def _print_nothing(_result: object, _values: Mapping[str, Any]) -> None:
@@ -252,6 +247,7 @@ PRINTERS: dict[str, Callable[[Any, Mapping[str, Any]], None]] = {
     "show": _print_details,
     "open": _print_details,
     "why": _print_provenance,
+    "diff": _print_patch,
     "to-test": _print_nothing,
 }
 """Printers of the commands whose results are not printed as their text, by name of the command."""

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from divebook.cli.output import as_json, ending_damaged, note, secrets, write
+from divebook.cli.output import as_json, ending_damaged, note, print_report, secrets, write
 from divebook.commands.command import SHELL, Command, Invocation, Parameter, ParameterError
 from divebook.definitions.dialect import OWN
 
@@ -129,6 +129,7 @@ def _run(command: Command, values: dict[str, Any]) -> None:
 def show(command: Command, result: Any, values: Mapping[str, Any], *, prints_json: bool) -> None:
     """Print the result of a command on stdout: as JSON, with the printer of the command, or as its text."""
     from divebook.cli.result import PRINTERS, learn_secrets, note_damage_of
+    from divebook.report.shown import Shown
 
     # Secrets in the values of a run are learned before anything is printed.
     learn_secrets(result)
@@ -137,6 +138,8 @@ def show(command: Command, result: Any, values: Mapping[str, Any], *, prints_jso
         write(as_json(command.output(result), indent=2))
     elif printer is not None:
         printer(result, values)
+    elif isinstance(result, Shown):
+        print_report(result.report())
     elif result is not None:
         write(secrets.text(str(result)))
     note_damage_of(result)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -92,15 +91,10 @@ class RunQuery:
         return list(Overview(self.environment.store).lines(records))
 
 
-def worked_seconds(line: RunLine) -> float | None:
-    """Return how long a run has worked, in seconds."""
-    worked = line.worked_us(time.time_ns() // 1000)
-    return None if worked is None else worked / 1e6
-
-
 def run_data(line: RunLine) -> RunData:
     """Return one line of the list of runs as plain data."""
     from divebook.engine.bounds import NANODOLLARS
+    from divebook.projections.run_columns import worked_seconds
 
     record = line.record
     return {

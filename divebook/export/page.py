@@ -18,6 +18,7 @@ from divebook.errors import InvalidEventError, StoreError
 from divebook.events.codec import event_to_dict, tagged_form
 from divebook.events.event import Event
 from divebook.events.recorded import CONTAINERS, TAG
+from divebook.report.html import safe
 from divebook.runtime.run import Run
 from divebook.stores.embedded import (
     LOG,
@@ -34,7 +35,6 @@ from divebook.stores.embedded import (
 )
 from divebook.stores.transfer import new_file
 from divebook.text.colours import COLOURS
-from divebook.text.markup import safe
 from divebook.text.passwords import REDACTED as HIDDEN
 from divebook.text.redaction import Redactor, shared
 from divebook.widgets.protocol import PackedRun, Recording

@@ -19,7 +19,8 @@ from divebook.notebook.commands import print_answer
 from divebook.notebook.rerun import AGAIN, KEEP, REUSE
 from divebook.notebook.run_wait import GREETING_TIMEOUT, POLL_INTERVAL, browser_shows
 from divebook.notebook.view_output import NOTHING, WIDGET_VIEW, display_bundle
-from divebook.text.markup import safe
+from divebook.report.model import Items, Paragraph, Report, Text
+from divebook.report.shown import bundle_of
 from divebook.widgets.protocol import Choice, Offer
 from divebook.widgets.views import OfferView
 
@@ -109,18 +110,15 @@ def _text(error: CodeChangedError) -> str:
     return f"{error.told} {LABELS[error.default]} starts by itself after {CHOICE_TIMEOUT:.0f} seconds."
 
 
-def static_bundle(error: CodeChangedError) -> dict[str, str]:
+def static_bundle(error: CodeChangedError) -> dict[str, object]:
     """Return the choices of a `CodeChangedError` as text and HTML, by MIME type. Pages without a kernel show them
     instead of buttons.
 
     The choices are shown as options of ``%dive run``.
     """
-    items = [
-        f"<li><code>--changed {safe(name)}</code>: {safe(description)}</li>"
-        for name, description in error.choices.items()
-    ]
-    head = f"<p style='margin:6px 0'>{safe(error.told)} To continue, add to its line:</p>"
-    return {"text/plain": str(error), "text/html": f"<div>{head}<ul style='margin:0'>{''.join(items)}</ul></div>"}
+    items = tuple((Text(f"--changed {name}", "code"), f": {about}") for name, about in error.choices.items())
+    report = Report(blocks=(Paragraph((f"{error.told} To continue, add to its line:",)), Items(items)))
+    return bundle_of(report)
 
 
 @contextmanager

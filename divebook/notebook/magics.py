@@ -885,7 +885,7 @@ class DiveMagics(Magics):
         if present_front_end(self.shell).shows_widgets and environment.interrupts():
             InboxOutput(environment, store)
         else:
-            print_answer(questions(environment, store))
+            print_answer(str(questions(environment, store)))
 
     @command("rules")
     def rules(self, arguments: Arguments) -> None:
@@ -897,7 +897,7 @@ class DiveMagics(Magics):
         from divebook.notebook.report import rules
 
         environment = self._session.over(arguments.options.get("store"))
-        print_answer(rules(environment, arguments.options.get("revoke")))
+        print_answer(str(rules(environment, arguments.options.get("revoke"))))
 
     @command("answer QUESTION ANSWER", data_word=1)
     def answer(self, arguments: Arguments) -> Run:
@@ -1007,7 +1007,7 @@ class DiveMagics(Magics):
         """List the defined workflows, agents and actions."""
         from divebook.notebook.report import contents
 
-        print_answer(contents(self._session.environment))
+        print_answer(str(contents(self._session.environment)))
 
     @command("keys [PART]")
     def keys(self, arguments: Arguments) -> None:

@@ -45,6 +45,7 @@ from divebook.report.model import (
     Code,
     Column,
     Facts,
+    Items,
     Line,
     Paragraph,
     Picture,
@@ -80,37 +81,46 @@ from divebook.text.redaction import Redactor, cut, one_line, shared
 LISTING_WIDTH = 96
 
 
-def contents(environment: Environment) -> str:
-    """Return a text that lists the workflows, agents and actions of an environment."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Listing(Shown):
+    """Part of a session as a list: its definitions, open questions or approval rules."""
+
+    blocks: tuple[Block, ...]
+
+    def report(self) -> Report:
+        """Return the list."""
+        return Report(blocks=self.blocks)
+
+
+def contents(environment: Environment) -> Listing:
+    """Return a list of the workflows, agents and actions of an environment."""
     workflows = [_workflow_line(workflow) for workflow in environment.workflows.values()]
     agents = [f"{one_line(agent.name, 40)}  {agent.model_name}" for agent in environment.agents.values()]
     actions = textwrap.wrap(", ".join(environment.actions), LISTING_WIDTH)
-    return "\n".join([*_section("workflows", workflows), *_section("agents", agents), *_section("actions", actions)])
+    lists = (("workflows", workflows), ("agents", agents), ("actions", actions))
+    return Listing(tuple(block for title, lines in lists for block in _section(title, lines, "none yet")))
 
 
-def questions(environment: Environment, store: str | None = None) -> str:
-    """Return a text that lists the open questions with the commands that answer them.
+def questions(environment: Environment, store: str | None = None) -> Listing:
+    """Return a list of the open questions with the commands that answer them. Questions of the newest execution come
+    first.
 
     `store` is the value of ``--store`` in these commands.
     """
-    blocks = ["\n    ".join(lines) for lines in open_questions(environment, store)]
-    return "\n".join(_section("questions", blocks or ["none"]))
-
-
-def open_questions(environment: Environment, store: str | None = None) -> list[list[str]]:
-    """Return, for each open question in the store of an environment, the lines of text about it; questions of the
-    newest execution come first.
-    """
-    blocks = []
+    blocks: list[Block] = []
     for execution_id, question in environment.interrupts():
         # The badge (``what-if``, ``fork``) distinguishes runs whose questions have equal texts.
         badge = badge_of(environment.store.record(execution_id))
-        blocks.append(list(question_lines(execution_id, question, store, badge)))
-    return blocks
+        head, text, *more = question_lines(execution_id, question, store, badge)
+        label, _, command = more.pop().partition(": ")
+        code = (f"{label}: ", Text(command, "code"))
+        blocks += (Paragraph((Text(text, "strong"),), apart=True), Items((head, *more, code)))
+    count = plural(len(blocks) // 2, "open question") if blocks else "no open questions"
+    return Listing((Paragraph((count,)), *blocks))
 
 
-def rules(environment: Environment, revoked: str | None = None) -> str:
-    """Return a text that lists the approval rules that people have made.
+def rules(environment: Environment, revoked: str | None = None) -> Listing:
+    """Return a list of the approval rules that people have made.
 
     `revoked` is the id of a rule to revoke first.
     """
@@ -119,8 +129,7 @@ def rules(environment: Environment, revoked: str | None = None) -> str:
         environment.revoke(revoked)
     lines = [f"{rule.rule_id}  {rule_in_words(rule, name)}" for name, rule in environment.rules()]
     # A rule contains arguments of the approved call, which can contain secrets.
-    lines = [one_line(shared().text(line), 400) for line in lines]
-    return "\n".join(_section("rules", lines or ["none"]))
+    return Listing(_section("rules", [one_line(shared().text(line), 400) for line in lines], "none"))
 
 
 def question_lines(execution_id: str, question: Question, store: str | None = None, badge: str = "") -> Iterable[str]:
@@ -196,8 +205,9 @@ def _also_in_shell(verb: str, words: Sequence[str], store: EventStore) -> list[s
     return [f"  or in a shell: {in_shell(verb, words, ['--store', store.location])}"] if store.shared else []
 
 
-def _section(title: str, lines: Iterable[str]) -> list[str]:
-    return [title, *(f"  {line}" for line in lines or ["none yet"])]
+def _section(title: str, lines: Sequence[str], empty: str) -> tuple[Block, Block]:
+    """Return a title and the lines below it; the text `empty` if there are none."""
+    return Paragraph((Text(title, "strong"),)), Items(tuple(lines or [empty]))
 
 
 def _workflow_line(workflow: Workflow) -> str:
@@ -314,7 +324,10 @@ class RunReport(Shown):
         return Report(title, facts, tuple(self._blocks()), None if self.failures.last is None else self._card())
 
     def _blocks(self) -> Iterator[Block]:
-        """Yield the parts of the report: steps and agents, values, files, and last what a person has to do."""
+        """Yield the parts of the report: steps and agents, values, files, and last what a person has to do.
+
+        A part is left out if it has nothing to show.
+        """
         yield from self._tables()
         if self.spreads:
             yield Paragraph(self.spreads, apart=True)

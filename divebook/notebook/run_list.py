@@ -7,7 +7,6 @@ pages without a kernel. A run that a person opens from the list is shown in a se
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,14 +16,15 @@ from divebook.config.answers import BulkOperation, handle_each
 from divebook.environments.environment import Environment
 from divebook.environments.starts import StartOptions
 from divebook.environments.variants import ChangeLike, WhatIfOptions
-from divebook.notebook.report import open_questions, questions, settled_text
+from divebook.notebook.report import questions, settled_text
 from divebook.notebook.shell_state import present_front_end
 from divebook.notebook.view_output import NOTHING, ViewOutput, display_bundle
-from divebook.projections.summary import Overview, RunLine
+from divebook.projections.run_columns import run_table
+from divebook.projections.summary import Overview
 from divebook.questions.bounds import Bounds
+from divebook.report.model import Items, Line, Paragraph, Report, Text
+from divebook.report.shown import Shown, bundle_of
 from divebook.runtime.run import Run
-from divebook.text.format import AS_TEXT, local_time, plural, seconds
-from divebook.text.markup import element, row_element, safe, table_element
 from divebook.text.redaction import one_line
 from divebook.widgets.runs_and_questions import EVERYTHING, InboxFeed, RunsFeed, inbox_publisher_of
 from divebook.widgets.views import Handlers
@@ -38,13 +38,10 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 20
 """Maximum number of rows of the list as text or HTML."""
-TITLES = ("id", "workflow", "status", "began", "worked", "cost", "about")
-_LINE = "margin:6px 0;overflow-wrap:anywhere"
-_CELL = "padding:2px 10px 2px 0;text-align:left;vertical-align:top;overflow-wrap:anywhere"
 
 
-@dataclass(frozen=True)
-class Runs:
+@dataclass(frozen=True, repr=False)
+class Runs(Shown):
     """The executions of a store, the newest first: a list to browse in a notebook, and `frame` for a DataFrame.
 
     `divebook.runs` and ``%dive runs`` return this object. `resume`, `cancel`, `tag` and similar methods act on all
@@ -99,40 +96,23 @@ class Runs:
 
     # --- how it shows ----------------------------------------------------------------------------------------------
 
-    def __repr__(self) -> str:
-        rows, more = self._rows()
-        if not rows:
-            return _empty_text(self.filters)
-        table = [TITLES, *rows]
-        widths = [max(len(row[place]) for row in table) for place in range(len(TITLES))]
-        return "\n".join([*("  ".join(map(str.ljust, row, widths)).rstrip() for row in table), *more])
-
-    def _repr_html_(self) -> str:
-        rows, more = self._rows()
-        if not rows:
-            return f"<p>{_empty_text(self.filters)}</p>"
-        head = [element("th", title, style=_CELL) for title in TITLES]
-        body = (row_element(element("td", safe(cell), style=_CELL) for cell in row) for row in rows)
-        notes = "".join(f"<p>{line}</p>" for line in more)
-        return table_element(head, body, class_=AS_TEXT) + notes
-
-    def _rows(self) -> tuple[list[tuple[str, ...]], list[str]]:
-        """Return the table cells of the first `MAX_ROWS` runs, and a note with the number of further runs (empty if all
-        are shown).
-
-        One more record is read to find out whether there are more.
-        """
+    def report(self) -> Report:
+        """Return the list of the first `MAX_ROWS` runs as a table, and a note if there are further runs."""
         # `limit` is 0 for all.
         count = min(self.limit or MAX_ROWS, MAX_ROWS)
-        # The display reads its own records, because the property would read all records of the store.
+        # The display reads its own records, because the property would read all records of the store. One more record
+        # is read to find out whether there are more.
         if self.chosen is None:
             records = self.environment.executions(limit=count + 1, **self.filters)
         else:
             records = self.records[: count + 1]
-        rows = [_cells(line) for line in Overview(self.environment.store).lines(records[:count])]
+        lines = Overview(self.environment.store).lines(records[:count])
+        if not lines:
+            return Report(blocks=(Paragraph(("no runs of that kind" if self.filters else "no runs yet",)),))
         # A list that is as long as its own limit is complete, although the store has more runs.
         is_cut = len(records) > count and self.limit != count
-        return rows, ["and more: .frame() has all"] if is_cut else []
+        note = (Paragraph(("and more: .frame() has all",)),) if is_cut else ()
+        return Report(blocks=(run_table(lines, "notebook"), *note))
 
     def _ipython_display_(self) -> None:
         """Show the run browser if the front end of the cell shows widgets; else let IPython show text or HTML."""
@@ -231,7 +211,7 @@ class RunsOutput:
 
         self._environment = runs.environment
         # The saved form is made before the view, because both are part of the same first output.
-        static = {"text/plain": repr(runs), "text/html": runs._repr_html_()}
+        static = bundle_of(runs.report())
         self._view = RunsView(runs.feed(), self.open)
         self._output = ViewOutput(self._view, static)
         # An empty output below the list, which later shows the opened execution.
@@ -248,27 +228,6 @@ class RunsOutput:
         run = self._environment.execution(execution_id)
         # The run replaces the content of the existing output below the list.
         ViewOutput(run.view(), run.static_bundle(), self._opened)
-
-
-def _empty_text(filters: Mapping[str, Any]) -> str:
-    return "no runs of that kind" if filters else "no runs yet"
-
-
-def _cells(line: RunLine) -> tuple[str, ...]:
-    """Return the table cells of one execution in the list of runs, in the order of `TITLES`."""
-    # The current time in microseconds: a running run has worked until now.
-    worked = line.worked_us(time.time_ns() // 1000)
-    status = ", ".join(filter(None, [line.status, line.stand]))
-    about = " ".join([line.about, *(f"#{tag}" for tag in line.record.tags)])
-    return (
-        line.id,
-        line.named(40),
-        one_line(status, 60),
-        local_time(line.record.started_at),
-        "" if worked is None else seconds(worked / 1e6),
-        line.price,
-        one_line(about.strip(), 100),
-    )
 
 
 # --- the inbox -----------------------------------------------------------------------------------------------------
@@ -357,45 +316,23 @@ def inbox_view(environment: Environment, output: InboxOutput | None = None) -> I
 
 
 def static_bundle(environment: Environment, store: str | None = None) -> dict[str, Any]:
-    """Return the open questions and the commands that answer them, as text and as HTML with inline styles only."""
-    blocks = open_questions(environment, store)
-    head = f"<p style='{_LINE}'><strong>{plural(len(blocks), 'open question')}</strong></p>"
-    return {
-        "text/plain": questions(environment, store),
-        "text/html": f"<div class='{AS_TEXT}'>{head}{''.join(map(_paragraph, blocks))}</div>",
-    }
-
-
-def _paragraph(lines: list[str]) -> str:
-    """Return the lines about one open question as an HTML paragraph, with the question first and the command that
-    answers it last.
-    """
-    # `question_lines` yields run and step first, then the question and its details, and at last the command.
-    run, question, *more, command = map(safe, lines)
-    label, _, code = command.partition(": ")
-    parts = [f"<strong>{question}</strong>", *more, run, f"{label}: <code>{code}</code>"]
-    return f"<p style='{_LINE}'>{'<br>'.join(parts)}</p>"
+    """Return the open questions and the commands that answer them, as text and as HTML."""
+    return bundle_of(questions(environment, store).report())
 
 
 def settled_bundle(shown: Iterable[Asked]) -> dict[str, Any]:
     """Return text and HTML, by MIME type, about closed questions (answered, expired or withdrawn), with their
     answers.
     """
-    text = ["no open questions"]
-    body = [f"<p style='{_LINE}'>No open questions</p>"]
-    for entry in shown:
-        question, answer = _outcome(entry)
-        text.append(f"  {question}: {answer}")
-        body.append(f"<p style='{_LINE}'><strong>{safe(question)}</strong><br>{safe(answer)}</p>")
-    return {"text/plain": "\n".join(text), "text/html": f"<div class='{AS_TEXT}'>{''.join(body)}</div>"}
+    return bundle_of(Report("no open questions", blocks=(Items(tuple(map(_outcome, shown))),)))
 
 
-def _outcome(entry: Asked) -> tuple[str, str]:
-    """Return two texts about a closed question. The first one is the question itself. The second one contains its
-    answer, the person who answered, and the run that had asked.
+def _outcome(entry: Asked) -> Line:
+    """Return a line about a closed question: its text, its answer, the person who answered, and the run that had
+    asked.
     """
     question = entry["question"]
     run = f"{one_line(entry['workflow'], 60)}, {entry['execution_id']}"
     # `became` is empty for an open question.
     answer = settled_text(question["became"] or "open", question["answered_by"], question["answered_us"])
-    return one_line(question["question"], 200), f"{answer} ({run})"
+    return (Text(one_line(question["question"], 200), "strong"), f": {answer} ({run})")

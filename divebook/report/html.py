@@ -106,17 +106,17 @@ _ELEMENTS = {"strong": "strong", "bad": "strong", "label": "strong", "code": "co
 """Elements of styles. A style without an entry is shown as plain text."""
 
 
-def inline(line: Line, longest: int = MAX_WORD) -> str:
-    """Return a line as HTML. Words with more than `longest` characters may be broken."""
+def inline(line: Line, longest: int | None = None) -> str:
+    """Return a line as HTML. In a cell of a table, words with more than `longest` characters may be broken."""
     return "".join(_styled_text(text, longest) for text in texts_of(line))
 
 
-def _styled_text(text: Text, longest: int) -> str:
-    if _ELEMENTS.get(text.style) == "code":
-        return _element("code", safe(text.content))  # in one piece, so that a search finds it
-    content = _breakable(text.content, longest)
-    if text.style in _ELEMENTS:
-        return _element(_ELEMENTS[text.style], content)
+def _styled_text(text: Text, longest: int | None) -> str:
+    element = _ELEMENTS.get(text.style)
+    # Code and ids stay in one piece, so that a search in the page finds them.
+    content = safe(text.content) if longest is None or element == "code" else _breakable(text.content, longest)
+    if element is not None:
+        return _element(element, content)
     if text.style in _MARKS:
         name, style = _MARKS[text.style]
         return _element(name, content, style=style)
@@ -223,7 +223,7 @@ def _branches(entries: Sequence[tuple[int, Line]], depth: int, unfolded: int) ->
     # [(0, a), (1, b), (1, c), (0, d)] -> a with the lines b and c below it, then d.
     places = [place for place, (deep, _) in enumerate(entries) if deep == depth]
     parts = []
-    for place, end in zip(places, [*places[1:], len(entries)], strict=True):
+    for place, end in zip(places, [*places, len(entries)][1:], strict=True):
         text = inline(entries[place][1])
         below = entries[place + 1 : end]
         if below:
@@ -363,7 +363,7 @@ def _cell(column: Column, line: Line) -> str:
         return _element("th", inline(line, MAX_NAME), scope="row", style=_CELLS["name"])
     # Texts of people can be written from right to left.
     direction = "auto" if column.kind == "long" else False
-    return _element("td", inline(line), dir=direction, style=_CELLS[column.kind])
+    return _element("td", inline(line, MAX_WORD), dir=direction, style=_CELLS[column.kind])
 
 
 # --- differences -----------------------------------------------------------------------------------------------------

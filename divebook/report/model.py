@@ -260,8 +260,8 @@ class DifferentPart:
 
 
 def _short(text: str, is_first: bool, is_last: bool) -> str:  # noqa: FBT001 - both are positions in a list
-    """Shorten a text that both runs have in common by its middle. At the beginning or end of the whole text, only the
-    side next to a difference is kept.
+    """Return a text that both runs have in common without its middle. At the beginning or end of the whole text, only
+    the side next to a difference is kept.
     """
     head = "" if is_first else text[:CONTEXT]
     tail = "" if is_last else text[-CONTEXT:]

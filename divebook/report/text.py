@@ -74,9 +74,11 @@ def lines_of(report: Report, width: int | None = None) -> Iterator[Parts]:
     title = texts_of(report.title)
     if title:
         yield title
-        yield from ((INDENT, *texts_of(fact)) for fact in report.facts)
+    facts = map(texts_of, report.facts)
+    yield from _indented(facts) if title else facts
     # A table without a title of its own belongs to the report, and is indented like its facts.
-    yield from _Layout(width).lines_of(blocks, is_first=not title, below_title=bool(title))
+    is_first = not title and not report.facts
+    yield from _Layout(width).lines_of(blocks, is_first=is_first, below_title=bool(title))
 
 
 class _Layout:

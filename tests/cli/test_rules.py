@@ -41,6 +41,6 @@ def test_rules_are_listed_and_revoked_in_the_shell(divebook, rule):
 def test_rules_are_listed_and_revoked_in_a_session(rule):
     always, once, _ = rule
     environment = Till(open_store(PLACE)).world
-    assert [name in listed(environment) for name in (always.rule_id, once.rule_id)] == [True, True]
-    assert always.rule_id not in listed(environment, always.rule_id)
-    assert listed(Till().world) == "rules\n  none"
+    assert [name in str(listed(environment)) for name in (always.rule_id, once.rule_id)] == [True, True]
+    assert always.rule_id not in str(listed(environment, always.rule_id))
+    assert str(listed(Till().world)) == "rules\n  none"

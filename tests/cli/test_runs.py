@@ -228,7 +228,7 @@ def test_show_describes_frames_and_writes_big_numbers_out(divebook, folder):
 def test_the_size_of_a_log_is_listed(divebook, history):
     listed = json.loads(divebook("runs", "--json").stdout)["runs"]
     assert all(entry["bytes"] > 100 for entry in listed)
-    assert divebook("runs").stdout.splitlines()[0].split()[-1] == "size"
+    assert divebook("runs").stdout.splitlines()[0].split()[-2] == "size"
     assert " kB" in divebook("runs").stdout
 
 
@@ -256,7 +256,7 @@ def test_a_run_that_has_ended_is_tagged_and_found_by_it(divebook, history):
 
 def test_runs_say_why_they_failed_what_they_were_given_and_how_long_they_worked(divebook, history):
     titles, bad, hello = divebook("runs").stdout.splitlines()[:3]
-    assert titles.split()[4:] == ["worked", "cost", "about", "events", "size"]
+    assert titles.split()[4:] == ["worked", "cost", "events", "size", "about"]
     assert "ZeroDivisionError" in bad
     assert "who you" in hello
     listed = json.loads(divebook("runs", "--json").stdout)["runs"]
@@ -269,7 +269,7 @@ def test_compare_says_where_runs_part_and_exits_with_1(divebook, history, hello)
     other = open_store().records(workflow="hello")[0].execution_id
     result = divebook("compare", history[0], other)
     assert result.exit_code == 1
-    assert "first difference: event 1, input who: [-you-]{+me+}" in result.stdout
+    assert "≠ input who: [-you-]{+me+}" in result.stdout
     assert json.loads(divebook("compare", history[0], other, "--json").stdout)["differences"][0]["place"] == "input who"
     assert divebook("compare", history[0], history[0]).exit_code == 0
 

@@ -62,7 +62,7 @@ def test_the_listing_says_what_to_type(session):
     from divebook.notebook.report import questions
 
     run = divebook.run(DEPLOY).wait()
-    told = questions(session.environment)
+    told = str(questions(session.environment))
     assert f"to answer: %dive answer {run.interrupts[0].id}@{run.id} TEXT" in told
     assert f"({run.id}, step version)" in told
 

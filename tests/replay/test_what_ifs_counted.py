@@ -4,10 +4,12 @@ import pytest
 
 import divebook
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
-from divebook.cli.result import _run_cells
 from divebook.notebook.report import questions
 from divebook.notebook.run_list import Runs, static_bundle
+from divebook.projections.run_columns import run_table
 from divebook.projections.summary import Overview
+from divebook.report.model import Report
+from divebook.report.text import text_of
 from divebook.stores import MemoryStore
 from divebook.widgets.runs_and_questions import EVERYTHING, InboxFeed, RunsFeed
 
@@ -64,7 +66,7 @@ def test_no_total_has_what_ifs_whatever_they_spend_and_every_list_names_them(wor
     assert sorted(badges.values()) == ["", "", "fork", *["what-if"] * 5]
     assert repr(Runs(world)).count("asking (what-if)") == Runs(world)._repr_html_().count("asking (what-if)") == 5
     lines = Overview(world.store).lines(world.executions())
-    assert sum("asking (what-if)" in _run_cells(line) for line in lines) == 5
+    assert text_of(Report(blocks=(run_table(lines, "shell"),))).count("asking (what-if)") == 5
     page = RunsFeed(world, {**EVERYTHING}).frame()
     assert {run["badge"] for run in page["runs"] if run["execution_id"] in made} == {"what-if"}
     rows = divebook.frames(world.store).executions
@@ -89,7 +91,7 @@ def test_a_question_of_a_what_if_says_in_every_inbox_whose_it_is():
     with Environment(store=MemoryStore(), workflows=[flow]) as world:
         source = world.start("survey").wait(20)
         made = world.what_if(source.id).run
-        found = questions(world)
+        found = str(questions(world))
         assert f"(what-if {made.id}, step ask)" in found
         assert f"({source.id}, step ask)" in found
         assert f"(what-if {made.id}, step ask)" in static_bundle(world)["text/html"]
