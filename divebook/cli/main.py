@@ -35,11 +35,15 @@ def keys(
     ] = None,
     *,
     markdown: Annotated[bool, typer.Option("--markdown", help="The whole reference as a page.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="The JSON schema of definition files, for editors.")] = False,
     json: Json = False,
 ) -> None:
     """List the keys of definitions, with their types and meanings."""
-    from divebook.definitions.schema import TABLES, page, reference
+    from divebook.definitions.schema import TABLES, page, reference, schema_text
 
+    if schema:
+        write(schema_text().removesuffix("\n"))
+        return
     if markdown:
         write(page())
         return

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from divebook.definitions import dialect
@@ -38,7 +39,19 @@ from divebook.definitions.servers import (
 )
 from divebook.definitions.step import EXACTLY_ONE, Ask, Catch, ContentEntry, Each, Edge, Retry, Rollback, Step, chained
 from divebook.definitions.stored_form import defaults
-from divebook.definitions.table import INVALID, Flag, Key, Many, One, ParsedMapping, Reading, Table, Text, snake_case
+from divebook.definitions.table import (
+    INVALID,
+    Flag,
+    Key,
+    Many,
+    One,
+    ParsedMapping,
+    Reading,
+    Table,
+    Text,
+    or_null,
+    snake_case,
+)
 from divebook.errors import BoundsError, DefinitionError, NotFoundError, Place, Problem, Severity
 from divebook.questions import bounds
 from divebook.questions.bounds import Bounds, agent_bounds
@@ -422,6 +435,11 @@ test compares them. Every key can be written in snake case as well (`max_tokens`
 In templates `${...}` is a Python expression whose value becomes text. In `Parameters`, `Inputs`, `Data` and `Items`
 this holds for strings at any depth, and a whole string `$(...)` stands for the value itself. A dollar sign more is an
 escape: `$${HOME}` is the text `${HOME}`, `$$(date)` the text `$(date)`.
+
+`divebook keys --schema > definitions.schema.json` writes the JSON schema of definition files. With the first line
+`# yaml-language-server: $schema=definitions.schema.json`, editors complete the keys of a file and mark mistakes, and
+`check-jsonschema --schemafile definitions.schema.json FILE` checks it without divebook. The package has the schema as
+`divebook/definitions/definitions.schema.json`.
 """
 
 
@@ -561,6 +579,41 @@ def _notes(key: Key) -> Iterator[str]:
         yield "not in the dialect dive"
     if key.formerly:
         yield f"formerly {', '.join(key.formerly)}"
+
+
+# --- JSON schema of definition files, for ``divebook keys --schema`` and editors --------------------------------------
+
+
+SCHEMA_FILE = Path(__file__).with_name("definitions.schema.json")
+"""The JSON schema of a definition file in the dialect ``divebook``, as a part of the package."""
+
+
+def json_schema(language: dialect.Dialect = dialect.OWN) -> dict[str, Any]:
+    """Return the JSON schema of a definition file in YAML, for editors. The reader refuses some files that fit it, such
+    as one in which two agents have the same name; it accepts no file that does not fit.
+    """
+    strict = language == dialect.OWN
+    tables = {TABLES[label].reference.rpartition("/")[2]: TABLES[label] for label in _ordered()}
+    parts = {name: table.json_schema(strict=strict) for name, table in tables.items()}
+    for name, part in parts.items():
+        # The table does not describe bounds, which have a reader of their own.
+        if "Bounds" in part["properties"]:
+            limits = bounds.json_schema(bounds.OF_AGENTS if name == AGENT.label else None)
+            part["properties"]["Bounds"] = {
+                "description": part["properties"]["Bounds"]["description"],
+                **or_null(limits),
+            }
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": f"divebook definitions, dialect {language}",
+        "allOf": [{"$ref": DEFINITIONS.reference}],
+        "definitions": dict(sorted(parts.items())),
+    }
+
+
+def schema_text() -> str:
+    """Return the content of `SCHEMA_FILE`."""
+    return json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
 
 
 # --- help on one key, for ``%dive help KEY`` and Shift+Tab on a key in a cell -----------------------------------------

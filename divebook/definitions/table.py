@@ -27,6 +27,7 @@ from typing import Annotated, Any, Literal, NoReturn, Protocol, TypeAlias, get_a
 from divebook.definitions.dialect import DIALECT_RULES, OWN, Dialect, DialectRules
 from divebook.definitions.stored_form import Definition, defaults, without_none
 from divebook.errors import DefinitionError, Place, Problem, Severity, did_you_mean, shown_number
+from divebook.text.format import PART as DURATION_PART
 from divebook.text.format import parse_duration
 from divebook.text.ranges import INTEGER, NUMBER, SECONDS, NumberRange
 
@@ -51,6 +52,8 @@ class Table:
     advice: Mapping[str, str] = field(default_factory=dict)
     more: tuple[Key, ...] = ()
     """Additional keys that do not fill a field of the definition."""
+    optional: frozenset[str] = frozenset()
+    """Fields without a default for which `make` has a value, so that their keys may be absent."""
 
     def __post_init__(self) -> None:
         # The class is known before its keys are: `One` and `Many` find the table of a nested definition here.
@@ -143,6 +146,62 @@ class Table:
         # `to_dict` omits fields with their default value.
         data = value.to_dict()
         return {key.name: key.kind.write(getattr(value, key.field)) for key in self.keys if key.field in data}
+
+    @property
+    def reference(self) -> str:
+        """Reference to the JSON schema of this table within the one of all definitions."""
+        return f"#/definitions/{self.label.replace(' ', '_')}"
+
+    def json_schema(self, *, strict: bool) -> dict[str, Any]:
+        """Return the JSON schema of a mapping with the keys of this table. Each spelling of a key is accepted; an
+        editor offers the one in Pascal case.
+
+        Parameters
+        ----------
+        strict
+            False for the dialect ``dive``.
+        """
+        properties: dict[str, Any] = {}
+        patterns: dict[str, Any] = {}
+        required = []
+        for key in self.keys:
+            if key.extension and not strict:
+                continue
+            schema = self._schema_of(key, strict=strict)
+            properties[key.name] = schema
+            spellings = [spelling for spelling, target in self._spellings.items() if target == key]
+            # Patterns are checked like properties, and not offered.
+            same = {"$ref": f"{self.reference}/properties/{key.name}"}
+            patterns |= {f"^{spelling}$": same for spelling in spellings if spelling != key.name}
+            if self._is_required(key, strict=strict):
+                required.append({"anyOf": [{"required": [spelling]} for spelling in sorted(spellings)]})
+        return {
+            "type": "object",
+            "properties": properties,
+            "patternProperties": patterns,
+            "additionalProperties": False,
+            **({"allOf": required} if required else {}),
+        }
+
+    def _is_required(self, key: Key, *, strict: bool) -> bool:
+        # The dialect ``dive`` replaces some missing names.
+        is_needed = strict and key.field not in defaults(self.definition) and key not in self.more
+        return bool(key.required) or (is_needed and key.field not in self.optional)
+
+    def _schema_of(self, key: Key, *, strict: bool) -> dict[str, Any]:
+        """Return the JSON schema of the values of one key, with its description, default and example."""
+        if key.ignored and strict:
+            return {"type": "null", "description": f"{key.means} Refused: {key.ignored}"}
+        schema = key.kind.json_schema(strict=strict)
+        if not self._is_required(key, strict=strict):
+            schema = or_null(schema)
+        elif key.required:
+            # An empty value counts as missing.
+            schema = {**schema, "minItems": 1} if schema.get("type") == "array" else {**schema, "minLength": 1}
+        default = defaults(self.definition).get(key.field)
+        written = None if default is None else key.kind.write(default)
+        facts = {"description": key.means, **({"deprecated": True} if key.ignored else {})}
+        return {**facts, **schema, **({} if written in (None, "", [], {}) else {"default": written})}
 
     def _find(self, node: Scalar, place: Place, reading: Reading) -> Key | None:
         # Keys of JSON files are matched without regard to case.
@@ -508,6 +567,23 @@ class Kind(Protocol):
     def write(self, value: Any) -> Any:
         """Convert a value to the form that it has in a definition file."""
 
+    def json_schema(self, *, strict: bool) -> dict[str, Any]:
+        """Return the JSON schema of the values that this kind reads, without null. `strict` is False for the dialect
+        ``dive``.
+        """
+
+
+SCALAR_TYPES = ["string", "number", "boolean"]
+"""JSON types of nodes that are read as a string in their original spelling."""
+
+
+def or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON schema that accepts null as well, because a key without a value counts as omitted."""
+    types = schema.get("type")
+    if types is None:
+        return {"anyOf": [*schema.get("anyOf", [schema]), {"type": "null"}]} if schema else {}
+    return {**schema, "type": [*([types] if isinstance(types, str) else types), "null"]}
+
 
 def _key_of(place: Place) -> str:
     return next((part for part in reversed(place) if isinstance(part, str)), "the definition")
@@ -561,6 +637,11 @@ class Text(Plain):
             return INVALID
         return text
 
+    def json_schema(self, *, strict: bool) -> dict[str, Any]:  # noqa: ARG002 - the choices hold in both dialects
+        """Return the JSON schema of the valid strings."""
+        # An empty string means that the key is not set.
+        return {"enum": [*self.choices, ""]} if self.choices else {"type": SCALAR_TYPES}
+
 
 class InputType(Plain):
     """Kind of values: the name of a type for an input of a workflow, in upper or lower case.
@@ -581,6 +662,14 @@ class InputType(Plain):
         reading.add(f"unknown type of input: {text!r}", node.start, place, key="Type", hint=hint)
         return INVALID
 
+    def json_schema(self, *, strict: bool) -> dict[str, Any]:
+        """Return the JSON schema of the names of types, in any case."""
+        if not strict:
+            return {"type": SCALAR_TYPES}
+        # JSON schema has no patterns without regard to case.
+        letters = ("".join(f"[{letter}{letter.upper()}]" for letter in name) for name in INPUT_TYPES)
+        return {"anyOf": [{"enum": [*INPUT_TYPES]}, {"type": "string", "pattern": f"^({'|'.join(letters)}|)$"}]}
+
 
 class Flag(Plain):
     """Kind of values: a boolean, ``true`` or ``false``."""
@@ -594,6 +683,10 @@ class Flag(Plain):
         if isinstance(node, Scalar) and isinstance(node.value, bool):
             return node.value
         return mismatch("true or false", node, place, reading)
+
+    def json_schema(self, *, strict: bool) -> dict[str, Any]:  # noqa: ARG002 - it is the same in both dialects
+        """Return the JSON schema of a boolean."""
+        return {"type": "boolean"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -615,12 +708,19 @@ class Number(Plain):
         return `INVALID`.
         """
         value = node.value if isinstance(node, Scalar) else None
-        # Only the limits that clocks and databases need remain.
-        allowed = self.range if reading.strict else replace(self.range, least=None, excludes_least=False)
+        allowed = self._allowed(strict=reading.strict)
         if not allowed.fits(value):
             return mismatch(str(allowed), node, place, reading)
         # Whole numbers of a float field become floats, so that equal definitions are stored alike.
         return value if self.range.is_whole else float(value)  # type: ignore[arg-type]
+
+    def _allowed(self, *, strict: bool) -> NumberRange:
+        # Only the limits that clocks and databases need remain in the dialect ``dive``.
+        return self.range if strict else replace(self.range, least=None, excludes_least=False)
+
+    def json_schema(self, *, strict: bool) -> dict[str, Any]:
+        """Return the JSON schema of the numbers in the range."""
+        return self._allowed(strict=strict).json_schema()
 
 
 @dataclass(frozen=True, slots=True)
@@ -643,6 +743,10 @@ class Seconds(Plain):
         """Convert a number of seconds to its form in a definition file: whole numbers are written as integers."""
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
+    def json_schema(self, *, strict: bool) -> dict[str, Any]:
+        """Return the JSON schema of a number of seconds or a template."""
+        return {"anyOf": [Number(self.range).json_schema(strict=strict), {"type": "string"}]}
+
 
 @dataclass(frozen=True, slots=True)
 class Duration:
@@ -663,9 +767,7 @@ class Duration:
                 # in the dialect ``dive``: 0.5 would become 0, which stands for the default.
                 is_number = reading.strict and not isinstance(value, str)
                 seconds = float(value) if is_number else parse_duration(value)
-        # In the dialect ``dive``, 0 stands for the default.
-        allowed = self.range if reading.strict else replace(self.range, excludes_least=False)
-        if allowed.fits(seconds):
+        if self._allowed(strict=reading.strict).fits(seconds):
             return seconds
         hint = f"write 30s, 1m30s or {self.range}"
         message = f"{_key_of(place)}: invalid response timeout: {kind_of(node)}"
@@ -678,11 +780,24 @@ class Duration:
         # of a number.
         return int(value) if value == int(value) else f"{value}s"
 
+    def _allowed(self, *, strict: bool) -> NumberRange:
+        # In the dialect ``dive``, 0 stands for the default.
+        return self.range if strict else replace(self.range, excludes_least=False)
+
+    def json_schema(self, *, strict: bool) -> dict[str, Any]:
+        """Return the JSON schema of a duration."""
+        text = {"type": "string", "pattern": rf"^\s*({DURATION_PART.pattern})+\s*$"}
+        return {"anyOf": [self._allowed(strict=strict).json_schema(), text]}
+
 
 class Anything(Plain):
     """Kind of values: plain JSON of any form."""
 
     holds = "anything"
+
+    def json_schema(self, *, strict: bool) -> dict[str, Any]:  # noqa: ARG002 - it is the same in both dialects
+        """Return the JSON schema that every value fits."""
+        return {}
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the plain data that a node contains. A number that is not finite is replaced by None, and a problem is
@@ -713,6 +828,11 @@ class MappingOf(Plain):
             return mismatch("a mapping", node, place, reading)
         return {key.text: self.kind.read(item, (*place, key.text), reading) for key, item in node.entries}
 
+    def json_schema(self, *, strict: bool) -> dict[str, Any]:
+        """Return the JSON schema of the mapping."""
+        values = self.kind.json_schema(strict=strict)
+        return {"type": "object", "additionalProperties": or_null(values)}
+
 
 class OneOrMore(Plain):
     """Kind of values: a list of strings, or a single string in place of a list with one item."""
@@ -723,6 +843,11 @@ class OneOrMore(Plain):
         """Return the strings that a node contains as a list, also if the node is a single string."""
         items = node.items if isinstance(node, SequenceNode) else (node,)
         return [Text().read(item, place, reading) for item in items]
+
+    def json_schema(self, *, strict: bool) -> dict[str, Any]:
+        """Return the JSON schema of a string or a list of strings."""
+        text = or_null(Text().json_schema(strict=strict))
+        return {"anyOf": [text, {"type": "array", "items": text}]}
 
 
 class Texts:
@@ -749,6 +874,10 @@ class Texts:
     def write(self, value: Any) -> Any:
         """Convert strings to their form in a definition file: a list."""
         return list(value)
+
+    def json_schema(self, *, strict: bool) -> dict[str, Any]:
+        """Return the JSON schema of a list of strings."""
+        return {"type": "array", "items": Text().json_schema(strict=strict)}
 
 
 _CAPITALS = {"id": "ID", "mcp": "MCP", "oauth": "OAuth", "pkce": "PKCE", "uri": "URI", "url": "URL"}
@@ -959,6 +1088,11 @@ class One(_OfRecords):
         """Convert a nested definition to its form in a definition file: a mapping."""
         return self.table.write(value)
 
+    def json_schema(self, *, strict: bool) -> dict[str, Any]:  # noqa: ARG002 - the definition itself differs
+        """Return a reference to the JSON schema of the nested definition."""
+        mapping = {"$ref": self.table.reference}
+        return {"anyOf": [mapping, {"type": "string"}]} if self.table.text_key else mapping
+
 
 @dataclass(frozen=True, slots=True)
 class Many(_OfRecords):
@@ -997,3 +1131,7 @@ class Many(_OfRecords):
         file has for them.
         """
         return [self.table.write(item) for item in value]
+
+    def json_schema(self, *, strict: bool) -> dict[str, Any]:  # noqa: ARG002 - the definition itself differs
+        """Return the JSON schema of a list of references to the nested definition."""
+        return {"type": "array", "items": {"$ref": self.table.reference}}

@@ -6,7 +6,7 @@ default. `Bounds.read` validates the values in a definition. The constructor doe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -179,6 +179,22 @@ def agent_bounds(value: Bounds | Mapping[str, Any]) -> Bounds:
     return bounds
 
 
+def json_schema(names: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return the JSON schema of bounds in a definition, of all bounds or of those with some names."""
+    properties: dict[str, Any] = {}
+    patterns: dict[str, Any] = {}
+    for name in _READERS if names is None else names:
+        schema = {"anyOf": [_SCHEMAS[_READERS[name]], {"type": "null"}]}
+        properties[_pascal_case(name)] = schema
+        patterns[f"^{name}$"] = schema
+    return {
+        "type": "object",
+        "properties": properties,
+        "patternProperties": patterns,
+        "additionalProperties": False,
+    }
+
+
 def edge_key(source: str, target: str) -> str:
     """Return the key of an edge in `Bounds.edges`, such as ``review->draft``."""
     return f"{source}{ARROW}{target}"
@@ -264,6 +280,17 @@ _READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "max_descendants": _read_count,
     "on_exhausted": _read_policy,
 }
+
+
+_SCHEMAS: Final[Mapping[Callable[[str, Any], Any], Mapping[str, Any]]] = {
+    _read_count: COUNT_OR_ZERO.json_schema(),
+    _read_positive: COUNT.json_schema(),
+    _read_seconds: SECONDS.json_schema(),
+    _read_cost: {"anyOf": [{"type": "number", "minimum": 0, "maximum": MOST_DOLLARS}, {"type": "string"}]},
+    _read_edges: {"type": "object", "additionalProperties": COUNT_OR_ZERO.json_schema()},
+    _read_policy: {"enum": [ASK, FAIL]},
+}
+"""JSON schema of the values that each reader accepts."""
 
 
 def _pascal_case(name: str) -> str:

@@ -43,6 +43,15 @@ class NumberRange:
             return False
         return not (self.excludes_least and value == least)
 
+    def json_schema(self) -> dict[str, str | float]:
+        """Return the JSON schema of the numbers in this range."""
+        least = -self.most if self.least is None else self.least
+        return {
+            "type": "integer" if self.is_whole else "number",
+            "exclusiveMinimum" if self.excludes_least else "minimum": least,
+            "maximum": self.most,
+        }
+
     def __str__(self) -> str:
         noun = "an integer" if self.is_whole else f"a number{f' of {self.unit}' if self.unit else ''}"
         least = -self.most if self.least is None else self.least

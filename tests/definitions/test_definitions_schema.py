@@ -1,0 +1,167 @@
+"""The JSON schema of definition files: what the reader accepts, the schema accepts; mistakes are found in an editor."""
+
+import ast
+import json
+from functools import cache
+from pathlib import Path
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from typer.testing import CliRunner
+
+from divebook.definitions.reader import read_definitions, workflow_to_mapping
+from divebook.definitions.schema import SCHEMA_FILE, TABLES, json_schema, schema_text
+from divebook.definitions.table import Anything, Reading
+from divebook.definitions.yaml_text import parse_yaml, value_typed
+from divebook.errors import DivebookError
+from tests.definitions.test_reader_fuzz import workflows
+
+ROOT = Path(__file__).parents[2]
+PARTS = {"file": "definition", "workflow": "workflow", "agent": "agent"}
+
+
+@cache
+def validator(dialect="divebook", body="file"):
+    schema = {**json_schema(dialect), "allOf": [{"$ref": f"#/definitions/{PARTS[body]}"}]}
+    jsonschema.Draft7Validator.check_schema(schema)
+    return jsonschema.Draft7Validator(schema)
+
+
+def data_of(text):
+    """Return the plain data of a text in YAML."""
+    node = parse_yaml(Reading(text))
+    return {} if node is None else Anything().read(node, (), Reading(text))
+
+
+def faults(data, dialect="divebook", body="file"):
+    return [f"{list(error.absolute_path)}: {error.message}" for error in validator(dialect, body).iter_errors(data)]
+
+
+def texts():
+    """Yield the definitions in the tests and notebooks, and other texts."""
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and ":" in node.value:
+                yield node.value
+    for path in sorted((ROOT / "notebooks").rglob("*.ipynb")):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            magic, _, body = "".join(cell["source"]).partition("\n")
+            if magic.startswith("%%dive"):
+                yield body
+    for path in sorted((ROOT / "tests").rglob("*.yaml")):
+        yield path.read_text(encoding="utf-8")
+
+
+@cache
+def candidates():
+    """Return the texts that may be definitions. Most texts of tests are not."""
+    keys = tuple(f"{key.name}:" for label in PARTS.values() for key in TABLES[label].keys)
+    return [text for text in dict.fromkeys(texts()) if len(text) < 50_000 and any(key in text for key in keys)]
+
+
+@pytest.mark.parametrize("dialect", ["divebook", "dive"])
+def test_the_schema_accepts_the_definitions_of_all_tests_and_notebooks(dialect):
+    accepted = 0
+    for text in candidates():
+        for body in PARTS:
+            try:
+                read_definitions(text, dialect=dialect, body=body)
+            except DivebookError:
+                continue
+            accepted += 1
+            assert faults(data_of(text), dialect, body) == [], text
+    assert accepted > 100
+
+
+@settings(max_examples=100, deadline=None)
+@given(workflows())
+def test_the_schema_accepts_random_definitions(workflow):
+    assert faults({"Workflows": [workflow_to_mapping(workflow)]}) == []
+
+
+def test_the_schema_accepts_the_example_of_every_key_and_its_spelling_in_snake_case():
+    definitions = json_schema()["definitions"]
+    for label, table in TABLES.items():
+        part = definitions[label.replace(" ", "_")]
+        whole = {"definitions": definitions, "properties": part["properties"]}
+        for key in table.keys:
+            if key.ignored:
+                continue
+            if key.example:
+                example = {key.name: value_typed(key.example)}
+                assert list(jsonschema.Draft7Validator(whole).iter_errors(example)) == [], (label, key.name)
+            assert part["properties"][key.name]["description"] == key.means
+            allowed = {**part["properties"], **{name[1:-1]: None for name in part["patternProperties"]}}
+            assert {name for name, other in table._spellings.items() if other == key} <= allowed.keys()
+
+
+STEP = "Workflows: [{{Name: w, Steps: [{{Name: s, {}}}]}}]"
+AGENT = "Agents: [{{Name: a, {}}}]"
+MISTAKES = [
+    "Workflow: []",
+    "Workflows: {Name: w}",
+    "Workflows: [w]",
+    "Workflows: [{Steps: []}]",
+    "Workflows: [{Name: w, Step: []}]",
+    "Workflows: [{Name: w, Steps: {Name: s}}]",
+    "Workflows: [{Name: w, Steps: [{Prompt: a}]}]",
+    "Documents: [{Name: '', Path: a.md}]",
+    "Workflows: [{Name: w, Inputs: [{Name: n, Type: integr}], Steps: [{Name: s, Prompt: a}]}]",
+    "Workflows: [{Name: w, Inputs: [{Type: int}], Steps: [{Name: s, Prompt: a}]}]",
+    "Workflows: [{Name: w, Bounds: {MaxCosts: 1}, Steps: [{Name: s, Prompt: a}]}]",
+    "Workflows: [{Name: w, Bounds: {MaxLLMCalls: many}, Steps: [{Name: s, Prompt: a}]}]",
+    "Workflows: [{Name: w, Bounds: {OnExhausted: stop}, Steps: [{Name: s, Prompt: a}]}]",
+    "Workflows: [{Name: w, Retry: {Attempts: 3}, Steps: [{Name: s, Prompt: a}]}]",
+    STEP.format("Promt: a"),
+    STEP.format("Prompt: [a]"),
+    STEP.format("Prompt: a, Retry: 3"),
+    STEP.format("Prompt: a, Retry: {Attempts: 0}"),
+    STEP.format("Prompt: a, Retry: {Attempts: 2.5}"),
+    STEP.format("Prompt: a, Retry: {Times: 3}"),
+    STEP.format("Prompt: a, Each: {Items: [1], Parallel: 0}"),
+    STEP.format("Prompt: a, Each: {Items: [1], Parallel: many}"),
+    STEP.format("Prompt: a, Each: {Items: [1], OnItemError: ignore}"),
+    STEP.format("Prompt: a, Each: [1]"),
+    STEP.format("Prompt: a, Next: [b]"),
+    STEP.format("Prompt: a, Next: [{Condition: a}]"),
+    STEP.format("Prompt: a, Catch: [{Errors: [x]}]"),
+    STEP.format("Seconds: -1"),
+    STEP.format("Ask: {Kind: approval}"),
+    STEP.format("Ask: [a]"),
+    STEP.format("Action: a, Parameters: [1]"),
+    AGENT.format("Goal: [a]"),
+    AGENT.format("Temperature: 1"),
+    AGENT.format("Tools: fetch"),
+    AGENT.format("ResponseTimeout: 5 minutes"),
+    AGENT.format("ResponseTimeout: 0"),
+    AGENT.format("ToolIterationLimit: -1"),
+    AGENT.format("ModelSettings: {MaxTokens: 0}"),
+    AGENT.format("ModelSettings: {Temperature: hot}"),
+    AGENT.format("Bounds: {MaxDepth: 2}"),
+    AGENT.format("Supervisor: maybe"),
+    "Agents: [{Goal: a}]",
+    "Config: {LogLevel: loud}",
+    "Config: {Durability: 3}",
+    "Tools: [{Timeout: 5}]",
+    "Documents: [{Path: a.md}]",
+    "Schedules: [{Workflow: w}]",
+    "MCPServers: [{Type: stdio, Command: x}]",
+    "MCPServers: [{Name: m, Command: x, Args: a}]",
+    "Workspaces: [{Name: w, Kind: container}]",
+    "Workspaces: [{Name: w, Type: docker}]",
+]
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_a_mistake_is_found_by_the_schema_and_by_the_reader(text):
+    assert faults(data_of(text))
+    with pytest.raises(DivebookError):
+        read_definitions(text)
+
+
+def test_the_file_in_the_package_is_current_and_printed():
+    assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_text(), "write it: divebook keys --schema"
+    from divebook.cli.main import app
+
+    assert CliRunner().invoke(app, ["keys", "--schema"]).output == schema_text()
