@@ -35,7 +35,14 @@ from typing import (
     overload,
 )
 
-from divebook.definitions.answer_types import BOOLEAN_WORDS, ParameterType, allow_answers, hints_of, parsed_word
+from divebook.definitions.answer_types import (
+    BOOLEAN_WORDS,
+    ParameterType,
+    allow_answers,
+    combine,
+    hints_of,
+    parsed_word,
+)
 from divebook.definitions.code import LABEL, Doubt, doubts_of, shown_place, source_of, warn_of
 from divebook.definitions.definition import InputDefinition, Workflow
 from divebook.definitions.step import Retry, Step
@@ -51,7 +58,7 @@ from divebook.errors import (
     position_in,
     shown_number,
 )
-from divebook.events.codec import canonical_hash, locate_surrogate, storable
+from divebook.events.codec import canonical_hash, json_form, locate_surrogate, storable
 from divebook.events.recorded import opened
 from divebook.questions.question import example_in_words
 from divebook.text.arguments import normal_name, require, same_name
@@ -884,6 +891,7 @@ def _input(parameter: inspect.Parameter, annotation: Any, function: Callable[...
     if declared is None and annotation not in (parameter.empty, Any, object):
         annotated = ParameterType(annotation, function)
         allow_answers(annotation)  # instances of the classes in the annotation may be recorded
+    allow_answers(type(default))
     definition = InputDefinition(parameter.name, declared, default=default, has_default=has_default)
     # The annotation is not an argument of the constructor, because a log cannot hold it.
     return definition.like(annotated=annotated)
@@ -1293,6 +1301,87 @@ def _from_text(definition: InputDefinition, text: str) -> Any:
         with suppress(ValueError):
             return float(text)  # "inf" and "nan", which YAML writes as .inf and .nan
     return parsed
+
+
+# --- JSON schema of the inputs of a workflow, for MCP clients and forms -----------------------------------------------
+
+
+_JSON_TYPES: Mapping[type, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    list: "array",
+    dict: "object",
+}
+
+
+def inputs_schema(workflow: Workflow) -> dict[str, Any]:
+    """Return the JSON schema of the inputs of a workflow: an object with a property for each input, its type,
+    description and default.
+
+    A description that a definition lacks is taken from the docstring of the workflow function.
+    """
+    registered = WORKFLOW_FUNCTIONS.get(workflow.name)
+    is_function = registered is not None and workflow.start.type == FUNCTION
+    texts = parameter_texts(inspect.getdoc(registered.function) or "") if registered and is_function else {}
+    return {
+        **combine({entry.name: _input_schema(workflow, entry, texts) for entry in workflow.inputs}),
+        "required": [entry.name for entry in workflow.inputs if not entry.has_default and entry.required is not False],
+        "additionalProperties": False,
+    }
+
+
+def _input_schema(workflow: Workflow, entry: InputDefinition, texts: Mapping[str, str]) -> dict[str, Any]:
+    types = INPUT_TYPES.get((entry.type or "").lower(), ())
+    annotated = declared_type(workflow, entry)
+    # A number input accepts integers too, and JSON has the type `number` for both.
+    schema: dict[str, Any] = {"type": _JSON_TYPES[float if float in types else types[0]]} if types else {}
+    if annotated is not None:
+        schema = annotated.schema()
+    if _accepts_none(entry) and schema and not (annotated is not None and annotated.takes(None)):
+        definitions = {"$defs": schema.pop("$defs")} if "$defs" in schema else {}
+        schema = {"anyOf": [schema, {"type": "null"}], **definitions}
+    description = entry.description or texts.get(entry.name)
+    if description:
+        schema["description"] = description
+    if entry.has_default:
+        default = opened(entry.default)
+        form = json_form(default) if annotated is None else annotated.json_form(default)
+        # A client may send the default back. So a default that the schema refuses is not published, and neither is one
+        # that would arrive as another value.
+        if default is None or (form == default if annotated is None else annotated.takes(form)):
+            schema["default"] = form
+    return schema
+
+
+_NUMPY_SECTION = re.compile(
+    # Up to the title of the next section, which is underlined as well.
+    r"^Parameters\n-{3,}\n(?P<body>(?:(?!\w[^\n]*\n-{3,}$)[^\n]*\n?)*)",
+    re.MULTILINE,
+)
+_NUMPY_PARAMETER = re.compile(r"^(?P<name>\w+)(?: *:[^\n]*)?\n(?P<text>(?:[ \t]+[^\n]+\n?)+)", re.MULTILINE)
+_GOOGLE_SECTION = re.compile(r"^(?:Args|Arguments|Parameters):\n(?P<body>(?:[ \t]+[^\n]*\n?)+)", re.MULTILINE)
+_GOOGLE_PARAMETER = re.compile(
+    r"^(?P<indent>[ \t]+)(?P<name>\w+)(?: *\([^)\n]*\))?: *(?P<text>[^\n]*(?:\n(?P=indent)[ \t]+[^\n]+)*)", re.MULTILINE
+)
+_FIELD_PARAMETER = re.compile(r"^:param (?:[^:\n]+ )?(?P<name>\w+): *(?P<text>[^\n]*(?:\n[ \t]+[^\n]+)*)", re.MULTILINE)
+
+
+def parameter_texts(docstring: str) -> dict[str, str]:
+    r"""Return the descriptions of parameters in a docstring, by name. The styles of numpydoc, Google and Sphinx
+    (``:param name:``) are read.
+
+    >>> parameter_texts("Plan a day.\n\nArgs:\n    day: The day to plan.\n    size (int): How much.")
+    {'day': 'The day to plan.', 'size': 'How much.'}
+    """
+    texts = {match["name"]: match["text"] for match in _FIELD_PARAMETER.finditer(docstring)}
+    for section, parameter in ((_NUMPY_SECTION, _NUMPY_PARAMETER), (_GOOGLE_SECTION, _GOOGLE_PARAMETER)):
+        match = section.search(docstring)
+        if match is not None:
+            texts |= {each["name"]: each["text"] for each in parameter.finditer(match["body"])}
+    # Lines of a paragraph are joined.
+    return {name: " ".join(text.split()) for name, text in texts.items()}
 
 
 def _short(value: Any) -> str:

@@ -43,18 +43,14 @@ from mcp.types import (
 )
 
 from divebook._version import __version__
-from divebook.definitions.answer_types import combine
-from divebook.definitions.definition import InputDefinition, Workflow
-from divebook.definitions.functions import declared_type
-from divebook.definitions.json_schemas import complaint
-from divebook.definitions.table import INPUT_TYPES
+from divebook.definitions.definition import Workflow
+from divebook.definitions.functions import inputs_schema
 from divebook.documents.private_files import create_whole
 from divebook.environments.environment import Environment
 from divebook.errors import DivebookError, InterruptError, LeaseHeldError, SetupError, StoreError
 from divebook.events.catalog import COMPLETED, PENDING, WAITING, OperationCompleted
 from divebook.events.codec import json_form
 from divebook.events.event import Event
-from divebook.events.recorded import opened
 from divebook.questions import Question
 from divebook.questions.answer import Typed
 from divebook.questions.question import CONFIRMATION, example_answer, expected_answer
@@ -485,14 +481,6 @@ def _read_key(path: Path) -> bytes:
 STATUS_TOOL = "divebook_status"
 """Name of the tool with which a client waits for an execution again."""
 _NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
-_JSON_TYPES: dict[type, str] = {
-    str: "string",
-    int: "integer",
-    float: "number",
-    bool: "boolean",
-    list: "array",
-    dict: "object",
-}
 _RESULT: Mapping[str, Any] = {
     "type": "object",
     "properties": {
@@ -532,16 +520,11 @@ def tool_names(workflows: Iterable[Workflow]) -> dict[str, Workflow]:
 def tool_of(name: str, workflow: Workflow) -> Tool:
     """Return the description of the MCP tool that runs a workflow, with the JSON schema of its inputs."""
     description = workflow.description or f"Run the workflow {workflow.name!r}."
-    schema = {
-        **combine({entry.name: _input_schema(workflow, entry) for entry in workflow.inputs}),
-        "required": [entry.name for entry in workflow.inputs if _is_required(entry)],
-        "additionalProperties": False,
-    }
     return Tool(
         name=name,
         title=workflow.name,
         description=f"{description} It may ask a person on the way.",
-        input_schema=schema,
+        input_schema=inputs_schema(workflow),
         output_schema=dict(_RESULT),
     )
 
@@ -560,29 +543,6 @@ def status_tool() -> Tool:
         },
         annotations=ToolAnnotations(read_only_hint=True),
     )
-
-
-def _is_required(entry: InputDefinition) -> bool:
-    return not entry.has_default and entry.required is not False
-
-
-def _input_schema(workflow: Workflow, entry: InputDefinition) -> dict[str, Any]:
-    """Return the JSON schema for one input of a workflow, with its description and default."""
-    types = INPUT_TYPES.get((entry.type or "").lower(), ())
-    annotated = declared_type(workflow, entry)
-    # A number input accepts integers too, and JSON has the type `number` for both.
-    schema: dict[str, Any] = {"type": _JSON_TYPES[float if float in types else types[0]]} if types else {}
-    if annotated is not None:
-        schema = annotated.schema()
-    if entry.description:
-        schema["description"] = entry.description
-    if entry.has_default:
-        default = json_form(entry.default) if annotated is None else annotated.json_form(opened(entry.default))
-        # A client may send the default back, so a default that the schema refuses is not published.
-        fits = complaint(schema, default) is None if annotated is None else annotated.takes(default)
-        if fits:
-            schema["default"] = default
-    return schema
 
 
 def result_of(execution: Run) -> CallToolResult:

@@ -17,13 +17,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from divebook import Environment, Worker
+from divebook import Environment
 from divebook.definitions import workflow
-from divebook.definitions.functions import bind_inputs, declared_type
+from divebook.definitions.functions import bind_inputs, declared_type, inputs_schema, parameter_texts
 from divebook.definitions.yaml_text import value_typed
 from divebook.errors import InputError
 from divebook.events.codec import storable
 from divebook.events.recorded import opened
+from divebook.queues import Worker
 from divebook.serve.server import tool_of
 
 
@@ -278,9 +279,54 @@ def test_the_types_hold_for_queues_children_successors_and_forks(tmp_path):
         first = environment.start("echo_day", {**inputs, "left": 1}).wait(10)
         assert first.successor.wait(10).outputs["result"] == expected
         other = environment.what_if(run.id, {"inputs": {"day": "2026-04-01"}})
-        assert other.execution.wait(10).outputs["result"] == [dt.date(2026, 4, 1), Size.LARGE]
+        assert other.run.wait(10).outputs["result"] == [dt.date(2026, 4, 1), Size.LARGE]
         queued = environment.enqueue("echo_day", inputs)
         with pytest.raises(InputError, match=r'input "day" must be of type datetime\.date'):
             environment.enqueue("echo_day", {"day": "soon"})
         with Worker(environment):
             assert queued.wait(30).outputs["result"] == expected
+
+
+@workflow
+async def described(ctx, day: dt.date, colour: Colour = Colour.RED, at: dt.datetime | None = None, extra=(1, 2)):
+    """Plan a day.
+
+    Parameters
+    ----------
+    day : date
+        The day
+        to plan.
+    colour
+        Its colour.
+
+        More about it.
+
+    Returns
+    -------
+    at
+        Nothing.
+    """
+
+
+def test_the_schema_of_inputs_has_types_descriptions_and_defaults():
+    schema = inputs_schema(described)
+    assert schema["properties"] == {
+        "day": {"type": "string", "format": "date", "description": "The day to plan."},
+        "colour": {"$ref": "#/$defs/Colour", "description": "Its colour.", "default": "red"},
+        "at": {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}], "default": None},
+        # The JSON form [1, 2] would arrive as a list, so it is not published as the default.
+        "extra": {},
+    }
+    assert schema["$defs"]["Colour"]["enum"] == ["red", "2026-01-01", [1, 2]]
+    assert (schema["required"], schema["additionalProperties"]) == (["day"], False)
+
+
+@pytest.mark.parametrize(
+    "docstring",
+    [
+        "Args:\n    day (date): The\n        day.\n    n: A number.\n\nReturns:\n    n: no",
+        ":param date day: The day.\n:param n: A\n    number.",
+    ],
+)
+def test_descriptions_of_parameters_are_read_in_other_styles(docstring):
+    assert parameter_texts(f"Plan.\n\n{docstring}\n") == {"day": "The day.", "n": "A number."}
