@@ -424,8 +424,17 @@ def doctor(
             note(f"{row['model']}: {row['hint']}", "yellow")
         for problem in row["problems"]:
             note(problem, "red")
+    _note_plugins()
     if not all(row["usable"] for row in rows):
         raise typer.Exit(UNUSABLE)
+
+
+def _note_plugins() -> None:
+    """Print a line for each plugin of the installed packages: whether it can be loaded, or why not."""
+    from divebook.plugins import check_plugins
+
+    for plugin, error in check_plugins():
+        note(one_line(error or f"{plugin.label} can be loaded"), "red" if error else "")
 
 
 def _environment(file: Path | None, *, code: bool) -> Environment:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from divebook import plugins
 from divebook.definitions.dialect import DialectRules
 from divebook.definitions.json_schemas import FITTING, check_defined_schema
 from divebook.definitions.step import (
@@ -153,7 +154,7 @@ def _has_unused_keys(step: Step) -> bool:
 
 def _type(step: Step) -> Iterator[Problem]:
     message = f'unsupported step type "{step.type}" in step "{step.name}"'
-    if step.type in STEP_TYPES:
+    if step.type in STEP_TYPES or (step.type and step.type in plugins.names(plugins.STEP_TYPES)):
         return
     # Stages are made from pipelines only, and are not offered.
     written = (name for name in STEP_TYPES if name != STAGE)

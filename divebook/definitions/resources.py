@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Self
 
+from divebook import plugins
 from divebook.definitions import table
 from divebook.definitions.answer_types import declared_answer
 from divebook.definitions.dialect import OWN, Dialect
@@ -466,7 +467,9 @@ class WorkspaceDefinition(Definition):
         Key(
             "Where its commands run: on this machine, in a fence on it without network, with a Python environment of "
             "its own, or in a container without network. Commands of `local` and `virtualenv` may do whatever you may.",
-            kind=table.Text(choices=WORKSPACE_KINDS, complaint="unknown kind of workspace: {}"),
+            kind=table.Text(
+                choices=WORKSPACE_KINDS, complaint="unknown kind of workspace: {}", plugins=plugins.WORKSPACES
+            ),
             example="fenced",
         ),
     ] = LOCAL
@@ -531,7 +534,7 @@ class WorkspaceDefinition(Definition):
         if not _NAME.fullmatch(self.name):
             hint = "use letters, digits, - _ and . only, at most 63"
             raise _wrong(f"{self.name!r} cannot be the name of a workspace", "Name", hint)
-        if self.kind not in WORKSPACE_KINDS:
+        if self.kind not in WORKSPACE_KINDS and self.kind not in plugins.names(plugins.WORKSPACES):
             hint = did_you_mean(self.kind, WORKSPACE_KINDS) or f"one of {', '.join(WORKSPACE_KINDS)}"
             raise _wrong(f"unknown kind of workspace: {self.kind}", "Kind", hint)
         for name, kind in _OF_KINDS.items():

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal, NoReturn, Protocol, TypeAlias, get_args, get_origin, get_type_hints
 
+from divebook import plugins
 from divebook.definitions.dialect import DIALECT_RULES, OWN, Dialect, DialectRules
 from divebook.definitions.stored_form import Definition, defaults, without_none
 from divebook.errors import DefinitionError, Place, Problem, Severity, did_you_mean, shown_number
@@ -610,13 +611,15 @@ class Plain:
 class Text(Plain):
     """Kind of values: a string. Numbers and booleans are read in their original spelling (``Version: 1.0``).
 
-    `choices` restricts the values. `complaint` is the message for other values: ``"invalid log level: {}"``.
+    `choices` restricts the values, to which those of the plugins of a group are added. `complaint` is the message for
+    other values: ``"invalid log level: {}"``.
     """
 
     trimmed: bool = False
     choices: tuple[str, ...] = ()
     complaint: str = ""
     hint: str | None = None
+    plugins: str | None = None
 
     @property
     def holds(self) -> str:
@@ -631,7 +634,9 @@ class Text(Plain):
             return mismatch("a text", node, place, reading, self.hint)
         text = node.text.strip() if self.trimmed else node.text
         # An empty string means that the key is not set.
-        if self.choices and text and text not in self.choices:
+        is_wrong = bool(self.choices and text) and text not in self.choices
+        # Installed packages are scanned only for a name that is unknown otherwise.
+        if is_wrong and (self.plugins is None or text not in plugins.names(self.plugins)):
             hint = did_you_mean(text, self.choices) or f"one of {', '.join(self.choices)}"
             reading.add(self.complaint.format(text), node.start, place, key=_key_of(place), hint=hint)
             return INVALID

@@ -7,6 +7,7 @@ from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
 
+from divebook import plugins
 from divebook.agents import Agent
 from divebook.agents.agent import agent_of
 from divebook.agents.models import is_known_provider, model_name
@@ -121,7 +122,7 @@ class Registry:
         self._approvals = Approvals().plus(list_of(approvals, "approvals", "approvals=[ApprovalRule(...)]"))
         self.servers = Servers(_run_on_engine, store.sealing)
         self.origins = DefinitionOrigins()
-        self.handlers: dict[str, Handler] = {}
+        self.handlers: dict[str, Handler] = StepHandlers()
         """Step handlers by step type. Runners share this dictionary."""
         self._step_checks: dict[str, Callable[[Workflow], None]] = {}
         self.custom_step_types: dict[str, StepType] = {}
@@ -249,7 +250,7 @@ class Registry:
 
     def add_step_type(self, name: str, handler: Handler, check: Callable[[Workflow], None] | None = None) -> None:
         """Set the handler for all steps of a type; see `Environment.add_step_type`."""
-        if name not in STEP_TYPES:
+        if name not in STEP_TYPES and name not in plugins.names(plugins.STEP_TYPES):
             raise NotFoundError("step type", name, STEP_TYPES)
         require_protocol(handler, Handler, "handler")
         if check is not None:
@@ -375,8 +376,6 @@ class Registry:
 
     def step_handler(self, name: str) -> Handler:
         """Return the handler for a step type; raises `NotFoundError`."""
-        if name not in self.handlers:
-            raise NotFoundError("step type", name, self.handlers)
         return self.handlers[name]
 
     @property
@@ -426,6 +425,7 @@ class Registry:
         4. None if a server may have the tool: servers list their tools only when they are asked;
         5. None in the legacy dialect, whose agents do without tools that are not installed; else an error.
         """
+        self._add_plugin_tool(name)
         tools = self.tools
         if name in (*WORKSPACE_TOOLS, *PROCESS_TOOLS) and name not in tools:
             workspace = None if definition.workspace is None else self.workspace(definition.workspace)
@@ -452,6 +452,15 @@ class Registry:
         if definition.dialect == OWN:
             raise SetupError(f"agent {definition.name} names the tool {name}, which is not there: {ABSENT[name]}")
         return None
+
+    def _add_plugin_tool(self, name: str) -> None:
+        """Add the tool that a plugin has under a name, if nothing else has that name."""
+        other_names = (*WORKSPACE_TOOLS, *PROCESS_TOOLS, *OFFERED, *ABSENT, ASSIGN_WORK)
+        if name in other_names or "/" in name or name in self.tools:
+            return
+        tool = plugins.find(plugins.TOOLS, name)
+        if tool is not None:
+            self._tools[name] = replaced(tool_of(tool), name=name)
 
     def limited(self, tool: ToolFunction) -> ToolFunction:
         """Return a tool function restricted by the limits (such as time and output size) that the definition of the
@@ -619,6 +628,8 @@ class Registry:
         steps = [step for step in workflow.steps if ahead is None or step.name in ahead]
         if workflow.start.type == FUNCTION and workflow.manner.is_strict:
             require_function(workflow.name)
+        for step in steps:
+            self.step_handler(step.type)  # a plugin may be missing or broken
         # Checks that other packages have added for their step types, such as those of pipelines.
         for step_type in {step.type for step in steps} & self._step_checks.keys():
             self._step_checks[step_type](workflow)
@@ -726,6 +737,22 @@ class Registry:
         if workflow.manner.is_strict:
             yield from (problem for problem, _ in missing_actions(workflow, self.actions))
             yield from (problem for problem, _ in missing_workflows(workflow, self.workflows))
+
+
+class StepHandlers(dict[str, Handler]):
+    """Step handlers by step type. A type that is missing is looked up among the plugins."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the handler of a step type, also that of a plugin; `default` if there is none."""
+        return self[name] if name in self or plugins.find(plugins.STEP_TYPES, name) is not None else default
+
+    def __missing__(self, name: str) -> Handler:
+        """Return the handler of a plugin; raise `NotFoundError` if there is none, `SetupError` if it is broken."""
+        handler: Handler | None = plugins.find(plugins.STEP_TYPES, name)
+        if handler is None:
+            raise NotFoundError("step type", name, self)
+        self[name] = handler
+        return handler
 
 
 class DefinitionOrigins:

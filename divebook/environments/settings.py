@@ -18,11 +18,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from divebook.definitions.resources import DOCKER, FENCED, VIRTUALENV, WorkspaceDefinition
+from divebook import plugins
+from divebook.definitions.resources import DOCKER, FENCED, VIRTUALENV, WORKSPACE_KINDS, WorkspaceDefinition
 from divebook.documents import DocumentRepository, Policy
 from divebook.documents.policy import HIDDEN, resolved
 from divebook.environments.registry import Registry
-from divebook.errors import SetupError
+from divebook.errors import NotFoundError, SetupError
 from divebook.events import Event
 from divebook.events.catalog import InterruptRaised, InterruptResolved
 from divebook.events.codec import encode
@@ -35,6 +36,7 @@ from divebook.stores.append import Durability
 from divebook.stores.codec import Codec
 from divebook.stores.maintenance import file_content
 from divebook.text.format import in_shell
+from divebook.text.protocols import require_protocol
 from divebook.text.redaction import cut, logger, one_line, shared, silence
 from divebook.workspaces.docker.workspace import DockerWorkspace
 from divebook.workspaces.local import FencedWorkspace, FilesWorkspace, LocalWorkspace, VirtualenvWorkspace
@@ -249,6 +251,8 @@ class EnvironmentWorkspaces:
             limits = {"memory": definition.memory, "cpus": definition.processors}
             options |= {name: value for name, value in limits.items() if value is not None}
             return DockerWorkspace(folder, image=definition.image, allow=definition.hosts, told=on_egress, **options)
+        if definition.kind not in WORKSPACE_KINDS:
+            return _workspace_of_plugin(definition, folder, options)
         return LocalWorkspace(folder, **options)
 
     def content(self, digest: str) -> bytes:
@@ -260,6 +264,15 @@ class EnvironmentWorkspaces:
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None
+
+
+def _workspace_of_plugin(definition: WorkspaceDefinition, folder: Path, options: Mapping[str, Any]) -> Workspace:
+    make = plugins.find(plugins.WORKSPACES, definition.kind)
+    if make is None:  # uninstalled since the definition was read
+        raise NotFoundError("kind of workspace", definition.kind, plugins.names(plugins.WORKSPACES))
+    workspace: Workspace = make(folder, definition, dict(options))
+    require_protocol(workspace, Workspace, f"what the plugin {definition.kind!r} returns", page="workspaces")
+    return workspace
 
 
 def drop_folders(store: EventStore, *, dry_run: bool = False) -> int:
@@ -450,9 +463,39 @@ def _hook_of(words: Sequence[str] | str) -> Hook:
             "such as mailto://USER:PASSWORD@example.org"
         )
     if are_addresses(command):
-        return Addresses(command)
+        return _hook_of_addresses(command)
 
     def call(question: Mapping[str, Any]) -> None:
         subprocess.run(command, input=encode(question), check=True, timeout=NOTIFY_SECONDS)
 
     return call
+
+
+def _hook_of_addresses(addresses: Sequence[str]) -> Hook:
+    """Return a hook that sends each question to all addresses: to those of a plugin's scheme by the plugin, to all
+    others by Apprise.
+    """
+    schemes = {*plugins.names(plugins.NOTIFIERS)}
+    hooks: list[Hook] = []
+    for_apprise: list[str] = []
+    for address in addresses:
+        scheme = address.partition("://")[0]
+        notifier = plugins.find(plugins.NOTIFIERS, scheme) if scheme in schemes else None
+        if notifier is None:
+            for_apprise.append(address)
+            continue
+        hook = notifier(address)
+        # The address may contain a password, and is not shown.
+        require_protocol(hook, Hook, f"what the plugin {scheme!r} returns for an address")
+        hooks.append(hook)
+    if for_apprise:
+        hooks.append(Addresses(for_apprise))
+    return hooks[0] if len(hooks) == 1 else functools.partial(_call_all, hooks)
+
+
+def _call_all(hooks: Sequence[Hook], question: Mapping[str, Any]) -> None:
+    for number, hook in enumerate(hooks, start=1):
+        try:
+            hook(question)
+        except Exception:  # noqa: BLE001 - the other addresses get the question all the same
+            _log.exception("notifier %s of notify failed for question %s", number, question["interrupt_id"])

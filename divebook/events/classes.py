@@ -25,8 +25,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from enum import Enum, Flag
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+from divebook import plugins
 from divebook.errors import SetupError, UnopenableValueError, UnstorableValueError
 from divebook.events.recorded import Normalize, Recorded, opened
 
@@ -207,6 +208,9 @@ def record_instance(value: Any, path: str, normalize: Normalize) -> Recorded | N
         return None
     name = name_of(cls)
     if name not in _ALLOWED:
+        recorded = record_by_plugin(value, path, normalize)
+        if recorded is not None:
+            return recorded
         raise UnstorableValueError(
             path, f"{name} is not allowed in logs; allow the class with divebook.allow({cls.__qualname__})"
         )
@@ -271,6 +275,95 @@ _RECORD: dict[str, Callable[[str, Any, str, Normalize], Recorded]] = {
     "model": _record_model,
     "namedtuple": _record_namedtuple,
 }
+
+
+def record_by_plugin(value: Any, path: str, normalize: Normalize) -> PluginValue | None:
+    """Return the recorded form that a plugin has for the class of a value; None if no plugin has the class.
+
+    Raises
+    ------
+    UnstorableValueError
+        The plugin is broken, or its function for plain data raises an error or returns what cannot be stored.
+    """
+    name = name_of(type(value))
+    try:
+        pair = plugins.find(plugins.VALUES, name)
+    except SetupError as error:
+        raise UnstorableValueError(path, str(error)) from error
+    if pair is None:
+        return None
+    to_plain, _ = pair
+    try:
+        plain = to_plain(value)
+    except Exception as error:
+        raise UnstorableValueError(path, f"the plugin for {name} raised {type(error).__name__}: {error}") from error
+    return PluginValue(name, normalize(plain, path), plugins.distribution_of(plugins.VALUES, name) or "")
+
+
+class PluginValue(Recorded):
+    """Recorded form of an instance of a class for which a plugin has functions to and from plain data.
+
+    Parameters
+    ----------
+    cls
+        Name of the class, which is the name of the plugin.
+    content
+        Plain data of the instance, in recorded form.
+    distribution
+        Name and version of the package that recorded it, for people who lack the plugin.
+    """
+
+    __slots__ = ("cls", "content", "distribution")
+    tag: ClassVar[str] = "plugin"
+
+    def __init__(self, cls: str, content: Any, distribution: str) -> None:
+        self.cls = cls
+        self.content = content
+        self.distribution = distribution
+
+    def data(self) -> Any:
+        """Return the class, the plain data and the package."""
+        return {"class": self.cls, "content": self.content, "distribution": self.distribution}
+
+    def open(self) -> Any:
+        """Build the instance with the function of the plugin.
+
+        Raises
+        ------
+        UnopenableValueError
+            The plugin is missing or broken, or its function raises an error.
+        """
+        try:
+            pair = plugins.find(plugins.VALUES, self.cls)
+        except SetupError as error:
+            raise UnopenableValueError(self.cls, str(error)) from error
+        if pair is None:
+            raise UnopenableValueError(self.cls, f"its plugin is missing; install {self.distribution}")
+        _, from_plain = pair
+        try:
+            return from_plain(opened(self.content))
+        except Exception as error:
+            message = f"its plugin cannot read it: {type(error).__name__}: {error}"
+            raise UnopenableValueError(self.cls, message) from error
+
+    def plain(self) -> Any:
+        """Return the plain data of the instance. This works without the plugin."""
+        return self.content
+
+    def summary(self) -> str:
+        """Return the plain data with the class; without the plugin, also the package that has it."""
+        text = f"{self.cls.rpartition('.')[2]} {_BRIEF.repr(self.content)}"
+        if plugins.distribution_of(plugins.VALUES, self.cls) is None:
+            return f"{text} (plugin missing: {self.distribution})"
+        return text
+
+    def inside(self) -> Any:
+        """Return the plain data of the instance, as a list of one item."""
+        return [self.content]
+
+    def parts(self, change: Callable[[Any], Any]) -> PluginValue:
+        """Return a copy in which the plain data are replaced by the result of `change`."""
+        return PluginValue(self.cls, change(self.content), self.distribution)
 
 
 class Instance(Recorded):

@@ -40,7 +40,7 @@ from typing import Any, ClassVar, NoReturn, Self, TypeAlias, TypeVar
 
 from divebook.errors import DivebookError, UnopenableValueError, UnstorableValueError
 from divebook.events.arrow import LIBRARIES, Arrow, ForeignScalar, record_foreign
-from divebook.events.classes import Instance, Member, record_instance
+from divebook.events.classes import Instance, Member, PluginValue, record_by_plugin, record_instance
 from divebook.events.recorded import (
     CONTAINERS,
     FACTORIES,
@@ -350,7 +350,7 @@ def _normalize_other(value: Any, path: str, depth: int) -> Any:
         return str.__str__(value)
     if isinstance(value, int | float):
         return _normalize(float(value) if isinstance(value, float) else int(value), path, depth)
-    recorded = record_standard(value, path)
+    recorded = record_standard(value, path) or record_by_plugin(value, path, lambda v, p: _normalize(v, p, depth + 2))
     if recorded is None:
         raise UnstorableValueError(path, f"{_class_name(value)} is not plain data; {_advice(value)}")
     return recorded
@@ -490,6 +490,10 @@ def _member(value: Mapping[str, Any]) -> Member:
     return Member(_as(str, value["class"]), _as(str, value["name"]), untag(value["value"]))
 
 
+def _plugin_value(value: Mapping[str, Any]) -> PluginValue:
+    return PluginValue(_as(str, value["class"]), untag(value["content"]), _as(str, value["distribution"]))
+
+
 def _arrow(value: Mapping[str, Any]) -> Arrow:
     shape = [_as(int, length) for length in _as(list, value["shape"])]
     return Arrow(_checked_kind(value["kind"]), shape, untag(_as(dict, value["layout"])), _as(str, value["data"]))
@@ -521,6 +525,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "dataclass": functools.partial(_instance, "dataclass"),
     "model": functools.partial(_instance, "model"),
     "enum": _member,
+    PluginValue.tag: _plugin_value,
     "arrow": _arrow,
     "scalar": _foreign,
     ByHash.tag: lambda value: ByHash(untag(value)),

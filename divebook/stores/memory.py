@@ -515,6 +515,7 @@ class StoreAdapter(MemoryStore):
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def _load(self) -> None:
+        # First each list by itself. The numbers, keys and messages of all logs follow from all of them.
         messages: list[StoredMessage] = []
         for list_id in self._call("ids", lambda: [*self.simple_store.ids()]):
             if not isinstance(list_id, str):
@@ -539,7 +540,10 @@ class StoreAdapter(MemoryStore):
                 self._keep(message)
 
     def _load_list(self, list_id: str, entries: Sequence[Mapping[str, Any]]) -> list[StoredMessage]:
-        """Load one list of entries, and return the messages in it."""
+        """Load one list of entries, and return the messages in it.
+
+        Rows replace each other, so that the last one counts; records, large values and messages add up.
+        """
         if list_id == SCHEDULES:
             for entry in entries:
                 self._queues.schedules |= {str(name): int(moment) for name, moment in entry["schedules"].items()}

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
+from divebook import plugins
 from divebook.errors import AlreadyRegisteredError, SetupError, StoreError
 from divebook.stores.backend import SimpleStore
 from divebook.stores.base import EventStore
@@ -72,9 +73,9 @@ def open_store(location: str | Path | None = None) -> EventStore:
     location
         A path, or ``sqlite:///path``; ``memory:`` for a new store in memory; ``postgresql://user@host/db`` for a store
         that machines share (`divebook.stores.postgres.PostgresStore`), or a URL of a scheme that was registered with
-        `register_store`. None selects the location in the environment variable ``DIVEBOOK_STORE``, or else
-        ``.divebook/executions.db`` in the current directory. Closing a shared store closes it for all users in this
-        process. If its file was deleted or replaced, the path is opened again.
+        `register_store` or that a plugin has (`divebook.plugins`). None selects the location in the environment
+        variable ``DIVEBOOK_STORE``, or else ``.divebook/executions.db`` in the current directory. Closing a shared
+        store closes it for all users in this process. If its file was deleted or replaced, the path is opened again.
 
     Raises
     ------
@@ -127,13 +128,14 @@ def _resolved(path_of_user: Path) -> Path:
 
 
 def _factory_of(scheme: str, url: str) -> Factory:
-    if scheme not in _factories:
-        schemes = ", ".join(f"{name}://" for name in sorted((*_factories, SQLITE)))
+    factory = _factories.get(scheme) or plugins.find(plugins.STORES, scheme)
+    if factory is None:
+        schemes = ", ".join(f"{name}://" for name in sorted((*_factories, SQLITE, *plugins.names(plugins.STORES))))
         raise SetupError(
             f"no store for {without_password(url)!r}: give the path of a file, {MemoryStore.location!r}, or a URL with "
             f"one of {schemes}"
         )
-    return _factories[scheme]
+    return factory
 
 
 def _shared(name: str, factory: Factory) -> EventStore:
