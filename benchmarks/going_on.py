@@ -49,7 +49,7 @@ def resume_once(kind: Kind) -> tuple[float, int]:
             environment = Environment(store=store, actions=[Action("one", one, idempotent=True)])
             (record,) = environment.recoverable()
             started = time.perf_counter()
-            environment.resume(record.execution_id).wait(check=True)
+            environment.run_of(record.execution_id).resume().wait(check=True)
         return calls[0] - started, len(calls) - (STEPS - DIES_AT)
 
 

@@ -91,7 +91,7 @@ def best_framed(store: EventStore, execution_id: str, kind: str) -> float:
     """Return the seconds that a frame of an execution takes, which is opened first."""
 
     def framed() -> Any:
-        return getattr(Environment(store=store).execution(execution_id), kind)
+        return getattr(Environment(store=store).run_of(execution_id), kind)
 
     framed()  # the libraries are loaded
     return min(timed(framed) for _ in range(ROUNDS))
@@ -202,8 +202,8 @@ def main(path: str, way: str | None = None) -> None:
         return
     with SqliteStore(path) as store:
         (record,) = store.records()
-        opened = timed(lambda: Environment(store=store).execution(record.execution_id))
-        execution = Environment(store=store).execution(record.execution_id)
+        opened = timed(lambda: Environment(store=store).run_of(record.execution_id))
+        execution = Environment(store=store).run_of(record.execution_id)
         worked = time.process_time()
         frame = timed(lambda: len(execution.events))
         worked = time.process_time() - worked

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from benchmarks.browser import p95
 from benchmarks.figure import Figure
-from divebook import Environment, Step, Workflow
+from divebook import Environment, Event, Step, Workflow
 from divebook.events import Event
-from divebook.replay.replayer import Replayer
+from divebook.replay.replayer import Replayer, replayer_of
 
 EVENTS, SEEKS, STEPS = 100_000, 300, 3000
 OF_ROUND, VARIABLES = 109, 20
@@ -69,7 +69,7 @@ def forked(path: Path, name: str) -> Iterator[Figure]:
     for part, share in (("in the middle", 0.5), ("before the end", 1.0)):
         with Environment(store=path) as world:
             at = int(world.store.record(name).last_sequence * share) - 2
-            milliseconds = timed(world.fork, name, at)
+            milliseconds = timed(world.run_of(name).fork, at)
         yield Figure(f"a fork {part}", "full", round(milliseconds), "ms", details={"at event": at})
 
 
@@ -81,7 +81,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = Environment(store=Path(folder) / "log.db")
         name = world.start(long_workflow(events), durability="relaxed").wait(check=True).id
-        for figure in figures(Environment(store=Path(folder) / "log.db").replay(name)):
+        for figure in figures(replayer_of(Environment(store=Path(folder) / "log.db").run_of(name))):
             print(" | ".join(figure.cells), flush=True)
         for figure in forked(Path(folder) / "log.db", name):
             print(" | ".join(figure.cells), flush=True)

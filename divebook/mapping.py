@@ -74,7 +74,7 @@ def inputs_of(workflow: Workflow, frame: Any, parameters: Mapping[str, Any] | No
 def known_by(environment: Environment, key: str) -> Run | None:
     """Return the execution that was started with a start key; None if no execution was."""
     records = environment.store.records(key=key)
-    return environment.execution(records[0].execution_id) if records else None
+    return environment.run_of(records[0].execution_id) if records else None
 
 
 # --- results of a map ---
@@ -204,12 +204,12 @@ class MappedRows:
         status = self.run.status
         # A person may have said of calls that may not be made twice that they failed.
         if status == CANCELLED or (status == FAILED and called_action is not None and not called_action.is_repeatable):
-            advice = f"environment.resume({self.run.id!r}) goes on with it, again=True begins anew"
+            advice = f"environment.run_of({self.run.id!r}).resume() goes on with it, again=True begins anew"
             warnings.warn(f"{self.workflow.name} has ended as {status}, and stays so: {advice}", stacklevel=4)
         # Also after the end of a process: the log is not over, and no process drives it.
         elif (status == FAILED or not self.run.state.is_over) and not self.run.is_live:
             with suppress(LeaseHeldError):  # another process makes them
-                self.run = self.environment.resume(self.run.id)
+                self.run = self.run.resume()
         return self
 
     def __len__(self) -> int:
@@ -422,7 +422,7 @@ def _asked(environment: Environment, definition: Agent | Workflow) -> str:
     different hash shows later that the definition has changed.
     """
     if isinstance(definition, Workflow):
-        return short_hash([definition.fingerprint, environment.code_of(definition)])
+        return short_hash([definition.fingerprint, environment.internals.registry.code_of(definition)])
     return digest_of(definition)
 
 
@@ -430,7 +430,7 @@ def _require_unneeded(environment: Environment, kind: str, name: str) -> None:
     """Raise `SetupError` if the registered agent or workflow of this name may not be replaced, because an execution
     that has not ended still needs it.
     """
-    for run in (environment.execution(record.execution_id) for record in environment.store.unended()):
+    for run in (environment.run_of(record.execution_id) for record in environment.store.unended()):
         if run.was_driven and names(run.workflow, kind, name, environment.workflows):
             raise SetupError(
                 f"execution {run.id} of {run.workflow.name!r} has not ended and needs the other {kind} {name!r}: wait "
@@ -501,7 +501,7 @@ def _require_same(
             f"{name} was begun with other parameters; with again=True it begins anew, with another store= both are kept"
         )
     before = execution.workflow.steps[0]
-    is_other = opening.code is not None and dict(opening.code) != environment.code_of(workflow)
+    is_other = opening.code is not None and dict(opening.code) != environment.internals.registry.code_of(workflow)
     # Maps of functions have no such input. Both sides are then None, and only the code of the function is compared.
     digest = {one.name: one.default for one in workflow.inputs}.get(ASKED)
     is_other = is_other or opening.inputs.get(ASKED, digest) != digest

@@ -54,7 +54,7 @@ def pytest_runtest_call(item):
         if world._is_closed or any(later.store is world.store for later, _ in made[number + 1 :]):
             continue
         for record in world.store.records():
-            _replay(world, settings, world.execution(record.execution_id))
+            _replay(world, settings, world.run_of(record.execution_id))
     return result
 
 
@@ -65,7 +65,7 @@ def _replay(world, settings, execution):
     again = Environment(**{**settings, "store": cut(execution.store, execution, turn.sequence - 1), **_held(world)})
     with pytest.MonkeyPatch.context() as blocking:
         _block(blocking)
-        resumed = again.resume(execution.id).wait(30)
+        resumed = again.run_of(execution.id).resume().wait(30)
     same = [e.data for e in resumed.history() if e.sequence >= turn.sequence - 1 and _is_of(turn, e.data)]
     assert [data.result for data in same] == [turn.data.result], f"{execution.id}: {resumed.error}"
     after = [e.data for e in resumed.history() if e.sequence >= turn.sequence]
@@ -76,7 +76,11 @@ def _replay(world, settings, execution):
 
 def _held(world):
     """Return what an environment holds by now, also what was added to it."""
-    return {"agents": list(world.agents.values()), "workflows": world.own_workflows, "tools": world.tools.values()}
+    return {
+        "agents": list(world.agents.values()),
+        "workflows": tuple(world.internals.registry.registered_workflows.values()),
+        "tools": world.tools.values(),
+    }
 
 
 def _last_turn(execution):

@@ -118,16 +118,9 @@ ENVIRONMENT = {
     "stored": lambda environment, wrong: environment.beside(wrong),
     **{
         verb: lambda environment, wrong, verb=verb: getattr(environment, verb)(wrong)
-        for verb in (
-            *("fork", "verify", "what_if", "inspect", "cancel", "execution", "resume", "retry", "run_again"),
-            *("replay", "requests_of", "files", "recover", "tag", "untag", "compare"),
-        )
+        for verb in ("run_of", "recover", "compare")
     },
-    "why": lambda environment, wrong: environment.why(wrong, "x"),
-    "note": lambda environment, wrong: environment.note(wrong, "x"),
-    "label": lambda environment, wrong: environment.label(wrong, quality="good"),
     "signal": lambda environment, wrong: environment.signal(wrong, "name"),
-    "export_log": lambda environment, wrong: environment.export_log(wrong, "file.jsonl"),
 }
 
 
@@ -207,14 +200,14 @@ def test_an_execution_and_a_run_stand_for_their_id():
     execution = environment.start(FLOW).wait(10)
     for stand_in in (lambda one: one, lambda one: one.id):
         given = stand_in(execution)
-        assert environment.execution(given).id == execution.id
-        assert str(environment.why(given, "x")) == str(environment.why(execution.id, "x"))
-        assert environment.fork(given, 1).wait(10).variables == {"x": 1}
-        assert environment.tag(given, "seen") == ("seen",)
+        assert environment.run_of(given).id == execution.id
+        assert str(environment.run_of(given).why("x")) == str(environment.run_of(execution.id).why("x"))
+        assert environment.run_of(given).fork(1).wait(10).variables == {"x": 1}
+        assert environment.run_of(given).tag("seen").tags == ("seen",)
         assert [run.id for run in divebook.runs(of=[given])] == [execution.id]
-        assert environment.verify(given).equal
+        assert environment.run_of(given).verify().equal
         waiting = environment.start(waits).wait(10)
-        assert environment.cancel(stand_in(waiting)).wait(10).id == waiting.id
+        assert environment.run_of(stand_in(waiting)).cancel().wait(10).id == waiting.id
         assert waiting.status == "cancelled"
 
 

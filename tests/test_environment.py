@@ -52,34 +52,34 @@ def test_duplicate_workflows_are_refused():
 def test_the_default_agent_is_the_first_supervisor_else_the_first(agents, expected):
     found = environment(
         agents=[Agent(AgentDefinition(a, is_supervisor="supervisor" in a)) for a in agents]
-    ).default_agent
+    ).internals.registry.default_agent
     assert (found.name if found else None) == expected
 
 
 def test_agents_are_added_and_found():
     world = environment()
     world.add_agent(Agent("new-agent"))
-    assert world.agent("new-agent").name == "new-agent"
+    assert world.internals.registry.agent("new-agent").name == "new-agent"
     with pytest.raises(NotFoundError, match="agent not found: missing-agent"):
-        world.agent("missing-agent")
+        world.internals.registry.agent("missing-agent")
     with pytest.raises(AlreadyRegisteredError):
         world.add_agent(Agent("new-agent"))
 
 
 def test_actions_are_found_the_environments_own_first():
     world = Environment(store=MemoryStore(), actions=[Action("Print", len)])
-    assert world.action("Print").function is len
-    assert world.action("Time.Now") is world.actions["Time.Now"]
+    assert world.internals.registry.action("Print").function is len
+    assert world.internals.registry.action("Time.Now") is world.actions["Time.Now"]
     with pytest.raises(NotFoundError, match=r'action "Print1" not found .did you mean'):
-        world.action("Print1")
+        world.internals.registry.action("Print1")
 
 
 def test_workflows_are_added_and_found():
     world = environment()
     world.add_workflow(workflow("test-workflow"))
-    assert world.workflow("test-workflow").name == "test-workflow"
+    assert world.internals.registry.workflow("test-workflow").name == "test-workflow"
     with pytest.raises(NotFoundError, match=r"workflow not found: test-workflov .did you mean 'test-workflow'"):
-        world.workflow("test-workflov")
+        world.internals.registry.workflow("test-workflov")
     with pytest.raises(AlreadyRegisteredError):
         world.add_workflow(workflow("test-workflow"))
 
@@ -88,9 +88,9 @@ def test_the_default_workflow_must_exist():
     world = environment()
     world.define(definitions_from({"Config": {"DefaultWorkflow": "ghost"}}))
     with pytest.raises(SetupError, match="default workflow not found: ghost"):
-        _ = world.default_workflow
+        _ = world.internals.registry.default_workflow
     world.add_workflow(workflow("ghost"))
-    assert world.default_workflow.name == "ghost"
+    assert world.internals.registry.default_workflow.name == "ghost"
 
 
 def test_built_in_actions_are_there_and_own_ones_win():
@@ -153,7 +153,7 @@ def test_provider_settings_reach_the_agents():
     }
     world = environment()
     world.define(definitions_from(config))
-    assert world.agent("a").definition.model_settings.request_headers == {"X": ["1"]}
+    assert world.internals.registry.agent("a").definition.model_settings.request_headers == {"X": ["1"]}
 
 
 def test_a_trigger_creates_pending_executions_of_its_workflows():
@@ -191,14 +191,14 @@ def test_a_damaged_execution_is_looked_up_as_far_as_it_is_sound_and_not_carried_
         connection.execute("UPDATE events SET data = '{oops' WHERE place & 4294967295 = 3")
     with SqliteStore(path) as store:
         world = Environment(store=store)
-        execution = world.execution(execution_id)
+        execution = world.run_of(execution_id)
         assert "event 3 of execution" in str(execution.damage)
         assert [event.sequence for event in execution.history()] == [1, 2]
         assert "error: the log is damaged; this is what its first 2 events say. event 3" in str(execution)
         assert world.interrupts() == []
-        for use in (world.resume, world.cancel):
+        for use in (execution.resume, execution.cancel):
             with pytest.raises(CorruptStoreError, match="event 3"):
-                use(execution_id)
+                use()
 
 
 def test_a_type_of_step_is_carried_out_by_whoever_adds_it_and_checked_before_anything_is_recorded():
@@ -211,7 +211,7 @@ def test_a_type_of_step_is_carried_out_by_whoever_adds_it_and_checked_before_any
     world.add_step_type("script", echo, check=lambda found: checked.append(found.name))
     assert world.start(workflow("w")).wait().state.paths["main"].status == "completed"
     assert set(checked) == {"w"}
-    assert world.step_handler("script") is echo
+    assert world.internals.registry.step_handler("script") is echo
 
     def refuse(found):
         raise SetupError(f"{found.name} lacks something")
@@ -226,7 +226,7 @@ def test_only_types_that_definitions_know_can_be_added():
     with pytest.raises(NotFoundError, match=r"step type not found: scirpt .*script"):
         environment().add_step_type("scirpt", None)
     with pytest.raises(NotFoundError, match="step type not found: teleport"):
-        environment().step_handler("teleport")
+        environment().internals.registry.step_handler("teleport")
 
 
 def test_an_agent_whose_server_has_a_taken_name_is_not_taken_in():

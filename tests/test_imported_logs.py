@@ -106,7 +106,7 @@ def test_what_others_recorded_is_forked_at_every_model_call(tmp_path, kind):
         before = list(run.history())
         for at in range(1, len(before) + 1):
             called.clear()
-            fork = environment.fork(run.id, at).wait(20)
+            fork = environment.run_of(run.id).fork(at).wait(20)
             for question in fork.interrupts:
                 assert question.kind == "agent_changed"
                 fork = environment.answer(question.id, "finish", fork.id).wait(20)
@@ -117,7 +117,7 @@ def test_what_others_recorded_is_forked_at_every_model_call(tmp_path, kind):
             answer = "birds." if done.count("agent_response") < 2 else run.outputs["result"]
             assert next(data.output for data in reversed(payloads(fork, StepCompleted))).endswith(answer), at
         (call,) = (data for data in payloads(run, OperationCompleted) if data.operation_type == "tool_call")
-        changed = environment.fork(run.id, change={"results": {call.operation_id: "3 larks"}}).wait(20)
+        changed = environment.run_of(run.id).fork(change={"results": {call.operation_id: "3 larks"}}).wait(20)
         (question,) = changed.interrupts
         changed = environment.answer(question.id, "finish", changed.id).wait(20)
         (returned,) = (part for part in requests_of(changed.history())[-1].messages[-1]["parts"])
@@ -162,7 +162,7 @@ def test_the_same_file_is_the_same_execution(environment, tmp_path):
     assert again.id != first.id
     assert environment.compare(first, again).first is None
     exported = tmp_path / "log.jsonl"
-    environment.export_log(first.id, exported)
+    environment.run_of(first.id).export(exported)
     with Environment(store=MemoryStore()) as other:
         assert list(other.import_log(exported).history()) == list(first.history())
 

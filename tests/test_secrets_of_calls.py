@@ -222,7 +222,7 @@ def shown(run, here, folder):
     yield "requests", repr(run.requests)
     yield "conversation", repr(run.conversation)
     yield "data", repr([run.variables, run.outputs, run.inputs])
-    here.export_log(run.id, folder / f"{run.id}.jsonl")
+    here.run_of(run.id).export(folder / f"{run.id}.jsonl")
 
 
 def told_by_commands(run, folder):

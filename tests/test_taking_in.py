@@ -113,13 +113,17 @@ RULE = ApprovalRule("looked_up", outcome="deny")
 SERVER = MCPServerDefinition("git", command="git-server")
 TAKEN = {
     "name": Field(lambda _: "research", lambda world: world.name),
-    "agents": Field(lambda _: [Agent("critic", model="scripted")], lambda world: world.default_agent),
-    "workflows": Field(lambda _: [HELD], lambda world: world.own_workflows),
+    "agents": Field(
+        lambda _: [Agent("critic", model="scripted")], lambda world: world.internals.registry.default_agent
+    ),
+    "workflows": Field(lambda _: [HELD], lambda world: tuple(world.internals.registry.registered_workflows.values())),
     "actions": Field(lambda _: [WHERE], lambda world: world.actions.get("Where")),
     "tools": Field(lambda _: [looked_up], lambda world: world.tools.get("looked_up")),
     "servers": Field(
         lambda _: [SERVER],
-        lambda world: [(server.definition, server.policy.allowed) for server in world.servers.values()],
+        lambda world: [
+            (server.definition, server.policy.allowed) for server in world.internals.registry.servers.values()
+        ],
     ),
     "workspaces": Field(lambda _: [WorkspaceDefinition("app")], lambda world: world.workspaces),
     "documents": Field(lambda _: MemoryDocuments({"notes.md": "kept"}), lambda world: world.documents.list()),
@@ -129,7 +133,7 @@ TAKEN = {
     "interpreter": Field(lambda _: COUNTED, is_counted),
     "executor": Field(threads, thread_of),
     "executors": Field(lambda folder: {"own": threads(folder)}, lambda world: thread_of(world, executor="own")),
-    "approvals": Field(lambda _: [RULE], lambda world: world.approvals_for("").rules),
+    "approvals": Field(lambda _: [RULE], lambda world: world.internals.registry.approvals_for("").rules),
     "formatter": Field(lambda _: HEARD, is_heard),
     "telemetry": Field(lambda _: TRACED, traced),
     "policy": Field(lambda _: Policy("programs"), lambda world: world.policy.allowed),
@@ -180,11 +184,11 @@ Agents: [{Name: critic}]
     )
     for _ in range(2):
         taking.take_in(other)
-    assert taking.agent("critic") is other.agent("critic")
-    assert taking.approvals_for("critic") == other.approvals_for("critic")
+    assert taking.internals.registry.agent("critic") is other.internals.registry.agent("critic")
+    assert taking.internals.registry.approvals_for("critic") == other.internals.registry.approvals_for("critic")
     assert taking.documents.resolve("guide") == "docs/guide.md"
     taking.define(read_definitions("Agents: [{Name: writer}]"))
-    assert taking.agent("writer").model_name == "openai:gpt-6"
+    assert taking.internals.registry.agent("writer").model_name == "openai:gpt-6"
 
 
 def test_what_an_environment_takes_in_wins_also_over_a_definition_that_is_read_again():
@@ -192,7 +196,7 @@ def test_what_an_environment_takes_in_wins_also_over_a_definition_that_is_read_a
     taking.define(read_definitions("Agents: [{Name: critic, Model: openai:gpt-6}]"))
     taking.take_in(Environment(store="memory:", agents=[Agent("critic", model="scripted")]))
     taking.define(read_definitions("Agents: [{Name: writer}]"))
-    assert taking.agent("critic").model_name == "scripted"
+    assert taking.internals.registry.agent("critic").model_name == "scripted"
 
 
 def test_of_two_policies_what_both_allow_is_allowed():
@@ -207,7 +211,7 @@ def test_rules_that_look_alike_all_hold():
     taking = environment()
     for value in (1, True):
         taking.take_in(Environment(store="memory:", approvals=[ApprovalRule("t", arguments={"n": value})]))
-    assert [type(rule.arguments["n"]) for rule in taking.approvals_for("").rules] == [int, bool]
+    assert [type(rule.arguments["n"]) for rule in taking.internals.registry.approvals_for("").rules] == [int, bool]
 
 
 def test_a_type_of_step_that_was_given_is_taken_in():
@@ -225,6 +229,6 @@ def test_a_notebook_has_all_of_its_environment_on_another_store(tmp_path):
     session.environment.add_tool(looked_up)
     session.environment.take_in(Environment(store="memory:", approvals=[RULE], policy=Policy("programs")))
     over = session.over(str(tmp_path / "other.db"))
-    assert (over.tools["looked_up"].function, over.approvals_for("").rules) == (looked_up, (RULE,))
+    assert (over.tools["looked_up"].function, over.internals.registry.approvals_for("").rules) == (looked_up, (RULE,))
     assert over.policy.allowed == {"programs"}
     session.close()

@@ -30,7 +30,7 @@ def environment(definition=None, dialect="divebook", **settings):
 
 def tools_of(definition, **settings):
     made = environment({**definition, "Agents": [{"Name": "a", **definition["Agents"]}]}, **settings)
-    return made.tools_for(made.agent("a").definition)
+    return made.internals.registry.tools_for(made.internals.registry.agent("a").definition)
 
 
 def test_an_agent_gets_the_tools_that_it_names_in_its_order():
@@ -54,9 +54,9 @@ def test_options_and_limits_are_those_of_the_definition_and_those_of_the_agent_w
     agent = {"Tools": ["list_documents"], "ToolConfig": {"list_documents": {"max_entries": 1}}}
     made = environment({"Tools": [said], "Agents": [{"Name": "a", **agent}]})
     made.documents.put("b.md", "more")
-    (found,) = made.tools_for(made.agent("a").definition)
+    (found,) = made.internals.registry.tools_for(made.internals.registry.agent("a").definition)
     assert found.function() == {"paths": ["a.md"], "note": "limited to 1 of 2"}
-    found = made.limited(found)
+    found = made.internals.registry.limited(found)
     assert (found.timeout, found.limit, found.most, found.concurrency) == (3, 2, 500, 1)
     assert (found.retry, found.approval) == (Retry(4), True)
 
@@ -138,7 +138,9 @@ def test_the_limit_of_a_tool_is_at_least_one():
 def test_an_agent_of_the_old_system_goes_without_what_needs_a_service(logs):
     agent = {"Name": "a", "Tools": ["web_search", "list_directory"]}
     made = environment({"Agents": [agent], "Workflows": [WORKFLOW]}, dialect="dive")
-    assert [one.name for one in made.tools_for(made.agent("a").definition)] == ["list_directory"]
+    assert [one.name for one in made.internals.registry.tools_for(made.internals.registry.agent("a").definition)] == [
+        "list_directory"
+    ]
     made.create("w", model="scripted")
     assert ["a goes without the tool web_search: it needs the key" in said for said in logs()] == [True]
 
@@ -146,7 +148,7 @@ def test_an_agent_of_the_old_system_goes_without_what_needs_a_service(logs):
 def test_a_tool_made_in_python_is_found_by_its_name():
     tool(read_only=True)(find)
     made = environment(agents=[Agent(AgentDefinition("a", tools=("find",)), model=ScriptedModel(["x"]))])
-    assert made.tools_for(made.agent("a").definition) == [tool_of(find)]
+    assert made.internals.registry.tools_for(made.internals.registry.agent("a").definition) == [tool_of(find)]
 
 
 def test_limits_of_a_definition_hold_for_tools_that_were_given_in_python():

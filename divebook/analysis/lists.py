@@ -80,7 +80,7 @@ class QueueLine:
         self.reasons = {name: reason for name, reason in reasons.items() if reason is not None}
         self.withheld = withheld
         # The state is only read for executions that workers skip: the reason of a pause is in the log.
-        self._paused = environment.execution(queued.execution_id).state.paused if withheld else None
+        self._paused = environment.run_of(queued.execution_id).state.paused if withheld else None
         self._queued = queued
 
     @property

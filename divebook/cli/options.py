@@ -191,7 +191,7 @@ def _readable(environment: Environment) -> Iterator[Run]:
     # One damaged log must not hide the questions of the others.
     for record in environment.store.unended():
         try:
-            execution = environment.execution(record.execution_id)
+            execution = environment.run_of(record.execution_id)
             damage = execution.damage
         # The first read of a log may raise, or only note the damage.
         except StoreError as error:

@@ -90,7 +90,7 @@ def environment_for(
     # The store is needed first, since it has the dialect.
     environment = open_environment(store, actions or (), printer)
     if file is not None:
-        add_definitions(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
+        add_definitions(environment, file, environment.run_of(execution_id).workflow.dialect, code=code)
     return environment
 
 
@@ -124,7 +124,7 @@ def choose_workflow(environment: Environment, name: str | None, file: Path) -> s
     names = list(environment.workflows)
     chosen = name or environment.config.default_workflow
     if chosen:
-        return environment.workflow(chosen).name
+        return environment.internals.registry.workflow(chosen).name
     if len(names) == 1:
         return names[0]
     if not names:

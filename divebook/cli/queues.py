@@ -290,7 +290,7 @@ def _start(file: Path, now: datetime, actions: list[str] | tuple[()], store: str
     add_definitions(environment, file)
     definitions = schedules_of(environment, file)
     for due in latest(definitions, now):  # before anything is started
-        environment.workflow(due.workflow)
+        environment.internals.registry.workflow(due.workflow)
     codes = [_begin(environment, due) for due in latest(definitions, now)]
     raise typer.Exit(max(codes, default=0))
 

@@ -282,7 +282,7 @@ def _as_recorded(environment: Environment, execution: Run) -> Run:
     from divebook.environments.environment import Environment
 
     # The present object has the state that this process could not append to. A new environment reads the log.
-    return Environment(store=environment.store).execution(execution.id)
+    return Environment(store=environment.store).run_of(execution.id)
 
 
 WAITS = 3
@@ -395,7 +395,7 @@ def fork(
     with make_progress(quiet=quiet) as progress:
         environment = environment_for(execution_id, file, actions, store, progress.print, code=code)
         # `partial`, because the execution is started inside `finish`, where Ctrl-C is already handled.
-        begin = partial(environment.fork, execution_id, at, change, model=model)
+        begin = partial(environment.run_of(execution_id).fork, at, change, model=model)
         forked = partial(hint_to_name_file, begin, "fork", file)
         ended = finish(forked, environment, progress)
     # The commands that are printed at the end repeat the file and the options of this one.
@@ -474,7 +474,7 @@ def signal(
 
     def send(environment: Environment) -> Run:
         # The text says that no step waits for this signal yet, which is kept until one does.
-        if (text := kept_until_taken(environment.execution(execution_id).state, name)) is not None:
+        if (text := kept_until_taken(environment.run_of(execution_id).state, name)) is not None:
             note(text)
         return environment.signal(execution_id, name, value, by)
 
@@ -635,23 +635,24 @@ def resume(
     # Not entered yet: a live list would overwrite the question of the plan.
     progress = make_progress(quiet=quiet)
     environment = open_environment(store, actions or (), progress.print)
-    if strategy is None and environment.execution(execution_id).status == COMPLETED:
+    if strategy is None and environment.run_of(execution_id).status == COMPLETED:
         raise ExecutionError(f"execution {execution_id} has completed; start a new one to run the workflow again")
     if file is not None:
         # The file is read in the dialect of the workflow that is resumed.
-        recorded = environment.execution(execution_id).workflow
+        recorded = environment.run_of(execution_id).workflow
         add_definitions(environment, file, recorded.dialect, code=code)
         if definition is None:
             _print_changes(environment, recorded, progress)
     if definition is not None:
         # The plan makes no calls and changes nothing.
-        resume_plan = environment.resume(execution_id, limits, definition=definition, plan=True)
+        resume_plan = environment.run_of(execution_id).resume(limits, definition=definition, plan=True)
         _show(resume_plan, print_line=say if plan else note, asks=not (plan or yes))
     if plan:
         return
     with progress:
-        resumed = partial(environment.resume, execution_id, limits, definition=definition)
-        begin = resumed if strategy is None else partial(environment.retry, execution_id, strategy)
+        run = environment.run_of(execution_id)
+        resumed = partial(run.resume, limits, definition=definition)
+        begin = resumed if strategy is None else partial(run.retry, strategy)
         ended = finish(
             partial(hint_to_name_file, begin, "resume", file), environment, progress, prepared_answers, waits=wait
         )

@@ -96,7 +96,7 @@ def cancel(
     chosen = execution_ids or [record.execution_id for record in records if record.status not in TERMINAL]
     # The error of a single execution is that of the command, with exit code 2.
     if len(chosen) == 1 and execution_ids and not dry_run:
-        execution = _cancelled(environment, chosen[0])
+        execution = _cancelled(environment.run_of(chosen[0]))
         say(status_text(execution.status), execution.id)
         return
     _tell_each(handle_each(environment, chosen, _cancelled, dry_run=dry_run))
@@ -129,17 +129,17 @@ def _tell_each(rows: Sequence[BulkResult]) -> None:
         raise typer.Exit(1)
 
 
-def _cancelled(environment: Environment, execution_id: str) -> Run:
-    """Cancel an execution, wait for its end, and return it. Retry a few times if the process that drives the execution
+def _cancelled(run: Run) -> Run:
+    """Cancel a run, wait for its end, and return it. Retry a few times if the process that drives the execution
     appends an event at the same moment.
     """
     # The last attempt is outside of the loop, and raises its error.
     for _ in range(_ATTEMPTS - 1):
         try:
-            return environment.cancel(execution_id).wait()
+            return run.cancel().wait()
         except ConcurrentAppendError:
             continue
-    return environment.cancel(execution_id).wait()
+    return run.cancel().wait()
 
 
 def tag(
@@ -161,7 +161,7 @@ def tag(
     environment = existing_environment(store)
     record = environment.store.record(environment.store.resolve(execution_id))
     if tags or remove:
-        record = environment.annotate(record.execution_id, tags=tags or (), untag=remove or ())
+        record = environment.run_of(record.execution_id).annotate(tags=tags or (), untag=remove or ()).record
     say(one_line(", ".join(record.tags)) or "no tags", record.execution_id)
 
 
@@ -270,10 +270,10 @@ def what_if(
     options: WhatIfOptions = {"tools": tools, "bounds": bounds_from(bounds)}
     with _advising_file("divebook what-if ID FILE", has_file=file is not None):
         if plan:
-            planned = environment.what_if(execution_id, change, at, plan=True, **options)
+            planned = environment.run_of(execution_id).what_if(change, at, plan=True, **options)
             write(as_json(_planned(planned), indent=2) if json else secrets.text(repr(planned)))
             return
-        variants = environment.what_if(execution_id, change, at, repeat=repeat, **options)
+        variants = environment.run_of(execution_id).what_if(change, at, repeat=repeat, **options)
     from divebook.cli.result import EXIT_CODES
 
     # Answers of models may have added secrets to the variables.
@@ -403,7 +403,7 @@ def try_step(
     options |= {"tools": tools, "model": model, "bounds": limits}
     # An error about a missing name may be caused by the keys, and then a file of agents does not help.
     with _advising_file("divebook try ID STEP FILE", has_file=file is not None or keys is not None):
-        trial = environment.try_step(execution_id, step, changed, times=times, **options)
+        trial = environment.run_of(execution_id).try_step(step, changed, times=times, **options)
     write(as_json(_trial_facts(trial), indent=2) if json else secrets.text(str(trial)))
     if keep is not None:
         trial.keep(keep)

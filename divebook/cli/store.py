@@ -94,7 +94,7 @@ def _export_shown(execution_id: str, file: str, store: str | None, *, overwrite:
     if move:
         # A moved execution ends here, so that its log must be complete, with secrets: pages and notebooks have none.
         raise SetupError("--move needs a file of JSON lines (NAME.jsonl): a page or a notebook is to be looked at")
-    execution = existing_environment(store).execution(execution_id)
+    execution = existing_environment(store).run_of(execution_id)
     if file.lower().endswith(NOTEBOOK):
         execution.to_notebook(file, overwrite=overwrite)
     else:
@@ -110,7 +110,7 @@ def _export_moving(execution_id: str, file: str, store: str | None, *, overwrite
         raise SetupError("--move needs a FILE: the log must be on disk before the execution ends here")
     environment = existing_environment(store)
     moved = environment.store.resolve(execution_id)
-    count = environment.export_log(moved, file, overwrite=overwrite, move=True)
+    count = environment.run_of(moved).export(file, overwrite=overwrite, move=True)
     note(f"moved {moved} to {file} ({count} events): it continues where the file is imported; import it only once")
 
 
@@ -363,7 +363,7 @@ def _take_up(environment: Environment, record: ExecutionRecord) -> int:
     try:
         # Each execution has its own handling of Ctrl-C, which cancels only this one.
         with Interrupts(note) as interrupts:
-            execution = environment.resume(record.execution_id)
+            execution = environment.run_of(record.execution_id).resume()
             interrupts.guard(execution)
             execution.wait()
     except DivebookError as error:
@@ -472,7 +472,7 @@ def _problems(environment: Environment, store: str | None) -> dict[str, str]:
     problems: dict[str, str] = {}
     for agent in environment.agents.values():
         try:
-            environment.check_agent(agent)
+            environment.internals.registry.check_agent(agent)
             # A recorded model plays runs of the real store.
             runs = existing_store(store) if agent.model_name.startswith(RECORDED) else environment.store
             check_model(agent.model, f"agent {agent.name}", runs)

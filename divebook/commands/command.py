@@ -393,7 +393,7 @@ class Invocation:
     def environment_for(self, run_id: str) -> Environment:
         """Return the environment, with the definitions that the call names. They are read in the dialect of a run."""
         if self.definitions is not None:
-            self.define(self.environment, self.environment.execution(run_id).workflow.dialect)
+            self.define(self.environment, self.environment.run_of(run_id).workflow.dialect)
         return self.environment
 
     def run_id(self, run: str | None) -> str:

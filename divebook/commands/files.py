@@ -82,7 +82,7 @@ def written_data(written: WrittenFiles) -> WrittenData:
 
 
 def _kept_files(call: Invocation, run: str | None, workspace: str | None) -> KeptFiles:
-    return call.environment.files(call.run_id(run), workspace)
+    return call.environment.run_of(call.run_id(run)).files(workspace)
 
 
 @command("files", FILES, example="files exec_01k8", data=differences_data)

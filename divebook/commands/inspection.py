@@ -305,7 +305,7 @@ def show(call: Invocation, run: RunId, *, events: Events = False) -> ShownRun:
     """Show the status and the values of a run, running or past."""
     if call.interface == SHELL and is_file(run):
         return run_in_file(run, events=events)
-    execution = call.environment.execution(run)
+    execution = call.environment.run_of(run)
     return ShownRun(execution, events, execution.damage)
 
 
@@ -323,7 +323,7 @@ def run_in_file(file: str, *, events: bool = False) -> ShownRun:
     environment = Environment(store=MemoryStore())
     execution_id = log.events[0].execution_id
     environment.store.append(execution_id, log.events, 0)
-    execution = environment.execution(execution_id)
+    execution = environment.run_of(execution_id)
     # The damage of the file was found while it was read; that of a log is found by the execution.
     return ShownRun(execution, events, damage or execution.damage, is_file=True)
 
@@ -505,7 +505,7 @@ def why(
 
     The events, steps, calls, variables, inputs and choices that led to it, back to the start.
     """
-    return call.environment.why(call.run_id(run), name, at, row=row, column=column)
+    return call.environment.run_of(call.run_id(run)).why(name, at, row=row, column=column)
 
 
 class PathPartData(TypedDict):
@@ -550,7 +550,7 @@ def inspect(call: Invocation, run: RunOrNewest = None) -> Inspection:
 
     The critical path, time by kind, retries, and the costs of agents, models and steps.
     """
-    return call.environment.inspect(call.run_id(run))
+    return call.environment.run_of(call.run_id(run)).inspect()
 
 
 # --- verify, to-test -------------------------------------------------------------------------------------------------
@@ -687,10 +687,12 @@ def _verify(call: Invocation, run_id: str, *, is_new: bool) -> Verification:
 
     environment = call.environment_for(run_id)
     if call.definitions is None and not is_new:
-        return environment.verify(run_id)
+        return environment.run_of(run_id).verify()
     name = recorded_opening(run_id, environment.store).workflow_name
     # A file need not define the workflow of every run; a person who says "new" expects it.
-    return environment.verify(run_id, environment.workflow(name) if is_new else environment.workflows.get(name))
+    workflows = environment.workflows
+    definition = environment.internals.registry.workflow(name) if is_new else workflows.get(name)
+    return environment.run_of(run_id).verify(definition)
 
 
 class TestFileData(TypedDict):
@@ -747,7 +749,7 @@ def to_test(
     read_from = None if file is None or file.suffix == ".py" else file
     test = write_test(
         environment,
-        environment.execution(run_id),
+        environment.run_of(run_id),
         to,
         definitions=read_from,
         overwrite=force,

@@ -359,7 +359,7 @@ def resume_all(environment: Environment, records: Sequence[ExecutionRecord]) -> 
     """Resume the given executions, without waiting for them. Executions that this process cannot resume are listed in
     the result with the reason.
     """
-    return _resume_each(records, environment.resume, len(records))
+    return _resume_each(records, lambda name: environment.run_of(name).resume(), len(records))
 
 
 def recover_automatically(environment: Environment, records: Sequence[ExecutionRecord]) -> Recovered:
@@ -410,7 +410,7 @@ def interrupted(environment: Environment, execution_id: str | None = None) -> li
 
 # --- bulk operations: one operation on many executions, in which a failure of one does not stop the others -----------
 
-BulkOperation: TypeAlias = Callable[[Environment, str], object]
+BulkOperation: TypeAlias = Callable[[Run], object]
 """Operation on one execution, by id. If it returns an execution, callers of `handle_each` can wait for it."""
 
 
@@ -443,7 +443,8 @@ def annotating(
     label_values = pairs("--label", labels, "--label quality=good")
     # The annotation is built only for its checks, before the first execution is changed.
     annotation(tags=tags, untagged=untag, note=note, labels=label_values)
-    return lambda environment, name: environment.annotate(name, note=note, labels=label_values, tags=tags, untag=untag)
+    # Not the run itself, since nobody waits for the run of an annotation.
+    return lambda run: run.annotate(note=note, labels=label_values, tags=tags, untag=untag).record
 
 
 def handle_each(
@@ -479,7 +480,7 @@ def _apply(
     try:
         whole_id = environment.store.resolve(name)
         before = environment.store.record(whole_id).status
-        result = None if dry_run else operation(environment, whole_id)
+        result = None if dry_run else operation(environment.run_of(whole_id))
     except DivebookError as error:
         return BulkResult(whole_id, before, before, error=error), None
     if not isinstance(result, Run):

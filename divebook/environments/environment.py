@@ -10,18 +10,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack, overload
 
 from divebook.agents import Agent, imports
 from divebook.agents.agent import agent_of
-from divebook.agents.cache import ResponseCache, cache_of
 from divebook.agents.clients import CLIENTS
 from divebook.definitions.definition import Definitions, Workflow, require_name
 from divebook.definitions.functions import WorkflowFunction
 from divebook.definitions.resources import (
-    AgentDefinition,
     ApprovalRule,
-    Approvals,
     Config,
     ScheduleDefinition,
     WorkspaceDefinition,
@@ -30,7 +27,6 @@ from divebook.definitions.servers import MCPServerDefinition
 from divebook.definitions.tools import ToolFunction, tool_of
 from divebook.documents import DocumentRepository, FileDocuments, Policy
 from divebook.engine.approvals import StandingRule
-from divebook.engine.forks import Change
 from divebook.environments.registry import (
     EnvironmentApprovalPolicy,
     Registry,
@@ -50,46 +46,29 @@ from divebook.environments.starts import (
     WARN,
     Starter,
     StartOptions,
-    as_bounds,
     enqueued_event,
     existing_execution,
     require_options,
 )
 from divebook.environments.variants import (
-    FROM_FAILURE,
-    ChangeLike,
-    DefinitionLike,
     Edits,
-    StepChanges,
-    TrialOptions,
     Variants,
-    WhatIfOptions,
 )
-from divebook.errors import ExecutionError, NotFoundError, Problem, SetupError, StartKeyTakenError
+from divebook.errors import ExecutionError, NotFoundError, SetupError, StartKeyTakenError
 from divebook.events.event import to_datetime
 from divebook.interrupts import interruptible_result
 from divebook.projections.comparison import Comparison
 from divebook.projections.log_frames import FramedLog, log_of
-from divebook.projections.model_requests import RequestView, requests_of
 from divebook.projections.spans import Formatter
 from divebook.questions import Question
-from divebook.questions.bounds import Bounds
-from divebook.replay.files import KeptFiles
-from divebook.replay.inspect import Inspection
-from divebook.replay.provenance import Provenance, why
 from divebook.replay.recorded_answers import ReuseInputs
-from divebook.replay.replayer import Replayer, replayer_of
-from divebook.replay.resume_changed import ResumePlan
-from divebook.replay.trial import StepTrial
-from divebook.replay.verify import Verification
-from divebook.replay.what_if import Plan, RepeatedWhatIf, WhatIf, answers_for
-from divebook.runtime.clock import Chance, Clock, Ids, SystemChance, SystemClock
+from divebook.replay.what_if import answers_for
+from divebook.runtime.clock import Chance, Clock, SystemChance, SystemClock
 from divebook.runtime.compute.dask import Executors
 from divebook.runtime.driver import Driver
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.manager import Control
-from divebook.runtime.messages import annotation, this_person
-from divebook.runtime.queueing import move_out
+from divebook.runtime.messages import this_person
 from divebook.runtime.recorder import CallTracing
 from divebook.runtime.run import Run
 from divebook.runtime.step import Handler, Services
@@ -110,7 +89,6 @@ from divebook.text.arguments import id_of, is_list_of_strings, list_of, require
 from divebook.text.path_arguments import as_path
 from divebook.text.protocols import require_protocol
 from divebook.text.redaction import logger
-from divebook.tools.mcp.servers import Server
 
 _log = logger(__name__)
 _USERS: weakref.WeakKeyDictionary[EventStore, weakref.WeakSet[Environment]] = weakref.WeakKeyDictionary()
@@ -143,6 +121,34 @@ _PROTOCOLS: Mapping[str, tuple[Any, str]] = {
     "codec": (Codec, ""),
 }
 """For each argument of `Environment` that is an object: its protocol, and an example for the error."""
+
+
+_OF_A_RUN = (
+    "annotate", "cancel", "files", "fork", "inspect", "label", "note", "replay", "resume", "retry", "run_again", "tag",
+    "try_step", "untag", "verify", "what_if", "why",
+)  # fmt: skip
+_OF_THE_REGISTRY = (
+    "approvals_for", "as_written", "check_agent", "check_workspace", "code_of", "default_agent", "default_workflow",
+    "folder_of", "limited", "may_apply_unasked", "not_yet", "policy_for_agent", "policy_of", "require_permitted",
+    "require_reachable", "responses", "servers", "servers_for", "step_handler", "subordinates_for", "threads",
+    "tools_for",
+)  # fmt: skip
+REMOVED: Mapping[str, str] = {
+    **{name: f"environment.run_of(id).{name}(...)" for name in _OF_A_RUN},
+    **{name: f"environment.internals.registry.{name}" for name in _OF_THE_REGISTRY},
+    "action": "environment.actions[name]",
+    "agent": "environment.agents[name]",
+    "execution": "environment.run_of(id)",
+    "export_log": "environment.run_of(id).export(file)",
+    "own_workflows": "environment.internals.registry.registered_workflows",
+    "question": "environment.run_of(id).questions",
+    "reach": "Environment(documents=..., policy=...)",
+    "requests_of": "environment.run_of(id).requests",
+    "stream_text": "environment.internals.control.texts.always",
+    "workflow": "environment.workflows[name]",
+    "workspace": "environment.workspaces[name]",
+}
+"""What to write in place of each removed name of `Environment`, for the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,11 +279,12 @@ class Environment:
         self._clock = clock or SystemClock()
         self._chance = chance or SystemChance()
         self._surrounded_calls = CallTracing()
-        self._registry = Registry(self.store, self._executors, registered_actions, approvals)
-        self.servers = self._registry.servers
         durable_log = DurableLog(self.store, self._begin_log, self._clock)
+        threads = ConversationStore(durable_log)
+        self._registry = Registry(
+            self.store, self._executors, registered_actions, approvals, threads=threads, clock=self._clock
+        )
         self._policy = EnvironmentApprovalPolicy(self._registry.approvals_for, durable_log)
-        self.threads = ConversationStore(durable_log)
         self._reuse = ReuseInputs(
             self._registry.reads_only, self._clock, lambda name, log: Edits(self._registry, name, log).operations
         )
@@ -332,7 +339,7 @@ class Environment:
         if settings.codec is not None:
             self.store.sealing.codec = settings.codec
         # The built-in actions and handlers below get the documents and the policy that are set here.
-        self.reach(settings.documents or FileDocuments("."), settings.policy or Policy.given())
+        self._registry.reach(settings.documents or FileDocuments("."), settings.policy or Policy.given())
         actions = built_in_actions(self.documents, self._printer, lambda: to_datetime(self._clock.now()))
         interpreter = settings.interpreter or default_interpreter()
         handlers = built_in_handlers(
@@ -342,7 +349,7 @@ class Environment:
             ScriptStep(interpreter, self.documents, self._printer),
             drive_child=self._starter.drive_child,
             begin_successor=self._starter.begin_successor,
-            services=self,
+            services=self._registry,
         )
         self._registry.set_built_ins({**actions, **WORKSPACE_ACTIONS}, handlers)
 
@@ -440,8 +447,8 @@ class Environment:
         # Executions first: until they are left, they use executors, servers and model clients.
         self._control.close()
         self._executors.close()
-        if self.servers:
-            interruptible_result(ENGINE.call(lambda: ENGINE.promise(self.servers.close())))
+        if self._registry.servers:
+            interruptible_result(ENGINE.call(lambda: ENGINE.promise(self._registry.servers.close())))
         interruptible_result(ENGINE.call(lambda: ENGINE.promise(CLIENTS.leave(self))))
         for closer in (*reversed(self._closers), *self._unsubscribers):
             closer()
@@ -464,9 +471,16 @@ class Environment:
         # `close` waits for the engine, and must not block the event loop of the caller.
         await asyncio.to_thread(self.close)
 
+    if not TYPE_CHECKING:  # a type checker would accept any name otherwise
+
+        def __getattr__(self, name: str) -> Any:
+            if name in REMOVED:
+                raise AttributeError(f"Environment has no {name!r} any more; write {REMOVED[name]}")
+            raise AttributeError(f"Environment has no attribute {name!r}", name=name, obj=self)
+
     def __repr__(self) -> str:
         agents = len(self.agents)
-        workflows = len(self.own_workflows)
+        workflows = len(self._registry.registered_workflows)
         return f"<Environment {self.name!r}: {agents} agents, {workflows} workflows>"
 
     # --- definitions -----------------------------------------------------------------------------------------------
@@ -483,39 +497,29 @@ class Environment:
         self.name = definitions.name or self.name
         self.description = definitions.description or self.description
 
-    def not_yet(self, definitions: Definitions) -> list[Problem]:
-        """Return a warning for each name that a step of the given definitions uses and that is not defined yet.
-
-        These names may be defined later, before an execution starts.
-        """
-        return self._registry.not_yet(definitions)
-
     @property
     def config(self) -> Config:
         """The merged settings of all definitions."""
         return self._registry.config
 
     @property
+    def documents(self) -> DocumentRepository:
+        """The documents that actions, prompts and tools of agents read and write."""
+        return self._registry.documents
+
+    @property
+    def policy(self) -> Policy:
+        """What definitions may reach beyond their folder and the public internet."""
+        return self._registry.policy
+
+    @property
     def agents(self) -> dict[str, Agent]:
         """Agents of this environment by name, in the order in which they were added."""
         return self._registry.agents
 
-    def agent(self, name: str) -> Agent:
-        """Return the agent with this name; raises `NotFoundError`."""
-        return self._registry.agent(name)
-
-    @property
-    def default_agent(self) -> Agent | None:
-        """Agent for prompt steps without the key ``Agent``: the first supervisor, else the first agent, else None."""
-        return self._registry.default_agent
-
     def add_agent(self, agent: Agent | Any, *, replace: bool = False) -> None:
         """Add an agent of divebook or pydantic-ai. A name that exists already is an error unless `replace` is set."""
         self._registry.add_agent(agent, replace=replace)
-
-    def check_agent(self, agent: Agent) -> None:
-        """Raise an error unless every tool, server, agent and workspace that an agent names exists and is allowed."""
-        self._registry.check_agent(agent)
 
     @property
     def workflows(self) -> dict[str, Workflow]:
@@ -524,35 +528,9 @@ class Environment:
         """
         return self._registry.workflows
 
-    @property
-    def own_workflows(self) -> tuple[Workflow, ...]:
-        """Workflows of this environment, without the workflows registered with `@workflow` in this process."""
-        return tuple(self._registry.registered_workflows.values())
-
-    def workflow(self, name: str) -> Workflow:
-        """Return the workflow with this name; raises `NotFoundError`."""
-        return self._registry.workflow(name)
-
-    @property
-    def default_workflow(self) -> Workflow | None:
-        """Workflow that the settings select for runs that do not name a workflow; None if the settings select none."""
-        return self._registry.default_workflow
-
     def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
         """Add a workflow. Executions that are already running keep the workflow with which they started."""
         self._registry.add_workflow(workflow, replace=replace)
-
-    def as_written(self, workflow: Workflow) -> Workflow:
-        """Return the registered workflow that is equal to `workflow`, which was loaded from a log; if none is equal,
-        return `workflow`. The registered one also has its source text, so that errors can show line numbers.
-        """
-        return self._registry.as_written(workflow)
-
-    def code_of(self, workflow: Workflow) -> dict[str, str]:
-        """Return the hashes of the Python functions that a workflow may call, by kind and name of the function. They
-        show later if a function has changed.
-        """
-        return self._registry.code_of(workflow)
 
     @property
     def actions(self) -> dict[str, Action]:
@@ -560,10 +538,6 @@ class Environment:
         the same name, the last of these sources is used.
         """
         return self._registry.actions
-
-    def action(self, name: str) -> Action:
-        """Return the action with this name; raises `NotFoundError`."""
-        return self._registry.action(name)
 
     def add_step_type(self, name: str, handler: Handler, check: Callable[[Workflow], None] | None = None) -> None:
         """Set the handler for all steps of a type. A previous handler for the type is replaced.
@@ -578,10 +552,6 @@ class Environment:
             Raises, before anything is recorded, unless everything exists that a workflow with such steps needs.
         """
         self._registry.add_step_type(name, handler, check)
-
-    def step_handler(self, name: str) -> Handler:
-        """Return the handler for a step type; raises `NotFoundError`."""
-        return self._registry.step_handler(name)
 
     def add_executor(self, name: str, executor: object, *, replace: bool = False) -> None:
         """Add an executor (a place where functions run, such as a process pool) under a name. Functions and steps refer
@@ -636,110 +606,14 @@ class Environment:
         """
         return self._registry.mcp_tools()
 
-    def tools_for(self, definition: AgentDefinition) -> list[ToolFunction]:
-        """Return the tools that an agent definition names, in the same order.
-
-        Raises
-        ------
-        NotFoundError, SetupError
-            The tool does not exist, it is switched off, or an option does not fit.
-        """
-        return self._registry.tools_for(definition)
-
-    def subordinates_for(self, definition: AgentDefinition) -> list[Agent]:
-        """Return the agents to which an agent may delegate work. These are the agents that its definition names. If it
-        names none and the agent is the only supervisor, all other agents are returned.
-
-        Raises
-        ------
-        NotFoundError
-            It names one that does not exist.
-        """
-        return self._registry.subordinates_for(definition)
-
-    def servers_for(self, definition: AgentDefinition) -> list[Server]:
-        """Return the MCP servers whose tools an agent may call. These are the servers that its definition names. If the
-        definition names a tool that any server could provide, all servers are returned.
-
-        Raises
-        ------
-        NotFoundError
-            The server does not exist.
-        """
-        return self._registry.servers_for(definition)
-
-    def limited(self, tool: ToolFunction) -> ToolFunction:
-        """Return a tool function restricted by the limits (such as time and output size) that the definition of the
-        tool under ``Tools`` sets.
-        """
-        return self._registry.limited(tool)
-
-    def approvals_for(self, agent: str) -> Approvals:
-        """Return the approval rules and modes for the tool calls of an agent: the rules for all agents and those of
-        this agent. The name '' (empty) stands for calls outside an agent.
-
-        Rules from YAML texts can only make decisions stricter, unless the policy allows more.
-        """
-        return self._registry.approvals_for(agent)
-
     @property
     def workspaces(self) -> dict[str, WorkspaceDefinition]:
         """Definitions of the workspaces of this environment, by name."""
         return self._registry.workspaces
 
-    def workspace(self, name: str) -> WorkspaceDefinition:
-        """Return the definition of the workspace with this name; raises `NotFoundError`."""
-        return self._registry.workspace(name)
-
     def add_workspace(self, workspace: WorkspaceDefinition, *, replace: bool = False) -> None:
         """Add a workspace. A name that exists already is an error unless `replace` is set."""
         self._registry.add_workspace(workspace, replace=replace)
-
-    def check_workspace(self, name: str) -> None:
-        """Raise an error unless the workspace exists and the policy allows its commands, secrets and image."""
-        self._registry.check_workspace(name)
-
-    def reach(self, documents: DocumentRepository, policy: Policy) -> None:
-        """Set the document repository that the tools of agents use, and the policy that limits the tools."""
-        self._registry.reach(documents, policy)
-        self.documents = documents
-        self.policy = policy
-
-    def policy_for_agent(self, name: str) -> Policy:
-        """Return the policy that restricts an agent. An agent defined in Python code may be allowed more than an agent
-        defined in a text such as a YAML file.
-        """
-        return self._registry.policy_for_agent(name)
-
-    def policy_of(self, workspace: WorkspaceDefinition) -> Policy:
-        """Return the policy that restricts a workspace. A workspace added by Python code is not restricted; for all
-        others, the policy of the environment applies.
-        """
-        return self._registry.policy_of(workspace)
-
-    def may_apply_unasked(self, workspace: WorkspaceDefinition, fingerprint: str) -> bool:
-        """Return whether a workflow may copy changed files from a workspace back into the original folder without
-        asking a person.
-
-        Python code allows this, for a workspace that it added, to its own workflows only.
-        """
-        return self._registry.may_apply_unasked(workspace, fingerprint)
-
-    def folder_of(self, workspace: WorkspaceDefinition) -> Path:
-        """Return the folder that the definition of a workspace names as the place of its files. Raise `SetupError` if
-        the policy does not allow it.
-        """
-        return self._registry.folder_of(workspace)
-
-    def require_reachable(self, workspace: WorkspaceDefinition, path: str | Path) -> Path:
-        """Check that the policy lets a workspace use a path, and return the absolute path; raise `SetupError` if it
-        does not.
-        """
-        return self._registry.require_reachable(workspace, path)
-
-    def require_permitted(self, workspace: WorkspaceDefinition) -> None:
-        """Raise `SetupError` unless the policy allows the commands and the secrets of a workspace."""
-        self._registry.require_permitted(workspace)
 
     # --- starting executions ---------------------------------------------------------------------------------------
 
@@ -777,6 +651,15 @@ class Environment:
             return execution.start()
         except StartKeyTakenError as conflict:
             return self._existing(conflict, execution, options.get("on_conflict", WARN))
+
+    def run(
+        self,
+        workflow: Workflow | str,
+        inputs: Mapping[str, Any] | None = None,
+        **options: Unpack[StartOptions],
+    ) -> Run:
+        """Start an execution as `start` does, wait until it has ended or needs a person, and return it."""
+        return self.start(workflow, inputs, **options).wait()
 
     def create(
         self,
@@ -875,37 +758,28 @@ class Environment:
         """
         opening = execution._driver.opening  # noqa: SLF001 - it is ours
         inputs = None if opening is None else opening.inputs
-        return self.execution(existing_execution(conflict, execution.workflow.name, self.store, inputs, on_conflict))
+        return self.run_of(existing_execution(conflict, execution.workflow.name, self.store, inputs, on_conflict))
 
     def fire(self, trigger: str, inputs: Mapping[str, Any] | None = None) -> list[Run]:
         """Create one pending execution of each workflow that lists this trigger. They are not started; the caller
         starts those it wants.
         """
         require(trigger, "the trigger", "its name as a string", fits=isinstance(trigger, str))
-        workflows = self.own_workflows
+        workflows = tuple(self._registry.registered_workflows.values())
         subscribed = [workflow for workflow in workflows if trigger in {entry.name for entry in workflow.triggers}]
         if not subscribed:
             triggers = {entry.name for workflow in workflows for entry in workflow.triggers}
             raise NotFoundError("trigger", trigger, triggers)
         return [self.create(workflow, inputs) for workflow in subscribed]
 
-    def stream_text(self, *, always: bool) -> None:
-        """Set whether the text of model responses is always streamed (`always`), or only while a listener is
-        subscribed.
-
-        If it is always streamed, a listener that subscribes a moment after the start gets a text from its beginning.
-        See `Run.subscribe_text`.
-        """
-        self._control.texts.always = always
-
     # --- executions of the store -----------------------------------------------------------------------------------
 
-    def execution(self, execution_id: str) -> Run:
-        """Return an execution of the store, running or ended. A unique prefix of its id is enough.
+    def run_of(self, execution_id: str | Run) -> Run:
+        """Return an execution of the store, running or ended, by its id. A unique prefix of the id is enough.
 
         Its log is read when first needed, so finding an execution costs the same whatever its length.
         """
-        return self._handle(self._control.look_up(execution_id))
+        return self._handle(self._control.look_up(id_of(execution_id)))
 
     def executions(
         self,
@@ -933,95 +807,6 @@ class Environment:
     def workers(self) -> list[WorkerRecord]:
         """Return the running workers, with the queues and workflows that each can run."""
         return self.store.workers()
-
-    def cancel(self, execution_id: str) -> Run:
-        """Cancel an execution. If this process drives it, it is stopped; if not, it is marked as cancelled in the
-        store.
-
-        A process that drives it finds at its next step that it may no longer write, and stops there. Its child
-        executions are cancelled next, level by level: when `Run.wait` returns, none of them runs or waits any
-        more. If this process ends before that, `recover` cancels the rest.
-        """
-        return self._handle(self._control.cancel(execution_id))
-
-    @overload
-    def resume(
-        self,
-        execution_id: str,
-        bounds: Bounds | Mapping[str, Any] | None = None,
-        *,
-        definition: DefinitionLike | None = None,
-    ) -> Run: ...
-
-    @overload
-    def resume(
-        self,
-        execution_id: str,
-        bounds: Bounds | Mapping[str, Any] | None = None,
-        *,
-        definition: DefinitionLike,
-        plan: Literal[True],
-    ) -> ResumePlan: ...
-
-    def resume(
-        self,
-        execution_id: str,
-        bounds: Bounds | Mapping[str, Any] | None = None,
-        *,
-        definition: DefinitionLike | None = None,
-        plan: bool = False,
-    ) -> Run | ResumePlan:
-        """Resume an execution where its log ends; with a changed definition, at the first operation that would differ.
-
-        Completed steps do not run again. A failed or cancelled execution continues at the step it stopped in. Without a
-        `definition` it continues with the one it was started with; `bounds` replace its bounds. One that has completed,
-        or that this process runs already, is returned unchanged. A call that returned a result that the log could not
-        store leads to a question and is not made again, unless it is idempotent.
-
-        With a `definition` a new execution of origin ``resume`` continues: it shares all events before the first
-        operation in which the definition differs, and reuses later results for the same requests. Completed calls
-        count, also if their function was edited since. The old execution does not change; if it had not ended, it is
-        cancelled first. While such a continuation has not ended, the same call returns it: two simultaneous calls, or
-        a call that is repeated after a crash, start only one.
-
-        Parameters
-        ----------
-        definition
-            ``new`` for the current definition of the workflow of that name, or a `Workflow` of that name.
-        plan
-            With a `definition`: return only what would be reused and what would run, without a single call.
-
-        Raises
-        ------
-        ExecutionNotFoundError
-            The store has no such execution.
-        ExecutionError
-            It was rolled back, or has a successor; with new `bounds`: it has completed, or this process runs it;
-            with a `definition`: it runs.
-        SetupError
-            The definition makes the same calls as the log, is of another workflow, or takes other inputs.
-        NotFoundError
-            No workflow of that name is defined.
-        LeaseHeldError
-            Another process is running it.
-
-        Examples
-        --------
-        A program that is started again after a crash finds its run by the key, and continues it::
-
-            execution = environment.start("audit", inputs, key="monday")
-            environment.resume(execution.id).wait()
-
-        A step was corrected, after which a run had failed::
-
-            print(environment.resume(run.id, definition="new", plan=True))  # 12 operations reused, 3 live, about $0.04
-            environment.resume(run.id, definition="new").wait()
-        """
-        if definition is not None:
-            return self._variants.resume_changed(execution_id, bounds, definition, plan=plan)
-        if plan:
-            raise SetupError('only a resumption with another definition has a plan; write definition="new"')
-        return self._handle(self._control.resume(execution_id, None if bounds is None else as_bounds(bounds)))
 
     def recover(self, execution_id: str) -> Run:
         """Resume an execution whose process died. A recovery is counted if the process may have been working on the
@@ -1062,26 +847,6 @@ class Environment:
         A waiting execution can continue once its time has come, there is a message for it, or its parent has ended.
         """
         return self._control.recoverable()
-
-    def retry(self, execution_id: str, strategy: str = FROM_FAILURE) -> Run:
-        """Retry a failed execution: from the failed step, from the start, or without the failed steps.
-
-        Parameters
-        ----------
-        strategy
-            ``from_failure``: the execution continues at the step it stopped in, as by `resume`. ``from_start``: a new
-            execution with the same inputs, of the current definition of the workflow. ``skip_failed``: a fork in which
-            each failed step counts as completed, with the output ``SKIPPED: <error>`` and without the variable that it
-            sets.
-
-        Raises
-        ------
-        ExecutionError
-            It has completed, or cannot continue.
-        SetupError
-            The strategy does not exist, or no failed step can be skipped.
-        """
-        return self._variants.retry(execution_id, strategy)
 
     # --- questions, signals and rules ------------------------------------------------------------------------------
 
@@ -1141,10 +906,6 @@ class Environment:
         """
         drivers = self._control.answering.answer_alike(interrupt_id, response, by)
         return [self._handle(driver) for driver in drivers]
-
-    def question(self, interrupt_id: str, execution_id: str | None = None) -> Question:
-        """Return a question with its status, of an execution that has not ended; raises `NotFoundError`."""
-        return self._control.answering.question(interrupt_id, execution_id)
 
     def interrupts(self) -> list[tuple[str, Question]]:
         """Return all open questions as pairs of execution id and question, newest execution first."""
@@ -1215,112 +976,13 @@ class Environment:
         """Return the thread (a conversation over several runs) with an id; raises `NotFoundError` if the thread has no
         messages.
         """
-        if self.threads.line(id).head is None:
-            raise NotFoundError("thread", id, self.threads.ids, f"thread not found: {id}")
-        return Thread(id, self.threads, this_person())
+        if self._registry.threads.line(id).head is None:
+            raise NotFoundError("thread", id, self._registry.threads.ids, f"thread not found: {id}")
+        return Thread(id, self._registry.threads, this_person())
 
     # --- annotations -----------------------------------------------------------------------------------------------
 
-    def tag(self, execution_id: str, *tags: str) -> tuple[str, ...]:
-        """Add tags to an execution of any status; return all its tags.
-
-        This adds an event to its log, also after its end: see `annotate`.
-
-        Raises
-        ------
-        SetupError
-            A tag is not a word.
-        ExecutionNotFoundError
-            The store has no such execution.
-        """
-        return self.annotate(execution_id, tags=tags).tags if tags else self.store.record(execution_id).tags
-
-    def untag(self, execution_id: str, *tags: str) -> tuple[str, ...]:
-        """Remove tags from an execution; return its remaining tags. See `tag`."""
-        return self.annotate(execution_id, untag=tags).tags if tags else self.store.record(execution_id).tags
-
-    def note(self, execution_id: str, text: str) -> None:
-        """Set the note of an execution; an empty text removes it. See `annotate`."""
-        self.annotate(execution_id, note=text)
-
-    def label(self, execution_id: str, **labels: Any) -> None:
-        """Set labels of an execution: ``label(id, quality="good")``. The value None removes a label. See `annotate`."""
-        self.annotate(execution_id, labels=labels)
-
-    def annotate(
-        self,
-        execution_id: str,
-        *,
-        tags: Iterable[str] = (),
-        untag: Iterable[str] = (),
-        note: str | None = None,
-        labels: Mapping[str, Any] | None = None,
-        by: str | None = None,
-    ) -> ExecutionRecord:
-        """Change tags, note and labels of an execution of any status by appending one event. Return its updated record.
-
-        The annotation has no effect on the execution, and one that has ended stays ended. If another process drives it,
-        that process writes the event.
-
-        Parameters
-        ----------
-        by
-            Author; by default the user of this process.
-
-        Raises
-        ------
-        SetupError
-            A tag, the note or the name of a label is not a text, or there is nothing to change.
-        UnstorableValueError
-            The value of a label cannot be recorded.
-        ExecutionNotFoundError
-            The store has no such execution.
-        """
-        event = annotation(tags=tags, untagged=untag, note=note, labels=labels, by=by or this_person())
-        # A prefix of an id is enough for people, but events and messages need the whole id.
-        whole_id = self.store.resolve(execution_id)
-        self._control.annotate(whole_id, event)
-        return self.store.record(whole_id)
-
     # --- reading executions ----------------------------------------------------------------------------------------
-
-    def inspect(self, execution_id: str) -> Inspection:
-        """Return an analysis of the time and money that an execution used: critical path, time by kind of activity,
-        retries, costs.
-        """
-        return Inspection(self.execution(execution_id).history())
-
-    def why(
-        self,
-        execution_id: str,
-        name: str,
-        at: int | None = None,
-        *,
-        row: int | None = None,
-        column: str | None = None,
-    ) -> Provenance:
-        """Return the origin of the value of a variable: the events, steps, calls, variables and inputs that led to it.
-
-        `str` of it is an explanation in words; `Provenance.frame` is a DataFrame. The log is read once; further
-        questions need no time. Parameters and errors are those of `divebook.replay.provenance.why`.
-        """
-        return why(self.execution(execution_id).history(), name, at, row=row, column=column)
-
-    def files(self, execution_id: str, workspace: str | None = None) -> KeptFiles:
-        """Return the recorded files of one workspace of an execution, to view, copy or restore them as they were after
-        any event.
-
-        Raises
-        ------
-        NotFoundError
-            It has used no such workspace, or none whose files are stored.
-        """
-        execution = self.execution(execution_id)
-        return KeptFiles(execution.store, execution.history(), workspace)
-
-    def replay(self, execution_id: str) -> Replayer:
-        """Return a replayer, which steps through the log of an execution event by event; see `Run.replay`."""
-        return replayer_of(self.execution(execution_id))
 
     def compare(self, *runs: FramedLog | str) -> Comparison:
         """Compare two or more runs with each other. Each run is given as an object or as the id of an execution in the
@@ -1339,43 +1001,10 @@ class Environment:
         for run in runs:
             # A class has the attribute as well.
             is_log = hasattr(run, "_log") and not isinstance(run, type)
-            logs.append(log_of(run if is_log else self.execution(run)))  # type: ignore[arg-type]
+            logs.append(log_of(run if is_log else self.run_of(run)))  # type: ignore[arg-type]
         return Comparison(logs)
 
-    @functools.cached_property
-    def responses(self) -> ResponseCache:
-        """Cache of model responses, used by agents with the setting `Cache`. It is a folder next to the file of the
-        store.
-        """
-        return cache_of(self.store, lambda: self._clock.now() / 1_000_000)
-
-    def requests_of(self, run: str) -> list[RequestView]:
-        """Return all requests that an execution sent to models; raises `ExecutionNotFoundError`."""
-        return requests_of(self.store.read(run))
-
     # --- files of executions ---------------------------------------------------------------------------------------
-
-    def export_log(
-        self, execution_id: str, file: str | os.PathLike[str], *, overwrite: bool = False, move: bool = False
-    ) -> int:
-        """Write the log of an execution to a file of JSON lines; return the number of events.
-
-        With `move`, the execution ends in this store with the status ``moved``, and continues where the file is
-        imported.
-
-        Raises
-        ------
-        ExecutionError
-            The execution cannot move: it has ended in another way, it has an answer or a signal that is not in its log
-            yet (also one that arrives during the move), it waits for a child, or its parent waits for it.
-        LeaseHeldError
-            A process drives the execution that is to move.
-        """
-        path = as_path(file, "the file of a log")
-        whole_id = self.store.resolve(execution_id)
-        if not move:
-            return transfer.export(self.store, whole_id, path, overwrite=overwrite)
-        return move_out(self.store, whole_id, path, self._clock, Ids(self._clock, self._chance), overwrite=overwrite)
 
     def import_log(self, file: str | os.PathLike[str], *, rename: bool = False, as_fork: bool = False) -> Run:
         """Import an execution from a file written by `export_log`; see `divebook.stores.transfer.import_`.
@@ -1387,7 +1016,7 @@ class Environment:
         execution_id = transfer.import_(log, self.store, rename=rename, as_fork=as_fork)
         for caveat in transfer.caveats(log, as_fork=as_fork):
             _log.warning("execution %s from %s: %s", execution_id, file, caveat)
-        return self.execution(execution_id)
+        return self.run_of(execution_id)
 
     def open(self, file: str | os.PathLike[str]) -> Run:
         """Load the run in an exported file (``run.html``, ``run.ipynb`` or ``run.jsonl``), and return it. This store
@@ -1405,193 +1034,6 @@ class Environment:
         return self.beside(MemoryStore()).import_log(file)
 
     # --- variants of executions ------------------------------------------------------------------------------------
-
-    def fork(
-        self,
-        execution_id: str,
-        at: int | None = None,
-        change: Change | Mapping[str, Any] | None = None,
-        **options: Unpack[StartOptions],
-    ) -> Run:
-        """Start an execution that shares the events of another one up to a point, and then continues with calls that
-        really run.
-
-        Nothing is copied, and the other execution does not change. Its calls that were running are made again, its open
-        questions are asked in both. Functions are the current ones. With a `key` it is started once, as by `start`.
-
-        Parameters
-        ----------
-        at
-            The last shared event. Events that follow from one rule are not separated, and an end is not shared.
-            Without it: before what changes, else at the end; in a completed execution, the latest event from which on
-            the change has an effect.
-        change
-            What differs from there on (`divebook.engine.forks.Change`): ``{"variables": {"x": 1}}``, ``inputs``,
-            ``results`` by operation, ``answers`` by question, ``prompts`` by step, ``model``, ``definition``.
-
-        Raises
-        ------
-        SetupError
-            The event does not exist, or the state there does not contain what is to be changed.
-        InputError
-            A changed input has another type than its workflow declares.
-        InterruptError
-            An answer does not fit its question.
-        """
-        return self._variants.fork(execution_id, at, change, options)
-
-    @overload
-    def what_if(
-        self, execution_id: str, change: ChangeLike = None, at: int | None = None, **options: Unpack[WhatIfOptions]
-    ) -> WhatIf: ...
-
-    @overload
-    def what_if(
-        self,
-        execution_id: str,
-        change: ChangeLike = None,
-        at: int | None = None,
-        *,
-        repeat: int,
-        **options: Unpack[WhatIfOptions],
-    ) -> RepeatedWhatIf: ...
-
-    @overload
-    def what_if(
-        self,
-        execution_id: str,
-        change: ChangeLike = None,
-        at: int | None = None,
-        *,
-        plan: Literal[True],
-        **options: Unpack[WhatIfOptions],
-    ) -> Plan: ...
-
-    def what_if(
-        self,
-        execution_id: str,
-        change: ChangeLike = None,
-        at: int | None = None,
-        *,
-        repeat: int | None = None,
-        plan: bool = False,
-        **options: Unpack[WhatIfOptions],
-    ) -> WhatIf | RepeatedWhatIf | Plan:
-        """Run an execution again with one change, taking results from its log where possible. Return the comparison.
-
-        The execution itself does not change. Operations are answered with the change, with a recorded result of the
-        same call, that of the same place first, and else by their kind: scripts are computed, sleeps skipped, clock and
-        chance continue from the recorded values, questions have their recorded answers or wait, models are called.
-        The outcome of another workflow is replayed as a whole; with other inputs it is a what-if itself. Each what-if
-        is an execution of origin ``what-if``; `resume` continues one whose process ended.
-
-        Parameters
-        ----------
-        change
-            What differs, as for `Change`: ``{"inputs": {"city": "Bonn"}}``; nothing by default.
-        at
-            The event after which it differs; by default where the change has its whole effect.
-        repeat
-            Number of what-ifs, returned as a list. Results can differ if models are called.
-        plan
-            Return only what would be taken from the log and what would run again, without a single call.
-        options
-            `WhatIfOptions`: ``tools`` and ``bounds``.
-
-        Raises
-        ------
-        ReplayMismatchError
-            Even without a change, a replay does not reproduce the log.
-        SetupError
-            What is to be changed does not exist.
-        """
-        return self._variants.what_if(execution_id, change, at, repeat, options, plan=plan)
-
-    def verify(self, execution_id: str, definition: Workflow | None = None, *, any_code: bool = False) -> Verification:
-        """Replay a definition against the log of an execution, and report the first difference. No external call is
-        made.
-
-        Scripts, templates and conditions are computed again; every operation is answered from the log. Events are equal
-        byte for byte, in each path and concurrent call, except for values of the clock, of prices or of chance outside
-        an operation: delays, expiries, reservations, durations.
-
-        Parameters
-        ----------
-        definition
-            By default the one in the log. Functions and agents are those of this environment.
-        any_code
-            Functions may have changed: only what they do counts.
-        """
-        return self._variants.verify(execution_id, definition, any_code=any_code)
-
-    @overload
-    def run_again(self, execution_id: str, **options: Unpack[StartOptions]) -> Run: ...
-
-    @overload
-    def run_again(self, execution_id: str, *, plan: Literal[True], **options: Unpack[StartOptions]) -> ResumePlan: ...
-
-    def run_again(self, execution_id: str, *, plan: bool = False, **options: Unpack[StartOptions]) -> Run | ResumePlan:
-        """Start a new execution with the current definition and the inputs of an earlier execution. Recorded results of
-        the earlier one are reused.
-
-        The new execution shares the longest beginning that the definition, its agents and its functions would repeat.
-        After that no call is repeated whose result is recorded, unless a function that it called was edited. The
-        earlier one may have completed; if it had not ended, it is cancelled first.
-
-        Parameters
-        ----------
-        plan
-            Return only what would be reused and what would run, without a single call.
-        options
-            As for `start`.
-
-        Raises
-        ------
-        ExecutionError, SetupError, NotFoundError, LeaseHeldError
-            As `resume` does with a definition.
-        """
-        return self._variants.run_again(execution_id, options, plan=plan)
-
-    def try_step(
-        self,
-        execution_id: str,
-        step: str,
-        changes: StepChanges = None,
-        *,
-        times: int = 1,
-        **options: Unpack[TrialOptions],
-    ) -> StepTrial:
-        """Run one step of an execution again from the state that it had, and return the new results and the recorded
-        result.
-
-        In a workflow function, which is one step, `step` can also be an agent that its code calls: it is called again
-        with the recorded prompt, which the key ``Prompt`` can name as ``${state.asked}``; `visit` selects the call.
-
-        The execution does not change. Each try is an execution of origin ``trial`` that shares the events before the
-        step and ends after it; `resume` continues one whose process ended. Models are called; actions and tools have
-        the recorded result of the same call, and else do not run; questions have their recorded answers or wait. A
-        failure is not caught, and is the result of the try.
-
-        Parameters
-        ----------
-        changes
-            Keys of the step in place of its own, as in a definition: ``{"Prompt": "Shorter: ${state.text}"}``, or
-            as YAML; or a function from the workflow to the one with the changed step.
-        times
-            Number of tries.
-        options
-            `TrialOptions`: ``variables``, ``inputs``, ``model``, ``visit``, ``item``, ``tools``, ``bounds``.
-
-        Raises
-        ------
-        NotFoundError
-            The workflow has no such step; the run had no such variable or input as it entered it.
-        SetupError
-            The run never entered it, or not so often; `times` is less than one.
-        DefinitionError
-            The changed keys do not fit.
-        """
-        return self._variants.try_step(execution_id, step, changes, times, options)
 
 
 def _add_stages(environment: Environment) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Container, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace as replaced
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 from divebook import plugins
 from divebook.agents import Agent
 from divebook.agents.agent import agent_of
+from divebook.agents.cache import ResponseCache, cache_of
 from divebook.agents.models import is_known_provider, model_name
 from divebook.agents.scripted import SCRIPTED
 from divebook.definitions.code import code_of
@@ -49,6 +51,8 @@ from divebook.engine.operations import TOOL_CALL
 from divebook.errors import AlreadyRegisteredError, DefinitionError, NotFoundError, Problem, SetupError
 from divebook.events.event import to_datetime
 from divebook.interrupts import interruptible_result
+from divebook.projections.model_requests import RequestView, requests_of
+from divebook.runtime.clock import Clock
 from divebook.runtime.compute.dask import Executors
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.operations import OperationRequest
@@ -62,7 +66,7 @@ from divebook.steps.checks import (
     require_existing,
     syntax_problems,
 )
-from divebook.steps.conversations import DurableLog, Entry
+from divebook.steps.conversations import ConversationStore, DurableLog, Entry
 from divebook.steps.function import require_function
 from divebook.steps.prompt import ASSIGN_WORK
 from divebook.stores import EventStore
@@ -89,6 +93,7 @@ class Registry:
     """Workflows, agents, actions, tools, servers, workspaces and step types of one environment, by name.
 
     The registry also checks that a workflow can run: everything that its steps name exists, and the policy allows it.
+    Steps that call agents get their tools and services from it (`divebook.steps.prompt.AgentServices`).
 
     Parameters
     ----------
@@ -100,6 +105,10 @@ class Registry:
         Actions of this environment, besides the built-in ones and those made with `@action`.
     approvals
         Rules for the tool calls of all agents.
+    threads
+        Conversations of the store.
+    clock
+        Time, for the age of responses in the cache.
     """
 
     def __init__(
@@ -108,8 +117,14 @@ class Registry:
         executors: Executors,
         actions: Iterable[Action],
         approvals: Iterable[ApprovalRule | Mapping[str, Any]],
+        *,
+        threads: ConversationStore,
+        clock: Clock,
     ) -> None:
         self._store = store
+        self._clock = clock
+        self.threads = threads
+        """Conversations of the store."""
         self._executors = executors
         self._definitions = Definitions()
         """Everything that texts define, and the workspaces and schedules that Python code added."""
@@ -400,7 +415,7 @@ class Registry:
     # --- tools of agents -------------------------------------------------------------------------------------------
 
     def tools_for(self, definition: AgentDefinition) -> list[ToolFunction]:
-        """Return the tools that an agent definition names, in the same order; see `Environment.tools_for`.
+        """Return the tools that an agent definition names, in the same order; see `tools_for`.
 
         An agent with a workspace that names no workspace tool gets all workspace tools. The shell tool is added only if
         the workspace has a shell.
@@ -514,6 +529,17 @@ class Registry:
             return False
         tool = self.tools.get(request.parameters.get("tool", ""))
         return tool is not None and tool.hints.read_only is True
+
+    @functools.cached_property
+    def responses(self) -> ResponseCache:
+        """Cache of model responses, used by agents with the setting `Cache`. It is a folder next to the file of the
+        store.
+        """
+        return cache_of(self._store, lambda: self._clock.now() / 1_000_000)
+
+    def requests_of(self, run: str) -> list[RequestView]:
+        """Return all requests that an execution sent to models; raises `ExecutionNotFoundError`."""
+        return requests_of(self._store.read(run))
 
     def approvals_for(self, agent: str) -> Approvals:
         """Return the approval rules and modes for tool calls of an agent; see `Environment.approvals_for`.

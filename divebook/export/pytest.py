@@ -124,10 +124,10 @@ def verified_against(
         add_values(environment, [*values])
         if definitions is not None:
             environment.define(definitions)
-        execution = environment.execution(import_(log, environment.store))
-        workflow = {flow.name: flow for flow in environment.own_workflows}.get(execution.workflow.name)
+        execution = environment.run_of(import_(log, environment.store))
+        workflow = environment.internals.registry.registered_workflows.get(execution.workflow.name)
         # The stand-ins have other code than the functions of the run, so code is not compared.
-        return environment.verify(execution.id, workflow, any_code=True)
+        return execution.verify(workflow, any_code=True)
 
 
 def _tool(name: str, hints: Mapping[str, bool], **options: Any) -> ToolFunction:
@@ -320,7 +320,7 @@ def _tools_of(environment: Environment) -> dict[str, dict[str, Any]]:
     """
     options_by_tool = {}
     for agent in environment.agents.values():
-        for tool in environment.tools_for(agent.definition) if _is_declared(agent) else ():
+        for tool in environment.internals.registry.tools_for(agent.definition) if _is_declared(agent) else ():
             if _is_own(tool) and not _is_importable(tool):
                 library_definition = library_tool(tool, answered_from_the_log).tool_def
                 options = {option: getattr(tool, option) for option in (*_OPTIONS, *_OF_TOOLS)}
@@ -374,11 +374,15 @@ def _modules_of(environment: Environment, execution: Run) -> Iterator[ModuleType
     operations = (event.data for event in execution.history() if isinstance(event.data, catalog.OperationStarted))
     # Only agents that took part in the run, each once.
     for name in dict.fromkeys(data.name for data in operations if data.operation_type in _TURNS and data.name):
-        agent = environment.agent(name)
+        agent = environment.internals.registry.agent(name)
         if not _is_declared(agent):
             yield _importable(_holder_of(environment, agent), f"agent {name!r}")
             continue
-        tools = (tool for tool in environment.tools_for(agent.definition) if _is_own(tool) and _is_importable(tool))
+        tools = (
+            tool
+            for tool in environment.internals.registry.tools_for(agent.definition)
+            if _is_own(tool) and _is_importable(tool)
+        )
         yield from (sys.modules[tool.function.__module__] for tool in tools)
 
 
@@ -458,7 +462,7 @@ def write_notebook(
     metadata = metadata_of(parts)
     # The outputs of the cells come from the cleaned log, not from the run itself.
     environment = Environment(store=MemoryStore())
-    run = environment.execution(import_(log_of(str(path), metadata), environment.store))
+    run = environment.run_of(import_(log_of(str(path), metadata), environment.store))
     first = {MIME: saved_run(execution, events, secrets), "text/plain": repr(run)}
     notebook = v4.new_notebook(cells=[*_numbered(_sections(run, path.name, first, redactor))])
     notebook.metadata.update({METADATA: metadata, "language_info": {"name": "python"}})

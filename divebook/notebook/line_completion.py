@@ -155,7 +155,7 @@ class KnownNames:
             return ()
         try:
             name = run or getattr(newest_run(environment.store), "execution_id", None)
-            return () if name is None else [step.name for step in environment.execution(name).workflow.steps]
+            return () if name is None else [step.name for step in environment.run_of(name).workflow.steps]
         except DivebookError:  # an unfinished or unknown id
             return ()
 

@@ -289,7 +289,7 @@ class DiveMagics(Magics):
         agent, prompt = arguments.words
         output = class_of_answer(arguments.options.get("output"), arguments.names.variables)
         # The name is looked up before the run starts, so that a typing mistake does not leave a failed run.
-        name = self._session.environment.agent(agent).name
+        name = self._session.environment.internals.registry.agent(agent).name
         workflow = ask_workflow(name, output, arguments.options.get("thread"))
         return self._start(workflow, {"prompt": prompt}, arguments)
 
@@ -367,17 +367,17 @@ class DiveMagics(Magics):
             raise UsageError("--plan says what --definition new would do; write both")
         environment = self._session.over(store)
         if strategy is not None:
-            run = environment.retry(execution_id, strategy)
+            run = environment.run_of(execution_id).retry(strategy)
             run.answers = answers
             return run
         if definition is None:
             return self._session.resume(execution_id, store=store, bounds=bounds, answers=answers)
         # The plan is always made first: a person sees which calls are repeated before they are made.
-        plan = environment.resume(execution_id, bounds, definition=NEW, plan=True)
+        plan = environment.run_of(execution_id).resume(bounds, definition=NEW, plan=True)
         if arguments.has("plan"):
             return plan
         print_answer("\n".join(plan.lines))
-        run = environment.resume(execution_id, bounds, definition=NEW)
+        run = environment.run_of(execution_id).resume(bounds, definition=NEW)
         run.answers = answers
         return run
 
@@ -513,7 +513,7 @@ class DiveMagics(Magics):
         column = arguments.options.get("column")
         # For ``why``, the id of the run is the second word, after the name of the variable.
         run = self._run_of_word(arguments, 1)
-        return run.environment.why(run.id, arguments.words[0], at, row=row, column=column)
+        return run.why(arguments.words[0], at, row=row, column=column)
 
     @command("inspect [RUN]")
     def inspect(self, arguments: Arguments) -> Inspection:
@@ -527,7 +527,7 @@ class DiveMagics(Magics):
         `i = %dive inspect`, then `i.critical_path`, `i.times`, `i.retries`, `i.costs("step")` are DataFrames.
         """
         run = self._run_of_word(arguments)
-        return run.environment.inspect(run.id)
+        return run.inspect()
 
     @command("verify [RUN]")
     def verify(self, arguments: Arguments) -> Verification:
@@ -551,9 +551,9 @@ class DiveMagics(Magics):
         # Without ``--definition``, the log is checked against the definition that it records. With ``new``, it is
         # checked against the current workflow of the same name.
         if definition is None:
-            return environment.verify(run.id)
+            return run.verify()
         name = recorded_opening(run.id, environment.store).workflow_name
-        return environment.verify(run.id, environment.workflow(name))
+        return run.verify(environment.internals.registry.workflow(name))
 
     @command("to-test [RUN]")
     def to_test(self, arguments: Arguments) -> Path:
@@ -606,10 +606,10 @@ class DiveMagics(Magics):
         }
         # Three calls, since the result type of `what_if` depends on `plan` and `repeat`.
         if arguments.has("plan"):
-            return run.environment.what_if(run.id, change, at, plan=True, **options)
+            return run.what_if(change, at, plan=True, **options)
         if repeat is None:
-            return run.environment.what_if(run.id, change, at, **options)
-        return run.environment.what_if(run.id, change, at, repeat=repeat, **options)
+            return run.what_if(change, at, **options)
+        return run.what_if(change, at, repeat=repeat, **options)
 
     def _run_of_word(self, arguments: Arguments, position: int = 0) -> Run:
         """Return the run whose id is the word at index `position` of the line; if the line has fewer words, the newest
@@ -699,7 +699,7 @@ class DiveMagics(Magics):
 
     def _files_of_run(self, arguments: Arguments) -> KeptFiles:
         run = self._run_of_word(arguments)
-        return run.environment.files(run.id, arguments.options.get("workspace"))
+        return run.files(arguments.options.get("workspace"))
 
     # --- try a step --------------------------------------------------------------------------------------------------
 

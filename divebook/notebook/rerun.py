@@ -205,12 +205,12 @@ def earlier_run(
         changed = _changes(opening, workflow, inputs)
         # The state is read only for these statuses, because it needs the whole log.
         has_failed = record.status in (FAILED, CANCELLED)
-        is_rolled_back = has_failed and environment.execution(record.execution_id).state.is_final
+        is_rolled_back = has_failed and environment.run_of(record.execution_id).state.is_final
         # In the same notebook a changed run is returned too, with the changes, because the caller has to react to them.
         if place.is_same_notebook(recorded):
             return PreviousRun(record, changed, is_rolled_back=is_rolled_back)
         # An equal cell in another notebook may use the run only if nothing differs, including the code of functions.
-        if not changed and dict(opening.code or {}) == environment.code_of(workflow):
+        if not changed and dict(opening.code or {}) == environment.internals.registry.code_of(workflow):
             return PreviousRun(record, changed, str(recorded.get("notebook") or ""), is_rolled_back)
     return None
 
@@ -232,7 +232,7 @@ def start_key(
         "workflow": workflow.name,
         "definition": workflow.fingerprint,
         "after": None if earlier is None else earlier.record.execution_id,
-        "code": environment.code_of(workflow),
+        "code": environment.internals.registry.code_of(workflow),
         # With default values, so that ``n=1`` equals the default 1.
         "inputs": dict(inputs),
     }
@@ -453,7 +453,7 @@ class ChangedDefinition:
         """Start a run with the edited definition. It reuses the calls of the earlier run up to the first call that the
         new definition makes differently.
         """
-        run = environment.run_again(self.plan.source, **options)
+        run = environment.run_of(self.plan.source).run_again(**options)
         run.answers = answers
         run.remark = self.note(run.id)
         return run
@@ -485,7 +485,7 @@ def changed_definition(
         return None
     try:
         # The plan rehearses the new definition with recorded results, without a call.
-        plan = environment.run_again(earlier.record.execution_id, plan=True)
+        plan = environment.run_of(earlier.record.execution_id).run_again(plan=True)
     except DivebookError:  # another process runs it, it is damaged, or it needs something that is not defined here
         return None
     return ChangedDefinition(plan, earlier.is_over) if plan.saves else None

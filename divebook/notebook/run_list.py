@@ -89,7 +89,7 @@ class Runs(Shown):
         return len(self.records)
 
     def __getitem__(self, number: int) -> Run:
-        return self.environment.execution(self.records[number].execution_id)
+        return self.environment.run_of(self.records[number].execution_id)
 
     def __iter__(self) -> Iterator[Run]:
         return (self[number] for number in range(len(self)))
@@ -155,42 +155,42 @@ class Runs(Shown):
 
         All resume at once. With `wait`, block until they have ended or have to wait.
         """
-        return self.handle(lambda environment, name: environment.resume(name, bounds), wait=wait)
+        return self.handle(lambda run: run.resume(bounds), wait=wait)
 
     def cancel(self) -> pd.DataFrame:
         """Cancel each execution in the list; it can be resumed later."""
-        return self.handle(lambda environment, name: environment.cancel(name))
+        return self.handle(lambda run: run.cancel())
 
     def tag(self, *tags: str) -> pd.DataFrame:
         """Add tags to each execution in the list, and return a DataFrame with the result for each."""
-        return self.handle(lambda environment, name: environment.tag(name, *tags))
+        return self.handle(lambda run: run.tag(*tags).record)
 
     def untag(self, *tags: str) -> pd.DataFrame:
         """Remove tags from each execution in the list."""
-        return self.handle(lambda environment, name: environment.untag(name, *tags))
+        return self.handle(lambda run: run.untag(*tags).record)
 
     def note(self, text: str) -> pd.DataFrame:
         """Set the note of each execution in the list."""
-        return self.handle(lambda environment, name: environment.note(name, text))
+        return self.handle(lambda run: run.note(text).record)
 
     def label(self, **labels: Any) -> pd.DataFrame:
         """Set labels of each execution in the list; the value None removes a label."""
-        return self.handle(lambda environment, name: environment.label(name, **labels))
+        return self.handle(lambda run: run.label(**labels).record)
 
     def fork(
         self, at: int | None = None, change: ChangeLike = None, *, wait: bool = True, **options: Unpack[StartOptions]
     ) -> pd.DataFrame:
-        """Fork each execution in the list; see `divebook.Environment.fork`."""
-        return self.handle(lambda environment, name: environment.fork(name, at, change, **options), wait=wait)
+        """Fork each execution in the list; see `divebook.Run.fork`."""
+        return self.handle(lambda run: run.fork(at, change, **options), wait=wait)
 
     def what_if(
         self, change: ChangeLike = None, at: int | None = None, **options: Unpack[WhatIfOptions]
     ) -> pd.DataFrame:
         """Run each execution in the list once more with one change, one after the other; see
-        `divebook.Environment.what_if`.
+        `divebook.Run.what_if`.
         """
         # A what-if returns an object with its own comparison. The frame needs the execution in it.
-        return self.handle(lambda environment, name: environment.what_if(name, change, at, **options).run)
+        return self.handle(lambda run: run.what_if(change, at, **options).run)
 
     def handle(self, verb: BulkOperation, *, wait: bool = True) -> pd.DataFrame:
         """Call the function `verb` with the environment and the id of each execution in the list; return a DataFrame
@@ -225,7 +225,7 @@ class RunsOutput:
         if execution_id is None:
             self._opened.update(NOTHING, raw=True)
             return
-        run = self._environment.execution(execution_id)
+        run = self._environment.run_of(execution_id)
         # The run replaces the content of the existing output below the list.
         ViewOutput(run.view(), run.static_bundle(), self._opened)
 

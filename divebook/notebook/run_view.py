@@ -272,7 +272,7 @@ def changed_definitions(run: Run) -> list[str]:
     # A workflow that this kernel has not defined is compared with itself, so that its definition counts as unchanged.
     workflow = environment.workflows.get(state.workflow_name, run.workflow)
     before = state.code
-    now = environment.code_of(workflow)
+    now = environment.internals.registry.code_of(workflow)
     # A function that exists only before or only now differs too.
     functions = sorted(label for label in before.keys() | now.keys() if before.get(label) != now.get(label))
     if workflow.fingerprint != state.fingerprint:

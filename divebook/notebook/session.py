@@ -127,7 +127,7 @@ class Session:
         """
         environment = self._over(store)
         # Set again at each access, because the front end may have changed since (`DiveMagics` sets `streams_text`).
-        environment.stream_text(always=self.streams_text)
+        environment.internals.control.texts.always = self.streams_text
         # Definitions may have been added since the environment over this store was created.
         if store is not None:
             environment.take_in(self.environment)
@@ -192,7 +192,7 @@ class Session:
         """Replace the model of an agent by a scripted model, which gives the answers in `written` one after the other.
         Return a text that confirms this to the person.
         """
-        scripted = self.environment.agent(agent).with_script(ScriptedModel.read(written))
+        scripted = self.environment.internals.registry.agent(agent).with_script(ScriptedModel.read(written))
         self.environment.add_agent(scripted, replace=True)
         return f"agent {agent!r} answers from this script"
 
@@ -214,11 +214,11 @@ class Session:
             texts = replaced if workflow.name in old_workflows else new
             texts.append(_workflow_text(workflow))
         # A name that is not defined yet may come from a later cell, so it is a warning and not an error.
-        warnings = (*definitions.warnings, *environment.not_yet(definitions))
+        warnings = (*definitions.warnings, *environment.internals.registry.not_yet(definitions))
         return Defined(tuple(new), tuple(replaced), warnings)
 
     def _agent_text(self, name: str) -> str:
-        return f"agent {name!r} ({self.environment.agent(name).model_name})"
+        return f"agent {name!r} ({self.environment.internals.registry.agent(name).model_name})"
 
     # --- runs ------------------------------------------------------------------------------------------------------
 
@@ -321,9 +321,9 @@ class Session:
 
         If a person keeps the earlier run, the question appears again only after the next edit.
         """
-        execution = environment.execution(earlier.record.execution_id)
+        execution = environment.run_of(earlier.record.execution_id)
         execution.answers = answers
-        code = environment.code_of(workflow)
+        code = environment.internals.registry.code_of(workflow)
         # The same code as when the person chose "keep" means that there was no edit since then.
         was_kept = self._code_when_kept.get(execution.id) == code
         edit = None if was_kept else changed_functions(environment, execution)
@@ -336,7 +336,7 @@ class Session:
                 return self._continue(execution, earlier)
             # A fork shares the events before the first affected call. If no call completed in them, a new run starts.
             if edit.until:
-                run = environment.fork(edit.execution_id, edit.until, **options)
+                run = environment.run_of(edit.execution_id).fork(edit.until, **options)
             else:
                 run = environment.start(workflow, inputs, **options)
             run.answers = answers
@@ -384,11 +384,11 @@ class Session:
         if not self.environment.workflows:
             message = f"workflow not found: {name}. Run the cell that defines it first"
             raise NotFoundError("workflow", name, message=message)
-        return self.environment.workflow(name)
+        return self.environment.internals.registry.workflow(name)
 
     def run_of(self, execution_id: str, *, store: str | None = None) -> Run:
         """Return the run with this id, running or past; the beginning of the id is enough."""
-        return self.over(store).execution(execution_id)
+        return self.over(store).run_of(execution_id)
 
     def run_or_newest(self, execution_id: str | None, *, store: str | None = None) -> Run:
         """Return the run with this id; without an id, the newest run.
@@ -401,7 +401,7 @@ class Session:
         newest = newest_run(environment.store)
         if newest is None:
             raise NotFoundError("run", "the newest one", (), "there are no runs yet; %dive run NAME starts one")
-        return environment.execution(newest.execution_id)
+        return environment.run_of(newest.execution_id)
 
     def open(self, file: Path) -> Run:
         """Return the run in a file, imported into a new store in memory."""
@@ -417,7 +417,7 @@ class Session:
         answers: Answers | None = None,
     ) -> Run:
         """Resume a run where its log ends."""
-        run = self.over(store).resume(execution_id, bounds)
+        run = self.over(store).run_of(execution_id).resume(bounds)
         run.answers = answers
         return run
 
@@ -460,14 +460,14 @@ class Session:
         """Send a signal to a run, which continues if it waited for this signal."""
         environment = self.over(store)
         # A misspelled name of a signal would be stored without an effect, so the note tells the person.
-        note = kept_until_taken(environment.execution(execution_id).state, name)
+        note = kept_until_taken(environment.run_of(execution_id).state, name)
         if note is not None:
             print_answer(note)
         return environment.signal(execution_id, name, payload, by)
 
     def cancel(self, execution_id: str, *, store: str | None = None) -> Run:
         """Cancel a run and wait for its end. The run must be driven by this process or by none."""
-        return self.over(store).cancel(execution_id).wait()
+        return self.over(store).run_of(execution_id).cancel().wait()
 
 
 def _workflow_text(workflow: Workflow) -> str:

@@ -314,7 +314,7 @@ class Pipeline:
 
     def envelope(self, execution: Run | str) -> Envelope:
         """Return the envelope of an execution of this pipeline, running or ended, according to the event log."""
-        existing = self.environment.execution(execution) if isinstance(execution, str) else execution
+        existing = self.environment.run_of(execution) if isinstance(execution, str) else execution
         state_of(existing.state)  # raises an error if it is not an execution of a pipeline
         envelope: Envelope = existing.envelope
         return envelope
@@ -437,9 +437,9 @@ class Pipeline:
         """Return the execution that waits for the answer to the question of an envelope; None if no execution waits."""
         if not self._is_kept:
             waiting = self._waiting.get(envelope.envelope_id)
-            return None if waiting is None else self.environment.execution(waiting)
+            return None if waiting is None else self.environment.run_of(waiting)
         for execution_id, _ in self.environment.interrupts():
-            execution = self.environment.execution(execution_id)
+            execution = self.environment.run_of(execution_id)
             is_ours = execution.workflow.name == self.config.name
             if is_ours and execution.state.identity.get("envelope_id") == envelope.envelope_id:
                 return execution

@@ -158,7 +158,8 @@ class StageStep:
 
 def add_stages(environment: Environment) -> StageStep:
     """Register the handler that runs the steps of pipelines with an environment. Return the handler."""
-    handler = StageStep(Work(environment.agent, lambda: environment.actions, environment))
+    registry = environment.internals.registry
+    handler = StageStep(Work(registry.agent, lambda: registry.actions, registry))
     environment.add_step_type(STAGE, handler, handler.check)
     return handler
 
@@ -167,7 +168,7 @@ def stage_step(environment: Environment) -> StageStep:
     """Return the handler that runs the steps of pipelines in an environment. Register it first if the environment has
     none.
     """
-    handler = environment.step_handler(STAGE)
+    handler = environment.internals.registry.step_handler(STAGE)
     return handler if isinstance(handler, StageStep) else add_stages(environment)
 
 

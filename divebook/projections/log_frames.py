@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from divebook.errors import SetupError
 from divebook.events import Event
@@ -15,6 +15,8 @@ from divebook.stores.history import History
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from divebook.replay.provenance import Provenance
 
 
 class Framed(ABC):
@@ -104,8 +106,8 @@ class FramedLog(Framed):
         """Messages of all agents in one list: prompts, responses and results of tools, each message once."""
         return conversation_in(self.requests)
 
-    def why(self, name: str, at: int | None = None, *, row: int | None = None, column: str | None = None) -> Any:
-        """Return the origin of the value of a variable as a `divebook.replay.provenance.Provenance`.
+    def why(self, name: str, at: int | None = None, *, row: int | None = None, column: str | None = None) -> Provenance:
+        """Return the origin of the value of a variable: the events, steps, calls, variables and inputs that led to it.
 
         Parameters
         ----------

@@ -45,13 +45,13 @@ def _failure(data: catalog.StepRetried) -> tuple[int, str, float]:
 class Inspection(Shown, FramedLog):
     """Waiting times, retries and costs of a run, as a report and as DataFrames.
 
-    `divebook.Environment.inspect` and ``run.inspect()`` return an inspection.
+    `Run.inspect` and ``%dive inspect`` return an inspection.
 
     Examples
     --------
     >>> from divebook import Environment, Step, Workflow
     >>> environment = Environment(store="memory:", workflows=[Workflow("sum", [Step("add", script="1 + 1")])])
-    >>> inspection = environment.inspect(environment.start("sum").wait().id)
+    >>> inspection = environment.start("sum").wait().inspect()
     >>> sorted(inspection.spent), sum(inspection.spent.values()) == inspection.duration_us
     (['overhead', 'scripts'], True)
     """

@@ -542,7 +542,7 @@ def _quoted(text: str) -> str:
 class Provenance(Shown, ProvenanceTree):
     """Provenance of one value: its causes as text, HTML, DataFrame and flow chart.
 
-    `divebook.Environment.why` and ``run.why("x")`` return a provenance. Its `str` explains the value in words;
+    `Run.why` returns a provenance. Its `str` explains the value in words;
     notebooks show nested parts that unfold.
 
     Examples
@@ -550,7 +550,7 @@ class Provenance(Shown, ProvenanceTree):
     >>> from divebook import Environment, Step, Workflow
     >>> steps = [Step("a", script="inputs.n + 1", store="x"), Step("b", script="state.x * 2", store="y")]
     >>> environment = Environment(store="memory:", workflows=[Workflow("sum", steps, inputs=["n"])])
-    >>> why = environment.why(environment.start("sum", {"n": 1}).wait().id, "y")
+    >>> why = environment.start("sum", {"n": 1}).wait().why("y")
     >>> print(why)
     y = 4: step b at event 11 (script)
       x = 2: step a at event 6 (script)

@@ -46,7 +46,7 @@ class StepTrial(Shown):
     """Recorded result of one step of a run, and the results of running the step again (tries). The original run does
     not change.
 
-    `Run.try_step`, `Environment.try_step` and ``%dive try`` return trials. As the last value of a cell, a trial shows
+    `Run.try_step` and ``%dive try`` return trials. As the last value of a cell, a trial shows
     all results side by side.
 
     Examples
@@ -55,7 +55,7 @@ class StepTrial(Shown):
     >>> environment = Environment(store="memory:")
     >>> flow = Workflow("w", [Step("add", script="inputs.n + 1", store="sum")], inputs=["n"])
     >>> run = environment.start(flow, {"n": 1}).wait()
-    >>> trial = environment.try_step(run.id, "add", {"Script": "inputs.n + 10"})
+    >>> trial = run.try_step("add", {"Script": "inputs.n + 10"})
     >>> trial.recorded.value, [tried.value for tried in trial.tries]
     (2, [11])
     """

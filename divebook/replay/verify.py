@@ -291,7 +291,7 @@ class Verification(Shown):
     >>> from divebook import Environment, Step, Workflow
     >>> environment = Environment(store="memory:")
     >>> execution = environment.start(Workflow("sum", [Step("add", script="1 + 1", store="n")])).wait()
-    >>> found = environment.verify(execution.id)
+    >>> found = execution.verify()
     >>> found.equal, found.calls, found.divergence
     (True, 0, None)
     """

@@ -47,7 +47,7 @@ class WhatIf(Shown):
     --------
     ::
 
-        found = environment.what_if(run.id, {"inputs": {"city": "Bonn"}})
+        found = run.what_if({"inputs": {"city": "Bonn"}})
         found.outputs, found.served, found.blocked, str(found.diff)
     """
 

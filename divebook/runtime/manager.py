@@ -328,7 +328,7 @@ class Control:
     # --- resuming ----------------------------------------------------------------------------------------------------
 
     def resume(self, execution_id: str, bounds: Bounds | None = None, *, is_recovery: bool = False) -> Driver:
-        """Resume an execution at the end of its log; see `Environment.resume`, and `Environment.recover` for a recovery
+        """Resume an execution at the end of its log; see `Run.resume`, and `Environment.recover` for a recovery
         after the death of its process.
         """
         with nullcontext() if ENGINE.is_current() else self._resuming:  # a second call at the same time finds it live
@@ -516,9 +516,8 @@ class Control:
         """Change tags, note and labels of an execution; see `Run.annotate`."""
         # The delivery wakes the driver of this process. A driver elsewhere finds the message in the inbox.
         ids = Ids(self.clock, self.chance)
-        Annotating(self.store, self.clock, ids, lambda name: self.deliver(self.find(name))).annotate(
-            execution_id, event
-        )
+        annotating = Annotating(self.store, self.clock, ids, lambda name: self.deliver(self.find(name)))
+        annotating.annotate(execution_id, event)
 
     # --- end and parking ---------------------------------------------------------------------------------------------
 
@@ -686,7 +685,7 @@ class Control:
     # --- cancelling, pausing, leaving --------------------------------------------------------------------------------
 
     def cancel(self, execution_id: str, reason: str = "") -> Driver:
-        """Cancel an execution; see `Environment.cancel`. Without a reason, the recorded reason names the person who
+        """Cancel an execution; see `Run.cancel`. Without a reason, the recorded reason names the person who
         cancels.
         """
         reason = reason or f"cancelled by {this_person()}"

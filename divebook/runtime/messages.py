@@ -232,7 +232,7 @@ class Answering:
         return Message(execution_id, kind, key, payload, source, self._clock.now())
 
     def question(self, interrupt_id: str, execution_id: str | None = None) -> Question:
-        """Return a question by its id; see `Environment.question`."""
+        """Return a question with its status, of an execution that has not ended; raises `NotFoundError`."""
         return self._find_question(interrupt_id, execution_id)[1]
 
     def questions(self) -> list[tuple[str, Question]]:

@@ -173,7 +173,7 @@ class WorkflowServer:
 
         Raises `DivebookError` if it is not an execution of a workflow that this server publishes.
         """
-        execution = self._environment.execution(execution_id)
+        execution = self._environment.run_of(execution_id)
         if execution.workflow.name not in {workflow.name for workflow in self._workflows.values()}:
             raise DivebookError(f"execution {execution_id} is not one of a workflow that this server offers")
         return execution

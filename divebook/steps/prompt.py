@@ -318,7 +318,9 @@ class AgentToolkit(Protocol):
 
 
 class AgentServices(AgentToolkit, Protocol):
-    """Protocol for the services that an environment provides to agents. `Environment` implements it."""
+    """Protocol for the services that an environment provides to agents. The registry of an
+    environment implements it.
+    """
 
     threads: ConversationStore
     """Conversations of its store."""

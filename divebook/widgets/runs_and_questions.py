@@ -176,7 +176,7 @@ class InboxFeed:
         # The store knows which executions ask, so that the logs of all others are never read.
         for execution_id, _ in self.environment.store.asking():
             if execution_id not in self._followed:
-                self._followed[execution_id] = self.environment.execution(execution_id)
+                self._followed[execution_id] = self.environment.run_of(execution_id)
                 self._take(self._followed[execution_id])
 
     def _leave(self, execution: Run) -> None:

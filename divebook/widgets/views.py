@@ -710,14 +710,14 @@ class RunCommands:
     def _do(self, execution_id: str, wish: RunsWish) -> None:
         match wish["command"]:
             case "resume":
-                self._environment.resume(execution_id)
+                self._environment.run_of(execution_id).resume()
             case "cancel":
                 # A cancelled execution may still finish a call. The acknowledgement comes when it has ended.
-                self._environment.cancel(execution_id).wait()
+                self._environment.run_of(execution_id).cancel().wait()
             case "tag":
-                self._environment.tag(execution_id, *wish["tags"])
+                self._environment.run_of(execution_id).tag(*wish["tags"])
             case "untag":
-                self._environment.untag(execution_id, *wish["tags"])
+                self._environment.run_of(execution_id).untag(*wish["tags"])
 
 
 # --- a choice of actions ---------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def test_a_resumed_execution_does_not_ask_the_model_again():
     execution = run(ASK, {"who": "x"}, agents=[Agent("a", model=model)])
     length = next(e.sequence for e in execution.history() if e.event_type == "operation_completed")
     again = environment(store=cut(execution.store, execution, length), agents=[Agent("a", model=model)])
-    assert again.resume(execution.id).wait(20).variables == {"r": "first"}
+    assert again.run_of(execution.id).resume().wait(20).variables == {"r": "first"}
     assert model.calls == 1
 
 
@@ -207,7 +207,7 @@ def test_a_resumed_run_keeps_the_model_it_was_started_with():
     execution = world.start(ASK, {"who": "x"}, model="scripted").wait(20)
     length = next(e.sequence for e in execution.history() if e.event_type == "step_started")
     again = environment(store=cut(execution.store, execution, length), agents=[Agent("a", model="acme:model")])
-    assert again.resume(execution.id).wait(20).variables == execution.variables
+    assert again.run_of(execution.id).resume().wait(20).variables == execution.variables
 
 
 def test_a_model_that_names_no_provider_is_refused_before_anything_begins():

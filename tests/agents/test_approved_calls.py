@@ -126,7 +126,9 @@ def test_no_yes_allows_what_a_rule_denies_of_an_edited_call_or_denies_by_now():
     done = execution.answer(question_about(execution, "ann").id, "yes").wait(20)
     assert (done.status, post.sent) == ("completed", ["ann"])
     assert "A rule denies send: not her" in str(post_told(done))
-    again = post.world(store=cut(done.store, done, len(done.history()) - 2), approvals=[]).resume(done.id).wait(20)
+    again = (
+        post.world(store=cut(done.store, done, len(done.history()) - 2), approvals=[]).run_of(done.id).resume().wait(20)
+    )
     assert (again.status, post.sent) == ("completed", ["ann"])
 
 
@@ -135,7 +137,7 @@ def test_a_rule_that_came_while_a_call_waited_holds_when_it_is_approved():
     execution = post.world().start("ask").wait(20)
     rule = {"tool": "send", "arguments": {"to": "bob"}, "outcome": "deny"}
     later = post.world(store=cut(execution.store, execution, len(execution.history())), approvals=[rule])
-    resumed = later.resume(execution.id).wait(20)
+    resumed = later.run_of(execution.id).resume().wait(20)
     for question in resumed.interrupts:
         resumed = later.answer(question.id, "yes").wait(20)
     assert (resumed.status, post.sent) == ("completed", ["ann"])
@@ -168,7 +170,7 @@ def test_a_rule_denies_without_a_question_and_the_log_keeps_it():
     denied = "A rule denies send: no letters today"
     assert returns_of(execution, 2) == [denied, "owl: seen", denied]
     at = max(e.sequence for e in execution.history() if e.event_type == "operation_started") - 1
-    resumed = post.world(store=cut(execution.store, execution, at)).resume(execution.id).wait(20)
+    resumed = post.world(store=cut(execution.store, execution, at)).run_of(execution.id).resume().wait(20)
     assert (resumed.status, post.sent, resumed.interrupts, post.model.calls) == ("completed", [], [], 1)
 
 
@@ -258,7 +260,7 @@ def test_an_approved_call_that_was_cut_is_asked_about_and_not_approved_again():
     (call,) = [e.sequence for e in execution.history() if getattr(e.data, "operation_type", "") == "tool_call"][:1]
     other = Post()
     world = other.world([{"call": {"send": {"to": "ann"}}}, "done"], store=cut(execution.store, execution, call))
-    resumed = world.resume(execution.id).wait(20)
+    resumed = world.run_of(execution.id).resume().wait(20)
     (unknown,) = resumed.interrupts
     assert unknown.question.startswith("Did the call to send")
     assert 'It was called with to = "carl".' in unknown.message

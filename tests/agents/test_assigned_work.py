@@ -83,7 +83,7 @@ def test_nothing_of_assigned_work_is_done_again_wherever_a_process_ends():
     for done, end in enumerate(ends, 1):
         again = Book()
         other, agents = world(again, cut(execution.store, execution, end.sequence))
-        resumed = other.resume(execution.id).wait(20)
+        resumed = other.run_of(execution.id).resume().wait(20)
         for question in resumed.interrupts:  # a call that was under way: nobody knows whether it took effect
             resumed.answer(question.id, {"choice": "retry"}).wait(20)
         assert resumed.variables == execution.variables
@@ -156,7 +156,7 @@ def test_a_failure_of_assigned_work_fails_the_step_and_only_that_is_done_again()
     assert execution.status == "failed"
     assert "no such page" in execution.error
     failing.clear()
-    resumed = made.resume(execution.id).wait(20)
+    resumed = made.run_of(execution.id).resume().wait(20)
     assert resumed.variables == {"birds": "an owl"}, resumed.error
     assert requests([boss, reader]) == [2, 2]
 
@@ -165,11 +165,11 @@ def test_who_may_be_given_work():
     plain, boss, other = agent("plain", []), agent("boss", [], supervisor=True), agent("other", [], supervisor=True)
     chooser = agent("chooser", [], subordinates=["plain"])
     made = environment(agents=[plain, boss, chooser])
-    assert [found.name for found in made.subordinates_for(boss.definition)] == ["plain", "chooser"]
-    assert [found.name for found in made.subordinates_for(chooser.definition)] == ["plain"]
-    assert made.subordinates_for(plain.definition) == []
+    assert [found.name for found in made.internals.registry.subordinates_for(boss.definition)] == ["plain", "chooser"]
+    assert [found.name for found in made.internals.registry.subordinates_for(chooser.definition)] == ["plain"]
+    assert made.internals.registry.subordinates_for(plain.definition) == []
     made.add_agent(other)
-    assert made.subordinates_for(boss.definition) == []
+    assert made.internals.registry.subordinates_for(boss.definition) == []
     lost = agent("boss", ["x"], subordinates=["nobody"])
     with pytest.raises(NotFoundError, match="nobody"):
         environment(ASK, agents=[lost]).start("ask")
@@ -200,7 +200,7 @@ def test_a_person_is_asked_about_calls_of_an_agent_that_was_given_work_while_ano
             for each in agents
         ]
         other = environment(ASK, agents=again, store=cut(execution.store, execution, len(execution.history())))
-        resumed = other.resume(execution.id).wait(20)
+        resumed = other.run_of(execution.id).resume().wait(20)
         assert requests(again) == [0, 0, 0]
         assert [found.id for found in resumed.interrupts] == [question.id]
     resumed.answer(question.id, {"approved": True, "data": {"parameters": {"name": "wren"}}}).wait(20)
@@ -222,7 +222,7 @@ def test_what_assigned_work_has_spent_counts_whatever_process_goes_on():
     ends = [event for event in execution.history() if event.event_type == "operation_completed"]
     assert [event.data.operation_type for event in ends].count("agent_turn") == 1
     for end in ends:
-        resumed = bounded(cut(execution.store, execution, end.sequence)).resume(execution.id).wait(20)
+        resumed = bounded(cut(execution.store, execution, end.sequence)).run_of(execution.id).resume().wait(20)
         (question,) = resumed.interrupts
         assert "Agent 'boss': Budget reached: 4 of 4 model calls made" in question.question
         assert resumed.usage.requests == 4
@@ -265,7 +265,7 @@ def test_the_shares_are_the_same_whatever_process_goes_on():
     ends = [event.sequence for event in execution.history() if event.event_type == "operation_completed"]
     assert len(ends) > 9
     for end in ends[::3]:
-        resumed = both_at_once(cut(execution.store, execution, end)).resume(execution.id).wait(20)
+        resumed = both_at_once(cut(execution.store, execution, end)).run_of(execution.id).resume().wait(20)
         assert (resumed.usage.requests, len(resumed.interrupts)) == (7, 2)
         assert all("3 of 3 model calls" in question.question for question in resumed.interrupts)
 
@@ -276,8 +276,10 @@ def test_work_that_failed_for_its_share_has_a_new_one_when_it_is_done_again():
     failed = bounded.start("ask").wait(20)
     assert "in the Bounds of agent 'boss' and resume" in failed.error
     more = both_at_once(bounded.store, max_llm_calls=40, on_exhausted="fail")
-    spent = [more.resume(failed.id).wait(20).usage.requests for _ in range(2)]  # one failure at a time is made again
-    assert (more.execution(failed.id).status, spent) == ("completed", [10, 14])
+    spent = [
+        more.run_of(failed.id).resume().wait(20).usage.requests for _ in range(2)
+    ]  # one failure at a time is made again
+    assert (more.run_of(failed.id).status, spent) == ("completed", [10, 14])
 
 
 def test_replies_that_failed_work_has_paid_for_count_whatever_process_goes_on():
@@ -294,7 +296,7 @@ def test_replies_that_failed_work_has_paid_for_count_whatever_process_goes_on():
     (question,) = execution.interrupts
     assert "Agent 'boss': Budget reached: 90 of 150 tokens used" in question.question
     failed = [event.sequence for event in execution.history() if event.event_type == "operation_failed"]
-    resumed = bounded(cut(execution.store, execution, failed[-1])).resume(execution.id).wait(20)
+    resumed = bounded(cut(execution.store, execution, failed[-1])).run_of(execution.id).resume().wait(20)
     assert [asked.question for asked in resumed.interrupts] == [question.question]
 
 
@@ -317,5 +319,5 @@ def test_what_failed_work_has_spent_counts_whatever_process_goes_on():
     assert ["Agent 'boss': Budget reached: 4 of 4 model calls made" in said for said in asked] == [True]
     spent = execution.usage.requests
     for end in ends[ends.index(failed) :]:
-        resumed = bounded(cut(execution.store, execution, end.sequence)).resume(execution.id).wait(20)
+        resumed = bounded(cut(execution.store, execution, end.sequence)).run_of(execution.id).resume().wait(20)
         assert ([question.question for question in resumed.interrupts], resumed.usage.requests) == (asked, spent), end

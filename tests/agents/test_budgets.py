@@ -77,7 +77,7 @@ def test_who_says_stop_fails_the_step_until_the_agent_may_spend_more(note, noted
     assert "Raise `max_llm_calls` in the Bounds of agent 'a' and resume." in done.error
     assert done.usage.requests == 1
     world.add_agent(agent(note, {"max_llm_calls": 9}, **SPENT), replace=True)
-    assert world.resume(done.id).wait(20).variables == {"r": "done"}
+    assert world.run_of(done.id).resume().wait(20).variables == {"r": "done"}
     assert noted == ["0", "1", "2"]
 
 
@@ -87,7 +87,7 @@ def test_another_process_goes_on_with_what_was_raised(note, noted):
     done = world.answer(execution.interrupts[0].interrupt_id, 3).wait(20)
     length = max(e.sequence for e in done.history() if e.event_type == "operation_completed")
     again = environment(store=cut(done.store, done, length), agents=[agent(note, {"max_llm_calls": 2}, **SPENT)])
-    resumed = again.resume(done.id).wait(20)
+    resumed = again.run_of(done.id).resume().wait(20)
     assert [asked.data["limit"] for asked in resumed.interrupts] == [3]
     assert noted == ["0", "1", "2"]
 
@@ -230,7 +230,7 @@ def test_a_question_about_a_bound_keeps_its_recorded_wording(note):
     store = MemoryStore()
     store.append(asked.id, [as_earlier(event) for event in asked.history()], 0)
     later = environment(store=store, agents=[agent(note, {"max_llm_calls": 2}, **SPENT)])
-    waiting = later.resume(asked.id).wait(20)
+    waiting = later.run_of(asked.id).resume().wait(20)
     assert waiting.interrupts[0].question.startswith("agent 'a': max_llm_calls is reached")
     done = later.answer(waiting.interrupts[0].id, 9).wait(20)
     assert done.variables == {"r": "done"}

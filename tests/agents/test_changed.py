@@ -69,7 +69,7 @@ def left():
 
 def resumed(left, birds, **changed):
     store, execution_id = left
-    return birds.world(store=store, **changed).resume(execution_id).wait(20)
+    return birds.world(store=store, **changed).run_of(execution_id).resume().wait(20)
 
 
 def test_an_agent_that_is_what_it_was_goes_on(left):
@@ -172,7 +172,7 @@ def test_a_call_that_was_approved_is_made_with_what_was_approved(answers, tmp_pa
         execution = before.start("ask").wait(20)
         assert execution.interrupts[0].data["parameters"] == {"to": "ann", "cc": "bob"}
     with world(new) as after:
-        execution = after.resume(execution.id).wait(20)
+        execution = after.run_of(execution.id).resume().wait(20)
         questions = {question.kind: question.id for question in execution.interrupts}
         for answer in answers:
             execution.answer(questions["confirmation" if answer == "yes" else "agent_changed"], answer).wait(20)
@@ -340,7 +340,7 @@ def test_the_turn_of_a_subordinate_is_asked_about_by_itself(choice):
     assert execution.variables == {"birds": "I hear: bird-0: seen, bird-1: seen"}
     at = [event for event in execution.history() if event.event_type == "operation_completed"][2]
     birds, store = Birds(), cut(execution.store, execution, at.sequence)
-    waiting = Boss().world(birds, instructions="Be long.", store=store).resume(execution.id).wait(20)
+    waiting = Boss().world(birds, instructions="Be long.", store=store).run_of(execution.id).resume().wait(20)
     (question,) = waiting.interrupts
     assert question.data["agent"] == "a"
     done = waiting.answer(question.id, choice).wait(20)
@@ -358,7 +358,7 @@ def test_work_is_handed_on_again_in_a_turn_that_is_begun_anew():
         if event.event_type == "operation_completed" and event.data.operation_type == "agent_turn"
     )
     birds, store = Birds(), cut(execution.store, execution, handed.sequence)
-    waiting = Boss().world(birds, store=store, goal="Birds").resume(execution.id).wait(20)
+    waiting = Boss().world(birds, store=store, goal="Birds").run_of(execution.id).resume().wait(20)
     done = waiting.answer(waiting.interrupts[0].id, "anew").wait(20)
     assert (done.variables, birds.looked) == (execution.variables, ["bird-0", "bird-1"])
 
@@ -375,9 +375,9 @@ def test_an_agent_that_gets_tools_while_its_step_is_retried_answers(note, noted)
         agent = Agent("a", model=ScriptedModel([{"call": {"note": {"text": "owls"}}}, "done"]), tools=tools)
         return environment(workflow, store=store, agents=[agent])
 
-    asked = later(cut(execution.store, execution, retried)).resume(execution.id).wait(20)
+    asked = later(cut(execution.store, execution, retried)).run_of(execution.id).resume().wait(20)
     done = asked.answer(asked.interrupts[0].id, "yes").wait(20)
     assert (done.variables, noted) == ({"r": "done"}, ["owls"])
     ends = [event.sequence for event in done.history() if event.event_type == "operation_completed"]
-    again = later(cut(done.store, done, ends[1])).resume(done.id).wait(20)
+    again = later(cut(done.store, done, ends[1])).run_of(done.id).resume().wait(20)
     assert (again.variables, again.usage, noted) == ({"r": "done"}, done.usage, ["owls"])

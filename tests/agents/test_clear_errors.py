@@ -63,7 +63,7 @@ def test_a_model_that_there_is_not_is_said_and_another_one_goes_on(note, noted, 
     world.add_agent(
         Agent("a", model=ScriptedModel([{"call": {"note": {"text": "x"}}}, "done"]), tools=[note]), replace=True
     )
-    assert world.resume(execution.id).wait(PATIENCE).outputs == {"result": "done"}
+    assert world.run_of(execution.id).resume().wait(PATIENCE).outputs == {"result": "done"}
     assert noted == ["x"]
 
 
@@ -82,7 +82,7 @@ def test_a_request_that_hangs_is_given_up_and_only_that_one_is_made_again(note, 
     execution = failed(world)
     held.set()
     assert "not complete after 0.05 seconds; to allow more, raise ResponseTimeout" in execution.error
-    assert world.resume(execution.id).wait(PATIENCE).variables == {"r": "done"}
+    assert world.run_of(execution.id).resume().wait(PATIENCE).variables == {"r": "done"}
     assert noted == ["x"]
 
 
@@ -118,7 +118,7 @@ def test_a_tool_that_raises_fails_the_run_which_goes_on_where_it_was(note, noted
     execution = failed(world)
     assert "no dictionary for owl" in execution.error
     broken.clear()
-    assert world.resume(execution.id).wait(PATIENCE).variables == {"r": "done"}
+    assert world.run_of(execution.id).resume().wait(PATIENCE).variables == {"r": "done"}
     assert noted == ["x"]
 
 
@@ -167,7 +167,7 @@ def test_what_a_tool_raises_is_said_with_its_class_once_its_tool_and_its_agent(e
     assert execution.error.count(type(error).__name__) == 1
     assert "pydantic_ai.ModelRetry" in execution.error
     words.error = None
-    assert world.resume(execution.id).wait(PATIENCE).variables == {"r": "done"}
+    assert world.run_of(execution.id).resume().wait(PATIENCE).variables == {"r": "done"}
     assert words.calls == 2
 
 

@@ -96,7 +96,7 @@ def test_an_error_has_the_same_class_and_fields_live_and_from_the_log(error, cau
     assert execution.variables == {"text": f"instead of {type(error()).__name__}"}
     failed = next(event for event in execution.history() if isinstance(event.data, catalog.OperationFailed))
     again = world(lambda: pytest.fail("asked again"), store=cut(execution.store, execution, failed.sequence))
-    assert again.resume(execution.id).wait(20).variables == execution.variables
+    assert again.run_of(execution.id).resume().wait(20).variables == execution.variables
     live, replayed = caught
     assert facts(live) == facts(replayed)
     assert isinstance(live, type(error()))

@@ -62,7 +62,7 @@ def test_what_answered_in_place_of_another_answers_on_replay(kind):
     for end in [e.sequence for e in execution.history() if e.event_type == "operation_completed"][:-1]:
         again = Pair()
         resumed = environment(ASK, store=cut(execution.store, execution, end), agents=[again.agent(kind)])
-        assert resumed.resume(execution.id).wait(20).variables == {"r": "an owl"}
+        assert resumed.run_of(execution.id).resume().wait(20).variables == {"r": "an owl"}
         assert again.answered <= live.answered
     assert (again.failed, again.answered) == (0, 0)
 
@@ -84,7 +84,7 @@ def test_a_fallback_may_be_a_name_and_is_recorded_under_it(names):
     ends = [e.sequence for e in execution.history() if e.event_type in ("operation_completed", "operation_failed")]
     for end in ends[:-1]:
         again = Pair()
-        resumed = world(again, cut(execution.store, execution, end)).resume(execution.id).wait(20)
+        resumed = world(again, cut(execution.store, execution, end)).run_of(execution.id).resume().wait(20)
         assert (resumed.variables, [view.model for view in resumed.requests]) == (execution.variables, models)
     assert again.failed == 0
 

@@ -62,7 +62,7 @@ def run_and_replay(make):
     assert execution.variables == {"said": "an owl"}, execution.error
     at = [e.sequence for e in execution.history() if e.event_type == "operation_started"][-1] - 1
     again = environment(ASK, agents=[make(second)], store=cut(execution.store, execution, at))
-    assert again.resume(execution.id).wait(20).variables == {"said": "an owl"}
+    assert again.run_of(execution.id).resume().wait(20).variables == {"said": "an owl"}
     return [(o.key, o.operation_type) for o in started(execution)][1:], first.seen, second.seen
 
 

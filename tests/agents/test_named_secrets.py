@@ -46,7 +46,7 @@ def run(request, tmp_path, caplog):
         with Environment(store=str(tmp_path / "runs.db"), agents=[agent]) as environment:
             execution = environment.start(ASK).wait(PATIENCE)
             exported = tmp_path / "run.jsonl"
-            environment.export_log(execution.id, exported)
+            environment.run_of(execution.id).export(exported)
             said = repr([agent, agent.definition, execution, execution.error, execution.requests, execution.variables])
         files = b"".join(path.read_bytes() for path in tmp_path.iterdir())
         return execution, files.decode("utf-8", "replace") + said + caplog.text
@@ -86,7 +86,7 @@ def test_a_key_that_is_not_there_is_said_and_the_run_goes_on_with_it(server, mon
         assert "env://RESEARCH_KEY names a variable that is not set" in execution.error
         assert "set RESEARCH_KEY and run it again" in execution.error
         monkeypatch.setenv("RESEARCH_KEY", KEY)
-        assert environment.resume(execution.id).wait(PATIENCE).variables == {"r": TEXT}
+        assert environment.run_of(execution.id).resume().wait(PATIENCE).variables == {"r": TEXT}
 
 
 def test_a_key_may_stand_in_a_file(server, tmp_path, monkeypatch):

@@ -54,7 +54,7 @@ def test_an_agent_inside_a_tool_that_is_no_operation_has_places_below_its_call()
     assert [o.key for o in started(execution)] == ["turn", "model-1", "tool-1-call-1-1/model-1", "model-2"]
     at = [e.sequence for e in execution.history() if e.event_type == "operation_completed"][1]
     model, seen = ScriptedModel(OUTER), ScriptedModel(INNER)
-    resumed = world(model, seen, store=cut(execution.store, execution, at)).resume(execution.id).wait(20)
+    resumed = world(model, seen, store=cut(execution.store, execution, at)).run_of(execution.id).resume().wait(20)
     assert (resumed.variables, model.calls, seen.calls) == ({"said": "an owl"}, 1, 0)
 
 
@@ -78,7 +78,9 @@ def test_each_agent_that_one_tool_runs_has_places_of_its_own():
     assert results(execution) == ["one, two"]
     assert execution.verify().equal
     at = [e.sequence for e in execution.history() if e.event_type == "operation_completed"][1]
-    resumed = world(ScriptedModel(["two"]), store=cut(execution.store, execution, at)).resume(execution.id).wait(20)
+    resumed = (
+        world(ScriptedModel(["two"]), store=cut(execution.store, execution, at)).run_of(execution.id).resume().wait(20)
+    )
     assert results(resumed) == ["one, two"]
 
 
@@ -96,7 +98,9 @@ def test_an_agent_inside_a_tool_counts_for_the_bounds_of_its_turn():
     execution = world().start("ask").wait(20)
     (question,) = execution.interrupts
     assert "Agent 'critic': Budget reached: 2 of 2 model calls made" in question.question
-    resumed = world(store=cut(execution.store, execution, len(execution.history()))).resume(execution.id).wait(20)
+    resumed = (
+        world(store=cut(execution.store, execution, len(execution.history()))).run_of(execution.id).resume().wait(20)
+    )
     assert [asked.question for asked in resumed.interrupts] == [question.question]
     assert resumed.answer(question.id, 3).wait(20).variables == {"said": "an owl"}
 

@@ -66,7 +66,7 @@ def test_an_answer_is_a_typed_variable_live_and_from_the_log(output, said, value
     at = next(event for event in execution.history() if event.event_type == "step_completed")
     assert at.data.output == text
     again = world([{"error": "asked again"}], store=cut(execution.store, execution, at.sequence - 2))
-    assert again.resume(execution.id).wait(20).variables == {"said": value}
+    assert again.run_of(execution.id).resume().wait(20).variables == {"said": value}
 
 
 def test_where_the_class_is_not_allowed_the_value_stays_as_it_is_recorded(monkeypatch):

@@ -65,7 +65,7 @@ def test_an_agent_that_is_held_open_on_a_loop_of_its_own_is_refused_and_the_run_
     refused = asyncio.run(cell())
     assert "agent critic is held open by `async with agent:`" in refused.error
     assert "leave the block and resume the run" in refused.error
-    resumed = world.resume(refused.id).wait(20)
+    resumed = world.run_of(refused.id).resume().wait(20)
     assert resumed.variables == {"said": "an owl"}, resumed.error
     assert len(set(toolset.opened)) == 2
     assert "``async with agent:`` in a cell, is refused" in " ".join(Agent.of.__doc__.split())

@@ -109,9 +109,9 @@ def test_the_bounds_of_an_agent_count_them_too_and_alike_after_a_kill():
     assert "140 of 230 tokens used" in question.question
     for length in range(1, len(asked.history()) + 1):
         store = cut(asked.store, asked, length)
-        before = Environment(store=store).execution(asked.id).usage.input_tokens
+        before = Environment(store=store).run_of(asked.id).usage.input_tokens
         later = Payable([(CALLS, 60)] * 2 if before < 140 else [(OK, 60)])
-        again = Environment(store=store, agents=agents(later)).resume(asked.id).wait(20)
+        again = Environment(store=store, agents=agents(later)).run_of(asked.id).resume().wait(20)
         (asks,) = again.interrupts or (None,)
         if before in (80, 140) and asks.kind != "outcome_unknown":  # which is asked of a call that was under way
             assert asks.question == question.question, length
@@ -136,7 +136,12 @@ def test_the_bounds_of_an_agent_end_attempts_that_are_paid(bounds, made):
     assert "160 of 250 tokens used" in question.question or "3 of 3 model calls made" in question.question
     ends = [event.sequence for event in asked.history() if event.event_type in ("operation_failed", "step_retried")]
     for length in ends[-2:]:
-        again = Environment(store=cut(asked.store, asked, length), agents=agents(Payable())).resume(asked.id).wait(20)
+        again = (
+            Environment(store=cut(asked.store, asked, length), agents=agents(Payable()))
+            .run_of(asked.id)
+            .resume()
+            .wait(20)
+        )
         assert [other.question for other in again.interrupts] == [question.question]
     done = asked.answer(question.id, 999).wait(20)
     assert (done.status, done.usage.requests, done.verify().equal) == ("completed", 1, True)
@@ -178,10 +183,10 @@ def test_what_a_failed_turn_has_spent_counts_after_it_is_resumed(bounds, attempt
     execution = world.start("w").wait(20)
     for _ in range(made - 1):
         assert execution.status == "failed"
-        execution = world.resume(execution.id).wait(20)
+        execution = world.run_of(execution.id).resume().wait(20)
     assert (execution.status, model.paid, execution.usage.input_tokens) == ("failed", 160, 160)
     for store in (world.store, cut(world.store, execution, len(execution.history()))):
-        asked = bounded(model, bounds, attempts, store).resume(execution.id).wait(20)
+        asked = bounded(model, bounds, attempts, store).run_of(execution.id).resume().wait(20)
         (question,) = asked.interrupts
         amounts = ("160 of 250 tokens", "$0.00000016 of $0.00000025", "2 of 2 model calls")
         assert any(amount in question.question for amount in amounts)
@@ -203,7 +208,7 @@ def test_a_delegated_turn_that_is_resumed_counts_for_who_delegated_it():
     world = environment(ASK, agents=agents)
     failed = world.start("w").wait(20)
     assert (failed.status, model.made) == ("failed", 1)
-    (question,) = world.resume(failed.id).wait(20).interrupts
+    (question,) = world.run_of(failed.id).resume().wait(20).interrupts
     assert "Agent 'a': Budget reached: 90 of 150 tokens used" in question.question
 
 
@@ -225,7 +230,7 @@ def test_a_request_that_is_answered_from_the_cache_after_it_failed_counts_what_i
     world = bounded(Payable([(REFUSED, 90), (OK, 60)]), {"max_tokens": 999}, cache="1d")
     failed = world.start("w").wait(20)
     assert (failed.status, world.start("w").wait(20).status) == ("failed", "completed")
-    resumed = world.resume(failed.id).wait(20)
+    resumed = world.run_of(failed.id).resume().wait(20)
     assert "cached_response" in [span.type for span in spans_of(resumed.history())]
     assert (resumed.usage.input_tokens, budgets[-1].consumed.tokens, budgets[-1].consumed.calls) == (90, 90, 1)
 
@@ -257,7 +262,7 @@ def test_the_budget_of_an_agent_is_what_its_turn_has_cost_however_often_it_is_re
         if chance.random() < 0.5:
             store = cut(store, execution, chance.randrange(2, len(execution.history()) + 1))
         world = bounded(model, bounds, attempts, store, instructions=str(number * (chance.random() < 0.4)))
-        execution = answered(world.resume(execution.id).wait(20), chance)
+        execution = answered(world.run_of(execution.id).resume().wait(20), chance)
     assert execution.status == "completed"
     consumed = budgets[-1].consumed
     assert (consumed.tokens, consumed.cost) == (execution.usage.input_tokens, execution.usage.cost)

@@ -156,7 +156,12 @@ def test_a_pause_under_its_former_key_is_found_again(monkeypatch):
     # Left in the first pause, and continued: the second pause has the new key.
     begun = next(e.sequence for e in execution.history() if getattr(e.data, "operation_type", "") == "timer")
     del made[1:]
-    resumed = environment(ASK, store=cut(execution.store, execution, begun), **settings).resume(execution.id).wait(20)
+    resumed = (
+        environment(ASK, store=cut(execution.store, execution, begun), **settings)
+        .run_of(execution.id)
+        .resume()
+        .wait(20)
+    )
     pauses = [o.key for o in started(resumed) if o.operation_type == "timer"]
     assert (resumed.status, pauses) == ("completed", ["tool-1-call-1-1-retry-1", "tool-1-call-1-1:retry-2"])
     assert resumed.verify().equal

@@ -128,7 +128,7 @@ def test_a_resumed_run_does_not_ask_the_cache(note, script, monkeypatch):
     again = environment(store=cut(execution.store, execution, length), agents=[agent])
     asked = []
     monkeypatch.setattr(ResponseCache, "find", lambda *_: asked.append(1))
-    assert again.resume(execution.id).wait(20).variables == {"r": "done"}
+    assert again.run_of(execution.id).resume().wait(20).variables == {"r": "done"}
     assert asked == []
 
 
@@ -140,8 +140,8 @@ def test_what_was_taken_and_is_gone_before_it_was_recorded_is_asked_for(note, sc
     again = environment(
         store=cut(execution.store, execution, begun[1]), agents=[Agent("a", model=script, tools=[note], cache="7d")]
     )
-    assert event_types(again.execution(execution.id))[-1] == "operation_started"
-    resumed = again.resume(execution.id).wait(20)
+    assert event_types(again.run_of(execution.id))[-1] == "operation_started"
+    resumed = again.run_of(execution.id).resume().wait(20)
     assert (resumed.variables, kinds(resumed)) == ({"r": "done"}, ["agent_response"] * 2)
 
 
@@ -156,14 +156,14 @@ def test_a_cached_response_that_is_gone_after_a_crash_is_asked_for_within_the_bu
     first.answer(execution.interrupts[0].id, 99).wait(20)
     taken = first.start(ASK).wait(20)
     begun = [e.sequence for e in taken.history() if e.event_type == "operation_started"]
-    asked = world(cut(taken.store, taken, begun[1])).resume(taken.id).wait(20)
+    asked = world(cut(taken.store, taken, begun[1])).run_of(taken.id).resume().wait(20)
     (question,) = asked.interrupts
     assert "10 of 15 tokens used" in question.question
     ledger = asked.state.ledger
     assert (kinds(asked), asked.usage.requests, ledger.llm_calls) == (["agent_response"], 1, 1)
     assert (ledger.reserved_tokens, ledger.reserved_cost) == (0, 0)
     # The consumption also counts if yet another process resumes the turn.
-    again = world(cut(asked.store, asked, len(asked.history()))).resume(asked.id).wait(20)
+    again = world(cut(asked.store, asked, len(asked.history()))).run_of(asked.id).resume().wait(20)
     assert [waiting.question for waiting in again.interrupts] == [question.question]
     done = again.answer(question.id, 99).wait(20)
     assert done.variables == {"r": "done"}
@@ -178,7 +178,7 @@ def test_a_cached_response_that_is_gone_is_retried_like_any_request(note, script
     failing = ScriptedModel([{"error": "busy", "status": 503}, *SCRIPT])
     agent = Agent(AgentDefinition("a", retry=Retry(2, seconds=0)), model=failing, tools=[note], cache="7d")
     again = environment(store=cut(execution.store, execution, begun[1]), agents=[agent])
-    resumed = again.resume(execution.id).wait(20)
+    resumed = again.run_of(execution.id).resume().wait(20)
     assert (resumed.status, resumed.usage.requests) == ("completed", 2)
 
 

@@ -76,7 +76,7 @@ def test_calls_after_the_last_round_are_not_carried_out():
         "carried out; raise its ToolIterationLimit (step ask)"
     )
     again = Eager(is_stubborn=True)
-    resumed = again.world(5, store=cut(execution.store, execution, 1000)).resume(execution.id).wait(20)
+    resumed = again.world(5, store=cut(execution.store, execution, 1000)).run_of(execution.id).resume().wait(20)
     assert again.looked == ["bird 3", "bird 1", "bird 2"]  # the first of the request that the log has
     assert "after 5 rounds" in resumed.error
 
@@ -179,11 +179,11 @@ def test_the_advice_after_too_many_corrections_works_and_resuming_alone_does_not
         "raise its Corrections, or use another Model, and fork the run before this step; a run that is resumed keeps"
     )
     assert advice in failed.error
-    resumed = world.resume(failed.id).wait(20)
+    resumed = world.run_of(failed.id).resume().wait(20)
     assert (resumed.status, resumed.error, resumed.usage.requests) == ("failed", failed.error, 2)
     before = next(event.sequence for event in failed.history() if event.event_type == "step_started") - 1
     world.add_agent(correcting(faults, output=output, corrections=corrections), replace=True)
-    assert world.fork(failed.id, before).wait(20).status == "completed"
+    assert world.run_of(failed.id).fork(before).wait(20).status == "completed"
 
 
 def test_an_agent_of_pydantic_ai_names_its_own_limit():

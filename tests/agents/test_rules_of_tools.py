@@ -110,7 +110,7 @@ def test_a_call_that_the_log_has_is_not_judged_again():
     ended = [event.sequence for event in run.history() if event.event_type == "operation_completed"]
     left = cut(post.world.store, run, ended[1])  # the first call has ended, its turn goes on
     strict = Post(store=left, approvals=[{"tool": "send", "outcome": "deny"}])
-    resumed = strict.world.resume(run.id).wait(20)
+    resumed = strict.world.run_of(run.id).resume().wait(20)
     assert (resumed.status, strict.sent) == ("completed", [])
     assert returns_of(resumed, 2) == ["sent to ann"]
     assert returns_of(resumed, 3) == ["A rule denies send"]

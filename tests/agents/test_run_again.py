@@ -80,7 +80,7 @@ def resumed(execution, at, name="Ann"):
     """Go on in another process from the first events of a log; return what it came to, and what ran."""
     critic = Critic(name)
     there = environment(ASK, agents=[critic.agent], store=cut(execution.store, execution, at))
-    return there.resume(execution.id).wait(20), critic.ran
+    return there.run_of(execution.id).resume().wait(20), critic.ran
 
 
 @pytest.mark.parametrize(("ends", "done"), [(0, 0), (1, 1), (2, 1)], ids=["first", "refused", "accepted"])

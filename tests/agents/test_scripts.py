@@ -241,7 +241,7 @@ def test_a_function_is_not_called_again_for_a_request_that_the_log_has():
 
     world = environment(ASK, agents=[Agent("a", model=ScriptedModel(reply))])
     execution = world.start("w").wait(20)
-    assert world.verify(execution.id).equal
+    assert world.run_of(execution.id).verify().equal
     assert (execution.variables, len(prompts)) == ({"r": "answer 1"}, 1)
 
 

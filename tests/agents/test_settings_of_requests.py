@@ -83,7 +83,7 @@ def test_headers_are_looked_up_for_the_request_and_are_in_no_log(monkeypatch, to
     lines = file.getvalue().decode()
     assert KEY not in lines
     monkeypatch.delenv("HEADER_KEY")
-    other = environment(ASK, store=execution.store).execution(execution.id)
+    other = environment(ASK, store=execution.store).run_of(execution.id)
     assert other.variables == {"birds": "an owl"}
 
 

@@ -159,7 +159,7 @@ def test_who_comes_later_first_hears_what_there_is(held):
 
 def test_an_environment_may_stream_before_somebody_listens(held):
     world, deltas = environment(agents=[Agent("poet", model=ScriptedModel(["Roses are"], pace=held))]), []
-    world.stream_text(always=True)
+    world.internals.control.texts.always = True
     execution = world.start(ASK)
     assert held.reached.wait(PATIENCE)
     execution.subscribe_text(deltas.append)
@@ -346,7 +346,7 @@ def test_a_run_that_is_stopped_in_the_middle_closes_the_stream_and_begins_its_te
     stopped = {"cancel": ["path_cancelled", "execution_cancelled"], "pause": ["execution_paused"]}[stop]
     assert event_types(execution)[3:] == ["operation_started", *stopped]
     held.opened.set()
-    assert world.resume(execution.id).wait(PATIENCE).variables == {"poem": "Roses are red"}
+    assert world.run_of(execution.id).resume().wait(PATIENCE).variables == {"poem": "Roses are red"}
     assert [(delta.at, delta.text) for delta in deltas] == [(0, "Roses "), (0, "Roses "), (6, "are red")]
 
 
@@ -371,6 +371,6 @@ def test_what_the_log_knows_is_not_streamed_again():
     length = next(e.sequence for e in execution.history() if e.event_type == "operation_completed")
     again = environment(store=cut(execution.store, execution, length), agents=[Agent("poet", model=model)])
     deltas = []
-    again.execution(execution.id).subscribe_text(deltas.append)
-    assert again.resume(execution.id).wait(PATIENCE).variables == {"poem": POEM}
+    again.run_of(execution.id).subscribe_text(deltas.append)
+    assert again.run_of(execution.id).resume().wait(PATIENCE).variables == {"poem": POEM}
     assert (deltas, model.calls) == ([], 1)

@@ -102,7 +102,7 @@ def test_a_function_gets_the_typed_answer_live_and_replayed(output, script, expe
     execution = environment(agents=agents).start("judge").wait(20)
     assert execution.error is None
     at = next(e.sequence for e in execution.history() if e.event_type == "step_completed") - 1
-    environment(agents=agents, store=cut(execution.store, execution, at)).resume(execution.id).wait(20)
+    environment(agents=agents, store=cut(execution.store, execution, at)).run_of(execution.id).resume().wait(20)
     assert seen == [expected, expected]
 
 

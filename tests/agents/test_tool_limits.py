@@ -112,7 +112,7 @@ def test_a_tool_that_raises_ends_the_turn_once_the_calls_beside_it_have_ended():
         store=cut(execution.store, execution, len(execution.history())),
         agents=[Agent("a", model=ScriptedModel(SCRIPT), tools=[ToolFunction("look", look)])],
     )
-    assert again.resume(execution.id).wait(20).variables == {"birds": "an owl, a lark and a wren"}
+    assert again.run_of(execution.id).resume().wait(20).variables == {"birds": "an owl, a lark and a wren"}
     assert looked == ["lark", "owl", "wren"]
 
 
@@ -222,7 +222,7 @@ def test_a_run_that_is_stopped_while_a_tool_is_called_does_not_make_its_call_aga
     over.set()
     execution.wait(20)
     assert execution.status == ("cancelled" if stop == "cancel" else "waiting")
-    resumed = world.resume(execution.id).wait(20)
+    resumed = world.run_of(execution.id).resume().wait(20)
     for question in resumed.interrupts:
         assert (stop, question.kind) == ("cancel", "outcome_unknown")
         resumed.answer(question.id, {"choice": "done", "result": "owl: seen"}).wait(20)

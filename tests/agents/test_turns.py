@@ -73,7 +73,7 @@ def test_a_turn_that_is_cut_anywhere_makes_no_finished_request_or_call_again():
     for done, end in enumerate(ends, 1):
         again = Book()
         other, model = world(again.look, store=cut(execution.store, execution, end.sequence))
-        resumed = other.resume(execution.id).wait(20)
+        resumed = other.run_of(execution.id).resume().wait(20)
         for question in resumed.interrupts:  # a call that was under way: nobody knows whether it took effect
             resumed.answer(question.id, {"choice": "retry"}).wait(20)
         assert resumed.variables == execution.variables
@@ -89,7 +89,7 @@ def test_a_finished_turn_is_taken_whole_and_runs_no_loop(monkeypatch):
     at = next(e.sequence for e in execution.history() if e.event_type == "step_completed") - 2
     monkeypatch.setattr(agent_loop.AgentLoop, "turn", lambda *_: pytest.fail("the loop runs again"))
     other, _ = world(book.look, store=cut(execution.store, execution, at))
-    assert other.resume(execution.id).wait(20).variables == execution.variables
+    assert other.run_of(execution.id).resume().wait(20).variables == execution.variables
 
 
 def test_a_workflow_function_has_as_many_turns_as_it_asks_for():
@@ -181,14 +181,14 @@ def test_a_call_whose_process_died_waits_with_an_unknown_outcome_until_a_person_
     first = world(Book().look, script)[0].start("ask").wait(20)
     began = next(e.sequence for e in first.history() if getattr(e.data, "operation_type", "") == "tool_call")
     there = world(Book().look, script, store=cut(first.store, first, began))[0]
-    execution = there.resume(first.id).wait(20)
+    execution = there.run_of(first.id).resume().wait(20)
     assert stands(execution) == [["waiting", "unknown"]]
     (row,) = [row for row in report_of(execution, [*execution.history()]).turns if not row[0]]
     assert (row[2], row[4]) == ("… waiting", "look(name=owl) → it is not known whether it took effect")
     execution.cancel()
     execution.wait(20)
     assert stands(execution) == [["cancelled", ""]]
-    again = there.resume(first.id).wait(20)
+    again = there.run_of(first.id).resume().wait(20)
     assert stands(again) == [["waiting", "unknown"]]
     assert stands(again.answer(again.interrupts[0].id, answer).wait(20)) == [[status, outcome]]
 

@@ -89,7 +89,7 @@ def test_resuming_a_failed_turn_makes_its_failure_again_only():
     world = environment(ASK, agents=[Agent("a", model=model, tools=[book.look])])
     execution = world.start("ask").wait(20)
     assert (execution.status, model.calls) == ("failed", 2)
-    resumed = world.resume(execution.id).wait(20)
+    resumed = world.run_of(execution.id).resume().wait(20)
     assert resumed.variables == {"birds": "an owl, a lark and a wren"}
     assert (sorted(book.looked), model.calls) == (["lark", "owl", "wren"], 4)
 

@@ -46,7 +46,7 @@ def test_a_tool_that_changes_its_dependencies_is_told_of_once_a_turn_and_does_no
     (warned,) = [line for line in logs() if "ctx.deps" in line]
     assert warned.startswith("tool note of agent critic changed ctx.deps, which is not recorded")
     at = [e.sequence for e in execution.history() if e.event_type == "operation_completed"][1]
-    resumed = world(Notes(), store=cut(execution.store, execution, at)).resume(execution.id).wait(20)
+    resumed = world(Notes(), store=cut(execution.store, execution, at)).run_of(execution.id).resume().wait(20)
     assert results(resumed) == ["owl", "lark"]
     said = " ".join(Agent.of.__doc__.split())
     assert (

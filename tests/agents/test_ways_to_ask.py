@@ -161,7 +161,7 @@ def _environment(store: MemoryStore, retry: Retry, *, failing: bool, clock: Stop
         clock=clock,
         chance=FixedChance(),
     )
-    server, fake = environment.servers["good"], FakeServer("good", ponder=_ponder)
+    server, fake = environment.internals.registry.servers["good"], FakeServer("good", ponder=_ponder)
     server.discover, server.call = fake.discover, fake.call
     return environment
 
@@ -185,7 +185,7 @@ def run(way: str, retries: str, event: str) -> Run:
     shorter = cut(store, execution, place.sequence)
     again = _environment(shorter, of_agent, failing=False, clock=clock)
     WAYS[way](again, of_step)
-    return again.resume(execution.id).wait(20)
+    return again.run_of(execution.id).resume().wait(20)
 
 
 SIGNS = {

@@ -105,6 +105,6 @@ def test_what_was_sent_is_what_the_log_gives_back(capabilities):
     ends = [event.sequence for event in execution.history() if event.event_type == "operation_completed"]
     for end in ends[::3]:
         SEEN.clear()
-        again = world(*capabilities, store=cut(execution.store, execution, end)).resume(execution.id).wait(20)
+        again = world(*capabilities, store=cut(execution.store, execution, end)).run_of(execution.id).resume().wait(20)
         assert again.status == "completed", (end, again.error)
         check(again, [*seen[: len(seen) - len(SEEN)], *SEEN])

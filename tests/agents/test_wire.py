@@ -112,7 +112,7 @@ def test_a_run_is_verified_without_the_key_of_its_model(serve, world, provider, 
     with monkeypatch.context() as without:
         for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
             without.delenv(name)
-        found = environment.verify(execution.id)
+        found = environment.run_of(execution.id).verify()
     assert found.equal, str(found)
     assert len(server.bodies) == asked
 
@@ -174,7 +174,7 @@ def test_what_cannot_be_mended_by_asking_again_is_said_and_after_the_mending_it_
     assert said in execution.error
     assert "(step ask" in execution.error
     assert len(server.prompts) == 2
-    assert environment.resume(execution.id).wait(PATIENCE).variables == {"r": TEXT}
+    assert environment.run_of(execution.id).resume().wait(PATIENCE).variables == {"r": TEXT}
     assert sorted(looked_up) == ["lark", "owl", "wren"]
     assert len(server.prompts) == 4
 
@@ -228,7 +228,7 @@ def test_an_answer_that_is_none_is_said_with_what_was_raised_and_only_that_is_as
     environment = world()
     execution = environment.start(ASK).wait(PATIENCE)
     assert re.search(rf"({said}).* \(step ask", execution.error, re.DOTALL)
-    assert environment.resume(execution.id).wait(PATIENCE).variables == {"r": TEXT}
+    assert environment.run_of(execution.id).resume().wait(PATIENCE).variables == {"r": TEXT}
     assert (len(server.prompts), sorted(looked_up)) == (4, ["lark", "owl", "wren"])
 
 
@@ -242,7 +242,7 @@ def test_a_wrong_key_is_said_without_the_key_and_the_right_one_goes_on(serve, wo
     assert "a-wrong-key" not in execution.error
     monkeypatch.setenv("OPENAI_API_KEY", "the-right-key-of-17")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "the-right-key-of-17")
-    resumed = environment.resume(execution.id).wait(PATIENCE)
+    resumed = environment.run_of(execution.id).resume().wait(PATIENCE)
     assert (resumed.error, resumed.variables) == (None, {"r": TEXT})
 
 

@@ -280,7 +280,7 @@ def test_questions_tell_who_waited_how_long():
 
 
 def test_an_execution_and_its_run_have_the_same_frames(retried):
-    run = Environment(store=retried.store).execution(retried.id)
+    run = Environment(store=retried.store).run_of(retried.id)
     for kind in ("events", "operations", "model_calls", "messages", "tool_calls", "steps", "items", "questions"):
         pd.testing.assert_frame_equal(getattr(retried, kind), getattr(run, kind))
     assert list(retried.steps.attempts) == list(frames.steps_frame(retried.history()).attempts)

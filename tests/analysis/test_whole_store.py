@@ -112,7 +112,7 @@ def test_a_filter_says_of_which_executions_frames_are(world, where, count):
 
 
 def test_frames_are_of_an_environment_a_store_runs_or_a_frame_of_executions(world):
-    runs = [world.execution(record.execution_id) for record in world.executions(workflow="rows")]
+    runs = [world.run_of(record.execution_id) for record in world.executions(workflow="rows")]
     assert len(divebook.frames(world.store, limit=3).executions) == 3
     assert divebook.frames(runs[0]).steps.execution_id.unique().tolist() == [runs[0].id]
     assert divebook.frames(runs).executions.execution_id.tolist() == [run.id for run in runs]
@@ -177,7 +177,7 @@ def test_what_a_fork_shares_with_its_source_is_counted_once(world):
 
 
 def test_variables_are_wide_over_sequence(world):
-    run = world.execution(world.executions(tag="baseline")[0].execution_id)
+    run = world.run_of(world.executions(tag="baseline")[0].execution_id)
     frame = divebook.frames(run).variables
     assert frame.sequence.is_monotonic_increasing
     frame = frame.drop_duplicates("step", keep="last")

@@ -32,7 +32,7 @@ def finish(world: Environment) -> Iterator[str]:
         left = world.store.unended()
         if not left:
             return
-        carried = [world.execution(record.execution_id) for record in left]
+        carried = [world.run_of(record.execution_id) for record in left]
         for execution in carried:
             try:
                 refused.pop(execution.id, None)
@@ -41,7 +41,7 @@ def finish(world: Environment) -> Iterator[str]:
                 refused[execution.id] = f"{type(error).__name__}: {error}"
         _rest(carried)
     for record in world.store.unended():
-        execution = world.execution(record.execution_id)
+        execution = world.run_of(record.execution_id)
         yield f"{execution.id} ({execution.workflow.name}) is stuck: {execution.standing}; {refused.get(execution.id)}"
 
 
@@ -54,7 +54,7 @@ def _carry_on(world: Environment, execution: Run) -> None:
     elif SIGNAL in execution.standing:
         world.signal(execution.id, SIGNAL)
     else:
-        world.resume(execution.id)
+        world.run_of(execution.id).resume()
 
 
 def _rest(executions: Sequence[Run]) -> None:

@@ -118,7 +118,7 @@ class Worker:
         records = self._store.unended()
         if not records or self._random.random() < 0.2:
             records = self._world.executions(limit=50)
-        return self._world.execution(self._random.choice(records).execution_id) if records else None
+        return self._world.run_of(self._random.choice(records).execution_id) if records else None
 
     def _answer(self) -> None:
         execution = self._any()
@@ -135,7 +135,7 @@ class Worker:
 
     def _resume(self) -> None:
         if (execution := self._any()) is not None:
-            self._world.resume(execution.id)
+            self._world.run_of(execution.id).resume()
 
     def _recover(self) -> None:
         for record in self._world.recoverable()[:3]:
@@ -143,11 +143,11 @@ class Worker:
 
     def _cancel(self) -> None:
         if (execution := self._any()) is not None:
-            self._world.cancel(execution.id)
+            self._world.run_of(execution.id).cancel()
 
     def _pause(self) -> None:
         for record in self._store.unended():
-            execution = self._world.execution(record.execution_id)
+            execution = self._world.run_of(record.execution_id)
             if execution.is_live:
                 execution.pause()
                 return
@@ -157,7 +157,7 @@ class Worker:
     def _export(self) -> None:
         if (execution := self._any()) is not None:
             file = self._folder.exports / f"{self._name}-{self._random.randrange(5)}.jsonl"
-            self._world.export_log(execution.id, file, overwrite=True, move=self._random.random() < 1 / 8)
+            self._world.run_of(execution.id).export(file, overwrite=True, move=self._random.random() < 1 / 8)
 
     def _import(self) -> None:
         files = sorted(self._folder.exports.glob("*.jsonl"))
@@ -167,7 +167,7 @@ class Worker:
 
     def _fork(self) -> None:
         if self._may_start() and (execution := self._any()) is not None:
-            self._world.fork(execution.id, self._random.randint(1, len(execution.history())))
+            self._world.run_of(execution.id).fork(self._random.randint(1, len(execution.history())))
 
     def _back_up(self) -> None:
         copy = self._folder.backups / f"{self._name}-{self._random.randrange(10**9)}.db"

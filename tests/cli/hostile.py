@@ -46,7 +46,7 @@ def built(folder):
             Workflow("f", [Step("s", script=f"state.{'x'}['{HOSTILE.encode('unicode_escape').decode()}']")])
         ).wait(60)
         asks = world.start(Workflow("q", [Step("q", ask={"question": HOSTILE, "data": {HOSTILE: HOSTILE}})])).wait(60)
-        world.annotate(done.id, tags=[f"t{HOSTILE}"], note=HOSTILE, labels={HOSTILE: HOSTILE})
+        world.run_of(done.id).annotate(tags=[f"t{HOSTILE}"], note=HOSTILE, labels={HOSTILE: HOSTILE})
         return {
             "store": str(store),
             "file": str(folder / f"d{HOSTILE}.yaml"),

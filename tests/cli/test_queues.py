@@ -51,7 +51,7 @@ def test_it_is_said_why_nobody_can_run_an_execution_and_what_workers_leave_alone
             shown = divebook("queue").stdout
         assert f"{name}: worker w1 cannot run it: takes from labels" in shown
         assert "2150-05-01 08:00" in shown
-        made.execution(name).pause("lunch")
+        made.run_of(name).pause("lunch")
     shown = divebook("queue").stdout
     assert "workers leave alone" in shown
     assert ("lunch" in shown, f"{name}: worker" in shown) == (True, False)

@@ -302,7 +302,7 @@ def test_a_note_labels_and_tags_are_said_of_several(divebook, history):
     done = divebook("annotate", hello, bad, "--note", "read twice", "--label", "quality=good", "--tag", "seen")
     assert done.exit_code == 0, done.output
     assert [(record.note, record.tags) for record in open_store().records()] == [("read twice", ("seen",))] * 2
-    assert dict(Environment().execution(hello).state.labels) == {"quality": "good"}
+    assert dict(Environment().run_of(hello).state.labels) == {"quality": "good"}
     divebook("annotate", "--tagged", "seen", "--status", "failed", "--untag", "seen", "--note", "")
     assert {record.execution_id: record.tags for record in open_store().records()} == {hello: ("seen",), bad: ()}
 

@@ -67,5 +67,5 @@ def test_schedules_and_workflows_of_a_python_file(divebook, folder):
     assert run["key"].startswith("schedule//label/nightly/")
     with open_store() as store:
         [record] = store.records()
-        day = Environment(store=store).execution(record.execution_id).inputs["day"]
+        day = Environment(store=store).run_of(record.execution_id).inputs["day"]
     assert len(day) == 10

@@ -96,4 +96,4 @@ def test_settings_leave_an_agent_alone_that_came_as_an_object():
         own = Agent("a", model="scripted")
         environment.add_agent(own, replace=True)
         environment.define(read_definitions(LATER))
-        assert environment.agent("a") is own
+        assert environment.internals.registry.agent("a") is own

@@ -156,7 +156,7 @@ def test_inputs_of_a_schedule_are_filled_in_with_its_due_time():
     seen.enqueue_due(datetime(2026, 3, 4, 2, 59, tzinfo=UTC))
     seen.enqueue_due(datetime(2026, 3, 4, 3, 0, 30, tzinfo=UTC))
     [record] = environment.executions()
-    assert environment.execution(record.execution_id).inputs == {
+    assert environment.run_of(record.execution_id).inputs == {
         "at": "2026-03-04T12:00:00+09:00",
         "day": "of 2026-03-04",
         "by": ["n", "${x}"],

@@ -219,7 +219,7 @@ class Rerun:
         """Return the same execution resumed elsewhere from its first events only, as after a crash."""
         store = MemoryStore()
         store.append(execution.id, execution.history()[:events], expected_sequence=0)
-        return self.environment(store).resume(execution.id).wait(TIMEOUT)
+        return self.environment(store).run_of(execution.id).resume().wait(TIMEOUT)
 
 
 def _run_again(case: Data) -> dict[str, Any]:
@@ -231,7 +231,7 @@ def _run_again(case: Data) -> dict[str, Any]:
         return _crashed(rerun, done, case["expect"])
     if "second" in given:
         return _replayed(rerun, done, case["expect"])
-    loaded = rerun.environment(store).execution(done.id)
+    loaded = rerun.environment(store).run_of(done.id)
     before, after = _stands(done), _stands(loaded)
     again = {"same_path_counter": before["path_counter"] == after["path_counter"]}
     again["operations_rerun"] = len(loaded.history()) - len(done.history())
@@ -301,7 +301,7 @@ def _recorded_failure(case: Data) -> dict[str, Any]:
     names = [event.event_type for event in first.history()]
     cut, before = MemoryStore(), len(runs)
     cut.append(first.id, first.history()[: names.index("operation_failed") + 1], expected_sequence=0)
-    second = Environment(store=cut, actions=actions).resume(first.id).wait(TIMEOUT)
+    second = Environment(store=cut, actions=actions).run_of(first.id).resume().wait(TIMEOUT)
     error = recorded["error"] if second.status == FAILED and recorded["error"] in (second.error or "") else second.error
     return {"error": error, "body_runs": len(runs) - before}
 

@@ -184,7 +184,7 @@ def _environment(given: Given) -> dict[str, Any]:
         with MemoryStore() as store:
             environment = Environment(store=store)
             environment.define(Definitions(config=Config(default_workflow=given["default_workflow"])))
-            return {"default_workflow": environment.default_workflow}
+            return {"default_workflow": environment.internals.registry.default_workflow}
     if "subscribed" in given:
         return _fired(given["subscribed"])
     agents = [entry if isinstance(entry, Mapping) else {"name": entry} for entry in given["agents"]]
@@ -193,7 +193,7 @@ def _environment(given: Given) -> dict[str, Any]:
         for agent in agents:
             made = AgentDefinition(agent["name"], is_supervisor=agent.get("supervisor", False))
             environment.add_agent(Agent(made, model=ScriptedModel(["hi"])))
-        chosen = environment.default_agent
+        chosen = environment.internals.registry.default_agent
         return {"default_agent": chosen and chosen.name}
 
 

@@ -46,7 +46,9 @@ def _environment(*servers: Data) -> Iterator[Environment]:
 
 def _asked(environment: Environment) -> str:
     """Return the error of a run whose agent may call all tools of all servers; empty if there is none."""
-    environment.add_agent(Agent("a", model=ScriptedModel(["done"]), servers=list(environment.servers)))
+    environment.add_agent(
+        Agent("a", model=ScriptedModel(["done"]), servers=list(environment.internals.registry.servers))
+    )
     workflow = Workflow("w", [Step("s", prompt="Go", agent="a")], dialect="dive")
     execution = environment.start(workflow).wait(TIMEOUT)
     return execution.error or ", ".join(tool["name"] for tool in execution.requests[0].tools)
@@ -60,7 +62,7 @@ def _filtered(given: Data, _expect: Data) -> dict[str, Any]:
 
 def _twice(given: Data, _expect: Data) -> dict[str, Any]:
     with _environment(*(_definition(name, ["t"]) for name in given["initialize"])) as environment:
-        return {"error": False, "servers": list(environment.servers)}
+        return {"error": False, "servers": list(environment.internals.registry.servers)}
 
 
 def _several(given: Data, _expect: Data) -> dict[str, Any]:
@@ -88,7 +90,7 @@ def _expanded(given: Data, _expect: Data) -> dict[str, Any]:
 def _unconnected(given: Data, _expect: Data) -> dict[str, Any]:
     missing = {"Name": "s", "Type": "stdio", "Command": "no-such-program"}
     with _environment(missing) as environment:
-        server = environment.servers["s"]
+        server = environment.internals.registry.servers["s"]
         asked: dict[str, Callable[[], object]] = {
             "list_tools": lambda: _asked(environment),
             "list_resources": server.resources,
@@ -114,7 +116,9 @@ def _document(given: Data, expect: Data) -> dict[str, Any]:
 
 def _judged(given: Data, _expect: Data) -> dict[str, Any]:
     with _environment(_definition("s", ["t"], given["tool_configuration"])) as environment:
-        verdict = verdict_of(environment.approvals_for(""), (), ToolCall("t", {}, server="s", mode=NEVER), 0)
+        verdict = verdict_of(
+            environment.internals.registry.approvals_for(""), (), ToolCall("t", {}, server="s", mode=NEVER), 0
+        )
         return {"enforced": verdict.outcome == ASK}
 
 

@@ -241,10 +241,10 @@ def test_every_key_is_read_or_refused(read_fields, tmp_path):
         environment = Environment(store=store, documents=FileDocuments(tmp_path), printer=lambda text: None)
         definitions = resolve_content(read_definitions(RICH), Sources(tmp_path))
         environment.define(definitions)
-        writer = environment.agent("writer")
+        writer = environment.internals.registry.agent("writer")
         environment.add_agent(Agent(writer.definition, model=ScriptedModel(["text"])), replace=True)
         environment.fire("monday")
-        execution = environment.start(environment.default_workflow).wait(30)
+        execution = environment.start(environment.internals.registry.default_workflow).wait(30)
         assert execution.status == "waiting", execution.error
         execution.answer(execution.interrupts[0].id, "yes")
         assert execution.signal("go").wait(30).status == "completed", execution.error

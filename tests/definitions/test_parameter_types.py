@@ -144,7 +144,7 @@ def test_a_default_may_be_of_any_kind_of_value(default, tmp_path):
         run = environment.start(flow).wait(10)
         assert repr(run.outputs["result"]) == repr(default)
     with Environment(store=tmp_path / "runs.db") as environment:
-        again = environment.execution(run.id)
+        again = environment.run_of(run.id)
         assert again.workflow.fingerprint == flow.fingerprint
         assert repr(again.outputs["result"]) == repr(default)
     schema = tool_of("plan", flow).input_schema["properties"]["given"]

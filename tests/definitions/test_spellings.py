@@ -65,11 +65,11 @@ def test_names_that_are_looked_up(one, other):
     steps = f"Steps: [{{Name: {one}, Script: '1'}}]"
     config = f"Config: {{DefaultWorkflow: {other}}}"
     environment.define(read_definitions(f"{config}\nAgents: [{{Name: {one}}}]\nWorkflows: [{{Name: {one}, {steps}}}]"))
-    assert environment.default_workflow == environment.workflow(one)
-    assert environment.workflow(other).step(other).script == "1"
-    assert environment.agent(other).name == SPELLINGS[0]
+    assert environment.internals.registry.default_workflow == environment.internals.registry.workflow(one)
+    assert environment.internals.registry.workflow(other).step(other).script == "1"
+    assert environment.internals.registry.agent(other).name == SPELLINGS[0]
     with pytest.raises(NotFoundError):
-        environment.workflow(f"{other}s")
+        environment.internals.registry.workflow(f"{other}s")
 
 
 @pytest.mark.parametrize("kind", ["workflow", "input", "step"])

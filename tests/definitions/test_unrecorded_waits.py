@@ -244,7 +244,7 @@ def test_recorded_calls_and_what_the_context_offers_may_use_time(tmp_path):
             run.wait(20)
         assert run.status == "completed", run.error
         assert sorted(CALLS) == list(range(1, 12))
-        assert e.verify(run.id).equal, str(e.verify(run.id))
+        assert e.run_of(run.id).verify().equal, str(e.run_of(run.id).verify())
 
 
 async def raises_beside_tasks(ctx):

@@ -363,7 +363,7 @@ def test_the_tools_of_a_file_of_the_old_system_are_called(folder, page, name):
     with MemoryStore() as store, Environment(store=store, **given) as environment:
         environment.define(definitions)
         model = ScriptedModel(turns=prepared(CALLED[name], PAGE=page, FOLDER=str(folder)))
-        environment.add_agent(Agent(environment.agent("A").definition, model=model), replace=True)
+        environment.add_agent(Agent(environment.internals.registry.agent("A").definition, model=model), replace=True)
         execution = environment.start("Main", REQUIRED.get(name, {})).wait(30)
         asked = []
         while execution.interrupts:

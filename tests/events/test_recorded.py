@@ -29,7 +29,7 @@ def recorded(request):
 @pytest.fixture
 def run(recorded):
     environment = Environment(store=MemoryStore())
-    return environment.execution(import_(recorded, environment.store))
+    return environment.run_of(import_(recorded, environment.store))
 
 
 def test_a_foreign_log_is_shown_framed_and_stepped_through(recorded, run):
@@ -55,7 +55,7 @@ def test_a_foreign_log_is_not_carried_on_and_says_why():
     environment = Environment(store=MemoryStore())
     failed = import_(Path(__file__).parent / "recorded" / "dive-2025-06-20.jsonl", environment.store)
     with pytest.raises(ExecutionError, match="no definition is recorded in its log"):
-        environment.resume(failed)
+        environment.run_of(failed).resume()
 
 
 def test_the_old_systems_choice_of_a_version_is_read_with_all_it_says():

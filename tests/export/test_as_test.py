@@ -43,7 +43,7 @@ def shopped(text=SHOP):
     made = Environment(store=MemoryStore(), actions=[pay])
     made.define(read_definitions(text))
     if "Prompt" in text:
-        made.add_agent(answering(made.agent("poet")), replace=True)
+        made.add_agent(answering(made.internals.registry.agent("poet")), replace=True)
     execution = made.start("shop", {"api_key": SECRET}).wait(20)
     execution.answer(execution.interrupts[0].id, True).wait(20)
     assert execution.status == "completed", execution.error
@@ -214,7 +214,7 @@ Workflows:
     with Environment(store=MemoryStore(), tools=[weigh]) as made:
         made.define(read_definitions(flows))
         script = ScriptedModel(turns=[[call, {"output": {"weight": "aa"}}], [{"output": {"weight": "b"}}]])
-        made.add_agent(made.agent("judge").with_script(script), replace=True)
+        made.add_agent(made.internals.registry.agent("judge").with_script(script), replace=True)
         execution = made.start("judged").wait(20)
         assert execution.variables["said"] == [{"weight": "aa"}, {"weight": "b"}], execution.error
         test = write_test(made, execution, tmp_path / "test_it.py")

@@ -14,11 +14,11 @@ def made(kind):
     environment = Environment(store=MemoryStore(), workflows=[Workflow("sums", STEPS, inputs=["n"])])
     run = environment.start("sums", {"n": 1}).wait(30, check=True)
     if kind == "annotated":
-        environment.annotate(run.id, tags=["kept"], note="read twice", labels={"quality": "good"}, by="Mara")
-        return environment.execution(run.id)
+        environment.run_of(run.id).annotate(tags=["kept"], note="read twice", labels={"quality": "good"}, by="Mara")
+        return environment.run_of(run.id)
     if kind == FORK:
-        return environment.fork(run.id, change={"inputs": {"n": 5}}).wait(30, check=True)
-    found = environment.what_if(run.id, {"inputs": {"n": 5}})
+        return environment.run_of(run.id).fork(change={"inputs": {"n": 5}}).wait(30, check=True)
+    found = environment.run_of(run.id).what_if({"inputs": {"n": 5}})
     return found.run
 
 

@@ -64,12 +64,12 @@ def drive(folder: Path, questions: int, answers: int) -> None:
     _die_after_commit({catalog.InterruptRaised: questions, catalog.InterruptResolved: answers})
     world = environment(folder)
     known = world.executions()
-    execution = world.resume(known[0].execution_id) if known else world.start("hundred")
+    execution = world.run_of(known[0].execution_id).resume() if known else world.start("hundred")
     execution.wait()
     while not execution.state.is_over:
         time.sleep(0.01)
         if world.store.untaken() or execution.is_live:
-            execution = execution if execution.is_live else world.resume(execution.id)
+            execution = execution if execution.is_live else world.run_of(execution.id).resume()
             execution.wait()
 
 
@@ -97,7 +97,7 @@ def answer(folder: Path, name: str, seed: int, most: int) -> None:
     Control.continue_parked = lambda _, execution: execution  # type: ignore[method-assign]
     world = environment(folder)
     (record,) = world.executions()
-    asked = [question.interrupt_id for question in world.execution(record.execution_id).state.interrupts.values()]
+    asked = [question.interrupt_id for question in world.run_of(record.execution_id).state.interrupts.values()]
     order = random.Random(seed)
     todo = [*sorted(asked)[ANSWERERS.index(name) :: len(ANSWERERS)], *order.sample(sorted(asked), 15)]
     order.shuffle(todo)

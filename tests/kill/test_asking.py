@@ -77,6 +77,6 @@ def test_each_of_a_hundred_questions_is_answered_once_and_nothing_runs_twice(pro
     assert len(calls) == PATHS + ALL
     world = environment(tmp_path)
     (record,) = world.executions()
-    said = {value for number in range(PATHS) for value in world.execution(record.execution_id).variables[f"a{number}"]}
+    said = {value for number in range(PATHS) for value in world.run_of(record.execution_id).variables[f"a{number}"]}
     assert said == {found.response["text"] for found in resolved}
     world.store.close()

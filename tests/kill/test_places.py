@@ -66,7 +66,7 @@ def failure_after(store, *texts):
     world = Environment(store=store, actions=[Action("act", lambda n: n, idempotent=True)])
     for text in texts:
         world.define(read_definitions(text, source_name="survey.yaml"))
-    return world.resume(record.execution_id).wait(30).failure
+    return world.run_of(record.execution_id).resume().wait(30).failure
 
 
 def test_whoever_has_read_the_same_file_names_its_line(store):

@@ -325,8 +325,8 @@ def begun(environment: Environment, subject: str) -> Run:
     known = environment.executions()
     if not known:
         return environment.start(subject)
-    execution = environment.execution(known[0].execution_id)
-    return execution if execution.status == "completed" else environment.resume(execution.id)
+    execution = environment.run_of(known[0].execution_id)
+    return execution if execution.status == "completed" else environment.run_of(execution.id).resume()
 
 
 def comparable(execution: Run) -> dict[str, Any]:

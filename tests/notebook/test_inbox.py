@@ -122,7 +122,7 @@ def test_an_answer_is_kept_where_its_execution_cannot_go_on():
     assert [ack["accepted"] for ack in acks] == [True, False]
     assert "is kept and need not be sent again, but execution" in acks[0]["text"]
     assert "was answered already" in acks[1]["text"]
-    assert world.resume(execution.id).wait(30).status == "completed"
+    assert world.run_of(execution.id).resume().wait(30).status == "completed"
 
 
 def test_a_frame_of_questions_shows_cards_where_there_are_widgets(session, places, monkeypatch):

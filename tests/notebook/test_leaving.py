@@ -71,7 +71,7 @@ def goes_on_at_once(path: Path) -> None:
         for execution_id, question in world.interrupts():
             assert world.answer(question.id, "this", execution_id).wait(20).status == "completed"
         for record in world.executions(status="running"):
-            assert world.resume(record.execution_id).wait(20).status == "completed"
+            assert world.run_of(record.execution_id).resume().wait(20).status == "completed"
         left = [record for record in world.executions() if record.status not in ("completed", "waiting")]
         assert left == []
 

@@ -46,7 +46,7 @@ def test_tags_and_notes_are_given_to_runs_and_to_a_frame_of_them(three):
 
 
 def test_anything_else_can_be_done_with_each_and_may_make_another_execution(three):
-    again = divebook.runs(of=three[1]).handle(lambda environment, _: environment.start("done"))
+    again = divebook.runs(of=three[1]).handle(lambda run: run.environment.start("done"))
     assert list(again["status"]) == ["completed"]
     assert again["made"][0] != three[1].id
 

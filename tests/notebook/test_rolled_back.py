@@ -50,6 +50,6 @@ def test_nothing_is_resumed_of_it_and_the_cell_begins_another(cell, undone, sess
     assert undone == ["book", "undo"] * 2
     newest, first = session.environment.executions(workflow="trip")
     assert newest.execution_id != first.execution_id
-    execution = session.environment.execution(newest.execution_id)
+    execution = session.environment.run_of(newest.execution_id)
     assert header_of(execution)["commands"] == []
     assert kept_in(spans_of(execution.history())) == ""

@@ -48,7 +48,7 @@ def test_a_cell_tries_a_step_with_other_keys_and_keeps_it_in_a_new_cell(cell, sh
     assert text.startswith("%%dive workflow roses\n")
     assert "replaced workflow 'roses' (2 steps)" in cell(text)[1]
     kept, _ = cell("%dive run roses --new")
-    assert kept.environment.workflow("roses").step("draft").prompt == "${state.n} white roses"
+    assert kept.environment.internals.registry.workflow("roses").step("draft").prompt == "${state.n} white roses"
 
 
 def test_a_line_tries_the_newest_run_and_leaves_trials_alone(cell, run):
@@ -133,4 +133,7 @@ def test_a_trial_is_kept_in_the_text_that_was_written(cell, step, keys, lines):
     assert [line for line in kept if line not in before] == [line for line in lines if line not in before]
     assert {"# what it is for", "  # the first", "  # the second", before[-1]} <= {*kept}
     cell(trial.definition)
-    assert cell("%dive run noted --new")[0].environment.workflow("noted").fingerprint == trial.workflow.fingerprint
+    assert (
+        cell("%dive run noted --new")[0].environment.internals.registry.workflow("noted").fingerprint
+        == trial.workflow.fingerprint
+    )

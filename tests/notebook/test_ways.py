@@ -244,7 +244,7 @@ def test_of_two_pages_of_a_kernel_that_continue_at_once_both_show_the_one_run_th
     action = Broken()
     first = kernel(tmp_path / "s.db", action)
     run = first.start("w").wait(PATIENCE)
-    other = first.environment.execution(run.id)
+    other = first.environment.run_of(run.id)
     action.is_mended = True
     told = press(run, other)
     assert [ack["accepted"] for ack in told] == [True, True]
@@ -256,7 +256,7 @@ def test_of_two_kernels_one_continues_and_the_other_is_told_who_and_later_shows_
     action = Broken()
     first, second = (kernel(tmp_path / "s.db", action) for _ in range(2))
     run = first.start("w").wait(PATIENCE)
-    other = second.environment.execution(run.id)
+    other = second.environment.run_of(run.id)
     action.is_mended = True
     told = {ack["accepted"]: ack["text"] for ack in press(run, other)}
     assert f"(process {os.getpid()} on " in told[False]
@@ -273,8 +273,8 @@ def test_of_two_pages_that_continue_at_once_with_an_edit_one_new_run_goes_on(tmp
     action = Broken()
     first, second = (kernel(tmp_path / "s.db", action) for _ in range(2))
     run = first.start("w").wait(PATIENCE)
-    same = first.environment.execution(run.id)
-    other = second.environment.execution(run.id)
+    same = first.environment.run_of(run.id)
+    other = second.environment.run_of(run.id)
     action.is_mended = True
     for session in (first, second):
         session.define("Workflows: [{Name: w, Steps: [{Name: a, Action: note, Parameters: {value: c}, Store: n}]}]")

@@ -64,10 +64,10 @@ def test_what_ifs_and_forks_of_many_runs_are_a_frame_in_which_errors_are_rows(se
     found = divebook.runs(of=named).what_if({"variables": {"n": 10}})
     assert list(found["status"].fillna("")) == ["completed", "", "completed"]
     assert list(found["error_type"].fillna("")) == ["", "ExecutionNotFoundError", ""]
-    made = [session.environment.execution(name) for name in found["made"].dropna()]
+    made = [session.environment.run_of(name) for name in found["made"].dropna()]
     assert [each.variables["m"] for each in made] == [11, 15]
     assert [session.environment.store.record(each.id).origin for each in made] == ["what-if"] * 2
     refused = divebook.runs(of=named).what_if({"variables": {"none": 1}})
     assert list(refused["error_type"]) == ["SetupError", "ExecutionNotFoundError", "SetupError"]
     forked = divebook.runs(of=found[found.error.isna()]).fork(change={"inputs": {"more": 100}}, at=1)
-    assert [session.environment.execution(name).variables["m"] for name in forked["made"]] == [101, 101]
+    assert [session.environment.run_of(name).variables["m"] for name in forked["made"]] == [101, 101]

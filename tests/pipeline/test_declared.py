@@ -213,8 +213,8 @@ Pipelines:
 def test_a_fork_at_any_event_is_replayed_as_recorded(mode):
     world = environment(AGENTS + REVIEW.replace("- Name: review", f"- Name: review\n  Mode: {mode}"))
     done = world.start("review", {"request": "Write it"}).wait(20)
-    forks = [world.fork(done.id, at).wait(20) for at in range(1, len(done.history()), 4)]
-    forks.append(world.fork(forks[-1].id, 30).wait(20))
+    forks = [world.run_of(done.id).fork(at).wait(20) for at in range(1, len(done.history()), 4)]
+    forks.append(world.run_of(forks[-1].id).fork(30).wait(20))
     for fork in forks:
         assert (fork.status, fork.verify().equal) == ("completed", True), fork.verify()
         assert fork.envelope.envelope_id == done.envelope.envelope_id

@@ -54,7 +54,7 @@ def test_killed_after_any_event_it_goes_on_where_it_was(config, mode):
         script = Script(b=[{"again": True}, {"again": False}][done_before.get("b", 0) :] or [{}])
         environment = Environment(store=shorter, clock=StoppedClock(), chance=FixedChance(2))
         runner = pipeline(config, script, environment=environment)
-        resumed = environment.resume(execution.id).wait(20)
+        resumed = environment.run_of(execution.id).resume().wait(20)
         done = runner.envelope(resumed)
         assert {name: script.calls.count(name) + done_before.get(name, 0) for name in total} == total, length
         assert (done.outputs, sorted(went(done))) == (whole.outputs, sorted(went(whole)))
@@ -76,7 +76,7 @@ def test_what_attempts_that_failed_have_spent_is_counted_after_a_kill_as_well():
         answered = sum(event.data.usage is not None for event in responses(shorter.read(execution.id)))
         left = agents(replies[answered:] or replies[-1:])
         later = Environment(store=shorter, clock=StoppedClock(), chance=FixedChance(2), agents=left)
-        done = Pipeline(config, environment=later).envelope(later.resume(execution.id).wait(20))
+        done = Pipeline(config, environment=later).envelope(later.run_of(execution.id).resume().wait(20))
         assert (done.llm_call_count, done.token_count, done.terminal_reason) == (3, 15, "completed"), length
 
 
@@ -91,7 +91,7 @@ def test_requests_that_were_tried_again_are_counted_after_a_kill_as_well():
         later = Environment(
             store=shorter, clock=StoppedClock(), chance=FixedChance(2), agents=[Agent("writer", model=left)]
         )
-        done = Pipeline(config, environment=later).envelope(later.resume(execution.id).wait(20))
+        done = Pipeline(config, environment=later).envelope(later.run_of(execution.id).resume().wait(20))
         assert (done.llm_call_count, done.outputs) == (3, {"a": {"ok": 1}}), length
 
 
@@ -109,7 +109,7 @@ def test_what_requests_that_failed_have_consumed_is_counted_after_a_kill_as_well
         shorter = cut(environment.store, execution, length)
         failed = sum(event.event_type == "operation_failed" for event in shorter.read(execution.id))
         later = Environment(store=shorter, clock=StoppedClock(), chance=FixedChance(2), agents=writer(failed))
-        done = Pipeline(config, environment=later).envelope(later.resume(execution.id).wait(20))
+        done = Pipeline(config, environment=later).envelope(later.run_of(execution.id).resume().wait(20))
         assert (done.llm_call_count, done.token_count, done.terminal_reason) == (3, 125, "completed"), length
 
 
@@ -124,7 +124,7 @@ def test_whether_a_service_that_was_running_took_effect_is_asked():
     shorter = cut(store, execution, begun.sequence)
     environment, script = Environment(store=shorter), Script()
     runner = pipeline(chain("a"), script, environment=environment)
-    waiting = runner.envelope(environment.resume(execution.id).wait(20))
+    waiting = runner.envelope(environment.run_of(execution.id).resume().wait(20))
     assert (waiting.interrupt.kind, script.calls) == ("outcome_unknown", [])
     resumed = environment.answer(waiting.interrupt.id, "retry").wait(20)
     assert (script.calls, runner.envelope(resumed).terminal_reason) == (["a"], "completed")
@@ -173,7 +173,7 @@ def test_a_batch_that_was_broken_off_runs_only_what_is_left(tmp_path):
     with SqliteStore(place) as store:
         environment, later = Environment(store=store), Script()
         runner = pipeline(config, later, environment=environment)
-        done = runner.envelope(environment.resume(execution.id).wait(20))
+        done = runner.envelope(environment.run_of(execution.id).resume().wait(20))
         assert (later.calls, done.outputs, done.agent_hop_count) == (["b", "c"], {"a": {}, "b": {}, "c": {}}, 3)
 
 
@@ -211,7 +211,7 @@ def test_a_process_that_dies_in_a_stage_leaves_the_rest_to_another(tmp_path):
         environment, script = Environment(store=store), Script()
         runner = pipeline(config, script, environment=environment)
         (orphan,) = environment.recoverable()
-        done = runner.envelope(environment.resume(orphan.execution_id).wait(20))
+        done = runner.envelope(environment.run_of(orphan.execution_id).resume().wait(20))
     assert (script.calls, done.outputs["a"], went(done)) == (["b", "c"], {"by": "a"}, ["a", "b", "c"])
 
 

@@ -243,7 +243,7 @@ def test_the_question_is_the_executions_and_is_answered_by_its_id():
     environment = world()
     runner, _waiting, script = asking("confirmation", details={"message": "Delete?"}, environment=environment)
     ((execution_id, question),) = environment.interrupts()
-    assert (question.kind, question.question, environment.execution(execution_id).status) == (
+    assert (question.kind, question.question, environment.run_of(execution_id).status) == (
         "confirmation",
         "Delete?",
         "waiting",
@@ -305,7 +305,7 @@ def test_a_question_that_expires_in_an_environment_ends_the_request_without_an_a
     ((execution_id, question),) = later.interrupts()
     with pytest.raises(InterruptError, match="expired"):
         later.answer(question.interrupt_id, "src")
-    done = other.envelope(later.resume(execution_id).wait(20))
+    done = other.envelope(later.run_of(execution_id).resume().wait(20))
     assert (done.terminal_reason, script.calls) == ("clarification_required", ["a"])
     assert waiting.interrupt.expires_at == done.interrupt.expires_at
 

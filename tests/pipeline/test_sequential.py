@@ -230,7 +230,7 @@ def test_a_stream_that_nobody_reads_on_stops_what_only_lives_in_memory():
 
     asyncio.run(read_one())
     gate.opened.set()
-    ended = [runner.environment.execution(record.execution_id) for record in runner.environment.executions()]
+    ended = [runner.environment.run_of(record.execution_id) for record in runner.environment.executions()]
     assert [execution.wait(20).status for execution in ended] == ["cancelled"]
 
 
@@ -242,7 +242,7 @@ def test_a_stream_whose_execution_is_deleted_meanwhile_names_it():
         await anext(stream)
         # The loop stands still until the log is gone, so that the stream meets the deletion before the end.
         (record,) = runner.environment.executions()
-        runner.environment.execution(record.execution_id).wait(20)
+        runner.environment.run_of(record.execution_id).wait(20)
         runner.environment.store.delete(record.execution_id)
         return [item async for item in stream]
 
@@ -283,7 +283,7 @@ def test_a_cancelled_run_leaves_the_envelope_unterminated():
         await asyncio.to_thread(gate.reached.wait, 20)
         (record,) = environment.executions()
         execution_ids.append(record.execution_id)
-        environment.cancel(record.execution_id)
+        environment.run_of(record.execution_id).cancel()
         with pytest.raises(ExecutionCancelledError):
             await running
         return given

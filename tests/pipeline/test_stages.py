@@ -342,7 +342,7 @@ def test_a_request_of_a_stage_is_tried_again_by_itself_unless_the_stage_is(retri
     done = runner.envelope(execution)
     assert (done.terminal_reason, done.llm_call_count) == (status, model.calls)
     assert model.calls == (2 if retries else 3)
-    assert runner.envelope(world(store=place.store).execution(execution.id)).to_state_dict() == done.to_state_dict()
+    assert runner.envelope(world(store=place.store).run_of(execution.id)).to_state_dict() == done.to_state_dict()
 
 
 def test_the_text_of_a_stage_is_heard_while_its_model_writes():

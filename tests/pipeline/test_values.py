@@ -65,10 +65,10 @@ def test_a_stage_gets_the_same_value_live_resumed_and_replayed(name):
     request = envelope(metadata={"given": value})
     execution = pipeline(config, script, environment=made).start(request).wait(20)
     assert seen == [(value, None), (value, [value]), (value, [value])]
-    assert made.verify(execution.id).equal
+    assert made.run_of(execution.id).verify().equal
     # The fork begins after stage a, with the state that is read from the log.
     (ended,) = [event for event in execution.history() if event.event_type == "step_completed" and event.step == "a"]
-    fork = made.fork(execution.id, ended.sequence).wait(20)
+    fork = made.run_of(execution.id).fork(ended.sequence).wait(20)
     assert seen[3:] == seen[1:3]
     for run in (execution, fork):
         elsewhere = world()
@@ -77,7 +77,7 @@ def test_a_stage_gets_the_same_value_live_resumed_and_replayed(name):
         export(made.store, run.id, lines)
         lines.seek(0)
         assert elsewhere.verify(import_(lines, elsewhere.store)).equal
-        assert elsewhere.execution(run.id).envelope.metadata == {"given": value, "added": [value]}
+        assert elsewhere.run_of(run.id).envelope.metadata == {"given": value, "added": [value]}
 
 
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])

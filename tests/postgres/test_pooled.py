@@ -83,5 +83,5 @@ def run_in(address):
     begun = environment.start(work).wait(20)
     ((_, question),) = environment.interrupts()
     environment.answer(question.interrupt_id, "this")
-    assert environment.execution(begun.id).wait(20).state.variables["b"] == "this!"
+    assert environment.run_of(begun.id).wait(20).state.variables["b"] == "this!"
     environment.store.close()

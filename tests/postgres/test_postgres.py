@@ -190,7 +190,7 @@ def test_executions_go_on_when_the_server_was_stopped(server, address):
     server.stop()
     server.start()
     environment.answer(question.interrupt_id, "yes")
-    assert environment.execution(begun.id).wait(60).status == "completed"
+    assert environment.run_of(begun.id).wait(60).status == "completed"
     environment.store.close()
 
 

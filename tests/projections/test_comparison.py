@@ -194,7 +194,7 @@ def test_a_fork_differs_by_its_change_and_what_follows_and_a_question_open_in_bo
     environment = Environment(store="memory:")
     source = environment.start(Workflow("w", steps, inputs=["n"]), {"n": 1}).wait()
     unchanged, with_x, with_n = (
-        environment.fork(source.id, at, change).wait()
+        environment.run_of(source.id).fork(at, change).wait()
         for at, change in ((None, None), (None, {"variables": {"x": 5}}), (1, {"inputs": {"n": 4}}))
     )
     assert environment.compare(source, unchanged).is_same
@@ -303,21 +303,21 @@ def asked():
 
 def test_what_a_what_if_takes_from_the_log_counts_as_it_did_there_and_tells_nothing_of_time(asked):
     environment, source = asked
-    whole = environment.what_if(source.id, at=1).comparison
+    whole = environment.run_of(source.id).what_if(at=1).comparison
     assert whole.pairs[0].totals[0].cost == whole.pairs[0].totals[1].cost == 1_000_000_000
     assert whole.pairs[0].totals[1].seconds is None
     assert "tokens 6 → 6; cost $1.00 → $1.00; time " in whole.summary.replace(",", "")
     assert whole.summary.endswith("→ answered from the log")
     assert "%" not in whole._repr_html_()
-    turned = environment.compare(environment.execution(whole.pairs[0].b.id), source)
+    turned = environment.compare(environment.run_of(whole.pairs[0].b.id), source)
     assert turned.pairs[0].totals == whole.pairs[0].totals[::-1]
-    alone = environment.compare(environment.what_if(source.id, at=1).run.id, whole.pairs[0].b.id)
+    alone = environment.compare(environment.run_of(source.id).what_if(at=1).run.id, whole.pairs[0].b.id)
     assert "cost" not in alone.summary, "neither has spent anything, and what they were answered from is not here"
 
 
 def test_the_lane_of_a_what_if_says_which_calls_were_answered_how(asked):
     environment, source = asked
-    found = environment.what_if(source.id, {"variables": {"k": 2}}).comparison
+    found = environment.run_of(source.id).what_if({"variables": {"k": 2}}).comparison
     ways = {row.place: row.b.way for row in found.pairs[0].rows if row.b is not None and row.b.way}
     assert ways == {"b / model call poet": "live", "p / action pay": "blocked"}
     page = found._repr_html_()
@@ -325,13 +325,13 @@ def test_the_lane_of_a_what_if_says_which_calls_were_answered_how(asked):
     assert "action pay failed" in page
     assert ">null<" not in page.lower()
     assert [page.count(f">{way}</span>") for way in ("live", "blocked", "served")] == [1, 1, 0]
-    first = environment.what_if(source.id, at=1).comparison.pairs[0]
+    first = environment.run_of(source.id).what_if(at=1).comparison.pairs[0]
     assert [row.b.way for row in first.rows if row.place == "a / model call poet"] == ["served"]
 
 
 def test_the_time_between_a_run_and_its_fork_is_not_that_of_the_fork(asked):
     environment, source = asked
-    fork = environment.fork(source.id, 5).wait(20)
+    fork = environment.run_of(source.id).fork(5).wait(20)
     later = [
         replace(event, recorded_at=event.recorded_at + 3_600_000_000 * (event.sequence > 5)) for event in fork.history()
     ]

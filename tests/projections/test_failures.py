@@ -191,7 +191,7 @@ def test_what_succeeds_when_it_is_resumed_has_failed_no_more():
     execution = failed(world, "flow")
     broken.clear()
     broken.append(False)
-    again = world.resume(execution.id).wait(20)
+    again = world.run_of(execution.id).resume().wait(20)
     assert (again.status, again.failure, again.failures) == ("completed", None, [])
 
 
@@ -216,5 +216,5 @@ def test_secrets_are_neither_in_arguments_nor_in_lines():
 def test_the_same_is_told_of_a_log_that_another_process_reads():
     execution = failed(environment(), "looped", {"rows": [0]})
     assert failures_of([*execution.history()]) == [execution.failure]
-    other = Environment(store=execution.store).execution(execution.id)
+    other = Environment(store=execution.store).run_of(execution.id)
     assert other.failure == execution.failure

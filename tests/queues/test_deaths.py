@@ -111,4 +111,4 @@ def test_an_execution_that_only_waits_survives_any_number_of_deaths(lives, tmp_p
         assert environment.queued(withheld=True) == []
     assert lives.worker(store, 61) == 0
     with Environment(store=store) as environment:
-        assert environment.execution(execution).status == "completed"
+        assert environment.run_of(execution).status == "completed"

@@ -323,7 +323,7 @@ def test_an_answer_from_anywhere_reaches_the_worker(tmp_path):
             execution = working.enqueue(ASK)
             assert execution.wait(PATIENCE).status == "waiting"
             (question,) = execution.interrupts
-            assert asking.execution(execution.id).wait(PATIENCE).status == "waiting"  # that it rests is known at once
+            assert asking.run_of(execution.id).wait(PATIENCE).status == "waiting"  # that it rests is known at once
             answered = asking.answer(question.id, "this one")  # which has no workflows, and needs none
             assert answered.wait(PATIENCE).variables == {"answer": "this one"}
         assert types(answered).count("execution_resumed") == 2
@@ -342,7 +342,7 @@ def test_what_is_cancelled_from_anywhere_is_rolled_back_by_the_worker(tmp_path):
         worker = Worker(working).start()
         execution = working.enqueue(makes)
         assert execution.wait(PATIENCE).status == "waiting"
-        assert other.execution(execution.id).cancel().wait(PATIENCE).status == "cancelled"
+        assert other.run_of(execution.id).cancel().wait(PATIENCE).status == "cancelled"
         worker.drain()
     assert told == [7]
 
@@ -353,7 +353,7 @@ def test_what_a_person_pauses_workers_leave_alone_until_it_is_resumed():
     with environment(flow, actions=[gate.action()]) as made, Worker(made) as worker:
         execution = made.enqueue(flow)
         assert gate.reached.wait(PATIENCE)
-        made.execution(execution.id).pause("lunch")
+        made.run_of(execution.id).pause("lunch")
         gate.opened.set()
         assert becomes(lambda: made.store.lease_of(execution.id) is None)
         assert worker.wait_until_idle(PATIENCE)
@@ -395,7 +395,7 @@ def test_one_that_drains_without_patience_breaks_off_what_it_drives(caplog):
         worker.drain(patience=0)
         gate.opened.set()
         assert becomes(lambda: worker.driving == [])
-        assert made.execution(execution.id).status in ("running", "enqueued", "waiting")
+        assert made.run_of(execution.id).status in ("running", "enqueued", "waiting")
         assert f"has waited 0 s and broken off execution {execution.id} of 'held'" in caplog.text
 
 
@@ -489,14 +489,14 @@ def test_a_person_who_resumes_at_once_is_not_overridden_by_the_worker_that_gave_
             made._control.queues.take_up(lease, Worker(made))
         # While the lease is held, nobody can resume it.
         assert (states, made.store.lease_of(execution.id)) == ([True], None)
-        assert made.resume(execution.id).wait(PATIENCE).status == "waiting"
+        assert made.run_of(execution.id).resume().wait(PATIENCE).status == "waiting"
         assert [one.execution_id for one in made.queued()] == [execution.id]
 
 
 def test_an_imported_fork_of_what_was_in_a_queue_continues_where_it_is_answered(tmp_path):
     with environment() as made, Worker(made):
         source = made.enqueue(ASK).wait(PATIENCE)
-        made.export_log(source.id, tmp_path / "log.jsonl")
+        made.run_of(source.id).export(tmp_path / "log.jsonl")
     with environment() as target, Worker(target):
         fork = target.import_log(tmp_path / "log.jsonl", as_fork=True)
         answered = target.answer(fork.interrupts[0].id, "this", fork.id)

@@ -55,7 +55,7 @@ def members(made, execution):
     found = {execution.id: execution}
     for record in reversed(made.executions()):
         if record.parent in found:
-            found[record.execution_id] = made.execution(record.execution_id)
+            found[record.execution_id] = made.run_of(record.execution_id)
     return list(found.values())
 
 
@@ -84,7 +84,7 @@ def test_a_child_and_a_successor_are_in_the_queue_of_what_they_come_from(tmp_pat
     with Environment(store=place) as other:  # which has no workflows, and whose worker is none of ours
         other.answer(question, "this")
     with environment(OUTER, ASKS, CHAIN, store=open_store(place)) as made, Worker(made, ["labels"]) as worker:
-        found = [made.execution(member.id).wait(PATIENCE).status for member in family]
+        found = [made.run_of(member.id).wait(PATIENCE).status for member in family]
         assert worker.wait_until_idle(PATIENCE)
     assert set(found) <= {"completed", "continued_as_new"}
 
@@ -123,7 +123,7 @@ def test_a_worker_that_drains_lets_nothing_more_begin_in_what_its_executions_hav
         assert (len(family), len(worker._heads())) == (2 + nested, 1)
         draining = threading.Thread(target=worker.drain)
         draining.start()
-        assert becomes(lambda: all(member._driver._paused for member in map(made.execution, worker.driving)))
+        assert becomes(lambda: all(member._driver._paused for member in map(made.run_of, worker.driving)))
         gate.opened.set()
         draining.join(PATIENCE)
         assert not more.reached.is_set()
@@ -232,7 +232,7 @@ def test_a_child_that_ends_its_worker_again_and_again_is_left_to_a_person():
             (queued,) = [one for one in made.queued() if one.execution_id == child.id]
             assert becomes(lambda: "made no progress" in (made.workers()[0].why_not(queued) or ""))
         gate.opened.set()
-        assert made.resume(child.id).wait(PATIENCE).status == "completed"
+        assert made.run_of(child.id).resume().wait(PATIENCE).status == "completed"
 
 
 def test_what_ends_its_worker_before_anything_is_written_is_counted():
@@ -287,7 +287,7 @@ def test_who_resumes_an_execution_takes_up_what_it_has_started():
         dies(worker)
     gate.opened.set()
     with environment(OUTER, flow, actions=[repeatable(gate)], store=store) as other:  # and no worker
-        assert other.resume(execution.id).wait(PATIENCE).status == "completed"
+        assert other.run_of(execution.id).resume().wait(PATIENCE).status == "completed"
 
 
 def test_what_a_child_has_done_is_undone_before_what_started_it_has():
@@ -305,7 +305,7 @@ def test_what_a_child_has_done_is_undone_before_what_started_it_has():
         execution = made.enqueue(outer)
         with Worker(made):
             asked(made)
-        made.cancel(execution.id)
+        made.run_of(execution.id).cancel()
         with Worker(made):
             assert execution.wait(PATIENCE).status == "cancelled"
             assert becomes(lambda: len(told) == 2)
@@ -362,11 +362,11 @@ def test_what_waits_for_an_answer_can_be_paused_as_well():
         with Worker(made):
             question = asked(made)
         assert becomes(lambda: made.store.lease_of(execution.id) is None)
-        made.execution(execution.id).pause()
+        made.run_of(execution.id).pause()
         with Worker(made) as worker:
             made.answer(question, "this")
             assert worker.wait_until_idle(PATIENCE)
-        assert made.execution(execution.id).resume().wait(PATIENCE).status == "completed"
+        assert made.run_of(execution.id).resume().wait(PATIENCE).status == "completed"
 
 
 @step

@@ -280,7 +280,7 @@ def test_a_recovery_after_the_timer_is_over_counts():
             made.recover("exec_1")
         # The refusal keeps the trace of the death, so the execution can still be found.
         assert [record.execution_id for record in made.recoverable()] == ["exec_1"]
-        assert made.resume("exec_1").status == "waiting"
+        assert made.run_of("exec_1").resume().status == "waiting"
         assert becomes(lambda: numbers_in(made.store)[-1] is None)
 
 
@@ -305,5 +305,5 @@ def test_a_child_that_must_be_started_or_has_ended_is_work_of_its_parent():
         ((child, _),) = made.interrupts()
         assert children_to_continue(made.store, state) == []
         assert children_to_continue(MemoryStore(), state) == [child]
-        made.cancel(child)
+        made.run_of(child).cancel()
         assert becomes(lambda: children_to_continue(made.store, state) == [child])

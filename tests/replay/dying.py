@@ -31,4 +31,4 @@ def environment(store, *, dies=False):
 
 if __name__ == "__main__":
     with environment(sys.argv[1], dies=True) as world:
-        world.try_step(world.start("flow", {"n": 1}).wait(20).id, "two", variables={"one": FATAL}, tools="live")
+        world.run_of(world.start("flow", {"n": 1}).wait(20).id).try_step("two", variables={"one": FATAL}, tools="live")

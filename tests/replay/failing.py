@@ -199,18 +199,18 @@ def check_definition(name):
         bounds = {"max_llm_calls": 0, "on_exhausted": "fail"} if name == "bound" else None
         run = world.start("w", bounds=bounds).wait(90)
         assert run.status == "failed", run.status
-        assert world.verify(run.id).equal, world.verify(run.id)
+        assert world.run_of(run.id).verify().equal, world.run_of(run.id).verify()
         for layout in LAYOUTS.values():
             other = read(layout(HEAD + steps), "elsewhere/second.yaml")
             world.add_workflow(other["child"], replace=True)
-            assert world.verify(run.id, other["w"]).equal, world.verify(run.id, other["w"])
-        found = world.what_if(run.id)
+            assert world.run_of(run.id).verify(other["w"]).equal, world.run_of(run.id).verify(other["w"])
+        found = world.run_of(run.id).what_if()
         if name in RACES:
             assert found.run.error == run.error, found
         else:
             assert found.comparison.is_same, found
         other = read((HEAD + steps).replace(old, new), "first.yaml")
-        assert world.verify(run.id, other["w"]).divergence is not None
+        assert world.run_of(run.id).verify(other["w"]).divergence is not None
 
 
 def check_function(name, folder):
@@ -220,12 +220,12 @@ def check_function(name, folder):
     with environment() as world:
         run = world.start("failing", {"n": 3}).wait(90)
         assert run.status == "failed", run.status
-        assert world.verify(run.id).equal, world.verify(run.id)
+        assert world.run_of(run.id).verify().equal, world.run_of(run.id).verify()
         for number, layout in enumerate(LAYOUTS.values()):
             imported(layout(FUNCTION + body), folder / f"second{number}.py")
-            assert world.verify(run.id).equal, world.verify(run.id)
+            assert world.run_of(run.id).verify().equal, world.run_of(run.id).verify()
         imported(FUNCTION + body.replace(old, new), folder / "first.py")
-        assert world.verify(run.id).divergence is not None
+        assert world.run_of(run.id).verify().divergence is not None
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ def _everything(made: Environment) -> Run:
 
 
 def _child(made: Environment, execution: Run) -> Run:
-    return next(made.execution(r.execution_id) for r in made.store.records() if r.execution_id != execution.id)
+    return next(made.run_of(r.execution_id) for r in made.store.records() if r.execution_id != execution.id)
 
 
 def _successor(made: Environment, execution: Run) -> Run:
@@ -106,19 +106,19 @@ def _successor(made: Environment, execution: Run) -> Run:
 
 
 def _annotate(made: Environment, execution: Run) -> None:
-    made.annotate(execution.id, tags=["kept"], labels={"of": "june"}, note="look here", by="ann")
-    made.annotate(execution.id, untag=["kept"], by="ann")
+    made.run_of(execution.id).annotate(tags=["kept"], labels={"of": "june"}, note="look here", by="ann")
+    made.run_of(execution.id).annotate(untag=["kept"], by="ann")
 
 
 def _expired(made: Environment, execution: Run) -> Run:
     CLOCKS[made].time += 7_200_000_000
-    return made.resume(execution.id).wait(PATIENCE)
+    return made.run_of(execution.id).resume().wait(PATIENCE)
 
 
 def _moved(made: Environment, execution: Run) -> Run:
     with TemporaryDirectory() as folder:
-        made.export_log(execution.id, Path(folder) / "moved.jsonl", move=True)
-    return made.execution(execution.id)
+        made.run_of(execution.id).export(Path(folder) / "moved.jsonl", move=True)
+    return made.run_of(execution.id)
 
 
 def _pictured(made: Environment, execution: Run) -> Run:
@@ -126,14 +126,14 @@ def _pictured(made: Environment, execution: Run) -> Run:
     export(made.store, execution.id, lines)
     lines.seek(0)
     elsewhere = made.beside(MemoryStore())
-    return elsewhere.execution(import_(lines, elsewhere.store))
+    return elsewhere.run_of(import_(lines, elsewhere.store))
 
 
 def _revoked(made: Environment, execution: Run) -> Run:
     execution.answer(execution.interrupts[0].id, RULE, "ann").wait(PATIENCE)
     ((_, rule),) = made.rules()
     made.revoke(rule.rule_id, by="ann")
-    execution = made.execution(execution.id)
+    execution = made.run_of(execution.id)
     for answer in ("yes", True):
         execution.answer(execution.interrupts[0].id, answer, "ann").wait(PATIENCE)
     return execution
@@ -148,7 +148,7 @@ def _paused(made: Environment) -> Run:
             paused.append(execution.pause("lunch"))
 
     execution.subscribe(pause)
-    return made.resume(execution.start().wait(PATIENCE).id).wait(PATIENCE)
+    return made.run_of(execution.start().wait(PATIENCE).id).resume().wait(PATIENCE)
 
 
 def _raised(_: Environment, execution: Run) -> Run:
@@ -158,17 +158,17 @@ def _raised(_: Environment, execution: Run) -> Run:
 
 
 def _forked(made: Environment, execution: Run) -> Run:
-    fork = made.fork(execution.id, change={"variables": {"a": 9}}).wait(PATIENCE)
-    return made.fork(fork.id, change={"variables": {"a": 11}}).wait(PATIENCE)
+    fork = made.run_of(execution.id).fork(change={"variables": {"a": 9}}).wait(PATIENCE)
+    return made.run_of(fork.id).fork(change={"variables": {"a": 11}}).wait(PATIENCE)
 
 
 def _forked_turn(made: Environment, execution: Run) -> Run:
-    fork = made.fork(execution.id, 9).wait(PATIENCE)
+    fork = made.run_of(execution.id).fork(9).wait(PATIENCE)
     return fork.answer(fork.interrupts[0].id, False, "bob").wait(PATIENCE)
 
 
 def _asked_otherwise(made: Environment, execution: Run) -> Run:
-    found: Run = made.what_if(execution.id, {"inputs": {"n": 4}}).run
+    found: Run = made.run_of(execution.id).what_if({"inputs": {"n": 4}}).run
     return found
 
 
@@ -176,7 +176,11 @@ def _redefined(made: Environment, execution: Run) -> Run:
     """Fork with another second step."""
     bounds, otherwise = {"max_llm_calls": 3}, defined()["script-otherwise"].to_dict()
     changed = {"definition": {**otherwise, "name": "script"}}
-    return made.fork(execution.id, 6, change=changed, tags=["forked"], note="otherwise", bounds=bounds).wait(PATIENCE)
+    return (
+        made.run_of(execution.id)
+        .fork(6, change=changed, tags=["forked"], note="otherwise", bounds=bounds)
+        .wait(PATIENCE)
+    )
 
 
 class Steady(StoppedClock):
@@ -207,7 +211,7 @@ class _RunningWorker:
 
 def _enqueued(made: Environment) -> Run:
     execution = made.enqueue("script", {"n": 3}, queue="labels", priority=2)
-    fingerprint = made.workflow("script").fingerprint
+    fingerprint = made.internals.registry.workflow("script").fingerprint
     (lease,) = made.store.claim(["labels"], {"script": fingerprint}, Owner.current(), 1)
     made._control.queues.take_up(lease, _RunningWorker())
     return execution.wait(PATIENCE)
@@ -230,7 +234,7 @@ def _continued(made: Environment) -> Run:
 
 def _declared(made: Environment) -> Run:
     execution = made.start("stages-declared", {"request": "Count", "user": "ann", "metadata": {"a": [1]}})
-    return made.resume(execution.wait(PATIENCE).id).wait(PATIENCE)
+    return made.run_of(execution.wait(PATIENCE).id).resume().wait(PATIENCE)
 
 
 RULE = {"approved": True, "data": {"rule": {"scope": "run"}}}
@@ -290,7 +294,7 @@ STORIES: dict[str, Story] = {
     "chain-of-steps": _ran("chain-of-steps"),
     "chain-of-steps-on": _then(_ran("chain-of-steps"), _successor),
     "function-fails": _ran("recorded_fails"),
-    "resumed": _then(_ran("mended"), lambda made, run: made.resume(run.id).wait(PATIENCE)),
+    "resumed": _then(_ran("mended"), lambda made, run: made.run_of(run.id).resume().wait(PATIENCE)),
     "cancelled": _then(_ran("asking"), lambda _, run: run.cancel("enough").wait(PATIENCE)),
     "expiring": _then(_ran("expiring"), _expired),
     "expired-in-vain": _then(_ran("expired-in-vain"), _expired),
@@ -315,8 +319,10 @@ STORIES: dict[str, Story] = {
     "stages-expired": _then(_staged(history_pipelines.expiring), _expired),
     "deleting": _ran("deleting"),
     "annotated": _then(_ran("script"), _annotate),
-    "fork": _then(_ran("script"), lambda made, run: made.fork(run.id, change={"variables": {"a": 9}}).wait(PATIENCE)),
-    "what-if": _then(_ran("script"), lambda made, run: made.what_if(run.id, {"inputs": {"n": 2}}).run),
+    "fork": _then(
+        _ran("script"), lambda made, run: made.run_of(run.id).fork(change={"variables": {"a": 9}}).wait(PATIENCE)
+    ),
+    "what-if": _then(_ran("script"), lambda made, run: made.run_of(run.id).what_if({"inputs": {"n": 2}}).run),
 }
 """What happens in each history; the execution that it returns is the one that is recorded."""
 
@@ -369,7 +375,7 @@ def envelopes() -> dict[str, Any]:
         for flow in defined().values():
             made.add_workflow(flow)
         ids = {file.name.partition(".")[0]: import_(log_of(file), made.store) for file in histories()}
-        return {name: made.execution(execution_id).envelope.to_state_dict() for name, execution_id in ids.items()}
+        return {name: made.run_of(execution_id).envelope.to_state_dict() for name, execution_id in ids.items()}
 
 
 def recorded_envelopes() -> dict[str, Any]:

@@ -19,10 +19,10 @@ def test_a_trial_whose_process_was_killed_goes_on_by_name_alone(tmp_path):
     with environment(store) as world:
         (left,) = world.executions(origin="trial")
         assert (left.status, world.recoverable()) == ("running", [])
-        before = world.execution(left.parent).history()
-        again = world.resume(left.execution_id).wait(20)
+        before = world.run_of(left.parent).history()
+        again = world.run_of(left.execution_id).resume().wait(20)
         (question,) = again.interrupts  # it may have been paid
         again = world.answer(question.id, "retry", execution_id=again.id).wait(20)
         assert (again.status, again.variables["two"]) == ("completed", FATAL)
-        assert world.execution(left.parent).history() == before
-        assert world.verify(again.id).divergence is None
+        assert world.run_of(left.parent).history() == before
+        assert world.run_of(again.id).verify().divergence is None

@@ -34,16 +34,16 @@ def test_a_failed_run_is_equal_after_the_maximum_of_a_version_was_raised(tmp_pat
     with environment() as world:
         run = world.start("failing", {"n": 3}).wait(90)
         imported(FUNCTION + body.replace("'change', 1, 2", "'change', 1, 3"), tmp_path / "second.py")
-        assert world.verify(run.id, any_code=True).equal
+        assert world.run_of(run.id).verify(any_code=True).equal
         imported(FUNCTION + body.replace("'change', 1, 2", "'other', 1, 2"), tmp_path / "third.py")
-        assert world.verify(run.id, any_code=True).divergence is not None
+        assert world.run_of(run.id).verify(any_code=True).divergence is not None
 
 
 def test_items_that_fail_in_parallel_are_verified_in_their_order():
     steps, _, _ = YAML["items at once"]
     with environment() as world:
         run = world.start(read(HEAD + steps, "first.yaml")["w"]).wait(90)
-        assert all(world.verify(run.id).equal for _ in range(20))
+        assert all(world.run_of(run.id).verify().equal for _ in range(20))
 
 
 def test_a_failed_run_of_the_command_line_is_equal_without_its_file(tmp_path):

@@ -34,7 +34,7 @@ def run(environment, *steps, **options):
 
 
 def what_if(environment, source):
-    found = environment.what_if(source.id, {"inputs": {"text": "two"}}, tools="live")
+    found = environment.run_of(source.id).what_if({"inputs": {"text": "two"}}, tools="live")
     assert found.run.status == "completed", found.run.error
     return found
 
@@ -68,7 +68,7 @@ def test_served_calls_have_changed_files_and_live_ones_find_them_so(environment)
 
 def test_a_what_if_that_is_served_whole_has_the_files_of_its_source_and_makes_none(environment, tmp_path):
     source = run(environment, *STEPS)
-    found = environment.what_if(source.id)
+    found = environment.run_of(source.id).what_if()
     assert digests(environment, found.run.id) == digests(environment, source.id)
     assert not (tmp_path / "workspaces" / found.run.id).exists()
 
@@ -78,7 +78,7 @@ def test_a_call_that_finds_other_files_is_another_call(environment):
     source = run(environment, shell("first", "echo ${inputs.text} > b.txt"), shell("second", "cat b.txt"))
     found = what_if(environment, source)
     assert found.run.variables["second"]["stdout"] == "two\n"
-    blocked = environment.what_if(source.id, {"results": {}, "inputs": {"text": "two"}})
+    blocked = environment.run_of(source.id).what_if({"results": {}, "inputs": {"text": "two"}})
     assert "not executed in a what-if" in blocked.run.error
 
 
@@ -105,7 +105,7 @@ def test_what_goes_on_with_another_definition_finds_the_files_that_were_made_bef
     assert source.status == "failed"
     mended = [shell("new", "true"), steps[0], shell("fails", "cat a.txt")]
     environment.add_workflow(Workflow("work", mended, workspace="app", inputs=["text"]), replace=True)
-    gone_on = environment.resume(source.id, definition="new").wait()
+    gone_on = environment.run_of(source.id).resume(definition="new").wait()
     assert gone_on.status == "completed", gone_on.error
     assert gone_on.variables["fails"]["stdout"] == "begun\nfirst\n"
 

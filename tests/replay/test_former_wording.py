@@ -105,7 +105,7 @@ def test_a_log_in_former_words_is_equal(case, monkeypatch):
         told = json.dumps([event.data.to_data() for event in done.history()], default=str)
         assert "is reached: " in told
         assert "Budget reached" not in told
-        found = world.verify(done.id)
+        found = world.run_of(done.id).verify()
         assert found.equal, str(found)
 
 
@@ -114,7 +114,7 @@ def test_a_log_in_former_words_with_another_amount_differs(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(Exhausted, "__str__", lambda met: formerly(met._replace(limit=7)))
             done = world.start("spends").wait(20)
-        found = world.verify(done.id)
+        found = world.run_of(done.id).verify()
         assert not found.equal
         assert found.divergence.event_type == "path_failed"
 
@@ -124,4 +124,4 @@ def test_texts_of_a_persons_own_are_compared_as_they_are():
     with Environment(store=MemoryStore()) as world:
         done = world.start(Workflow("own", [Step("s", script=repr(text), store="r")])).wait(20)
         assert done.variables == {"r": text}
-        assert world.verify(done.id).equal
+        assert world.run_of(done.id).verify().equal

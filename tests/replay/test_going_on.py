@@ -82,9 +82,9 @@ def failed(world, definition, inputs=None):
 def gone_on(world, source, definition="new"):
     """Go on as planned; return the plan and the new execution."""
     log = source.history()
-    plan = world.resume(source.id, definition=definition, plan=True)
+    plan = world.run_of(source.id).resume(definition=definition, plan=True)
     assert not MADE, "a plan makes no call"
-    again = world.resume(source.id, definition=definition).wait(20)
+    again = world.run_of(source.id).resume(definition=definition).wait(20)
     assert source.refresh().history()[: len(log)] == log
     return plan, again
 
@@ -112,7 +112,7 @@ def test_all_that_is_kept_is_shared_and_not_copied(tmp_path):
             replace(event, execution_id=again.id) for event in source.history()[: plan.at]
         ]
         world.store.delete(source.id)
-        assert world.execution(again.id).outputs == {"d": 4}
+        assert world.run_of(again.id).outputs == {"d": 4}
 
 
 def test_reordered_keys_of_parameters_are_the_same_parameters(world):
@@ -255,7 +255,7 @@ def test_a_call_that_was_under_way_is_named_since_it_may_have_taken_effect(world
         other.store.append(log[0].execution_id, log[:begun], 0)
         MADE.clear()
         other.add_workflow(replace(pay(), steps=(*pay().steps[:3], call("d", 44))))
-        plan, again = gone_on(other, other.execution(log[0].execution_id))
+        plan, again = gone_on(other, other.run_of(log[0].execution_id))
         assert (again.status, MADE) == ("completed", [3, 44])
         assert [str(found) for found in plan.unsure] == ["action note (step c)"]
         assert "made again, though it may have taken effect: action note (step c)" in plan.lines
@@ -268,7 +268,7 @@ def test_what_runs_is_not_taken_over():
         source = world.start("cut")
         assert gate.reached.wait(20)
         with pytest.raises(ExecutionError, match="is running in this process; wait for it or cancel it"):
-            world.resume(source.id, definition="new")
+            world.run_of(source.id).resume(definition="new")
         gate.opened.set()
         source.wait(20)
 
@@ -321,7 +321,7 @@ def test_an_edited_workflow_function_keeps_what_it_would_do_again(world, front, 
 def test_what_does_nothing_otherwise_says_so(world):
     source = failed(world, pay("refuse"))
     with pytest.raises(SetupError, match=r"does nothing otherwise.*resume without a definition"):
-        world.resume(source.id, definition="new")
+        world.run_of(source.id).resume(definition="new")
 
 
 def test_a_definition_that_is_not_here_is_asked_for():
@@ -332,7 +332,7 @@ def test_a_definition_that_is_not_here_is_asked_for():
         Environment(store=store, actions=ACTIONS) as other,
         pytest.raises(NotFoundError, match="no workflow 'pay' is defined here; define it as it is to be"),
     ):
-        other.resume(source.id, definition="new")
+        other.run_of(source.id).resume(definition="new")
 
 
 @pytest.mark.parametrize(
@@ -347,16 +347,16 @@ def test_a_definition_that_is_not_here_is_asked_for():
 def test_a_definition_that_does_not_fit_is_refused_with_the_reason(world, definition, told):
     source = failed(world, pay("refuse"))
     with pytest.raises(Exception, match=told):
-        world.resume(source.id, definition=definition)
+        world.run_of(source.id).resume(definition=definition)
 
 
 def test_what_has_completed_is_not_resumed(world):
     world.add_workflow(pay())
     source = world.start("pay").wait(20)
     with pytest.raises(ExecutionError, match="has completed"):
-        world.resume(source.id, definition=pay("refuse"))
+        world.run_of(source.id).resume(definition=pay("refuse"))
     with pytest.raises(SetupError, match='write definition="new"'):
-        world.resume(source.id, plan=True)
+        world.run_of(source.id).resume(plan=True)
 
 
 # --- running again ---------------------------------------------------------------------------------------------------
@@ -369,8 +369,8 @@ def test_what_has_completed_is_run_again_and_keeps_what_is_the_same(world):
     other = replace(pay().steps[2], parameters={"x": 33})
     changed = replace(pay(), steps=(*pay().steps[:2], other, pay().steps[3]))
     world.add_workflow(changed, replace=True)
-    plan = world.run_again(source.id, plan=True)
-    again = world.run_again(source.id).wait(20)
+    plan = world.run_of(source.id).run_again(plan=True)
+    again = world.run_of(source.id).run_again().wait(20)
     assert (again.status, MADE, plan.reused, plan.at_hand) == ("completed", [33], 2, 2)
 
 
@@ -385,6 +385,6 @@ def test_results_of_edited_functions_count_when_resumed_and_not_when_run_again(w
         assert (MADE, plan.edited) == (["edited 3", "edited 4"], ("action note",))
         MADE.clear()
         later.add_workflow(pay())
-        assert later.run_again(source.id, plan=True).reused == 0
-        later.run_again(source.id).wait(20)
+        assert later.run_of(source.id).run_again(plan=True).reused == 0
+        later.run_of(source.id).run_again().wait(20)
         assert MADE == ["edited 1", "edited 2", "edited 3", "edited 4"]

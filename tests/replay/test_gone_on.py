@@ -89,7 +89,7 @@ def world(store):
 if __name__ == "__main__":
     environment = world(sys.argv[1])
     environment.add_workflow(pay(3))
-    environment.resume(sys.argv[2], definition="new").wait(20)
+    environment.run_of(sys.argv[2]).resume(definition="new").wait(20)
     environment.close()
 """
 
@@ -108,7 +108,7 @@ def test_what_was_killed_while_it_went_on_is_gone_on_with_and_no_second_one_begi
     assert subprocess.run(command, env={**os.environ, "DIES": "4"}, check=False).returncode == -signal.SIGKILL
     with killed.world(store) as world:
         world.add_workflow(killed.pay(3))
-        again = world.resume(source.id, definition="new").wait(20)
+        again = world.run_of(source.id).resume(definition="new").wait(20)
         assert [record.execution_id for record in world.store.records(origin="resume")] == [again.id]
         assert again.status == "completed"
     assert made.read_text().split() == ["1", "2", "-3", "3", "4", "4", "5"]
@@ -135,10 +135,10 @@ def test_a_child_that_failed_uses_what_it_had_done_and_so_does_its_own(world, fr
     (child,) = world.store.records(parent=source.id, origin="child")
     assert plan.children == (child.execution_id,)
     assert f"used again: what {child.execution_id} has done" in plan.lines
-    assert world.execution(child.execution_id).status == "failed"
-    assert world.verify(again.id).divergence is None
+    assert world.run_of(child.execution_id).status == "failed"
+    assert world.run_of(again.id).verify().divergence is None
     (begun,) = world.store.records(parent=again.id, origin="child")
-    assert world.verify(begun.execution_id).divergence is None
+    assert world.run_of(begun.execution_id).verify().divergence is None
 
 
 def test_a_child_that_was_deleted_is_begun_from_nothing(world):
@@ -149,7 +149,7 @@ def test_a_child_that_was_deleted_is_begun_from_nothing(world):
         world.add_workflow(definition, replace=True)
     for record in world.store.records(origin="child"):
         world.store.delete(record.execution_id)
-    assert world.resume(source.id, definition="new").wait(20).status == "completed"
+    assert world.run_of(source.id).resume(definition="new").wait(20).status == "completed"
     assert MADE == [7, 1, 2, 3, 10]
 
 
@@ -164,7 +164,7 @@ def test_a_child_with_another_input_uses_what_it_had_done_without_it(world):
     plan, again = gone_on(world, source, replace(outer, steps=(*outer.steps, Step("last", script="1"))))
     assert (again.status, MADE, len(plan.children)) == ("completed", [2], 1)
     (child,) = world.store.records(parent=again.id)
-    assert world.execution(child.execution_id).inputs == {"more": 5}
+    assert world.run_of(child.execution_id).inputs == {"more": 5}
 
 
 def test_items_that_failed_beside_the_first_one_are_live_and_not_reused(world):

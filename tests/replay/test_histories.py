@@ -62,7 +62,7 @@ def test_each_history_is_equal_byte_for_byte_without_a_call(every, blocked):
     made, ids = every
     blocked()
     for name, execution_id in ids.items():
-        found = made.verify(execution_id, any_code=True)  # digests of functions are those of one Python
+        found = made.run_of(execution_id).verify(any_code=True)  # digests of functions are those of one Python
         assert (found.divergence, found.calls) == (None, 0), f"{name}: {found}"
         assert UNCHECKED.get(name, "") in "".join(found.unchecked)
         assert found.equal is (name not in UNCHECKED), f"{name}: {found}"
@@ -83,7 +83,7 @@ def test_the_oldest_exports_are_equal_though_errors_of_scripts_had_other_words(f
     with Environment(store=MemoryStore()) as made:
         execution_id = import_(TESTS / f"store/recorded/form_{form}_{status}.jsonl", made.store)
         blocked()
-        found = made.verify(execution_id)
+        found = made.run_of(execution_id).verify()
         assert found.divergence is None, str(found)
         assert found.equal is (status == "completed"), "a picture is not checked to its end"
 
@@ -102,7 +102,7 @@ def test_each_history_is_folded_framed_and_shown(every):
 
 def shown(made, execution_id):
     """Fold a log up to each event, make frames of it, and show it."""
-    execution = made.execution(execution_id)
+    execution = made.run_of(execution_id)
     events = [*execution.history()]
     positions = Positions.of(events)
     assert positions.state_at(len(events)) == execution.state

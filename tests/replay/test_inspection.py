@@ -91,6 +91,6 @@ def test_a_run_that_waits_for_a_person_has_waited_for_people():
     execution = environment.start(Workflow("w", [Step("q", ask="How many?", store="n")])).wait()
     assert "w has taken" in str(execution.inspect())
     execution.answer(execution.interrupts[0].id, "three").wait()
-    found = environment.inspect(execution.id)
+    found = environment.run_of(execution.id).inspect()
     assert "people" in found.spent
     assert "w took" in str(found)

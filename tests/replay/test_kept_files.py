@@ -29,7 +29,7 @@ def kept(tmp_path, project):
     made = Environment(store=tmp_path / "runs.db", workspaces=[definition], approvals=[ApprovalRule("shell")])
     made.add_agent(Agent("coder", model=ScriptedModel(turns=[[*written, "done"]]), workspace="app"))
     made.add_workflow(Workflow("fix", [Step("go", prompt="repair it", agent="coder", store="out")]))
-    yield made.files(made.start("fix").wait().id)
+    yield made.run_of(made.start("fix").wait().id).files()
     made.close()
 
 
@@ -63,7 +63,7 @@ def test_lines_that_begin_like_a_header_of_a_patch_are_shown_as_added_and_remove
     with Environment(workspaces=[definition], approvals=[ApprovalRule("shell")]) as environment:
         environment.add_agent(Agent("coder", model=ScriptedModel(turns=[[replaced, "done"]]), workspace="app"))
         run = environment.start(Workflow("fix", [Step("go", prompt="repair it", agent="coder")])).wait()
-        page = environment.files(run.id).changed()._repr_html_()
+        page = environment.run_of(run.id).files().changed()._repr_html_()
     shown = {re.sub("<[^>]*>", "", line): line for line in page.partition("<pre")[2].split("<br>")}
     assert shown["--- so"].count(f"background:{LIGHT['removed-mark']}") == 1
     assert shown["-last"].count(f"background:{LIGHT['removed-mark']}") == 1

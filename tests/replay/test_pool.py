@@ -133,7 +133,7 @@ def test_of_a_call_that_was_made_again_after_a_resumption_only_the_last_end_coun
     with Environment(store=MemoryStore(), workflows=[workflow], actions=[Action("count", counting.count)]) as world:
         execution = world.start(workflow).wait(10)
         assert execution.status == "failed"
-        execution = world.resume(execution.id).wait(10)
+        execution = world.run_of(execution.id).resume().wait(10)
         events = execution.history()
     (left,) = RecordedEnds("source", events).unused()
     assert left.data.result == 2

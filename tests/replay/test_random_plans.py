@@ -45,9 +45,9 @@ def test_what_a_plan_says_is_what_then_happens(seeds):
             source = answered(world, world.start(before, {"n": 3}).wait(20))
             assert source.status == "failed", seed
             CALLS.clear()
-            plan = world.resume(source.id, definition=after, plan=True)
+            plan = world.run_of(source.id).resume(definition=after, plan=True)
             assert not +CALLS, seed
-            again = answered(world, world.resume(source.id, definition=after).wait(20))
+            again = answered(world, world.run_of(source.id).resume(definition=after).wait(20))
             assert again.status == "completed", (seed, again.error)
             check(seed, plan, source, again)
             checked += len(plan.live) > 0 and plan.reused > 0

@@ -55,10 +55,10 @@ def test_random_runs_unchanged_are_the_same_and_changed_call_nothing(seed):
     with environment(definition) as world:
         source = ran(world, definition)
         before = lines(source)
-        found = world.what_if(source.id)
+        found = world.run_of(source.id).what_if()
         assert (found.outputs, found.diff, found.live, found.blocked, found.unused) == (source.outputs, None, 0, 0, 0)
         for change in changes(rng, source):
-            found = world.what_if(source.id, change)
+            found = world.run_of(source.id).what_if(change)
             assert found.run.status in ("completed", "failed", "waiting")
             met[found.run.status] += 1
         assert not CALLS
@@ -71,7 +71,7 @@ def test_a_python_workflow_with_a_child_a_question_and_a_signal_is_the_same():  
         source = ran(world, outer)
         before = lines(source)
         for at in (None, *range(1, len(before))):
-            found = world.what_if(source.id, at=at)
+            found = world.run_of(source.id).what_if(at=at)
             assert (found.outputs, found.live, found.blocked) == (source.outputs, 0, 0), at
         assert not CALLS
         assert lines(source) == before
@@ -82,9 +82,9 @@ def test_a_child_is_served_whole_or_a_what_if_and_is_never_a_run_of_its_own(tool
     with environment(inner, outer) as world:
         source = ran(world, outer)
         before = len(world.executions(origin="child"))
-        whole = world.what_if(source.id, tools=tools)
+        whole = world.run_of(source.id).what_if(tools=tools)
         assert (whole.outputs, whole.blocked) == (source.outputs, 0)
-        other = world.what_if(source.id, {"inputs": {"n": 4}}, tools=tools)
+        other = world.run_of(source.id).what_if({"inputs": {"n": 4}}, tools=tools)
         blocked = [call.what for call in other.calls if call.way == "blocked"]
         assert blocked[-1:] == ([] if tools == "live" else ["step measure"])
         assert len(world.executions(origin="child")) == before == 1
@@ -96,7 +96,7 @@ def test_a_what_if_that_is_killed_anywhere_comes_to_the_same():  # trap 18
         for flow in (*flows, outer):
             source, commits = ran(world, flow), []
             unsubscribe = world.store.subscribe(lambda name, events, to=commits: to.append((name, events[-1].sequence)))
-            found = world.what_if(source.id, None if flow in (outer, flows[0]) else {"inputs": {"n": 4}})
+            found = world.run_of(source.id).what_if(None if flow in (outer, flows[0]) else {"inputs": {"n": 4}})
             unsubscribe()
             whole = list(found.run.history())
             cuts = [sequence for name, sequence in commits if name == found.run.id]
@@ -114,7 +114,7 @@ def resumed_after(cut, source, whole, flow):
     with environment(*((flow,) if flow is not outer else (inner, outer))) as world:
         world.store.append(source.id, list(source.history()), 0)
         world.store.append(whole[0].execution_id, whole[:cut], 0)
-        return world.resume(whole[0].execution_id).wait(20)
+        return world.run_of(whole[0].execution_id).resume().wait(20)
 
 
 def outcome(execution):

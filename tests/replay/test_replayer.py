@@ -179,7 +179,7 @@ def test_a_long_log_in_a_file_is_read_by_need(tmp_path, monkeypatch):
         Step("e", script="1"),
     ]
     execution = environment.start(Workflow("long", steps), durability="relaxed").wait(PATIENCE, check=True)
-    replay = environment.replay(execution.id)
+    replay = environment.run_of(execution.id).replay()
     replay.seek(replay.total)
     read, real = [], type(environment.store).read
 

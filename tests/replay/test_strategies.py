@@ -41,23 +41,23 @@ def failed(world):
 
 
 def test_from_failure_is_the_same_execution_at_the_step_that_failed(world, failed):
-    again = world.retry(failed.id).wait(20)
+    again = world.run_of(failed.id).retry().wait(20)
     assert (again.id, MADE) == (failed.id, [])
 
 
 def test_from_start_is_a_new_execution_with_the_same_inputs_and_all_that_was_said_of_it(world, failed):
-    again = world.retry(failed.id, "from_start").wait(20)
+    again = world.run_of(failed.id).retry("from_start").wait(20)
     record = world.store.record(again.id)
     assert (again.id != failed.id, MADE, record.tags, record.parent) == (True, [7], ("mine",), None)
 
 
 def test_skip_failed_goes_on_behind_what_failed_with_its_error_as_output(world, failed):
-    again = world.retry(failed.id, "skip_failed").wait(20)
+    again = world.run_of(failed.id).retry("skip_failed").wait(20)
     assert (again.status, MADE, again.outputs) == ("completed", [3], {"c": 3})
     assert again.state.paths["main"].step_outputs["b"].startswith("SKIPPED: ValueError: boom")
     assert "b" not in again.variables
     assert failed.refresh().status == "failed"
-    assert world.verify(again.id).equal
+    assert world.run_of(again.id).verify().equal
 
 
 def test_each_branch_that_failed_is_skipped(world):
@@ -70,7 +70,7 @@ def test_each_branch_that_failed_is_skipped(world):
     source = world.start(Workflow("sides", steps)).wait(20)
     assert source.status == "failed"
     MADE.clear()
-    again = world.retry(source.id, "skip_failed").wait(20)
+    again = world.run_of(source.id).retry("skip_failed").wait(20)
     assert again.status == "completed"
     assert 2 in MADE
 
@@ -82,4 +82,4 @@ def test_each_branch_that_failed_is_skipped(world):
 def test_what_cannot_be_tried_says_why(world, failed, strategy, told):
     done = world.start(Workflow("done", [call("a", 1)])).wait(20)
     with pytest.raises(SetupError, match=told):
-        world.retry(done.id, strategy)
+        world.run_of(done.id).retry(strategy)

@@ -37,8 +37,8 @@ def test_a_call_that_fails_otherwise_is_told_though_its_step_goes_on_after_any_f
     with Environment(store=MemoryStore()) as made:
         execution = made.start(made_of("{}['a']")).wait(20)
         assert execution.status == "completed", execution.error
-        assert made.verify(execution.id).equal
-        found = made.verify(execution.id, made_of("{}['b']")).divergence
+        assert made.run_of(execution.id).verify().equal
+        found = made.run_of(execution.id).verify(made_of("{}['b']")).divergence
         assert (found.event_type, found.step) == ("operation_started", "call")
 
 
@@ -66,9 +66,9 @@ def test_a_difference_is_told_though_a_function_excepts_all_of_it():
     with Environment(store=MemoryStore(), workflows=[define(1)]) as made:
         execution = made.start("excepts_all", {"n": 1}).wait(20)
         assert execution.status == "completed", execution.error
-        assert made.verify(execution.id).equal
+        assert made.run_of(execution.id).verify().equal
         define(3)
-        found = made.verify(execution.id).divergence
+        found = made.run_of(execution.id).verify().divergence
         assert found.event_type == "operation_started"
         assert '"n":3' in found.actual
 
@@ -121,9 +121,9 @@ def test_a_path_does_not_know_what_others_do_later(monkeypatch):
     made, execution = side_by_side()
     with made:
         assert (execution.variables["seen"], execution.variables["late"]) == ("nothing", "late")
-        assert made.verify(execution.id).equal
+        assert made.run_of(execution.id).verify().equal
         monkeypatch.setattr(Tape, "state", property(lambda tape: tape.state_at(tape.high)))
-        assert not made.verify(execution.id).equal, "else the test shows nothing"
+        assert not made.run_of(execution.id).verify().equal, "else the test shows nothing"
 
 
 def test_an_item_does_not_know_what_others_do_later(monkeypatch):
@@ -132,9 +132,9 @@ def test_an_item_does_not_know_what_others_do_later(monkeypatch):
         assert execution.variables["doubled"] == [2, 4], execution.error
         ended = [e.data.iteration_index for e in execution.history() if e.event_type == "iteration_completed"]
         assert ended == [1, 0]
-        assert made.verify(execution.id).equal
+        assert made.run_of(execution.id).verify().equal
         monkeypatch.setattr(Tape, "state", property(lambda tape: tape.state_at(tape.high)))
-        assert not made.verify(execution.id).equal, "else the test shows nothing"
+        assert not made.run_of(execution.id).verify().equal, "else the test shows nothing"
 
 
 # --- children in a what-if (trap 21) --------------------------------------------------------------------------------
@@ -155,10 +155,10 @@ def test_a_child_in_a_what_if_is_served_whole_or_is_one_itself_and_never_a_run()
         source = made.start("parent", {"n": 3, "add": 1}).wait(20)
         assert source.status == "completed", source.error
         before = {record.execution_id for record in made.store.records()}
-        same = made.what_if(source.id, {"inputs": {"add": 2}}).run
+        same = made.run_of(source.id).what_if({"inputs": {"add": 2}}).run
         assert same.variables["both"] == [source.variables["got"], 2]
         assert {r.execution_id for r in made.store.records()} - before == {same.id}
-        other = made.what_if(source.id, {"inputs": {"n": 4}})
+        other = made.run_of(source.id).what_if({"inputs": {"n": 4}})
         assert calls == [3]
         told = {r.execution_id: r.origin for r in made.store.records() if r.execution_id not in before}
         assert set(told.values()) == {WHAT_IF}

@@ -81,7 +81,7 @@ def values(trial):
 
 def test_a_step_is_tried_with_the_state_and_the_keys_that_it_is_given(looped):
     world, source = looped
-    trial = world.try_step(source.id, "draft", {"Prompt": "Short line ${state.n}"}, times=2, visit=1)
+    trial = world.run_of(source.id).try_step("draft", {"Prompt": "Short line ${state.n}"}, times=2, visit=1)
     assert values(trial) == ("a red rose", ["a white rose", "a white rose"])
     assert (trial.recorded.asked, trial.tries[0].asked) == ("Line 1 about roses", "Short line 1")
     assert (trial.tries[0].tokens, trial.tries[0].cost, trial.cost) == (7, 0.25, 0.5)
@@ -89,7 +89,7 @@ def test_a_step_is_tried_with_the_state_and_the_keys_that_it_is_given(looped):
     told = str(trial)
     assert "[-Line-]{+Short line+} 1" in told
     assert "a [-red-]{+white+} rose" in told
-    changed = world.try_step(source.id, "draft", variables={"n": 7}, inputs={"what": "owls"})
+    changed = world.run_of(source.id).try_step("draft", variables={"n": 7}, inputs={"what": "owls"})
     assert changed.tries[0].asked == "Line 7 about owls"
     assert f"step draft, visit 2 of {source.id} with n = 7, inputs.what = owls: 1 try" in str(changed)
     assert changed.recorded.value == "two roses", "the last visit, where none is named"
@@ -98,14 +98,14 @@ def test_a_step_is_tried_with_the_state_and_the_keys_that_it_is_given(looped):
 def test_each_try_ends_with_its_step_and_is_a_trial_that_counts_nowhere(looped):
     world, source = looped
     totals = world.store.record(source.id)
-    trial = world.try_step(source.id, "draft", times=3)
+    trial = world.run_of(source.id).try_step("draft", times=3)
     for execution in trial.runs:
         record = world.store.record(execution.id)
         assert (record.origin, record.parent, execution.status) == ("trial", source.id, "completed")
         entered = [event.step for event in execution.history() if event.event_type == "step_started"]
         assert entered[-1] == "draft"
         assert not list(violations(execution.history()))
-        assert world.verify(execution.id).equal
+        assert world.run_of(execution.id).verify().equal
     assert world.recoverable() == []
     assert world.store.record(source.id) == totals
     import divebook
@@ -115,21 +115,21 @@ def test_each_try_ends_with_its_step_and_is_a_trial_that_counts_nowhere(looped):
 
 def test_actions_have_the_recorded_result_of_the_same_call_and_are_else_not_executed(looped):
     world, source = looped
-    assert values(world.try_step(source.id, "twice")) == (4, [4])
-    blocked = world.try_step(source.id, "twice", variables={"n": 9})
+    assert values(world.run_of(source.id).try_step("twice")) == (4, [4])
+    blocked = world.run_of(source.id).try_step("twice", variables={"n": 9})
     assert (blocked.tries[0].status, blocked.tries[0].value) == ("failed", None)
     assert "not executed in a trial: no recorded result for these arguments" in blocked.tries[0].text
     assert not CALLS
-    assert values(world.try_step(source.id, "twice", variables={"n": 9}, tools="live")) == (4, [18])
+    assert values(world.run_of(source.id).try_step("twice", variables={"n": 9}, tools="live")) == (4, [18])
     assert CALLS["double"] == 1
 
 
 def test_all_items_are_tried_or_one_at_its_place(looped):
     world, source = looped
-    assert values(world.try_step(source.id, "each")) == ([12, 22, 32], [[12, 22, 32]])
-    one = world.try_step(source.id, "each", {"Script": "state.i * 100"}, item=1)
+    assert values(world.run_of(source.id).try_step("each")) == ([12, 22, 32], [[12, 22, 32]])
+    one = world.run_of(source.id).try_step("each", {"Script": "state.i * 100"}, item=1)
     assert values(one) == (22, [200])
-    items = [e.data.iteration_index for e in one.executions[0].history() if e.event_type == "iteration_started"]
+    items = [e.data.iteration_index for e in one.runs[0].history() if e.event_type == "iteration_started"]
     assert items == [1]
     assert "each[1]" in str(one)
 
@@ -138,7 +138,7 @@ def test_other_paths_do_nothing_in_a_trial():
     with Environment(store=MemoryStore()) as world:
         source = world.start(PARALLEL).wait(20)
         for name, value in (("right", 3), ("far", 3), ("left", 2), ("meet", [2, 3, 3]), ("begin", 1)):
-            trial = world.try_step(source.id, name)
+            trial = world.run_of(source.id).try_step(name)
             assert values(trial) == (value, [value]), name
             own = [e for e in trial.runs[0].history() if e.sequence >= trial.entry.began]
             assert [e.step for e in own if e.event_type == "step_started"] == [name]
@@ -148,7 +148,7 @@ def test_other_paths_do_nothing_in_a_trial():
 def test_a_failure_is_what_a_try_came_to_whatever_would_catch_it():
     with Environment(store=MemoryStore()) as world:
         source = world.start(PARALLEL).wait(20)
-        trial = world.try_step(source.id, "meet", {"Script": "1 / 0"}, times=2)
+        trial = world.run_of(source.id).try_step("meet", {"Script": "1 / 0"}, times=2)
         assert [tried.status for tried in trial.tries] == ["failed"] * 2
         assert "division by zero" in trial.tries[0].text
         assert "0 completed" in str(trial)
@@ -158,7 +158,7 @@ def test_a_step_that_has_failed_is_tried_until_it_does_not():
     flow = Workflow("broken", [Step("one", script="3", store="x"), Step("two", script="state.x / 0", store="y")])
     with Environment(store=MemoryStore()) as world:
         source = world.start(flow).wait(20)
-        trial = world.try_step(source.id, "two", {"Script": "state.x / 2"})
+        trial = world.run_of(source.id).try_step("two", {"Script": "state.x / 2"})
         assert (trial.recorded.status, trial.tries[0].value) == ("failed", 1.5)
         assert "division by zero" in trial.recorded.text
         assert source.refresh().status == "failed"
@@ -171,7 +171,7 @@ def test_the_tools_of_an_agent_answer_from_the_log_and_its_model_is_asked():
     with Environment(store=MemoryStore(), agents=[agent], workflows=[flow]) as world:
         source = world.start("judging").wait(20)
         asked = source.state.ledger.llm_calls
-        trial = world.try_step(source.id, "ask", {"Prompt": "Judge again"}, times=2)
+        trial = world.run_of(source.id).try_step("ask", {"Prompt": "Judge again"}, times=2)
         assert values(trial) == ("heavy", ["heavy", "heavy"])
         assert CALLS["weigh"] == 1, "its recorded result is given"
         assert [execution.state.ledger.llm_calls for execution in trial.runs] == [asked, asked]
@@ -180,9 +180,9 @@ def test_the_tools_of_an_agent_answer_from_the_log_and_its_model_is_asked():
 def test_what_each_try_may_spend_is_bounded_beside_what_the_run_had_spent(looped):
     world, source = looped
     for limit, status in ((0.1, "waiting"), (0.25, "completed")):
-        trial = world.try_step(source.id, "draft", bounds={"max_cost": limit}, times=2)
+        trial = world.run_of(source.id).try_step("draft", bounds={"max_cost": limit}, times=2)
         assert [tried.status for tried in trial.tries] == [status] * 2
-    trial = world.try_step(source.id, "draft", bounds={"max_cost": 0.1})
+    trial = world.run_of(source.id).try_step("draft", bounds={"max_cost": 0.1})
     assert (trial.tries[0].asked, trial.tries[0].cost) == ("", None)
     assert "Budget reached: $0.25 of $0.35 spent" in trial.tries[0].text
     assert "asked: each time as recorded" in str(trial)
@@ -193,8 +193,8 @@ def test_a_question_has_its_recorded_answer_and_another_one_waits():
     with Environment(store=MemoryStore()) as world:
         source = world.start(flow).wait(20)
         world.answer(source.interrupts[0].id, "seven", source.id).wait(20)
-        assert values(world.try_step(source.id, "ask")) == ("seven", ["seven"])
-        other = world.try_step(source.id, "ask", {"Ask": "How many owls?"})
+        assert values(world.run_of(source.id).try_step("ask")) == ("seven", ["seven"])
+        other = world.run_of(source.id).try_step("ask", {"Ask": "How many owls?"})
         assert other.tries[0].status == "waiting"
         assert "How many owls?" in other.tries[0].text
 
@@ -203,7 +203,7 @@ def test_a_try_that_is_killed_anywhere_goes_on_to_the_same(looped):
     world, source = looped
     cuts = []
     unsubscribe = world.store.subscribe(lambda name, events: cuts.append((name, events[-1].sequence)))
-    trial = world.try_step(source.id, "each", {"Script": "state.i * state.n"})
+    trial = world.run_of(source.id).try_step("each", {"Script": "state.i * state.n"})
     unsubscribe()
     (tried,) = trial.runs
     whole = list(tried.history())
@@ -214,13 +214,13 @@ def test_a_try_that_is_killed_anywhere_goes_on_to_the_same(looped):
             other.store.append(source.id, list(source.history()), 0)
             other.store.append(tried.id, whole[:cut], 0)
             assert other.recoverable() == []
-            again = other.resume(tried.id).wait(20)
+            again = other.run_of(tried.id).resume().wait(20)
             assert (again.status, again.state.variables["items"]) == ("completed", trial.tries[0].value)
 
 
 def test_a_trial_is_a_frame_and_a_page(looped):
     world, source = looped
-    trial = world.try_step(source.id, "draft", {"Prompt": "<b>${state.n}</b>"})
+    trial = world.run_of(source.id).try_step("draft", {"Prompt": "<b>${state.n}</b>"})
     frame = trial.frame()
     assert list(frame["number"]) == [0, 1]
     assert list(frame["value"]) == ["two roses", "a white rose"]
@@ -235,13 +235,13 @@ def test_a_trial_is_a_frame_and_a_page(looped):
 def test_a_trial_is_kept_as_a_file(looped, tmp_path, monkeypatch):
     monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: None)  # other tests have a shell
     world, source = looped
-    trial = world.try_step(source.id, "draft", {"Prompt": "Short line ${state.n}"})
+    trial = world.run_of(source.id).try_step("draft", {"Prompt": "Short line ${state.n}"})
     assert trial.keep(tmp_path / "loop.yaml") == tmp_path / "loop.yaml"
     with Environment(store=MemoryStore()) as other:
         from divebook.definitions.reader import read_definitions
 
         other.define(read_definitions((tmp_path / "loop.yaml").read_text()))
-        kept = other.workflow("loop")
+        kept = other.workflows["loop"]
         assert kept.step("draft").prompt == "Short line ${state.n}"
         assert kept.step("twice") == LOOP.step("twice")
     with pytest.raises(SetupError, match="there is no notebook"):
@@ -269,7 +269,7 @@ def test_a_trial_is_kept_as_a_file(looped, tmp_path, monkeypatch):
 def test_a_trial_that_cannot_be_says_why_and_starts_nothing(looped, step, options, error, message):
     world, source = looped
     with pytest.raises(error) as caught:
-        world.try_step(source.id, step, **options)
+        world.run_of(source.id).try_step(step, **options)
     assert message in str(caught.value)
     assert len(world.executions()) == 1
 
@@ -278,7 +278,7 @@ def test_a_step_that_was_never_entered_is_refused():
     with Environment(store=MemoryStore()) as world:
         source = world.start(PARALLEL).wait(20)
         with pytest.raises(SetupError, match="never entered step 'mend', so there is no state"):
-            world.try_step(source.id, "mend")
+            world.run_of(source.id).try_step("mend")
 
 
 @workflow("rhymes")
@@ -309,19 +309,21 @@ def rhymed():
 
 def test_what_a_workflow_function_asked_an_agent_is_asked_again(rhymed, tmp_path):
     world, source = rhymed
-    trial = world.try_step(source.id, "poet", {"Prompt": "A short one: ${state.asked}"}, times=2)
+    trial = world.run_of(source.id).try_step("poet", {"Prompt": "A short one: ${state.asked}"}, times=2)
     assert values(trial) == ("four roses", ["white roses", "white roses"])
     assert (trial.recorded.asked, trial.tries[0].asked) == ("Line about 4 roses", "A short one: Line about 4 roses")
     assert (trial.recorded.tokens, trial.tries[0].tokens) == (7, 7)
     assert "call 1 of agent poet" in str(trial)
-    assert [str(world.verify(made.id)) for made in trial.runs if not world.verify(made.id).equal] == []
-    other = world.try_step(source.id, "judge")
+    assert [
+        str(world.run_of(made.id).verify()) for made in trial.runs if not world.run_of(made.id).verify().equal
+    ] == []
+    other = world.run_of(source.id).try_step("judge")
     assert other.tries[0].asked == other.recorded.asked == "Weigh ${state.this}, which is no template"
     assert values(other) == ("heavy", ["heavy"])
     assert not CALLS, "tools answer from the log, and nothing else of the function runs"
     with pytest.raises(SetupError, match="into the line of its code that asks agent 'judge'"):
         other.keep(tmp_path / "kept.yaml")
-    assert values(world.try_step(source.id, "rhymes"))[0] == ["four roses", "heavy"]
+    assert values(world.run_of(source.id).try_step("rhymes"))[0] == ["four roses", "heavy"]
 
 
 @pytest.mark.parametrize(
@@ -336,5 +338,5 @@ def test_what_a_workflow_function_asked_an_agent_is_asked_again(rhymed, tmp_path
 def test_a_call_of_a_function_that_cannot_be_tried_says_what_to_do(rhymed, name, options, error, message):
     world, source = rhymed
     with pytest.raises(error) as caught:
-        world.try_step(source.id, name, **options)
+        world.run_of(source.id).try_step(name, **options)
     assert message in str(caught.value)

@@ -30,10 +30,10 @@ def mended(world, travel):
 
 
 REUSE_MODES = {
-    "a fork": lambda world, execution: world.fork(execution.id),
-    "a fork with another model": lambda world, execution: world.fork(execution.id, change={"inputs": {}}),
-    "run again": lambda world, execution: world.run_again(execution.id),
-    "from the start": lambda world, execution: world.retry(execution.id, "from_start"),
+    "a fork": lambda world, execution: world.run_of(execution.id).fork(),
+    "a fork with another model": lambda world, execution: world.run_of(execution.id).fork(change={"inputs": {}}),
+    "run again": lambda world, execution: world.run_of(execution.id).run_again(),
+    "from the start": lambda world, execution: world.run_of(execution.id).retry("from_start"),
 }
 
 
@@ -52,14 +52,14 @@ def test_what_is_still_to_be_undone_is_done_again_and_undone_once(refusing):
     travel.refusing = {refusing}
     world, execution = ended(travel, trip())
     world = mended(world, travel)
-    plan = world.resume(execution.id, definition="new", plan=True)
+    plan = world.run_of(execution.id).resume(definition="new", plan=True)
     assert plan.undone == ("train", "hotels")
     assert f"done again, since it is undone in {execution.id}: train and hotels" in repr(plan)
-    after = world.resume(execution.id, definition="new").wait(20)
+    after = world.run_of(execution.id).resume(definition="new").wait(20)
     assert (after.status, travel.told) == ("completed", BOOKED)
     travel.refusing.clear()
     travel.told.clear()
-    world.resume(execution.id).wait(20)
+    world.run_of(execution.id).resume().wait(20)
     assert travel.told == [f"cancel {refusing}"]
 
 
@@ -69,15 +69,15 @@ def test_what_goes_on_in_place_of_one_that_waits_does_again_what_is_undone_as_th
     execution = world.start("trip").wait(20)
     travel.told.clear()
     world = mended(world, travel)
-    assert world.resume(execution.id, definition="new", plan=True).undone == ("train", "hotels")
-    after = world.resume(execution.id, definition="new").wait(20)
+    assert world.run_of(execution.id).resume(definition="new", plan=True).undone == ("train", "hotels")
+    after = world.run_of(execution.id).resume(definition="new").wait(20)
     assert (after.status, travel.told) == ("completed", [*ALL[3:], *BOOKED])
 
 
 def test_one_that_is_run_again_as_edited_does_again_what_was_undone():
     travel = Travel()
     world, execution = ended(travel, trip())
-    after = mended(world, travel).run_again(execution.id).wait(20)
+    after = mended(world, travel).run_of(execution.id).run_again().wait(20)
     assert (after.status, travel.told) == ("completed", BOOKED)
 
 
@@ -88,7 +88,7 @@ def test_what_was_completed_counts_as_before():
     execution = world.start("trip").wait(20)
     travel.told.clear()
     world = mended(world, travel)
-    assert (world.run_again(execution.id).wait(20).status, travel.told) == ("completed", [])
+    assert (world.run_of(execution.id).run_again().wait(20).status, travel.told) == ("completed", [])
 
 
 def test_what_comes_before_it_is_kept_and_what_is_asked_for_again_behind_it_too():
@@ -109,7 +109,7 @@ def test_what_comes_before_it_is_kept_and_what_is_asked_for_again_behind_it_too(
     execution = world.start("w").wait(20)
     travel.told.clear()
     travel.broken = False
-    assert (world.run_again(execution.id).wait(20).status, travel.told) == ("completed", ["book train"])
+    assert (world.run_of(execution.id).run_again().wait(20).status, travel.told) == ("completed", ["book train"])
     assert told == ["before", "behind"]
 
 
@@ -121,16 +121,16 @@ def test_what_would_have_to_count_though_it_is_undone_is_refused_by_name(shown):
     told = "what it did in 'train', 'hotels' is undone, or is to be, so that nothing can go on from it after event"
     if shown == "skipped":
         with pytest.raises(SetupError, match=told):
-            world.retry(execution.id, "skip_failed")
+            world.run_of(execution.id).retry("skip_failed")
     elif shown == "at":
         done = next(event.sequence for event in log if isinstance(event.data, catalog.StepCompleted))
         with pytest.raises(SetupError, match=told):
-            world.fork(execution.id, at=done)
-        assert world.fork(execution.id, at=undone_in(log).before).wait(20).status == "completed"
+            world.run_of(execution.id).fork(at=done)
+        assert world.run_of(execution.id).fork(at=undone_in(log).before).wait(20).status == "completed"
     else:
         failed = next(event.data for event in log if isinstance(event.data, catalog.OperationFailed))
         with pytest.raises(SetupError, match=told):
-            world.fork(execution.id, change={"results": {failed.operation_id: 1}})
+            world.run_of(execution.id).fork(change={"results": {failed.operation_id: 1}})
 
 
 def test_calls_of_a_function_that_were_undone_are_made_again():
@@ -161,12 +161,12 @@ def test_calls_of_a_function_that_were_undone_are_made_again():
     execution = world.start("journey").wait(20)
     told.clear()
     broken[0] = False
-    assert world.run_again(execution.id).wait(20).status == "completed"
+    assert world.run_of(execution.id).run_again().wait(20).status == "completed"
     assert sorted(told) == ["book oslo", "book rome", "book train"]
 
 
 def test_a_what_if_takes_what_its_log_says():
     travel = Travel()
     world, execution = ended(travel, trip())
-    world.what_if(execution.id, {"variables": {"train": {"id": "x"}}})
+    world.run_of(execution.id).what_if({"variables": {"train": {"id": "x"}}})
     assert travel.told == []

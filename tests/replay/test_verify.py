@@ -100,7 +100,7 @@ def test_random_executions_are_equal_without_a_call(first, blocked):
     with pytest.raises(Exception, match="the outside was reached"):
         ScriptedModel(["x"]).reply("y")
     for made, execution in kept:
-        found = made.verify(execution.id)
+        found = made.run_of(execution.id).verify()
         assert (found.equal, found.calls) == (True, 0), str(found)
         outside = ("execution_", "interrupt_resolved", "path_cancelled")
         assert found.compared == sum(not e.event_type.startswith(outside) for e in execution.history())
@@ -131,10 +131,10 @@ MUTATIONS = {
 def test_what_changed_is_told_once_with_both_texts_in_one():
     made, execution = surveyed()
     with made:
-        first = made.verify(execution.id, read(SURVEY.replace("How many after", "How much after"))).divergence
+        first = made.run_of(execution.id).verify(read(SURVEY.replace("How many after", "How much after"))).divergence
         assert first.changed[0].startswith("question: How [-many-]{+much+} after")
         assert str(first).endswith(f": {'; '.join(first.changed)}")
-        gone = made.verify(execution.id, read(SURVEY.replace("Attempts: 3", "Attempts: 1"))).divergence
+        gone = made.run_of(execution.id).verify(read(SURVEY.replace("Attempts: 3", "Attempts: 1"))).divergence
         assert (gone.changed, ": expected step_retried " in str(gone)) == ((), True)
 
 
@@ -143,9 +143,9 @@ def test_a_changed_definition_differs_at_the_event_and_the_line_of_the_change(na
     (old, new), changed_step, event_type, place = MUTATIONS[name]
     made, execution = surveyed()
     with made:
-        assert made.verify(execution.id).equal
+        assert made.run_of(execution.id).verify().equal
         assert old in SURVEY
-        found = made.verify(execution.id, read(SURVEY.replace(old, new)))
+        found = made.run_of(execution.id).verify(read(SURVEY.replace(old, new)))
         first = found.divergence
         assert (first.event_type, first.step) == (event_type, changed_step), str(found)
         assert first.place.startswith(place), str(found)
@@ -156,7 +156,7 @@ def test_a_changed_definition_differs_at_the_event_and_the_line_of_the_change(na
 def test_each_first_difference_is_told_in_words():
     made, execution = surveyed()
     with made:
-        told = str(made.verify(execution.id, read(SURVEY.replace("seen * 2", "seen * 3"))))
+        told = str(made.run_of(execution.id).verify(read(SURVEY.replace("seen * 2", "seen * 3"))))
         assert "differs" in told
         assert "0 calls made" in told
         assert "event 4 (operation_started), step 'count', survey.yaml:8" in told
@@ -171,8 +171,8 @@ def test_a_difference_stays_one_though_the_step_handles_its_own_failures(swallow
 
     with Environment(store=MemoryStore(), actions=[Action("work", counted)]) as made:
         execution = made.start(made_of("${1}")).wait(20)
-        assert made.verify(execution.id).equal
-        found = made.verify(execution.id, made_of("$(2)")).divergence
+        assert made.run_of(execution.id).verify().equal
+        found = made.run_of(execution.id).verify(made_of("$(2)")).divergence
         assert (found.event_type, found.step) == ("step_started", "call")
 
 
@@ -223,7 +223,7 @@ def test_functions_with_everything_are_equal_and_so_are_their_children():  # tra
         assert execution.status == "completed", execution.error
         called = len(CALLS)
         for record in made.store.records():
-            found = made.verify(record.execution_id)
+            found = made.run_of(record.execution_id).verify()
             assert found.equal, str(found)
         assert len(CALLS) == called
         assert sum(e.event_type == "step_retried" for e in execution.history()) >= 6
@@ -241,9 +241,9 @@ def test_a_line_of_a_function_is_named():
     with Environment(store=MemoryStore()) as made:
         made.add_workflow(define(1))
         execution = made.start("lined", {"n": 3}).wait(20)
-        assert made.verify(execution.id).equal
+        assert made.run_of(execution.id).verify().equal
         define(2)
-        found = made.verify(execution.id)
+        found = made.run_of(execution.id).verify()
         assert found.divergence.event_type == "operation_started"
         line = define.__code__.co_firstlineno + 4
         assert found.divergence.place.endswith(f"test_verify.py:{line}"), found
@@ -255,7 +255,7 @@ def test_functions_and_agents_that_are_not_here_are_not_checked_and_never_count_
     with Environment(store=store, actions=[Action("work", counted)]) as made:
         execution = made.start(Workflow("far", [Step("call", action="work")])).wait(20)
         with Environment(store=store) as elsewhere:
-            found = elsewhere.verify(execution.id)
+            found = elsewhere.run_of(execution.id).verify()
         assert (found.outcome, found.equal, found.compared) == ("not checked", False, 0)
         assert 'action "work"' in str(found)
 
@@ -264,8 +264,8 @@ def test_an_execution_that_waits_is_equal_as_far_as_it_has_come():
     with world() as made:
         made.add_workflow(read(SURVEY))
         execution = made.start("survey", {"n": 3}).wait(20)
-        assert made.verify(execution.id).equal
-        found = made.verify(execution.id, read(SURVEY.replace("How many after", "How few after")))
+        assert made.run_of(execution.id).verify().equal
+        found = made.run_of(execution.id).verify(read(SURVEY.replace("How many after", "How few after")))
         assert found.divergence.event_type == "interrupt_raised"
 
 
@@ -273,7 +273,7 @@ def test_on_the_engines_own_thread_it_is_refused():
     with world() as made:
         execution = made.start(Workflow("short", [Step("add", script="1")])).wait(20)
         with pytest.raises(ExecutionError, match="use another thread"):
-            ENGINE.call(lambda: made.verify(execution.id))
+            ENGINE.call(lambda: made.run_of(execution.id).verify())
 
 
 def test_which_rule_allowed_a_call_is_no_difference():
@@ -290,7 +290,7 @@ def test_which_rule_allowed_a_call_is_no_difference():
             if event.event_type == "operation_started" and event.data.setting == {"rule": "allow wipe"}
         ]
         assert called.data.name == "wipe"
-        assert made.verify(execution.id).equal
+        assert made.run_of(execution.id).verify().equal
 
 
 def _wipe(x: int) -> int:

@@ -71,10 +71,10 @@ def test_a_failed_execution_that_was_resumed_is_equal_stretch_by_stretch():  # t
     with Environment(store=MemoryStore(), actions=[Action("flawed", flawed)]) as world:
         execution = world.start(made_of).wait(20)
         assert execution.status == "failed"
-        assert world.verify(execution.id).equal
-        execution = world.resume(execution.id).wait(20)
+        assert world.run_of(execution.id).verify().equal
+        execution = world.run_of(execution.id).resume().wait(20)
         assert execution.status == "completed"
-        found = world.verify(execution.id)
+        found = world.run_of(execution.id).verify()
         assert found.equal, str(found)
         assert len(CALLS) == 2
 
@@ -83,8 +83,8 @@ def test_a_cancelled_execution_is_equal_as_far_as_it_came():  # trap 8
     made_of = Workflow("left", [Step("ask", ask="Really?", store="said"), Step("two", script="2")])
     with Environment(store=MemoryStore()) as world:
         execution = world.start(made_of).wait(20)
-        world.cancel(execution.id).wait(20)
-        assert world.verify(execution.id).equal
+        world.run_of(execution.id).cancel().wait(20)
+        assert world.run_of(execution.id).verify().equal
 
 
 def test_an_item_that_waits_and_begins_again_with_its_answer_is_equal():  # trap 5
@@ -95,7 +95,7 @@ def test_an_item_that_waits_and_begins_again_with_its_answer_is_equal():  # trap
             execution.answer(execution.interrupts[0].id, "fine").wait(20)
         begun = [e.data.iteration_index for e in execution.history() if e.event_type == "iteration_started"]
         assert len(begun) > 2
-        found = world.verify(execution.id)
+        found = world.run_of(execution.id).verify()
         assert found.equal, str(found)
 
 
@@ -123,7 +123,7 @@ def test_strands_end_in_the_order_of_the_log():  # trap 4
         execution = world.start("gathers_verified", {"n": 5}).wait(20)
         assert execution.status == "completed", execution.error
         for _ in range(3):
-            found = world.verify(execution.id)
+            found = world.run_of(execution.id).verify()
             assert found.equal, str(found)
 
 
@@ -136,10 +136,10 @@ def test_forks_and_what_ifs_are_equal_each_with_what_was_otherwise():  # traps 2
     with Environment(store=MemoryStore(), actions=[Action("flawed", flawed, idempotent=True)]) as world:
         CALLS.append("before")
         source = world.start(made_of, {"n": 1}).wait(20)
-        fork = world.fork(source.id, change={"variables": {"a": 5}}).wait(20)
-        found = world.what_if(source.id, {"inputs": {"n": 2}}).run
+        fork = world.run_of(source.id).fork(change={"variables": {"a": 5}}).wait(20)
+        found = world.run_of(source.id).what_if({"inputs": {"n": 2}}).run
         for execution in (source, fork, found):
-            verified = world.verify(execution.id)
+            verified = world.run_of(execution.id).verify()
             assert verified.equal, str(verified)
 
 
@@ -185,7 +185,7 @@ def test_turns_of_agents_are_equal_without_a_request_or_a_call_of_a_tool(monkeyp
     with world:
         CALLS.clear()
         monkeypatch.setattr(ScriptedModel, "answer", lambda *_: pytest.fail("a model was asked"))
-        found = world.verify(execution.id)
+        found = world.run_of(execution.id).verify()
         assert (found.equal, CALLS) == (True, []), str(found)
         assert dict(found.answered) == {"agent_response": 3, "tool_call": 2, "question": 1}
 
@@ -201,7 +201,7 @@ def test_turns_of_agents_are_equal_without_a_request_or_a_call_of_a_tool(monkeyp
 def test_another_agent_differs_where_it_asks_its_model(changed, where):  # trap 19
     world, execution = judged(MemoryStore())
     with world, judging("never asked", store=world.store, **changed) as other:
-        found = other.verify(execution.id)
+        found = other.run_of(execution.id).verify()
         assert found.divergence is not None
         assert (found.divergence.event_type, found.divergence.step) == (where, "ask"), str(found)
 
@@ -212,7 +212,7 @@ def test_another_agent_differs_where_it_asks_its_model(changed, where):  # trap 
 @pytest.mark.parametrize("name", ["dive-2025-06-13", "dive-2025-06-20", "seed-catalogue"])
 def test_logs_of_other_systems_hold_no_definition_and_never_count_as_equal(name):
     with Environment(store=MemoryStore()) as world:
-        found = world.verify(import_(RECORDED / f"events/recorded/{name}.jsonl", world.store))
+        found = world.run_of(import_(RECORDED / f"events/recorded/{name}.jsonl", world.store)).verify()
         assert (found.outcome, found.unchecked) == ("not checked", ("no definition is recorded in its log",))
 
 
@@ -231,6 +231,6 @@ def test_a_damaged_log_is_checked_as_far_as_it_is_sound_and_never_counts_as_equa
         column = next(name for name in ("payload", "data", "facts", "body") if name in columns)
         connection.execute(f"UPDATE {table} SET {column} = zeroblob(9) WHERE rowid = ?", (last,))
     with Environment(store=place) as world:
-        found = world.verify(execution.id)
+        found = world.run_of(execution.id).verify()
         assert (found.outcome, found.divergence) == ("not checked", None), str(found)
         assert "damaged after event" in found.unchecked[0]

@@ -27,11 +27,11 @@ TABLE = {
 def variants(world, source, rng):
     """Yield the name of each way and the execution that it makes of a source that has completed."""
     step = source.workflow.steps[0].name
-    yield "fork", world.fork(source.id, rng.randint(1, source.state.last_sequence)).wait(20)
-    yield "what-if", world.what_if(source.id, {"inputs": {"n": rng.randint(4, 9)}}).run
-    yield "what-if that may read", world.what_if(source.id, tools="read-only").run
-    yield "trial", world.try_step(source.id, step).executions[0]
-    yield "run again", world.run_again(source.id).wait(20)
+    yield "fork", world.run_of(source.id).fork(rng.randint(1, source.state.last_sequence)).wait(20)
+    yield "what-if", world.run_of(source.id).what_if({"inputs": {"n": rng.randint(4, 9)}}).run
+    yield "what-if that may read", world.run_of(source.id).what_if(tools="read-only").run
+    yield "trial", world.run_of(source.id).try_step(step).runs[0]
+    yield "run again", world.run_of(source.id).run_again().wait(20)
 
 
 def require_fit(way, source, variant):
@@ -73,6 +73,6 @@ def test_the_first_event_of_a_variant_of_a_failed_run_fits_the_table():
     with environment(failing("broken")) as world:
         source = world.start(failing("broken"), {}).wait(20)
         assert source.status == "failed"
-        require_fit("fork without failed steps", source, world.retry(source.id, "skip_failed").wait(20))
-        changed = world.resume(source.id, definition=failing("tick")).wait(20)
+        require_fit("fork without failed steps", source, world.run_of(source.id).retry("skip_failed").wait(20))
+        changed = world.run_of(source.id).resume(definition=failing("tick")).wait(20)
         require_fit("resumption with a new definition", source, changed)

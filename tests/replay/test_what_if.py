@@ -79,7 +79,7 @@ PARALLEL = Workflow(
 def test_without_a_change_everything_comes_from_the_log():
     with world(LINE) as environment:
         source, before = ran(environment, LINE, {"n": 2})
-        found = environment.what_if(source.id)
+        found = environment.run_of(source.id).what_if()
         assert (found.run.status, found.outputs, found.served, found.diff) == ("completed", {"three": 4}, 3, None)
         assert (found.live, found.blocked, found.unused, found.comparable) == (0, 0, 0, "full")
         assert not CALLS
@@ -89,7 +89,7 @@ def test_without_a_change_everything_comes_from_the_log():
 def test_what_has_no_recorded_result_is_not_executed_and_its_step_is_told_so():
     with world(LINE) as environment:
         source, before = ran(environment, LINE, {"n": 2})
-        found = environment.what_if(source.id, {"inputs": {"n": 3}})
+        found = environment.run_of(source.id).what_if({"inputs": {"n": 3}})
         assert found.run.status == "failed"
         assert "not executed in a what-if: no recorded result for these arguments" in found.run.error
         assert (found.served, found.blocked, found.unused, found.comparable) == (0, 1, 3, "partly")
@@ -100,7 +100,7 @@ def test_what_has_no_recorded_result_is_not_executed_and_its_step_is_told_so():
 def test_with_live_tools_it_is_executed():
     with world(LINE) as environment:
         source, _ = ran(environment, LINE, {"n": 2})
-        found = environment.what_if(source.id, {"inputs": {"n": 3}}, tools="live")
+        found = environment.run_of(source.id).what_if({"inputs": {"n": 3}}, tools="live")
         assert (found.outputs, found.live, CALLS["double"]) == ({"three": 6}, 3, 3)
         assert found.diff.text.endswith("[-2-]{+3+}"), found.diff.text
 
@@ -110,7 +110,7 @@ def test_equal_calls_on_parallel_paths_keep_their_own_results():  # trap 17
         for _ in range(8):
             source, _ = ran(environment, PARALLEL)
             NUMBER.clear()
-            found = environment.what_if(source.id)
+            found = environment.run_of(source.id).what_if()
             assert (found.outputs, found.diff) == (source.outputs, None)
         assert not CALLS
 
@@ -118,7 +118,7 @@ def test_equal_calls_on_parallel_paths_keep_their_own_results():  # trap 17
 def test_a_what_if_is_no_plain_run_and_is_never_taken_up_by_itself():
     with world(LINE) as environment:
         source, _ = ran(environment, LINE, {"n": 2})
-        found = environment.what_if(source.id, {"inputs": {"n": 3}})
+        found = environment.run_of(source.id).what_if({"inputs": {"n": 3}})
         record = environment.store.record(found.run.id)
         assert (record.origin, record.parent) == ("what-if", source.id)
 
@@ -138,30 +138,30 @@ def test_a_source_that_its_definition_no_longer_leads_to_is_unfaithful():
         source = environment.start(drifts).wait(20)
         answers[0] = 8
         with pytest.raises(ReplayMismatchError, match=r"unfaithful: .* result: .*1, 1\{\+, 1\+\}\]"):
-            environment.what_if(source.id)
+            environment.run_of(source.id).what_if()
 
 
 def test_what_cannot_be_changed_is_refused():
     with world(LINE) as environment:
         source, _ = ran(environment, LINE, {"n": 2})
         with pytest.raises(SetupError, match="no input 'm'"):
-            environment.what_if(source.id, {"inputs": {"m": 3}})
+            environment.run_of(source.id).what_if({"inputs": {"m": 3}})
         with pytest.raises(SetupError, match="recorded, read-only, live"):
-            environment.what_if(source.id, tools="sometimes")
+            environment.run_of(source.id).what_if(tools="sometimes")
         with pytest.raises(SetupError, match="events, 1 to 19, not 4000"):
-            environment.what_if(source.id, at=4000)
+            environment.run_of(source.id).what_if(at=4000)
         with pytest.raises(SetupError, match="nothing of that name"):
-            environment.what_if(source.id, {"variables": {"nothing": 1}})
+            environment.run_of(source.id).what_if({"variables": {"nothing": 1}})
         with pytest.raises(SetupError, match=r"no option 'tool' \(did you mean 'tools'\?\)"):
-            environment.what_if(source.id, tool="live")
+            environment.run_of(source.id).what_if(tool="live")
         with pytest.raises(SetupError, match="once or more often, not 0 times"):
-            environment.what_if(source.id, repeat=0)
+            environment.run_of(source.id).what_if(repeat=0)
 
 
 def test_a_plan_names_what_would_be_live_without_a_call():
     with world(LINE) as environment:
         source, _ = ran(environment, LINE, {"n": 2})
-        plan = environment.what_if(source.id, {"inputs": {"n": 3}}, tools="live", plan=True)
+        plan = environment.run_of(source.id).what_if({"inputs": {"n": 3}}, tools="live", plan=True)
         assert not CALLS
         assert [(call.name, call.step) for call in plan.live] == [("double", "one")]
         assert (plan.reused, plan.unknown) == (0, ("two", "three"))
@@ -179,9 +179,9 @@ def test_sleeps_are_skipped_and_clock_and_chance_go_on():  # trap 20
 
     with Environment(store=MemoryStore()) as environment:
         source = environment.start(clocked).wait(20)
-        found = environment.what_if(source.id)
+        found = environment.run_of(source.id).what_if()
         assert (found.outputs, found.tally.skipped) == (source.outputs, 1)
-        first, second = (environment.what_if(source.id, {"inputs": {"again": True}}) for _ in range(2))
+        first, second = (environment.run_of(source.id).what_if({"inputs": {"again": True}}) for _ in range(2))
         (old,), (new,) = source.outputs.values(), first.outputs.values()
         assert new[:4] == old
         assert new[4] >= old[2]
@@ -231,7 +231,7 @@ def test_the_clock_of_a_what_if_is_as_fast_as_the_real_one_also_after_a_restart(
         commits = []
         environment.store.subscribe(lambda name, events: commits.append((name, events[-1].sequence)))
         clock.time += 3_600_000_000
-        found = environment.what_if(source.id, {"inputs": change}, tools="live").run
+        found = environment.run_of(source.id).what_if({"inputs": change}, tools="live").run
         whole = list(found.history())
         (seconds,) = found.outputs.values()
     # A recorded answer takes no time, so that only the readings after live calls are later than the ones before.
@@ -244,13 +244,13 @@ def test_the_clock_of_a_what_if_is_as_fast_as_the_real_one_also_after_a_restart(
         with again:
             again.store.append(source.id, list(source.history()), 0)
             again.store.append(found.id, whole[:cut], 0)
-            assert again.resume(found.id).wait(20).outputs == found.outputs, cut
+            assert again.run_of(found.id).resume().wait(20).outputs == found.outputs, cut
 
 
 def test_the_log_says_where_each_result_is_from():
     with world(LINE) as environment:
         source, _ = ran(environment, LINE, {"n": 2})
-        found = environment.what_if(source.id)
+        found = environment.run_of(source.id).what_if()
         told = [e.data.served for e in found.run.history() if isinstance(e.data, catalog.OperationCompleted)]
         ends = [e.sequence for e in source.history() if isinstance(e.data, catalog.OperationCompleted)]
         assert told == [{"execution": source.id, "sequence": sequence} for sequence in ends]
@@ -259,7 +259,7 @@ def test_the_log_says_where_each_result_is_from():
 def test_a_what_if_is_told_in_words_and_as_a_page_with_both_lanes():
     with world(LINE) as environment:
         source, _ = ran(environment, LINE, {"n": 2})
-        found = environment.what_if(source.id, {"inputs": {"n": 3}})
+        found = environment.run_of(source.id).what_if({"inputs": {"n": 3}})
         first, second, *_ = str(found).splitlines()
         assert first == (f"what-if {found.run.id} of {source.id}, from event 2 on; changed: inputs; it is failed")
         assert second == (
@@ -270,18 +270,18 @@ def test_a_what_if_is_told_in_words_and_as_a_page_with_both_lanes():
         page = found._repr_html_()
         assert page.index("what-if</span>") < page.index("First difference") < page.index("not in this run")
         assert [(call.way, call.what, call.step) for call in found.calls] == [("blocked", "action double", "one")]
-        several = environment.what_if(source.id, {"inputs": {"n": 3}}, tools="live", repeat=2)
+        several = environment.run_of(source.id).what_if({"inputs": {"n": 3}}, tools="live", repeat=2)
         assert str(several).count('{"three": 6}') == several._repr_html_().count("{&quot;three&quot;: 6}") == 2
 
 
 def test_a_plan_says_what_would_be_blocked():
     with world(LINE) as environment:
         source, _ = ran(environment, LINE, {"n": 2})
-        plan = environment.what_if(source.id, {"inputs": {"n": 3}}, plan=True)
+        plan = environment.run_of(source.id).what_if({"inputs": {"n": 3}}, plan=True)
         assert plan.summary == "0 operations reused, 0 live, 1 blocked"
         for count in (0, True, "2"):
             with pytest.raises(SetupError, match="once or more often"):
-                environment.what_if(source.id, repeat=count)
+                environment.run_of(source.id).what_if(repeat=count)
 
 
 def test_the_same_call_twice_is_answered_in_order_whatever_the_order_of_its_arguments():
@@ -306,10 +306,10 @@ def test_the_same_call_twice_is_answered_in_order_whatever_the_order_of_its_argu
 
     with Environment(store=MemoryStore(), actions=[Action("told", told)]) as environment:
         source = environment.start(calling(given, "a")).wait(20)
-        found = environment.what_if(source.id, {"definition": calling(turned, "b")})
+        found = environment.run_of(source.id).what_if({"definition": calling(turned, "b")})
         assert found.run.variables["all"] == source.variables["all"] == [[1, None], [2, None], [3, "none"]]
         assert (found.served, found.blocked, found.unused, len(made)) == (3, 0, 0, 3)
-        missing = environment.what_if(source.id, {"definition": calling([{"x": 1, "y": "none"}] * 3, "c")})
+        missing = environment.run_of(source.id).what_if({"definition": calling([{"x": 1, "y": "none"}] * 3, "c")})
         assert (missing.served, missing.blocked, len(made)) == (0, 1, 3)
 
 
@@ -324,7 +324,7 @@ def test_a_plan_names_the_items_behind_those_it_would_do(parallel, live, unknown
     )
     with world(flow) as environment:
         source, _ = ran(environment, flow, {"n": 1})
-        plan = environment.what_if(source.id, {"inputs": {"n": 10}}, tools="live", plan=True)
+        plan = environment.run_of(source.id).what_if({"inputs": {"n": 10}}, tools="live", plan=True)
         assert (len(plan.live), plan.unknown) == (live, unknown)
         assert not CALLS
 
@@ -336,13 +336,13 @@ def test_a_what_if_whose_source_was_deleted_says_so_and_stays_as_it_is():
     with world(asking("Which?")) as environment:
         source = environment.start("asking").wait(20)
         source.answer(source.interrupts[0].id, "this").wait(20)
-        found = environment.what_if(source.id, {"definition": asking("Which one?")}).run
+        found = environment.run_of(source.id).what_if({"definition": asking("Which one?")}).run
         (question,) = found.interrupts
         environment.store.delete(source.id)
         CALLS.clear()
         with pytest.raises(SourceGoneError, match=f"execution {source.id}, from whose log it is answered, was deleted"):
             found.answer(question.id, "that").wait(20)
-        assert (environment.execution(found.id).status, CALLS) == ("waiting", Counter())
+        assert (environment.run_of(found.id).status, CALLS) == ("waiting", Counter())
         assert environment.store.leases() == []
         with pytest.raises(SourceGoneError):  # and not that this process drives it
-            environment.resume(found.id).wait(20)
+            environment.run_of(found.id).resume().wait(20)

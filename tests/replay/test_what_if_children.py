@@ -63,17 +63,17 @@ def test_another_workflow_with_other_inputs_is_a_what_if_itself(source):
     environment, made = source
     before = [encode_line(event) for event in made.history()]
     (child,) = environment.executions(origin="child")
-    plan = environment.what_if(made.id, {"inputs": {"n": 2}}, plan=True)
+    plan = environment.run_of(made.id).what_if({"inputs": {"n": 2}}, plan=True)
     assert ([*map(str, plan.live)], plan.cost, plan.unknown) == (["workflow inner (step call)"], None, ("take",))
-    found = environment.what_if(made.id, {"inputs": {"n": 2}})
+    found = environment.run_of(made.id).what_if({"inputs": {"n": 2}})
     assert found.outputs == {"taken": {"sum": 12, "said": "it was", "sure": "yes"}}
     assert (found.served, found.live, found.blocked, found.cost, found.comparable) == (2, 1, 0, PRICE, "full")
     assert [call.what for call in found.calls] == ["model call poet"]
     (inner,) = [record for record in environment.executions(origin="what-if") if record.workflow_name == "inner"]
     assert (inner.parent, inner.status) == (child.execution_id, "completed")
     assert found.calls[0].step == f"say of {inner.execution_id}"
-    assert environment.verify(inner.execution_id).equal
-    assert environment.verify(found.run.id).equal
+    assert environment.run_of(inner.execution_id).verify().equal
+    assert environment.run_of(found.run.id).verify().equal
     assert [encode_line(event) for event in made.history()] == before
     assert (CALLS, environment.recoverable()) == (Counter(), [])
 
@@ -87,13 +87,13 @@ def test_a_question_that_was_never_asked_waits_in_it_and_both_go_on_once_it_is_a
     )
     with world(asking, OUTER) as environment:
         made = answered(environment.start("outer", {"n": 1}).wait(20), environment, "yes")
-        found = environment.what_if(made.id, {"inputs": {"n": 2}}).run
+        found = environment.run_of(made.id).what_if({"inputs": {"n": 2}}).run
         assert found.status == "waiting"
         with world(asking, OUTER) as other:  # the process ends, and another one is given the answer
             for record in sorted(environment.store.records(), key=lambda record: record.execution_id):
                 other.store.append(record.execution_id, list(environment.store.read(record.execution_id)), 0)
             assert other.recoverable() == []
-            again = answered(other.execution(found.id), other, "no")
+            again = answered(other.run_of(found.id), other, "no")
             assert (again.status, again.outputs["taken"]["sure"]) == ("completed", "no")
         found = answered(found, environment, "certainly")
         assert (found.status, found.outputs["taken"]["sure"], found.outputs["taken"]["sum"]) == (
@@ -102,7 +102,7 @@ def test_a_question_that_was_never_asked_waits_in_it_and_both_go_on_once_it_is_a
             12,
         )
         inner = next(r for r in environment.executions(origin="what-if") if r.workflow_name == "inner")
-        again = environment.what_if(inner.execution_id, {"inputs": {"n": 3}}, at=1)
+        again = environment.run_of(inner.execution_id).what_if({"inputs": {"n": 3}}, at=1)
         assert again.run.variables["sum"] == 13, "it can be gone through again as any other"
     assert CALLS["stone"] == 1
 
@@ -121,7 +121,7 @@ def test_items_take_the_one_of_their_place_and_one_that_was_never_begun_takes_th
     with world(*small_and_many()) as environment:
         made = environment.start("many", {"ns": [1, 2]}).wait(20, check=True)
         CALLS.clear()
-        found = environment.what_if(made.id, {"inputs": {"ns": [2, 5, 7]}})
+        found = environment.run_of(made.id).what_if({"inputs": {"ns": [2, 5, 7]}})
         assert [each["sum"] for each in found.outputs["all"]] == [20, 50, 70]
         assert (found.served, found.live, found.blocked, CALLS) == (3, 0, 0, Counter())
 
@@ -132,7 +132,7 @@ def test_wherever_it_is_killed_both_come_to_the_same():  # traps 18, 21
         CALLS.clear()
         commits, kept = [], {name.execution_id for name in environment.store.records()}
         unsubscribe = environment.store.subscribe(lambda name, events: commits.append((name, events[-1].sequence)))
-        found = environment.what_if(made.id, {"inputs": {"ns": [3, 4]}})
+        found = environment.run_of(made.id).what_if({"inputs": {"ns": [3, 4]}})
         unsubscribe()
         logs = {
             record.execution_id: environment.store.read(record.execution_id) for record in environment.store.records()
@@ -143,6 +143,6 @@ def test_wherever_it_is_killed_both_come_to_the_same():  # traps 18, 21
             with world(*small_and_many()) as other:
                 for name in (*kept, *cut):
                     other.store.append(name, list(logs[name])[: cut.get(name)], 0)
-                again = other.resume(found.run.id).wait(20)
+                again = other.run_of(found.run.id).resume().wait(20)
                 assert (again.status, again.outputs) == ("completed", found.outputs)
         assert (len(cuts) > 8, CALLS) == (True, Counter())

@@ -29,7 +29,7 @@ def world():
     with Environment(store=MemoryStore(), agents=[poet], workflows=[ASKING]) as made:
         for what in ("tides", "tea"):
             source = made.start("asking", {"what": what}).wait(20)
-        made.fork(source.id, 1).wait(20)
+        made.run_of(source.id).fork(1).wait(20)
         yield made
 
 
@@ -42,7 +42,7 @@ def totals(world):
         *(frames.costs(by).cost.sum() for by in ("agent", "model", "step")),
         frames.costs().input_tokens.sum(),
         page["week_cost"],
-        sum(made.usage.cost for made in map(world.execution, ids(world, "run", "fork"))),
+        sum(made.usage.cost for made in map(world.run_of, ids(world, "run", "fork"))),
     )
 
 
@@ -54,10 +54,10 @@ def test_no_total_has_what_ifs_whatever_they_spend_and_every_list_names_them(wor
     source = ids(world, "run")[0]
     before = totals(world)
     assert before[0] == pytest.approx(3 * PRICE)
-    found = world.what_if(source, {"prompts": {"ask": "Of ${inputs.what}"}}, repeat=3)
+    found = world.run_of(source).what_if({"prompts": {"ask": "Of ${inputs.what}"}}, repeat=3)
     assert [(each.live, each.cost) for each in found] == [(1, PRICE)] * 3
-    world.what_if(source, {"model": "scripted"})
-    world.what_if(found[0].run.id)
+    world.run_of(source).what_if({"model": "scripted"})
+    world.run_of(found[0].run.id).what_if()
     assert totals(world) == before
     made = ids(world, "what-if")
     assert len(made) == 5
@@ -74,7 +74,7 @@ def test_no_total_has_what_ifs_whatever_they_spend_and_every_list_names_them(wor
 
 
 def test_a_what_if_whose_process_ended_is_taken_up_by_name_alone(world):
-    found = world.what_if(ids(world, "run")[0], {"prompts": {"ask": "Of ${inputs.what}, again"}}).run
+    found = world.run_of(ids(world, "run")[0]).what_if({"prompts": {"ask": "Of ${inputs.what}, again"}}).run
     whole, source = list(found.history()), found.history()[0]
     cut = next(e.sequence for e in whole if e.event_type == "execution_forked")
     with Environment(store=MemoryStore(), agents=world.agents.values(), workflows=[ASKING]) as other:
@@ -83,14 +83,14 @@ def test_a_what_if_whose_process_ended_is_taken_up_by_name_alone(world):
         other.store.append(source.execution_id, whole[:cut], 0)
         assert [record.status for record in other.executions(origin="what-if")] == ["running"]
         assert (other.recoverable(), other.store.orphans()) == ([], [])
-        assert other.resume(found.id).wait(20).status == "completed"
+        assert other.run_of(found.id).resume().wait(20).status == "completed"
 
 
 def test_a_question_of_a_what_if_says_in_every_inbox_whose_it_is():
     flow = Workflow("survey", [Step("ask", ask="Which?", store="which")])
     with Environment(store=MemoryStore(), workflows=[flow]) as world:
         source = world.start("survey").wait(20)
-        made = world.what_if(source.id).run
+        made = world.run_of(source.id).what_if().run
         found = str(questions(world))
         assert f"(what-if {made.id}, step ask)" in found
         assert f"({source.id}, step ask)" in found

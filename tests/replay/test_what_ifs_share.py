@@ -40,7 +40,7 @@ def file(tmp_path_factory):
         source = world.start(FLOW, {"n": 1}).wait(30)
         before, lines = used(path), [encode_line(event) for event in source.history()]
         at = next(e.sequence for e in source.history() if e.step == "count") - 1
-        found = world.what_if(source.id, {"inputs": {"n": 2}}, at, repeat=MADE)
+        found = world.run_of(source.id).what_if({"inputs": {"n": 2}}, at, repeat=MADE)
         assert [each.outputs for each in found] == [{"total": MANY + 2}] * MADE
         assert [encode_line(event) for event in source.history()] == lines
         return path, before, (used(path) - before) / MADE, source.id, [each.run.id for each in found]

@@ -183,7 +183,7 @@ def test_a_child_is_named_so_that_it_can_be_asked():
     found = environment.start("w", {"n": 1}).wait().why("got")
     (name,) = [record.execution_id for record in environment.executions(origin="child")]
     assert f"%dive why NAME {name}" in str(found)
-    assert environment.why(name, "out").inputs == ["m"]
+    assert environment.run_of(name).why("out").inputs == ["m"]
 
 
 def test_a_name_that_nothing_sets_is_refused_with_the_nearest():
@@ -200,11 +200,11 @@ def test_an_index_goes_on_with_a_log_that_grows():
         Step("b", script="state.q", store="y"),
     ]
     execution = environment.start(Workflow("w", steps)).wait()
-    assert environment.why(execution.id, "x").root.step == "a"
+    assert environment.run_of(execution.id).why("x").root.step == "a"
     with pytest.raises(NotFoundError, match="step b sets it, and had not ended"):
-        environment.why(execution.id, "y")
+        environment.run_of(execution.id).why("y")
     execution.answer(execution.interrupts[0].id, "three").wait()
-    assert named(environment.why(execution.id, "y")) == {"y", "q"}
+    assert named(environment.run_of(execution.id).why("y")) == {"y", "q"}
     assert named(why(list(execution.history()), "y")) == {"y", "q"}
 
 
@@ -329,7 +329,7 @@ def test_an_envelope_leads_back_through_the_stages_that_made_it(mode):
     script = Script(a=[{"x": 1}], b=[{"y": 2}])
     with world() as environment:
         pipeline(chain("a", "b"), script, environment=environment).run(envelope(), mode=mode)
-        found = environment.why(environment.store.records()[0].execution_id, "pipeline")
+        found = environment.run_of(environment.store.records()[0].execution_id).why("pipeline")
     calls = [call.type for origin in found.origins for call in origin.calls]
     assert calls.count("stage_call") == 2
     assert {origin.step for origin in found.origins} >= (

@@ -235,7 +235,7 @@ def test_a_batch_that_was_made_though_the_provider_failed_is_found_there(environ
     rows = asked(environment)
     with pytest.raises(ExecutionError, match="bad key"):
         rows.wait()
-    environment.resume(rows.run.id).wait(check=True)
+    environment.run_of(rows.run.id).resume().wait(check=True)
     assert rows.frame["error"].isna().all()
     assert set(server.submitted.values()) == {1}
 
@@ -245,7 +245,7 @@ def test_a_batch_that_was_refused_is_submitted_when_the_run_is_resumed(environme
     rows = asked(environment)
     with pytest.raises(ExecutionError, match="come again"):
         rows.wait()
-    environment.resume(rows.run.id).wait(check=True)
+    environment.run_of(rows.run.id).resume().wait(check=True)
     assert rows.frame["error"].isna().all()
     assert set(server.submitted.values()) == {1}
 
@@ -328,7 +328,7 @@ def test_batches_end_with_the_map_that_is_cancelled(environment, server, monkeyp
     rows.run.cancel()
     assert rows.run.wait().status == "cancelled"
     assert {batch["status"] for batch in server.batches.values()} == {"cancelled"}
-    environment.resume(rows.run.id).wait(check=True)
+    environment.run_of(rows.run.id).resume().wait(check=True)
     assert rows.failed["error"].str.contains("cancel").sum() == 5
 
 

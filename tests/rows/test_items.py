@@ -54,7 +54,7 @@ def test_an_agent_is_asked_a_prompt_for_each_row(environment):
     prompt = "Is ${state.row['odd name']} ${state.row.text} ${inputs.given.kind}?"
     rows = mapped(environment, FRAME, agent, prompt=prompt, parameters={"kind": "praise"}, parallel=1).wait()
     assert rows.frame["result"].tolist() == ["good", "bad", "so", "so"]
-    asked = [str(request.messages) for request in environment.requests_of(rows.run.id)]
+    asked = [str(request.messages) for request in environment.run_of(rows.run.id).requests]
     assert ["Is 0 a praise?" in asked[0], "Is 3 d praise?" in asked[3], len(asked)] == [True, True, 4]
 
 

@@ -474,19 +474,19 @@ def check_ways(faults, environment, location, values, file, processes):
     kind, inputs = location.partition(":")[0], {"values": values, "processes": processes}
     live = run_to_end(environment.start("carried", inputs), values)
     faults.compare_outputs(f"{kind} live", values, live.outputs)
-    environment.export_log(live.id, file, overwrite=True)
+    environment.run_of(live.id).export(file, overwrite=True)
     with Environment(store=MemoryStore()) as other:
         faults.compare_outputs(f"{kind} imported", values, other.import_log(file).outputs)
     with Environment(store=location) as later:
-        again = later.execution(live.id)
+        again = later.run_of(live.id)
         faults.compare_outputs(f"{kind} read again", values, again.outputs)
         faults.compare(f"{kind} variables", values, again.variables["result"]["inputs"])
         faults.compare(f"{kind} inputs", values, again.inputs["values"])
-        if (check := later.verify(live.id)).divergence is not None:
+        if (check := later.run_of(live.id).verify()).divergence is not None:
             faults.append(f"{kind} replay: {check.divergence}")
-    forked = environment.fork(live.id, 2)
+    forked = environment.run_of(live.id).fork(2)
     faults.compare_outputs(f"{kind} fork", values, run_to_end(forked, values).outputs)
-    what_if = environment.what_if(live.id, {"inputs": {"values": values[::-1]}})
+    what_if = environment.run_of(live.id).what_if({"inputs": {"values": values[::-1]}})
     faults.compare(f"{kind} what-if", values[::-1], what_if.run.outputs["result"]["inputs"])
     queued = environment.enqueue("carried", inputs)
     with Worker(environment):

@@ -218,7 +218,7 @@ def left_behind(world: Environment, when: str) -> list[str]:
 
 
 def states_in(world: Environment) -> list[ExecutionState]:
-    return [world.execution(record.execution_id).state for record in world.executions()]
+    return [world.run_of(record.execution_id).state for record in world.executions()]
 
 
 def recover(world: Environment) -> None:
@@ -231,7 +231,7 @@ def recover(world: Environment) -> None:
         for record in recoverable:
             world.recover(record.execution_id)
         for record in world.executions():
-            if (execution := world.execution(record.execution_id)).is_live:
+            if (execution := world.run_of(record.execution_id)).is_live:
                 execution.wait(SECONDS)
         questions = [
             (execution_id, question)
@@ -267,13 +267,13 @@ def one_tree(seed: int, folder: Path) -> tuple[list[str], Counter]:
             others.append(canceller := world_over(SqliteStore(place)))
             canceller.store.subscribe(commits)
         try:
-            canceller.cancel(root.id).wait(SECONDS)
+            canceller.run_of(root.id).cancel().wait(SECONDS)
         except ExecutionError:  # it has ended by itself
-            ended = world.execution(root.id).wait(SECONDS)
+            ended = world.run_of(root.id).wait(SECONDS)
             assert ended.status in ("completed", "failed")
-        if again and not canceller.execution(root.id).state.is_final:
-            canceller.resume(root.id)
-            canceller.cancel(root.id).wait(SECONDS)
+        if again and not canceller.run_of(root.id).state.is_final:
+            canceller.run_of(root.id).resume()
+            canceller.run_of(root.id).cancel().wait(SECONDS)
         # A child that another process was about to begin at that moment is cancelled by that process, a moment later.
         # So this waits until that process, which is this one here, drives nothing of the tree any more, or only sleeps.
         drives = canceller is world
@@ -281,7 +281,7 @@ def one_tree(seed: int, folder: Path) -> tuple[list[str], Counter]:
         made = len(MADE)
         faults = faults_of(canceller, "after cancel().wait()", drives=drives)
         seen = Counter(trees=1, executions=len(world.executions()), calls=made)
-        seen[f"cancelled {mode}"] += canceller.execution(root.id).status == "cancelled"
+        seen[f"cancelled {mode}"] += canceller.run_of(root.id).status == "cancelled"
         if commits.copy is not None:
             others.append(later := world_over(commits.copy))
             seen["died"], seen["unended when it died"] = 1, len(unended(commits.copy))
@@ -289,10 +289,10 @@ def one_tree(seed: int, folder: Path) -> tuple[list[str], Counter]:
             faults += faults_of(later, "after recovery", drives=drives)
         if commits.killed is not None and mode != "queue":
             others.append(after := world_over(commits.killed))
-            if after.execution(root.id).status not in TERMINAL:
+            if after.run_of(root.id).status not in TERMINAL:
                 seen["killed"] = 1
                 seen["killed during a booking"] = any(state.unsettled for state in states_in(after))
-                after.cancel(root.id).wait(SECONDS)
+                after.run_of(root.id).cancel().wait(SECONDS)
                 faults += faults_of(after, "killed") + left_behind(after, "killed")
         faults += left_behind(canceller, "at the end")
         recover(canceller)

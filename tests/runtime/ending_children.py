@@ -67,7 +67,7 @@ def check_worker(location):
         assert worker.wait_until_idle(20)
     end_child_and_die(location)
     with world(open_store(location)) as after, Worker(after):
-        assert after.execution(execution.id).wait(20).outputs == {"result": "ann"}
+        assert after.run_of(execution.id).wait(20).outputs == {"result": "ann"}
 
 
 if __name__ == "__main__":

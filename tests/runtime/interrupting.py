@@ -83,8 +83,8 @@ def _act(world: Environment, name: str, execution_id: str | None) -> None:
         "start": lambda: world.start("w"),
         "answer": lambda: world.answer(world.interrupts()[0][1].id, "yes", known),
         "signal": lambda: world.signal(known, "go"),
-        "resume": lambda: world.resume(known),
-        "cancel": lambda: world.cancel(known),
+        "resume": lambda: world.run_of(known).resume(),
+        "cancel": lambda: world.run_of(known).cancel(),
     }
     acts[name]()
 
@@ -104,7 +104,7 @@ def _import_interrupted(store: SqliteStore, execution_id: str, file: Path, chanc
 def _carry_on(world: Environment, execution_id: str) -> None:
     """Do what a person would: wait, answer what is asked, send what is waited for; nothing of it may be refused."""
     for _ in range(6):
-        execution = world.execution(execution_id)
+        execution = world.run_of(execution_id)
         if execution.is_live:
             execution.wait(30)
         elif execution.state.is_over:
@@ -112,10 +112,10 @@ def _carry_on(world: Environment, execution_id: str) -> None:
         elif execution.interrupts:
             execution.answer(execution.interrupts[0].id, "yes").wait(30)
         elif execution_id in {record.execution_id for record in world.recoverable()}:
-            world.resume(execution_id).wait(30)
+            world.run_of(execution_id).resume().wait(30)
         else:
             world.signal(execution_id, "go")
-    raise AssertionError(f"{execution_id} is {world.execution(execution_id).status} and cannot be carried on")
+    raise AssertionError(f"{execution_id} is {world.run_of(execution_id).status} and cannot be carried on")
 
 
 def main(seeds: int) -> int:

@@ -67,7 +67,7 @@ def race(location, rounds):
                 lambda sent=(execution.id, question.id): competitor.send(*sent),
             )
             with suppress(ExecutionError):
-                world.export_log(execution.id, file, move=True)
+                world.run_of(execution.id).export(file, move=True)
             outcome = competitor.outcome()
             outcomes[outcome] += 1
             check(world, execution, file, outcome)
@@ -93,7 +93,7 @@ def check(world, execution, file, outcome):
         assert (status, file.exists(), world.store.inbox(execution.id)) == ("moved", True, [])
     else:
         assert (outcome, status, file.exists()) == (ACCEPTED, "waiting", False)
-        assert world.resume(execution.id).wait(20).outputs == {"who": "ann"}
+        assert world.run_of(execution.id).resume().wait(20).outputs == {"who": "ann"}
 
 
 def answer(location):

@@ -44,9 +44,9 @@ def start(environment, way, number, source):
     city = "Bonn" if way in (SAME, WORKFLOW) else f"city {number}"
     match way:
         case "fork":
-            return environment.fork(source, 1, key="key")
+            return environment.run_of(source).fork(1, key="key")
         case "change":
-            return environment.fork(source, 1, {"inputs": {"city": city}}, key="key")
+            return environment.run_of(source).fork(1, {"inputs": {"city": city}}, key="key")
         case "workflow" if number % 2:
             return environment.start("other", key="key")
         case "refuse":

@@ -70,7 +70,7 @@ def test_a_turn_that_is_over_is_not_history_ahead_of_what_comes_after_it(broken)
     (_, end) = ends
     again = Book(failing=failing)
     asking(changed=True)
-    resumed = world_of(again, cut(execution.store, execution, end.sequence)).resume(execution.id).wait(20)
+    resumed = world_of(again, cut(execution.store, execution, end.sequence)).run_of(execution.id).resume().wait(20)
     assert (resumed.status, again.looked) == ("completed", [])
     assert resumed.outputs["result"][1:] == [2, "end"]
 
@@ -85,7 +85,7 @@ def test_a_pause_waits_for_a_call_of_a_tool_and_not_for_the_turn():
     gate.opened.set()
     paused = execution.wait(20)
     assert paused.state.shown_status == "paused"
-    done = world.resume(execution.id).wait(20)
+    done = world.run_of(execution.id).resume().wait(20)
     assert (done.status, sorted(book.looked)) == ("completed", ["lark", "owl"])
     assert [type(data) for data in turns_of(done)] == [catalog.OperationStarted, catalog.OperationCompleted]
 
@@ -99,7 +99,7 @@ def test_a_cancelled_turn_goes_on_when_it_is_resumed_and_asks_about_the_call_tha
     execution.cancel()
     gate.opened.set()
     assert execution.wait(20).status == "cancelled"
-    resumed = world.resume(execution.id).wait(20)
+    resumed = world.run_of(execution.id).resume().wait(20)
     question = question_of(resumed)
     assert question.question.startswith("Did the call to look")
     assert 'It was called with name = "lark".' in question.message
@@ -121,6 +121,6 @@ def test_a_resumption_makes_again_only_the_call_whose_failure_ended_the_turn():
     assert execution.status == "failed"
     assert "no lark" in execution.error
     failing.broken = False
-    done = world.resume(execution.id).wait(20)
+    done = world.run_of(execution.id).resume().wait(20)
     assert (done.status, done.outputs) == ("completed", {"result": "two birds"})
     assert sorted(book.looked) == ["lark", "lark", "owl"]

@@ -37,11 +37,11 @@ def said(execution):
 def test_what_is_said_after_the_end_is_in_the_log_and_leaves_the_rest_as_it_was(world):
     execution = world.start(ADDS, tags=["first"], note="at the start").wait(20)
     before, log = execution.state, list(execution.history())
-    assert world.tag(execution.id, "late", " spaced ") == ("first", "late", "spaced")
-    assert world.untag(execution.id, "first") == ("late", "spaced")
-    world.note(execution.id, "read twice")
-    world.label(execution.id, quality="good", score=3)
-    world.label(execution.id, score=None)
+    assert world.run_of(execution.id).tag("late", " spaced ").tags == ("first", "late", "spaced")
+    assert world.run_of(execution.id).untag("first").tags == ("late", "spaced")
+    world.run_of(execution.id).note("read twice")
+    world.run_of(execution.id).label(quality="good", score=3)
+    world.run_of(execution.id).label(score=None)
     state = execution.refresh().state
     assert (state.status, state.variables, state.ended_us) == ("completed", before.variables, before.ended_us)
     assert dict(state.labels) == {"quality": "good"}
@@ -57,7 +57,7 @@ def test_what_is_said_after_the_end_is_in_the_log_and_leaves_the_rest_as_it_was(
 
 def test_one_that_waits_is_not_woken_and_goes_on_as_before(world):
     execution = world.start(ASKS).wait(20)
-    world.annotate(execution.id, tags=["asked"], note="for Ann", by="bob")
+    world.run_of(execution.id).annotate(tags=["asked"], note="for Ann", by="bob")
     assert execution.refresh().status == "waiting"
     assert said(execution) == [ExecutionAnnotated(["asked"], None, "for Ann", None, "bob")]
     assert world.store.inbox(execution.id, 0) == []
@@ -69,7 +69,7 @@ def test_one_that_waits_is_not_woken_and_goes_on_as_before(world):
 def test_one_that_is_driven_here_takes_it_into_its_log(world):
     def mark():
         (record,) = environment.executions()
-        environment.tag(record.execution_id, "under way")
+        environment.run_of(record.execution_id).tag("under way")
 
     environment = Environment(store=world.store, actions=[Action("mark", mark)])
     execution = environment.start(Workflow("w", [Step("s", action="mark")])).wait(20, check=True)
@@ -81,7 +81,7 @@ def test_one_that_is_driven_here_takes_it_into_its_log(world):
 def test_what_another_process_drives_is_sent_to_it(world):
     execution = world.start(ASKS).wait(20)
     lease = world.store.acquire(execution.id, Owner("elsewhere", 1, 1, "x"))
-    world.note(execution.id, "for whoever drives it")
+    world.run_of(execution.id).note("for whoever drives it")
     (message,) = world.store.inbox(execution.id, 0)
     assert (message.kind, said(execution)) == (ANNOTATION, [])
     world.store.release(lease)
@@ -92,16 +92,16 @@ def test_what_another_process_drives_is_sent_to_it(world):
 
 def test_a_failed_one_is_resumed_with_its_labels(world):
     execution = world.start(Workflow("w", [Step("s", script="1 / 0")])).wait(20)
-    world.label(execution.id, cause="division")
-    assert world.resume(execution.id).wait(20).status == "failed"
-    assert dict(world.execution(execution.id).state.labels) == {"cause": "division"}
+    world.run_of(execution.id).label(cause="division")
+    assert world.run_of(execution.id).resume().wait(20).status == "failed"
+    assert dict(world.run_of(execution.id).state.labels) == {"cause": "division"}
     assert check(world.store).ok
 
 
 def test_a_state_with_large_outputs_is_kept_and_read_after_something_was_said(world):
     flow = Workflow("w", [Step("s", script="['x' * 900] * 900", store="x")], outputs=["x"])
     execution = world.start(flow).wait(20, check=True)
-    world.label(execution.id, quality="good")
+    world.run_of(execution.id).label(quality="good")
     state = fold(execution.id, world.store.read(execution.id))
     found = load_state(dump_state(state), lambda sequences: world.store.facts(execution.id, sequences))
     assert (found.outputs, found.labels, found.annotated_at) == (state.outputs, state.labels, state.last_sequence)
@@ -119,9 +119,9 @@ def test_what_cannot_be_said_is_refused_before_anything_is_written(world):
         ({"note": "half \ud83d"}, UnstorableValueError),
     ):
         with pytest.raises(error):
-            world.annotate(execution.id, **wrong)
+            world.run_of(execution.id).annotate(**wrong)
     with pytest.raises(ExecutionNotFoundError):
-        world.tag("exec_none", "x")
+        world.run_of("exec_none").tag("x")
     assert said(execution) == []
 
 
@@ -133,8 +133,8 @@ def test_a_run_says_it_in_one_line(world):
 
 def test_an_exported_log_takes_along_what_was_said(world, tmp_path):
     execution = world.start(ADDS).wait(20)
-    world.annotate(execution.id, tags=["kept"], note="n", labels={"quality": "good"})
-    world.export_log(execution.id, tmp_path / "log.jsonl")
+    world.run_of(execution.id).annotate(tags=["kept"], note="n", labels={"quality": "good"})
+    world.run_of(execution.id).export(tmp_path / "log.jsonl")
     with MemoryStore() as other:
         copy = Environment(store=other).import_log(tmp_path / "log.jsonl")
         record = other.record(copy.id)
@@ -143,10 +143,10 @@ def test_an_exported_log_takes_along_what_was_said(world, tmp_path):
 
 def test_one_that_moved_goes_on_elsewhere_without_what_was_said_here_later(world, tmp_path):
     execution = world.start(ASKS).wait(20)
-    world.tag(execution.id, "before")
-    world.export_log(execution.id, tmp_path / "log.jsonl", move=True)
-    assert world.tag(execution.id, "after") == ("before", "after")
-    world.export_log(execution.id, tmp_path / "again.jsonl", move=True)
+    world.run_of(execution.id).tag("before")
+    world.run_of(execution.id).export(tmp_path / "log.jsonl", move=True)
+    assert world.run_of(execution.id).tag("after").tags == ("before", "after")
+    world.run_of(execution.id).export(tmp_path / "again.jsonl", move=True)
     with MemoryStore() as other:
         environment = Environment(store=other)
         copy = environment.import_log(tmp_path / "again.jsonl")
@@ -165,7 +165,7 @@ def test_old_stores_keep_their_tags(tmp_path):
         connection.execute("UPDATE executions SET tags = ?, seal = ?", (line.tags, line.seal()))
         connection.execute("INSERT INTO tags SELECT 'by hand', created_at, key FROM executions")
     with SqliteStore(path) as store:
-        assert Environment(store=store).tag(execution.id, "late") == ("first", "by hand", "late")
+        assert Environment(store=store).run_of(execution.id).tag("late").tags == ("first", "by hand", "late")
         assert check(store).ok
         assert [record.execution_id for record in store.records(tag="by hand")] == [execution.id]
 
@@ -180,7 +180,7 @@ def test_what_is_said_of_an_ended_execution_waits_for_who_holds_it_and_is_not_lo
         world.store.release(lease)
 
     monkeypatch.setattr("divebook.runtime.messages.time.sleep", look)
-    world.note(execution.id, "kept")
+    world.run_of(execution.id).note("kept")
     assert looks == [[]]
     assert [one.note for one in said(execution)] == ["kept"]
     assert world.store.record(execution.id).note == "kept"
@@ -191,7 +191,7 @@ def test_who_goes_on_holding_an_ended_execution_is_named(world, monkeypatch):
     lease = world.store.acquire(execution.id, Owner("elsewhere", 1, 1, "x"))
     monkeypatch.setattr("divebook.runtime.messages.PATIENCE", -1)
     with pytest.raises(LeaseHeldError, match="elsewhere"):
-        world.note(execution.id, "kept")
+        world.run_of(execution.id).note("kept")
     world.store.release(lease)
     assert said(execution) == []
     assert world.store.inbox(execution.id, 0) == []
@@ -200,11 +200,11 @@ def test_who_goes_on_holding_an_ended_execution_is_named(world, monkeypatch):
 def test_what_is_kept_for_a_driver_comes_before_what_is_said_later(world):
     execution = world.start(ASKS).wait(20)
     lease = world.store.acquire(execution.id, Owner("elsewhere", 1, 1, "x"))
-    world.note(execution.id, "first")
-    world.tag(execution.id, "old")
+    world.run_of(execution.id).note("first")
+    world.run_of(execution.id).tag("old")
     world.store.release(lease)  # it was driven elsewhere, and its driver has taken nothing in
-    world.untag(execution.id, "old")
-    world.note(execution.id, "second")
+    world.run_of(execution.id).untag("old")
+    world.run_of(execution.id).note("second")
     assert [one.note for one in said(execution) if one.note] == ["first", "second"]
     (question,) = execution.refresh().interrupts
     world.answer(question.id, "yes", execution.id).wait(20)
@@ -220,7 +220,7 @@ def test_threads_that_say_something_at_once_are_all_heard(world):
     def tag(number):
         try:
             for place in range(8):
-                world.tag(execution.id, f"{number}-{place}")
+                world.run_of(execution.id).tag(f"{number}-{place}")
         except DivebookError as error:
             met.append(error)
 
@@ -246,5 +246,5 @@ def test_an_answer_that_comes_while_somebody_says_something_continues_the_execut
         return append_all(batches)
 
     monkeypatch.setattr(world.store, "append_all", answered)
-    world.note(execution.id, "found")
-    assert becomes(lambda: world.execution(execution.id).status == "completed")
+    world.run_of(execution.id).note("found")
+    assert becomes(lambda: world.run_of(execution.id).status == "completed")

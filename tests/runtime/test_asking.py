@@ -100,7 +100,7 @@ def test_an_answer_that_does_not_fit_is_refused_and_the_question_stays_open(ask,
     with pytest.raises(InterruptError, match=message) as raised:
         world.answer(question.interrupt_id, answer)
     assert "still open" in str(raised.value)
-    assert (world.execution(execution.id).interrupts, execution.status) == ([question], "waiting")
+    assert (world.run_of(execution.id).interrupts, execution.status) == ([question], "waiting")
     assert len(calls) == 1
 
 
@@ -108,7 +108,7 @@ def test_an_answer_that_is_no_plain_data_is_refused():
     world, _, execution = asked()
     with pytest.raises(Exception, match="response"):
         world.answer(question_of(execution).interrupt_id, object())
-    assert len(world.execution(execution.id).interrupts) == 1
+    assert len(world.run_of(execution.id).interrupts) == 1
 
 
 def test_line_breaks_and_every_script_are_text():
@@ -131,7 +131,7 @@ def test_a_second_answer_is_refused_and_shows_the_first_and_who_gave_it():
     world.answer(question.interrupt_id, "src", by="ann").wait(20)
     with pytest.raises(InterruptError, match=r"answered already by ann, with {'text': 'src'}"):
         world.answer(question.interrupt_id, "lib", execution.id)
-    assert world.execution(execution.id).variables["answer"] == "src"
+    assert world.run_of(execution.id).variables["answer"] == "src"
 
 
 def test_of_many_answers_at_once_one_counts():
@@ -152,7 +152,7 @@ def test_of_many_answers_at_once_one_counts():
     for thread in threads:
         thread.join()
     (winner,) = outcomes
-    done = world.execution(execution.id).wait(20)
+    done = world.run_of(execution.id).wait(20)
     assert (done.status, done.variables["answer"], len(calls)) == ("completed", str(winner), 2)
 
 
@@ -169,10 +169,10 @@ def test_an_answer_needs_a_question_of_that_execution():
 def test_a_cancelled_execution_takes_no_answer_until_it_is_resumed():
     world, _, execution = asked()
     question = question_of(execution)
-    world.cancel(execution.id).wait(20)
+    world.run_of(execution.id).cancel().wait(20)
     with pytest.raises(InterruptError, match="is cancelled; resume it"):
         world.answer(question.interrupt_id, "src", execution.id)
-    resumed = world.resume(execution.id).wait(20)
+    resumed = world.run_of(execution.id).resume().wait(20)
     assert resumed.interrupts == [question]
     assert world.answer(question.interrupt_id, "src").wait(20).status == "completed"
 
@@ -234,7 +234,7 @@ def test_a_later_environment_on_the_same_store_answers():
     ((asking_id, question),) = later.interrupts()
     assert asking_id == execution.id
     assert later.answer(question.interrupt_id, "src").wait(20).status == "completed"
-    assert (world.execution(execution.id).status, len(calls)) == ("completed", 2)
+    assert (world.run_of(execution.id).status, len(calls)) == ("completed", 2)
 
 
 def test_other_paths_go_on_while_one_waits():

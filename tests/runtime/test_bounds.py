@@ -126,7 +126,7 @@ def test_a_new_bound_must_be_above_the_old_one(answer):
     execution = world.start("loop", bounds={"max_llm_calls": 2}).wait(20)
     with pytest.raises(InterruptError, match="still open"):
         world.answer(execution.interrupts[0].interrupt_id, answer)
-    assert len(world.execution(execution.id).interrupts) == 1
+    assert len(world.run_of(execution.id).interrupts) == 1
 
 
 def test_each_bound_that_is_met_again_asks_again():
@@ -147,16 +147,16 @@ def test_bounds_and_counters_survive_a_resume_and_can_be_replaced():
     world, script = world_with()
     execution = world.start("loop", bounds={"max_llm_calls": 2}).wait(20)
     later = Environment(store=world.store, agents=[Agent("ann", model=script)])
-    again = later.resume(execution.id).wait(20)
+    again = later.run_of(execution.id).resume().wait(20)
     assert (again.status, script.calls, len(again.interrupts)) == ("waiting", 2, 1)
     (question,) = again.interrupts
     stopped = later.answer(question.interrupt_id, "stop").wait(20)
     assert stopped.status == "failed"
-    asked = later.resume(execution.id).wait(20)
+    asked = later.run_of(execution.id).resume().wait(20)
     assert (asked.status, script.calls) == ("waiting", 2)
     assert asked.interrupts[0].interrupt_id != question.interrupt_id
-    later.cancel(execution.id).wait(20)
-    done = later.resume(execution.id, {"max_llm_calls": 5}).wait(20)
+    later.run_of(execution.id).cancel().wait(20)
+    done = later.run_of(execution.id).resume({"max_llm_calls": 5}).wait(20)
     assert (done.status, script.calls, done.envelope.llm_call_count) == ("completed", 5, 5)
 
 
@@ -220,9 +220,9 @@ def test_two_hundred_calls_at_once_never_overshoot(bounds):
     assert (execution.status, script.calls, len(execution.interrupts)) == ("waiting", 37, 1)
     assert execution.usage.cost <= 9.25e9
     later = Environment(store=world.store, agents=[Agent("ann", model=script)])
-    assert later.resume(execution.id).wait(60).status == "waiting"
+    assert later.run_of(execution.id).resume().wait(60).status == "waiting"
     assert script.calls == 37
-    (question,) = later.execution(execution.id).interrupts
+    (question,) = later.run_of(execution.id).interrupts
     done = later.answer(question.interrupt_id, 100_000).wait(60)
     assert (done.status, script.calls) == ("completed", 200)
 
@@ -235,7 +235,7 @@ def test_a_kill_in_the_middle_leads_to_no_overshoot(length):
     models = sum(e.data.operation_type == "agent_response" for e in begun)
     fresh = ScriptedModel(["ok"])
     later = Environment(store=cut(execution.store, execution, length), agents=[Agent("ann", model=fresh)])
-    resumed = later.resume(execution.id).wait(60)
+    resumed = later.run_of(execution.id).resume().wait(60)
     assert (resumed.status, resumed.envelope.llm_call_count) == ("waiting", 60)
     assert fresh.calls <= 60 - models + sum(_unended(execution.history()[:length]).values())
 

@@ -139,7 +139,7 @@ def test_calls_that_are_made_again_after_a_kill_need_no_more_than_before(paralle
     assert execution.status == "completed"
     for length in range(1, len(execution.history())):
         later = Environment(store=cut(execution.store, execution, length), agents=[Agent("a", model=Spender([5] * 4))])
-        done = later.resume(execution.id).wait(20)
+        done = later.run_of(execution.id).resume().wait(20)
         assert (done.status, done.usage.requests) == ("completed", 3 + following), (length, done.error)
         assert done.state.ledger.reserved_tokens == 0
 
@@ -150,6 +150,6 @@ def test_a_fork_does_not_count_calls_that_were_under_way_in_its_source():
     world = environment(workflow, agents=[Agent("a", model=Spender([]))])
     done = world.start("w", bounds={"max_llm_calls": 6, "on_exhausted": "fail"}).wait(20)
     for at in range(1, len(done.history())):
-        fork = world.fork(done.id, at).wait(20)
+        fork = world.run_of(done.id).fork(at).wait(20)
         assert (fork.status, fork.state.ledger.llm_calls) == ("completed", 6), (at, fork.error)
         assert sum(hop.llm_calls for hop in fork.state.ledger.history.values()) == 6

@@ -105,8 +105,8 @@ def test_whatever_comes_for_an_abandoned_execution_cancels_it(way):
         with suppress(ExecutionError):
             later.signal(child.execution_id, "go")
     else:
-        later.resume(child.execution_id)
-    ended = later.execution(child.execution_id)
+        later.run_of(child.execution_id).resume()
+    ended = later.run_of(child.execution_id)
     assert (ended.wait(20).status, calls) == ("cancelled", [])
     assert ended.state.error == f"its parent {top.id} is cancelled"
 
@@ -116,7 +116,7 @@ def test_a_child_that_a_person_resumed_by_itself_goes_on_alone():
     world = environment(*chain(1, "asks"), ASKS, actions=[calls.action()])
     world.start("w1").wait(20).cancel().wait(20)
     (child,) = [record for record in world.executions() if record.parent]
-    assert world.resume(child.execution_id).wait(20).status == "waiting"
+    assert world.run_of(child.execution_id).resume().wait(20).status == "waiting"
     assert (abandoned(world.store, child.execution_id), all_abandoned(world.store), world.recoverable()) == ([], [], [])
     ((_, question),) = world.interrupts()
     assert world.answer(question.id, "ann").wait(20).status == "completed"
@@ -171,7 +171,7 @@ def test_a_worker_cancels_what_it_claims_of_a_cancelled_tree(tmp_path):
     # Before there is a worker, which may end the child while the signal is on its way.
     later.signal(child.execution_id, "go")
     with Worker(later):
-        assert later.execution(child.execution_id).wait(20).status == "cancelled"
+        assert later.run_of(child.execution_id).wait(20).status == "cancelled"
     assert calls == []
 
 
@@ -194,7 +194,7 @@ def test_a_stale_parent_resumes_no_child_that_another_process_has_cancelled(tmp_
     assert reached.wait(20)
     while not first.interrupts():
         assert top.is_live
-    assert second.cancel(top.id).wait(20).status == "cancelled"
+    assert second.run_of(top.id).cancel().wait(20).status == "cancelled"
     assert statuses(second) == ["cancelled"]
     assert isinstance(first.store, SqliteStore)
     assert calls == []
@@ -288,7 +288,7 @@ def test_recovery_returns_an_execution_that_was_cancelled_in_the_meantime(monkey
     resume = first._control.resume
 
     def cancelled_first(*given, **options):
-        second.cancel(root.id).wait(20)
+        second.run_of(root.id).cancel().wait(20)
         return resume(*given, **options)
 
     monkeypatch.setattr(first._control, "resume", cancelled_first)
@@ -405,7 +405,7 @@ def test_a_cancellation_reaches_what_a_completed_child_has_abandoned():
         store.append_all([Batch(record.execution_id, 0, records_of(events), status="waiting" if is_waiter else None)])
     with environment(top, middle, waiter, store=store) as later:
         assert statuses(later) == ["completed", "running", "waiting"]
-        later.execution(root.id).cancel("enough").wait(20)
+        later.run_of(root.id).cancel("enough").wait(20)
         assert statuses(later) == ["cancelled", "completed"]
 
 

@@ -32,7 +32,7 @@ def test_a_function_says_what_it_read_and_decided_once_however_often_it_runs():
 
     execution = Environment(store=MemoryStore()).start("saying").wait(20)
     last = next(event.sequence for event in execution.history() if event.event_type == "version_decision")
-    again = Environment(store=cut(execution.store, execution, last)).resume(execution.id).wait(20)
+    again = Environment(store=cut(execution.store, execution, last)).run_of(execution.id).resume().wait(20)
     for each in (execution, again):
         moment, chance, version = each.outputs["result"]
         assert said(each, "time_accessed") == [{"accessed_at": moment, "value": moment}]

@@ -46,7 +46,7 @@ def family(calls, *more, store=None, **settings):
 
 
 def children_of(world, parent):
-    return [found for found in map(world.execution, _ids(world)) if found.state.parent == parent.id]
+    return [found for found in map(world.run_of, _ids(world)) if found.state.parent == parent.id]
 
 
 def _ids(world):
@@ -80,10 +80,10 @@ def test_an_answer_in_a_later_process_lets_both_go_on(parent_of_asks):
     for text in ("ann", "bob"):
         later = family(calls, store=world.store)
         answer_next(later, text)
-        found = later.execution(parent.id)
+        found = later.run_of(parent.id)
         if found.is_live:
             found.wait(20)
-    assert world.execution(parent.id).outputs == {"result": ["ann", "bob"]}
+    assert world.run_of(parent.id).outputs == {"result": ["ann", "bob"]}
     assert (len(calls), len(world.executions())) == (2, 3)
 
 
@@ -95,12 +95,12 @@ def test_wherever_the_parent_died_the_child_is_started_once(length, parent_of_as
     if length > parent.state.last_sequence:
         length = parent.state.last_sequence
     answer_next(world, "ann")
-    store = cut(world.store, world.execution(parent.id).wait(20), length)
+    store = cut(world.store, world.run_of(parent.id).wait(20), length)
     later = family(calls, store=store)
-    resumed = later.resume(parent.id).wait(20)
+    resumed = later.run_of(parent.id).resume().wait(20)
     while resumed.status == "waiting":
         answer_next(later, "ann")
-        resumed = later.execution(parent.id).wait(20)
+        resumed = later.run_of(parent.id).wait(20)
     assert (resumed.status, resumed.outputs) == ("completed", {"result": ["ann", "ann"]})
     assert len(children_of(later, resumed)) == 2
 
@@ -143,7 +143,7 @@ def test_a_child_that_fails_fails_the_call_and_is_taken_up_with_its_parent():
     failed = world.start(parent_of_frail).wait(20)
     assert (failed.status, "in child execution" in failed.error, "not today" in failed.error) == ("failed", True, True)
     broken.clear()
-    done = world.resume(failed.id).wait(20)
+    done = world.run_of(failed.id).resume().wait(20)
     assert (done.status, done.outputs) == ("completed", {"result": "fine"})
     assert len(world.executions()) == 2
 
@@ -153,13 +153,13 @@ def test_cancelling_the_parent_cancels_the_child_and_resuming_takes_both_up(pare
     world = family(calls)
     parent = world.start(parent_of_asks).wait(20)
     (child,) = children_of(world, parent)
-    world.cancel(parent.id).wait(20)
-    world.execution(child.id).wait(20)
+    world.run_of(parent.id).cancel().wait(20)
+    world.run_of(child.id).wait(20)
     assert {record.status for record in world.executions()} == {"cancelled"}
-    assert world.resume(parent.id).wait(20).status == "waiting"
+    assert world.run_of(parent.id).resume().wait(20).status == "waiting"
     answer_next(world, "ann")
     answer_next(world, "bob") if parent.wait(20).status == "waiting" else None
-    assert world.execution(parent.id).wait(20).outputs == {"result": ["ann", "bob"]}
+    assert world.run_of(parent.id).wait(20).outputs == {"result": ["ann", "bob"]}
     assert len(calls) == 2
 
 
@@ -247,7 +247,7 @@ def test_a_child_that_is_resumed_may_spend_what_its_parent_has_then(bounds, more
     """It kept the bounds with which it had begun, so that who raised those of the parent had raised nothing."""
     world, parent = of_two_children(**{bounds: {"max_llm_calls": 2, "max_tokens": 25, "max_cost": "2.5"}[bounds]})
     assert parent.status == "failed"
-    done = world.resume(parent.id, {bounds: more, "on_exhausted": "fail"}).wait(20)
+    done = world.run_of(parent.id).resume({bounds: more, "on_exhausted": "fail"}).wait(20)
     assert (done.status, done.envelope.llm_call_count) == ("completed", 4)
     assert all(child.state.bounds.to_dict()["on_exhausted"] == "fail" for child in children_of(world, done))
 
@@ -255,7 +255,7 @@ def test_a_child_that_is_resumed_may_spend_what_its_parent_has_then(bounds, more
 def test_what_a_child_spends_after_it_was_resumed_counts_as_well():
     """Of a child that had failed before, only its calls counted."""
     world, parent = of_two_children(max_llm_calls=2)
-    done = world.resume(parent.id, {}).wait(20)
+    done = world.run_of(parent.id).resume({}).wait(20)
     spent = [child.state.usage for child in children_of(world, done)]
     assert (done.status, len(spent)) == ("completed", 2)
     assert done.state.usage.input_tokens == sum(usage.input_tokens for usage in spent) == 40
@@ -264,7 +264,7 @@ def test_what_a_child_spends_after_it_was_resumed_counts_as_well():
 
 def test_a_child_that_is_resumed_stays_within_its_own_bounds_and_what_a_person_raised_in_it():
     world, parent = of_two_children(own={"max_llm_calls": 1, "on_exhausted": "fail"})
-    assert world.resume(parent.id, {"max_llm_calls": 100}).wait(20).status == "failed"
+    assert world.run_of(parent.id).resume({"max_llm_calls": 100}).wait(20).status == "failed"
     own = Bounds(max_llm_calls=3, max_seconds=9.0, max_iterations=4)
     state = SimpleNamespace(bounds=replace(own, max_llm_calls=5, max_iterations=6), running_us=2_000_000)
     again = bounds_for_resumption(state, own, Bounds(max_llm_calls=2, max_seconds=1.0), Usage(requests=2))
@@ -291,10 +291,10 @@ def test_children_side_by_side_never_overshoot_however_often_they_are_resumed(na
     for most in raises:
         for _ in range(4):  # each resumption makes one failure again
             if found.status == "failed":
-                found = world.resume(found.id, {name: most, "on_exhausted": "fail"}).wait(20)
+                found = world.run_of(found.id).resume({name: most, "on_exhausted": "fail"}).wait(20)
             assert script.calls * size <= float(most)
     for _ in range(4):
-        found = world.resume(found.id, {}).wait(20) if found.status == "failed" else found
+        found = world.run_of(found.id).resume({}).wait(20) if found.status == "failed" else found
     ledger = found.state.ledger
     assert (found.status, script.calls, ledger.llm_calls) == ("completed", 6, 6)
     assert (ledger.reserved_calls, ledger.reserved_tokens, ledger.reserved_cost) == (0, 0, 0)
@@ -321,10 +321,10 @@ def test_children_of_children_never_overshoot_however_often_they_are_resumed(bou
     for most in raises:
         for _ in range(6):  # each resumption makes one failure again
             if found.status == "failed":
-                found = world.resume(found.id, {name: most * size, "on_exhausted": "fail"}).wait(20)
+                found = world.run_of(found.id).resume({name: most * size, "on_exhausted": "fail"}).wait(20)
             assert script.calls <= most
     for _ in range(12):
-        found = world.resume(found.id, {}).wait(20) if found.status == "failed" else found
+        found = world.run_of(found.id).resume({}).wait(20) if found.status == "failed" else found
     ledger = found.state.ledger
     assert (found.status, script.calls, ledger.llm_calls) == ("completed", 12, 12)
     assert (ledger.reserved_calls, ledger.reserved_tokens, ledger.reserved_cost) == (0, 0, 0)
@@ -369,7 +369,7 @@ def interrupted_family(parent_of_asks, keeps_child):
 
 
 def rested(world, execution_id):
-    found = world.execution(execution_id)
+    found = world.run_of(execution_id)
     return found.wait(20) if found.is_live else found
 
 
@@ -377,19 +377,19 @@ def test_a_parent_whose_child_cannot_begin_here_is_left_to_another_process(paren
     store, parent, _ = interrupted_family(parent_of_asks, keeps_child=False)
     other = Environment(store=store)
     with pytest.raises(NotFoundError, match="workflow not found: asks"):
-        other.resume(parent)
+        other.run_of(parent).resume()
     assert [record.execution_id for record in other.recoverable()] == [parent]
-    assert family(Calls(), store=store).resume(parent).wait(20).status == "waiting"
+    assert family(Calls(), store=store).run_of(parent).resume().wait(20).status == "waiting"
 
 
 def test_a_parent_rests_while_its_child_can_go_on_in_another_process_only(parent_of_asks, caplog):
     store, parent, child = interrupted_family(parent_of_asks, keeps_child=True)
     other = Environment(store=store)
-    assert other.resume(parent).wait(20).status == "waiting"
+    assert other.run_of(parent).resume().wait(20).status == "waiting"
     assert f"execution {child} rests until another process resumes it" in caplog.text
     assert [record.execution_id for record in other.recoverable()] == [child]
     world = family(Calls(), store=store)
-    assert world.resume(child).wait(20).status == "waiting"
+    assert world.run_of(child).resume().wait(20).status == "waiting"
     answer_next(world, "ann")
     assert rested(world, parent).status == "waiting"
     answer_next(world, "bob")
@@ -409,7 +409,7 @@ def gated_child():
     parent = world.start(parent_of_gated)
     assert gate.reached.wait(20)
     (child,) = [record.execution_id for record in world.executions() if record.execution_id != parent.id]
-    return world, parent, world.execution(child), gate
+    return world, parent, world.run_of(child), gate
 
 
 def test_a_parent_waits_on_for_a_child_that_another_process_has_taken_over():
@@ -418,8 +418,8 @@ def test_a_parent_waits_on_for_a_child_that_another_process_has_taken_over():
     gate.opened.set()
     assert parent.wait(20).status == "waiting"
     world.store.release(other)
-    assert world.resume(child.id).wait(20).status == "completed"
-    assert world.execution(parent.id).wait(20).outputs == {"result": 7}
+    assert world.run_of(child.id).resume().wait(20).status == "completed"
+    assert world.run_of(parent.id).wait(20).outputs == {"result": 7}
 
 
 def test_a_parent_waits_on_for_a_child_that_was_left():
@@ -427,5 +427,5 @@ def test_a_parent_waits_on_for_a_child_that_was_left():
     child.leave()
     gate.opened.set()
     assert parent.wait(20).status == "waiting"
-    assert world.resume(child.id).wait(20).status == "completed"
-    assert world.execution(parent.id).wait(20).outputs == {"result": 7}
+    assert world.run_of(child.id).resume().wait(20).status == "completed"
+    assert world.run_of(parent.id).wait(20).outputs == {"result": 7}

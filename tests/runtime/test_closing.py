@@ -74,7 +74,7 @@ def test_what_a_closed_environment_drove_can_be_resumed_at_once():
 
     other = environment(actions=[Action("hang", done, idempotent=True)], store=world.store)
     assert [record.execution_id for record in other.recoverable()] == [execution.id]
-    assert other.resume(execution.id).wait(20).status == "completed"
+    assert other.run_of(execution.id).resume().wait(20).status == "completed"
 
 
 class NextDay(SystemClock):

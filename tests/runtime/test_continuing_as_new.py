@@ -35,7 +35,7 @@ def chain(world, execution):
     """Return an execution and those as which it went on."""
     found = [execution]
     while (following := found[-1].continued_as) is not None:
-        found.append(world.execution(following).wait(20))
+        found.append(world.run_of(following).wait(20))
     return found
 
 
@@ -61,7 +61,7 @@ def test_wherever_it_died_there_is_one_successor(counting):
         store = cut(world.store, runs[0], length)
         copied(world.store, store, runs[1])
         again = environment(store=store)
-        resumed = again.resume(runs[0].id).wait(20)
+        resumed = again.run_of(runs[0].id).resume().wait(20)
         assert (resumed.status, resumed.continued_as) == ("continued_as_new", runs[1].id), length
         assert len(again.executions()) == 2
 
@@ -73,8 +73,8 @@ def test_who_resumes_the_predecessor_resumes_a_successor_that_had_just_begun(cou
     store = cut(world.store, runs[0], runs[0].state.last_sequence - 4)  # it has not recorded that the successor exists
     store.append(runs[1].id, world.store.read(runs[1].id)[:1], 0)
     again = environment(store=store)
-    resumed = again.resume(runs[0].id).wait(20)
-    assert (resumed.continued_as, again.execution(runs[1].id).wait(20).status) == (runs[1].id, "completed")
+    resumed = again.run_of(runs[0].id).resume().wait(20)
+    assert (resumed.continued_as, again.run_of(runs[1].id).wait(20).status) == (runs[1].id, "completed")
 
 
 def copied(source, target, execution):
@@ -86,9 +86,9 @@ def test_nothing_follows_it(counting):
     definition, _ = counting
     world = environment()
     execution = world.start(definition, {"until": 2}).wait(20)
-    for attempt in (world.resume, world.cancel):
+    for attempt in (execution.resume, execution.cancel):
         with pytest.raises(Exception, match="continued_as_new"):
-            attempt(execution.id)
+            attempt()
 
 
 def test_who_is_waited_for_cannot_go_on_as_a_new_one(counting):
@@ -113,7 +113,7 @@ def test_another_process_may_follow_it(counting):
     definition, _ = counting
     world = environment()
     first = world.start(definition, {"until": 2}).wait(20)
-    found = Environment(store=world.store).execution(first.continued_as)
+    found = Environment(store=world.store).run_of(first.continued_as)
     assert found.inputs == {"start": 1, "until": 2}
     assert "operation_started" in event_types(found)
 
@@ -167,7 +167,7 @@ def test_a_predecessor_that_is_left_during_the_start_of_its_successor_finds_it_a
         ENGINE.call(run._driver.leave)
     with pytest.raises(ExecutionError, match="resume it"):
         run.wait(20)
-    runs = chain(world, world.resume(run.id).wait(20))
+    runs = chain(world, world.run_of(run.id).resume().wait(20))
     assert [each.status for each in runs] == ["continued_as_new", "completed"]
     assert len(world.executions()) == 2
     assert counted == [1, 2]

@@ -45,7 +45,7 @@ def copied(world, execution):
         replace(event, execution_id=COPY, id=f"event_of_the_copy_{event.sequence}") for event in execution.history()
     ]
     world.store.append(COPY, events, 0)
-    return world.execution(COPY)
+    return world.run_of(COPY)
 
 
 def started(name):
@@ -54,11 +54,11 @@ def started(name):
 
 
 def answer_all(world, execution_id, response):
-    execution = world.execution(execution_id)
+    execution = world.run_of(execution_id)
     while not execution.state.is_over:
         (question,) = execution.interrupts
         world.answer(question.id, response, execution_id).wait(20)
-        execution = world.execution(execution_id)
+        execution = world.run_of(execution_id)
     return execution
 
 
@@ -77,7 +77,7 @@ def test_different_answers_stay_apart():
     world, execution = started("asks")
     copied(world, execution)
     assert answer_all(world, COPY, "bob").outputs == {"who": "bob"}
-    assert world.execution(execution.id).status == "waiting"
+    assert world.run_of(execution.id).status == "waiting"
     assert answer_all(world, execution.id, "ann").outputs == {"who": "ann"}
 
 
@@ -87,7 +87,7 @@ def test_an_answer_that_does_not_say_which_copy_it_is_for_is_refused():
     (question,) = execution.interrupts
     with pytest.raises(DivebookError, match=r"@exec_.*@exec_"):
         world.answer(question.id, "ann")
-    assert {world.execution(found).status for found in (execution.id, COPY)} == {"waiting"}
+    assert {world.run_of(found).status for found in (execution.id, COPY)} == {"waiting"}
 
 
 def test_two_executions_of_a_workflow_never_share_the_id_of_a_question():
@@ -103,7 +103,7 @@ def without_seed():
     opening = execution.history()[0]
     old = environment(ASKS, actions=[Calls().action()])
     old.store.append(execution.id, [replace(opening, data=replace(opening.data, seed=None))], 0)
-    waiting = old.resume(execution.id).wait(20)
+    waiting = old.run_of(execution.id).resume().wait(20)
     assert waiting.interrupts[0].id != execution.interrupts[0].id
     return old, waiting
 
@@ -118,7 +118,7 @@ def test_a_log_without_a_seed_keeps_its_questions_under_another_name():
     file = io.BytesIO()
     export(old.store, waiting.id, file)
     file.seek(0)
-    copy = old.execution(import_(file, old.store, as_fork=True))
+    copy = old.run_of(import_(file, old.store, as_fork=True))
     assert copy.interrupts == waiting.interrupts
     for execution_id in (waiting.id, copy.id):
         done = answer_all(old, execution_id, "ann")
@@ -142,7 +142,7 @@ def test_a_call_that_was_under_way_has_the_same_key_in_a_copy():
     begun = [event.sequence for event in execution.history() if event.event_type == "operation_started"]
     events = execution.history()[: begun[0]]
     world.store.append(COPY, [replace(event, execution_id=COPY, id=f"copy_{event.sequence}") for event in events], 0)
-    world.resume(COPY).wait(20)
+    world.run_of(COPY).resume().wait(20)
     assert len(keys) == 2
     assert len(set(keys)) == 1
 
@@ -151,13 +151,13 @@ def test_a_child_is_started_once_whatever_its_parent_is_called():
     world, parent = started("has_a_child")
     copy = copied(world, parent)
     ((child, question),) = world.interrupts()
-    resumed = world.resume(copy.id).wait(20)
+    resumed = world.run_of(copy.id).resume().wait(20)
     assert resumed.status == "waiting"
     assert len(world.interrupts()) == 1
     world.answer(question.id, "ann", child).wait(20)
     assert parent.wait(20).outputs == {"result": "ann"}
-    again = world.execution(COPY)
-    done = again.wait(20) if again.is_live else world.resume(COPY).wait(20)
+    again = world.run_of(COPY)
+    done = again.wait(20) if again.is_live else world.run_of(COPY).resume().wait(20)
     assert done.outputs == {"result": "ann"}
 
 
@@ -165,9 +165,9 @@ def test_a_child_belongs_to_the_parent_that_started_it():
     """The end of a copy does not stop what the original waits for."""
     world, parent = started("has_a_child")
     copied(world, parent)
-    world.cancel(COPY).wait(20)
+    world.run_of(COPY).cancel().wait(20)
     ((child, question),) = world.interrupts()
-    assert (world.execution(child).is_live, world.execution(child).status) == (False, "waiting")
+    assert (world.run_of(child).is_live, world.run_of(child).status) == (False, "waiting")
     world.answer(question.id, "ann", child).wait(20)
     assert parent.wait(20).outputs == {"result": "ann"}
 
@@ -177,6 +177,6 @@ def test_the_end_of_a_fork_is_no_signal_to_what_it_was_copied_from():
     opening = catalog.ExecutionStarted("asks", {}, ASKS.to_dict(), origin="fork", parent=execution.id, seed="fork")
     event = replace(execution.history()[0], execution_id=COPY, id="event_of_the_fork", data=opening)
     world.store.append(COPY, [event], 0)
-    world.resume(COPY).wait(20)
+    world.run_of(COPY).resume().wait(20)
     answer_all(world, COPY, "bob")
-    assert not world.execution(execution.id).state.signals
+    assert not world.run_of(execution.id).state.signals

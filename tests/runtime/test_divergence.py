@@ -111,13 +111,13 @@ def content(question):
 
 def answered(world, execution, shown):
     """Answer the question that is open, if there is one, and note what it was."""
-    for question in world.execution(execution.id).interrupts:
+    for question in world.run_of(execution.id).interrupts:
         shown.append(content(question))
         fields = question.schema["properties"] if question.schema and not question.data else None
         response = ANSWERS[question.kind] if fields is None else dict.fromkeys(fields, "yes")
         world.answer(question.id, response, execution.id)
         break
-    return world.execution(execution.id).wait(20)
+    return world.run_of(execution.id).wait(20)
 
 
 @pytest.mark.parametrize("seed", range(300))
@@ -152,7 +152,7 @@ def restored(world, execution, original, shown):
     """With the code as it was, the execution goes on with the answers that it had."""
     PROGRAM[:] = original
     TOLD.clear()
-    execution = world.resume(execution.id).wait(20)
+    execution = world.run_of(execution.id).resume().wait(20)
     while not execution.state.is_over:
         execution = answered(world, execution, shown)
     assert execution.status == "completed"
@@ -321,17 +321,17 @@ def test_a_call_without_an_end_that_the_code_leaves_out_is_not_forgotten(kind, o
     store, name = died_in("leaves_out", len(program))
     PROGRAM[:] = others
     with world_of_calls(store=store) as world:
-        failed = world.resume(name).wait(20)
+        failed = world.run_of(name).resume().wait(20)
         assert failed.status == "failed"
         assert "history and definition disagree at step 'leaves_out', call " in failed.error
         assert "now asked for nothing" in failed.error
         assert not [event for event in failed.history() if event.event_type == "step_completed"]
         # With the former code, the execution continues.
         PROGRAM[:] = program
-        execution = world.resume(name).wait(20)
+        execution = world.run_of(name).resume().wait(20)
         for question in execution.interrupts:
             execution.answer(question.id, {"choice": "done", "result": kind}, "ann").wait(20)
-        assert world.execution(name).status == "completed"
+        assert world.run_of(name).status == "completed"
 
 
 @workflow("gives_up")
@@ -389,9 +389,9 @@ def test_calls_that_the_code_has_given_up_are_not_missed():
     ends = set()
     for store in copies:
         with world_of_calls(store=store) as again:
-            resumed = again.resume(execution.id).wait(20)
+            resumed = again.run_of(execution.id).resume().wait(20)
             while not resumed.state.is_over:
                 resumed.answer(resumed.interrupts[0].id, {"choice": "done", "result": "x"}, "ann").wait(20)
-                resumed = again.execution(execution.id)
+                resumed = again.run_of(execution.id)
             ends.add((resumed.status, resumed.error))
     assert ends == {("completed", None)}

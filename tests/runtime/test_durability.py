@@ -35,7 +35,7 @@ def test_what_is_resumed_goes_on_as_it_began():
     workflow = Workflow("w", [Step("a", action="fail")])
     first = environment(workflow, actions=[failing.action()], durability="relaxed").start("w").wait(20)
     failing.broken = False
-    again = Environment(store=first.store, actions=[failing.action()]).resume(first.id)
+    again = Environment(store=first.store, actions=[failing.action()]).run_of(first.id).resume()
     assert (again.wait(20).status, again.durability) == ("completed", "relaxed")
 
 

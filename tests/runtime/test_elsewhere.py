@@ -60,7 +60,7 @@ def go_on(process):
 
 def test_what_another_process_drives_is_waited_for(driven):
     process, name, environment = driven
-    execution = environment.execution(name)
+    execution = environment.run_of(name)
     with pytest.raises(TimeoutError, match=r"is running after 0\.2 s, and goes on"):
         execution.wait(0.2)
     go_on(process)
@@ -75,7 +75,7 @@ def test_what_another_environment_of_this_process_drives_is_waited_for(tmp_path)
         Environment(store=SqliteStore(tmp_path / "s.db"), workflows=[held], actions=[gate.action()]) for _ in range(2)
     )
     asking = first.start(held).wait(PATIENCE)
-    here = second.resume(asking.id).wait(PATIENCE)
+    here = second.run_of(asking.id).resume().wait(PATIENCE)
     first.answer(asking.interrupts[0].interrupt_id, "yes", asking.id)
     assert gate.reached.wait(PATIENCE)
     with pytest.raises(TimeoutError):
@@ -88,14 +88,14 @@ def test_who_waits_for_a_process_that_dies_hears_of_it(driven):
     process, name, environment = driven
     threading.Timer(0.3, process.kill).start()
     with pytest.raises(ExecutionError, match="is running, and who has driven it is gone; resume it"):
-        environment.execution(name).wait(20)
+        environment.run_of(name).wait(20)
     with pytest.raises(ExecutionError, match="is not running in this process; resume it"):
-        environment.execution(name).wait(20)
+        environment.run_of(name).wait(20)
 
 
 def test_a_question_that_is_listed_is_answered_whoever_asked_it(driven):
     process, name, environment = driven
-    execution = environment.execution(name)  # what is known of it here has no question
+    execution = environment.run_of(name)  # what is known of it here has no question
     go_on(process)
     for text in ("Which?", "Sure?"):
         assert becomes(lambda text=text: _asked(environment, name, text))
@@ -111,7 +111,7 @@ def test_a_pause_says_who_can_make_it(driven):
     process, name, environment = driven
     said = rf"is driven by .* \(process {process.pid} on .*\).*; pause it there, or cancel it from here"
     with pytest.raises(ExecutionError, match=said):
-        environment.execution(name).pause()
+        environment.run_of(name).pause()
     with pytest.raises(ExecutionError, match="nothing of it begins before it is started"):
         environment.create(HELD).pause()
 
@@ -136,7 +136,7 @@ def test_what_is_answered_is_not_taken_for_waiting_while_a_worker_takes_the_answ
         execution = there.enqueue(workflow)
         with Worker(there):
             assert execution.wait(PATIENCE).status == "waiting"
-        seen = here.execution(execution.id)
+        seen = here.run_of(execution.id)
         ((_, asked),) = here.interrupts()
         here.answer(asked.id, "this one")
         working = Worker(there)
@@ -159,6 +159,6 @@ def test_the_end_that_another_environment_gave_a_waiting_execution_is_seen(tmp_p
         execution = Environment(store=store, workflows=[ASK]).start("ask").wait(PATIENCE)
         other = Environment(store=other_store, workflows=[ASK])
         other.answer(execution.interrupts[0].id, "this")
-        assert other.execution(execution.id).wait(PATIENCE).status == "completed"
+        assert other.run_of(execution.id).wait(PATIENCE).status == "completed"
         assert execution.wait(PATIENCE).status == "completed"
         assert execution.variables == {"answer": "this"}

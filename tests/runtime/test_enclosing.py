@@ -80,7 +80,7 @@ def test_another_process_enters_it_again_and_makes_no_call_a_second_time():
     assert question.operation_id == started(execution)[0].operation_id
     done = world_of(later, store)
     done.answer(question.id, "yes", execution.id)
-    found = done.execution(execution.id).wait(20)
+    found = done.run_of(execution.id).wait(20)
     assert found.status == "completed", found.error
     assert (turn.made, later.made, later.entered) == ([0], [1, 2], 1)
     assert [data.operation_type for data in started(found)].count(AGENT_TURN) == 1
@@ -92,7 +92,7 @@ def test_a_resumption_makes_again_only_the_call_that_failed():
     execution = world.start(TURN).wait(20)
     assert execution.status == "failed"
     assert "no paper left" in execution.error
-    again = world.resume(execution.id).wait(20)
+    again = world.run_of(execution.id).resume().wait(20)
     assert again.status == "completed", again.error
     assert turn.made == [0, 1, 2, 2]
     assert again.variables == {"said": ["page 0", "page 1", "page 2"]}
@@ -139,7 +139,7 @@ def test_a_copy_may_end_inside_it_and_makes_no_copied_call_again():
     world = world_of(turn)
     execution = world.start(TURN).wait(20)
     until = max(event.sequence for event in execution.history() if event.event_type == "operation_started")
-    copy = world.fork(execution.id, until - 1).wait(20)
+    copy = world.run_of(execution.id).fork(until - 1).wait(20)
     assert (copy.status, turn.made) == ("completed", [0, 1, 2, 2])
     assert copy.variables == execution.variables
     assert not list(violations(copy.history()))

@@ -62,7 +62,7 @@ def test_nothing_stays_of_an_execution_that_has_ended(world, life):
 def test_an_execution_that_has_ended_is_held_by_nobody_else(world):
     execution = world.environment.start("plain").wait()
     held = weakref.ref(execution._driver)
-    assert world.environment.execution(execution.id)._driver is held()
+    assert world.environment.run_of(execution.id)._driver is held()
     del execution
     live(world, World.plain, 1)  # what the loop has last done, it holds until it does something else
     gc.collect()
@@ -86,7 +86,7 @@ def test_what_nobody_holds_is_found_in_the_store(world):
     environment = world.environment
     ended, asking = environment.start("plain").wait().id, environment.start("asks").wait().id
     gc.collect()
-    assert environment.execution(ended).variables == {"x": 1, "y": 1}
+    assert environment.run_of(ended).variables == {"x": 1, "y": 1}
     assert [record.execution_id for record in environment.executions()] == [asking, ended]
     ((found, question),) = environment.interrupts()
     assert found == asking

@@ -81,7 +81,7 @@ def test_a_resumed_agent_step_is_the_same_hop_and_counters_go_on():
     broken = Agent("ann", model=ScriptedModel(error="down"))
     failed = environment(TALK, agents=[broken], store=store).start("talk").wait(20)
     world = Environment(store=store, agents=[agent("fine")])
-    envelope = world.resume(failed.id).wait(20).envelope
+    envelope = world.run_of(failed.id).resume().wait(20).envelope
     assert (envelope.agent_hop_count, envelope.llm_call_count) == (2, 3)
     assert [record.status for record in envelope.processing_history] == ["success", "success"]
     assert len(envelope.errors) == 1
@@ -91,7 +91,7 @@ def test_a_cancelled_agent_step_runs_no_more():
     execution = talk("fine").wait(20)
     started = next(e.sequence for e in execution.history() if e.event_type == "operation_started")
     world = Environment(store=cut(execution.store, execution, started))
-    envelope = world.cancel(execution.id).wait(20).envelope
+    envelope = world.run_of(execution.id).cancel().wait(20).envelope
     (record,) = envelope.processing_history
     assert (record.status, record.error) == ("error", f"cancelled by {this_person()}")
     assert envelope.terminal_reason == TerminalReason.USER_CANCELLED
@@ -203,7 +203,7 @@ def test_the_envelope_is_the_fold_of_the_log_at_every_sequence_number(workflow, 
 def test_an_execution_that_has_hardly_begun_has_an_envelope(length):
     execution = talk("fine").wait(20)
     store = cut(execution.store, execution, length)
-    envelope = Environment(store=store).execution(execution.id).envelope
+    envelope = Environment(store=store).run_of(execution.id).envelope
     assert (envelope.terminated, envelope.agent_hop_count) == (False, int(length == 3))
 
 

@@ -45,4 +45,4 @@ def test_an_error_is_the_same_after_a_crash(given, kind, errors):
     for end in range(names.index("operation_failed") + 1, len(names)):
         store = MemoryStore()
         store.append(live.id, live.history()[:end], expected_sequence=0)
-        assert went(Environment(store=store, actions=ACTIONS).resume(live.id).wait(20)) == went(live), end
+        assert went(Environment(store=store, actions=ACTIONS).run_of(live.id).resume().wait(20)) == went(live), end

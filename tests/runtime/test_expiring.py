@@ -45,12 +45,12 @@ def asked(workflow_, clock):
 
 def settled(world, execution):
     """Return the execution once it has ended, whoever drives it."""
-    found = world.execution(execution.id)
+    found = world.run_of(execution.id)
     for _ in range(1000):
         if found.state.is_over:
             break
         asyncio.run(asyncio.sleep(0.01))
-        found = world.execution(execution.id)
+        found = world.run_of(execution.id)
     return found
 
 
@@ -73,7 +73,7 @@ def test_a_later_process_finds_that_it_has_expired(ask, who):
     later = Watch()
     later.at = clock.at + HOUR + 1
     world = Environment(store=first.store, actions=[calls.action()], clock=later)
-    done = world.resume(execution.id).wait(20)
+    done = world.run_of(execution.id).resume().wait(20)
     assert (done.status, done.variables["who"], len(calls)) == ("completed", who, 1)
 
 
@@ -84,7 +84,7 @@ def test_an_answer_in_time_counts_and_the_alarm_changes_nothing():
     clock.at += 2 * HOUR
     asyncio.run(asyncio.sleep(0.05))
     assert (done.variables["who"], len(calls)) == ("bob", 1)
-    assert len(world.execution(execution.id).history()) == done.state.last_sequence
+    assert len(world.run_of(execution.id).history()) == done.state.last_sequence
 
 
 def test_a_late_answer_is_refused():
@@ -96,10 +96,10 @@ def test_a_late_answer_is_refused():
     question = execution.interrupts[0].interrupt_id
     with pytest.raises(InterruptError, match="it has expired"):
         world.answer(question, "bob")
-    world.resume(execution.id).wait(20)
+    world.run_of(execution.id).resume().wait(20)
     with pytest.raises(InterruptError, match="it has expired"):
         world.answer(question, "bob", execution.id)
-    assert world.execution(execution.id).variables["who"] == "ann"
+    assert world.run_of(execution.id).variables["who"] == "ann"
 
 
 def test_a_clock_that_is_set_back_only_makes_the_wait_longer():
@@ -107,7 +107,7 @@ def test_a_clock_that_is_set_back_only_makes_the_wait_longer():
     world, _, execution = asked(expiring(default="ann"), clock)
     clock.at -= 5 * HOUR
     asyncio.run(asyncio.sleep(0.03))
-    assert world.resume(execution.id).wait(20).status == "waiting"
+    assert world.run_of(execution.id).resume().wait(20).status == "waiting"
     assert execution.answer(execution.interrupts[0].interrupt_id, "bob").wait(20).variables["who"] == "bob"
 
 
@@ -150,7 +150,7 @@ def test_functions_meet_an_error_they_can_catch():
     execution = world.start(expires).wait(20)
     clock.at += 61_000_000
     for _ in range(1000):
-        if len(world.execution(execution.id).state.interrupts) == 2:
+        if len(world.run_of(execution.id).state.interrupts) == 2:
             break
         asyncio.run(asyncio.sleep(0.01))
     clock.at += 61_000_000

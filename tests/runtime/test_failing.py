@@ -138,7 +138,7 @@ def test_a_log_that_cannot_be_written_ends_the_run_with_the_stores_error_and_kee
         execution.wait(20)
     done = [e for e in store.read(execution.id) if e.event_type == "operation_completed"]
     store.room = 10**6
-    assert world.resume(execution.id).wait(20).status == "completed"
+    assert world.run_of(execution.id).resume().wait(20).status == "completed"
     assert len(done) >= 1
     assert set(calls) == set(range(9))
     assert all(calls.count(n) == 1 for n in range(len(done)))
@@ -274,7 +274,7 @@ def test_a_failed_step_is_not_repeated_when_an_answer_continues_another_path():
     assert (failing.calls, calls) == (1, [None])
     # A person who resumes the ended execution has the failed step repeated.
     failing.broken = False
-    assert world.resume(execution.id).wait(20).status == "completed"
+    assert world.run_of(execution.id).resume().wait(20).status == "completed"
     assert (failing.calls, calls) == (2, [None])
 
 

@@ -57,7 +57,7 @@ def test_depth_is_raised_on_request_and_what_was_done_stays(levels):
     world = environment(deep())
     ended = world.start("deep", bounds={"max_depth": levels}).wait(30)
     assert (ended.status, count(world)) == ("failed", levels + 1)
-    further = world.resume(ended.id, {"max_depth": levels + 2}).wait(30)
+    further = world.run_of(ended.id).resume({"max_depth": levels + 2}).wait(30)
     assert (further.status, count(world)) == ("failed", levels + 3)
 
 
@@ -91,7 +91,7 @@ def test_descendants_are_counted_exactly_in_one_process(most, at_once):
     assert (ended.status, count(world)) == ("failed", most + 1)
     assert f"may have at most {most} executions below it, and has {most}." in ended.error
     for _ in range(12 if at_once else 1):  # each resumption makes one failure again
-        further = world.resume(ended.id, {"max_descendants": 12}).wait(30)
+        further = world.run_of(ended.id).resume({"max_descendants": 12}).wait(30)
         if further.status == "completed":
             break
     assert (further.status, count(world)) == ("completed", 13)
@@ -157,14 +157,14 @@ def test_what_continues_as_new_has_what_is_left_and_a_loop_of_that_alone_is_not_
     world = environment(LEAF, poll)
     last = world.start("poll", {"rounds": 9, "children": 2}, bounds={"max_descendants": 5}).wait(20)
     while last.state.continued_as:
-        last = world.execution(last.state.continued_as)
+        last = world.run_of(last.state.continued_as)
         last.wait(20)
     assert last.status == "failed"
     assert sum(record.workflow_name == "leaf" for record in world.executions()) == 5
     free = environment(LEAF, poll)
     last = free.start("poll", {"rounds": 12, "children": 0}, bounds={"max_depth": 0, "max_descendants": 0}).wait(20)
     while last.state.continued_as:
-        last = free.execution(last.state.continued_as)
+        last = free.run_of(last.state.continued_as)
         last.wait(20)
     assert (last.status, count(free)) == ("completed", 13)
 
@@ -175,7 +175,7 @@ def test_a_fork_counts_what_it_shares_with_its_source():
     assert source.status == "failed"
     failed_at = max(event.sequence for event in source.history() if event.event_type == "operation_completed")
     before = count(world)
-    fork = world.fork(source.id, failed_at)
+    fork = world.run_of(source.id).fork(failed_at)
     assert fork.wait(20).status == "failed"
     assert count(world) == before + 1
 

@@ -83,7 +83,7 @@ def test_a_forged_log_is_a_corrupt_log(world_of_forged):
     told = 0
     for name in names:
         try:
-            execution = world.execution(name)
+            execution = world.run_of(name)
         except StoreError:
             continue
         told += execution.damage is not None

@@ -69,7 +69,7 @@ def test_a_copy_that_is_cut_before_any_call_comes_to_the_same_and_repeats_nothin
     for sequence in began(events):
         MADE.clear()
         until = sequence - 1
-        copy = world.fork(old.id, until).wait(20)
+        copy = world.run_of(old.id).fork(until).wait(20)
         assert (copy.status, copy.outputs) == ("completed", old.outputs)
         reused = sum(isinstance(event.data, catalog.OperationCompleted) for event in events[:until])
         assert len(MADE) == 4 - reused == 4 - calls_in(events[:until])
@@ -81,7 +81,7 @@ def test_a_copy_that_is_cut_before_any_call_comes_to_the_same_and_repeats_nothin
 
 def test_calls_that_run_side_by_side_are_made_anew_together(world):
     old = world.start("meeting").wait(20)
-    copy = world.fork(old.id, began(old.history())[2] - 1).wait(20)
+    copy = world.run_of(old.id).fork(began(old.history())[2] - 1).wait(20)
     assert (copy.status, copy.outputs, MADE) == ("completed", old.outputs, [1])
 
 
@@ -110,7 +110,7 @@ def test_two_forks_with_one_key_are_one(world):
     old = world.start("forked").wait(20)
     until = began(old.history())[-1] - 1
     MADE.clear()
-    ids = {world.fork(old.id, until, key="once").wait(20).id for _ in range(2)}
+    ids = {world.run_of(old.id).fork(until, key="once").wait(20).id for _ in range(2)}
     assert (len(ids), MADE) == (1, [4])
 
 
@@ -128,6 +128,6 @@ def test_a_changed_fork_passes_another_idempotency_key_with_other_arguments(worl
         return [await pay(amount), await pay(10)]
 
     source = world.start(paying, {"amount": 1}).wait(20)
-    assert world.fork(source.id, 1, {"inputs": {"amount": 2}}).wait(20).outputs == {"result": [2, 10]}
-    assert world.fork(source.id, 1).wait(20).outputs == {"result": [1, 10]}
+    assert world.run_of(source.id).fork(1, {"inputs": {"amount": 2}}).wait(20).outputs == {"result": [2, 10]}
+    assert world.run_of(source.id).fork(1).wait(20).outputs == {"result": [1, 10]}
     assert list(keys.values()) == [[1, 1], [10, 10, 10], [2]]

@@ -108,7 +108,7 @@ def test_forks_at_a_hundred_random_events_share_what_was_and_go_on_live(world):
         log = source.history()
         for at in (random.randint(1, len(log)) for _ in range(25)):
             MADE.clear()
-            fork = world.fork(source.id, at)
+            fork = world.run_of(source.id).fork(at)
             opened = world.store.record(fork.id).opened
             asked_before = sum(isinstance(event.data, catalog.InterruptResolved) for event in log[: opened - 1])
             done = sum(
@@ -160,7 +160,7 @@ def test_a_fork_takes_the_same_few_bytes_however_long_what_it_shares_is(tmp_path
 def test_a_flipped_byte_in_a_shared_prefix_is_found_for_source_and_fork(world, tmp_path):
     """Trap 16: a fork of a damaged log goes up to the damage."""
     source, _ = answered(world, world.start("branches", {"n": 7}))
-    fork, _ = answered(world, world.fork(source.id, 20))
+    fork, _ = answered(world, world.run_of(source.id).fork(20))
     with closing(sqlite3.connect(tmp_path / "s.db")) as connection, connection:
         connection.execute(
             "UPDATE events SET path = 'mein' WHERE place = (SELECT key << 32 | 3 FROM executions WHERE id = ?)"
@@ -174,7 +174,7 @@ def test_a_flipped_byte_in_a_shared_prefix_is_found_for_source_and_fork(world, t
 def test_an_open_question_is_answered_once_in_each(world):
     """Trap 13: an answer without an execution's id is refused where two could take it."""
     source = world.start("everywhere_asking").wait(20)
-    fork = world.fork(source.id).wait(20)
+    fork = world.run_of(source.id).fork().wait(20)
     (question,) = source.interrupts
     assert [asked.id for asked in fork.interrupts] == [question.id]
     with pytest.raises(InterruptError, match="2 executions ask it; say which"):
@@ -192,7 +192,7 @@ def test_its_child_is_a_new_one_and_the_sources_goes_on(world):
         for event in source.history()
         if isinstance(event.data, catalog.OperationStarted) and event.data.operation_type == "child_workflow"
     )
-    fork = world.fork(source.id, begun).wait(20)
+    fork = world.run_of(source.id).fork(begun).wait(20)
     children = {record.parent: record.execution_id for record in world.store.records(origin="child")}
     assert (children.keys(), fork.status) == ({source.id, fork.id}, "completed")
     assert children[fork.id] not in str(source.history()[begun - 1].data.parameters)
@@ -200,7 +200,7 @@ def test_its_child_is_a_new_one_and_the_sources_goes_on(world):
 
 def test_usage_and_size_are_its_own(world):
     source, _ = answered(world, world.start("branches", {"n": 7}))
-    fork = world.fork(source.id, len(source.history()) - 1).wait(20)
+    fork = world.run_of(source.id).fork(len(source.history()) - 1).wait(20)
     assert world.store.record(fork.id).size < world.store.record(source.id).size / 2
     assert (fork.status, fork.usage.to_dict()) == ("completed", {})
 
@@ -213,7 +213,7 @@ def test_a_fork_inside_a_record_has_a_copy_of_its_beginning(world):
         if world.store.read_records(source.id, number - 1, number)[0].last_sequence > number
     ]
     for at in inside[:2]:
-        fork, _ = answered(world, world.fork(source.id, at))
+        fork, _ = answered(world, world.run_of(source.id).fork(at))
         assert (fork.status, world.store.stored_log(fork.id).shared < at) == ("completed", True)
         prefixes = ([(e.path, e.step, e.data) for e in log[:at]] for log in (fork.history(), source.history()))
         assert next(prefixes) == next(prefixes)
@@ -228,31 +228,31 @@ def test_one_forks_at_the_end_of_a_failed_run_with_a_mended_definition(world):
     mended = Workflow("w", [failing.steps[0], Step("use", script="state.made['n']", store="used")])
     source = world.start(failing).wait(20)
     assert (source.status, MADE) == ("failed", [1])
-    fork = world.fork(source.id, change={"definition": mended.to_dict()}).wait(20)
+    fork = world.run_of(source.id).fork(change={"definition": mended.to_dict()}).wait(20)
     assert (fork.status, fork.variables["used"], MADE) == ("completed", 1, [1])
     assert fork.workflow == mended
     again = Environment(store=world.store)
-    assert again.execution(fork.id).workflow == mended
-    assert world.fork(fork.id, 3).workflow == failing
+    assert again.run_of(fork.id).workflow == mended
+    assert world.run_of(fork.id).fork(3).workflow == failing
 
 
 def test_a_result_and_an_answer_are_changed_before_what_follows_from_them(world):
     source, _ = answered(world, world.start("everywhere_asking"))
     (question,) = source.asked.values()
-    fork = world.fork(source.id, change={"answers": {question.id: "Kiel"}}).wait(20)
+    fork = world.run_of(source.id).fork(change={"answers": {question.id: "Kiel"}}).wait(20)
     assert (fork.status, fork.outputs["result"][0]) == ("completed", "Kiel")
     made = next(event.data for event in source.history() if isinstance(event.data, catalog.OperationCompleted))
-    fork, asked = answered(world, world.fork(source.id, change={"results": {made.operation_id: 50}}))
+    fork, asked = answered(world, world.run_of(source.id).fork(change={"results": {made.operation_id: 50}}))
     assert (fork.outputs["result"], asked) == (["Bonn", 51, 52], ["Which city?"])
 
 
 def test_variables_inputs_and_prompts_are_changed(world):
     source, _ = answered(world, world.start("branches", {"n": 7}))
-    fork, _ = answered(world, world.fork(source.id, 2, {"inputs": {"n": 9}}))
+    fork, _ = answered(world, world.run_of(source.id).fork(2, {"inputs": {"n": 9}}))
     assert (fork.variables["a"]["n"], fork.inputs) == (9, {"n": 9})
-    assert Environment(store=world.store).execution(fork.id).inputs == {"n": 9}
+    assert Environment(store=world.store).run_of(fork.id).inputs == {"n": 9}
     entered = next(event.sequence for event in source.history() if event.step == "left")
-    fork, _ = answered(world, world.fork(source.id, entered, {"variables": {"a": {"n": 70}}}))
+    fork, _ = answered(world, world.run_of(source.id).fork(entered, {"variables": {"a": {"n": 70}}}))
     assert fork.variables["left"] == 71
 
 
@@ -262,7 +262,7 @@ def test_a_changed_input_must_be_of_its_declared_type(world, how, given):
     source, _ = answered(world, world.start("branches", {"n": 7}))
     before = world.store.ids()
     with pytest.raises(InputError, match=r'input "n" must be of type int, got'):
-        getattr(world, how)(source.id, change={"inputs": {"n": given}})
+        getattr(source, how)(change={"inputs": {"n": given}})
     assert world.store.ids() == before
 
 
@@ -272,13 +272,13 @@ def test_a_model_that_nobody_has_is_refused_as_at_a_start(world, how, model, sai
     source, _ = answered(world, world.start("branches", {"n": 7}))
     before = world.store.ids()
     asked = {
-        "fork": partial(world.fork, change={"model": model}),
-        "option": partial(world.fork, at=3, model=model),
-        "what_if": partial(world.what_if, change={"model": model}),
-        "try": partial(world.try_step, step="left", model=model),
+        "fork": partial(source.fork, change={"model": model}),
+        "option": partial(source.fork, at=3, model=model),
+        "what_if": partial(source.what_if, change={"model": model}),
+        "try": partial(source.try_step, step="left", model=model),
     }
     with pytest.raises(SetupError, match=said):
-        asked[how](source.id)
+        asked[how]()
     assert world.store.ids() == before
 
 
@@ -294,7 +294,7 @@ def test_of_two_processes_that_fork_with_one_key_one_begins_it(world, tmp_path):
 
         def fork(environment):
             together.wait(20)
-            return environment.fork(source.id, len(source.history()) - 1, key="once")
+            return environment.run_of(source.id).fork(len(source.history()) - 1, key="once")
 
         made = [*threads.map(fork, [world, other])]
         assert {fork.id for fork in made} == {record.execution_id for record in second.records(origin="fork")}
@@ -314,7 +314,7 @@ def test_a_source_that_is_deleted_while_its_fork_is_made_leaves_no_half_of_it(wo
 
     monkeypatch.setattr(world.store, "append_all", append_all)
     with pytest.raises(ExecutionNotFoundError, match=source.id):
-        world.fork(source.id, 9)
+        world.run_of(source.id).fork(9)
     monkeypatch.undo()
     assert not list(world.store.records(origin="fork"))
     assert check(world.store).ok
@@ -323,8 +323,8 @@ def test_a_source_that_is_deleted_while_its_fork_is_made_leaves_no_half_of_it(wo
 def test_a_source_that_is_deleted_while_its_fork_waits_is_not_missed(world, tmp_path):
     """Trap 16: another process deletes it while a fork of it is driven."""
     source = world.start("everywhere_asking").wait(20)
-    fork = world.fork(source.id).wait(20)
-    world.cancel(source.id)
+    fork = world.run_of(source.id).fork().wait(20)
+    world.run_of(source.id).cancel()
     with SqliteStore(tmp_path / "s.db") as other:
         other.delete(source.id)
     fork, _ = answered(world, fork)
@@ -335,25 +335,25 @@ def test_a_source_that_is_deleted_while_its_fork_waits_is_not_missed(world, tmp_
 def test_a_backup_has_forks_with_what_they_share(world, tmp_path):
     """Trap 16: the copy is whole, also where the source is deleted in it or in the original."""
     source, _ = answered(world, world.start("branches", {"n": 7}))
-    fork, _ = answered(world, world.fork(source.id, 9))
+    fork, _ = answered(world, world.run_of(source.id).fork(9))
     kept = lines(fork)
     back_up(tmp_path / "s.db", tmp_path / "copy.db")
     world.store.delete(source.id)
     with SqliteStore(tmp_path / "copy.db") as copy, Environment(store=copy) as other:
-        assert lines(other.execution(fork.id)) == kept
+        assert lines(other.run_of(fork.id)) == kept
         copy.delete(source.id)
-        assert lines(other.execution(fork.id)) == kept
+        assert lines(other.run_of(fork.id)) == kept
         assert check(copy).ok
-    assert lines(world.execution(fork.id)) == kept
+    assert lines(world.run_of(fork.id)) == kept
 
 
 def test_a_fork_begins_before_the_checkpoint_of_its_source(world):
     """Trap 16: what the source knew later is not known to the fork."""
     source, _ = answered(world, world.start("branches", {"n": 7}))
-    state = world.execution(source.id).state
+    state = world.run_of(source.id).state
     world.store.put_checkpoint(source.id, state.last_sequence, dump_state(state))
     assert world.store.checkpoint(source.id)[0] == len(source.history()) > 3
-    fork, asked = answered(world, world.fork(source.id, 3))
+    fork, asked = answered(world, world.run_of(source.id).fork(3))
     assert (fork.status, fork.outputs, len(asked)) == ("completed", source.outputs, 1)
 
 
@@ -362,21 +362,21 @@ def test_a_full_disk_begins_no_fork(world):
     (pages,) = world.store._writer.execute("PRAGMA page_count").fetchone()
     world.store._writer.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StoreError, match="Nothing was written; free some space"):
-        world.fork(source.id, 3, note="n" * 60_000)
+        world.run_of(source.id).fork(3, note="n" * 60_000)
     world.store._writer.execute("PRAGMA max_page_count = 1000000")
-    fork, _ = answered(world, world.fork(source.id, 3))
+    fork, _ = answered(world, world.run_of(source.id).fork(3))
     assert fork.status == "completed"
     assert check(world.store).ok
 
 
 def test_a_text_from_a_shell_becomes_what_its_input_declares(world):
     source, _ = answered(world, world.start("branches", {"n": 7}))
-    fork, _ = answered(world, world.fork(source.id, 1, {"inputs": {"n": "9"}}, coerce_text=True))
+    fork, _ = answered(world, world.run_of(source.id).fork(1, {"inputs": {"n": "9"}}, coerce_text=True))
     assert (fork.inputs, fork.variables["a"]["n"]) == ({"n": 9}, 9)
 
 
 def test_a_change_of_a_run_that_is_done_has_an_effect_wherever_it_is_forked(world):
     source, _ = answered(world, world.start("branches", {"n": 7}))
     assert source.status == "completed"
-    fork, _ = answered(world, world.fork(source.id, change={"inputs": {"n": 9}}))
+    fork, _ = answered(world, world.run_of(source.id).fork(change={"inputs": {"n": 9}}))
     assert (fork.status, fork.variables["a"]["n"]) == ("completed", 9)

@@ -81,7 +81,7 @@ def test_wherever_it_stopped_finished_calls_are_not_made_again(length):
     store = cut(execution.store, execution, min(length, execution.state.last_sequence - 1))
     done = sum(e.event_type == "operation_completed" for e in store.read(execution.id))
     CALLS.clear()
-    resumed = Environment(store=store).resume(execution.id).wait(20)
+    resumed = Environment(store=store).run_of(execution.id).resume().wait(20)
     assert resumed.outputs == execution.outputs
     assert len(CALLS) == 3 - done
 
@@ -133,7 +133,7 @@ def test_time_chance_and_sleep_are_recorded():
     assert (waited, clock.slept) == (30, [30])
     assert 0 <= chance < 1
     length = execution.state.last_sequence - 4
-    again = Environment(store=cut(execution.store, execution, length)).resume(execution.id).wait(20)
+    again = Environment(store=cut(execution.store, execution, length)).run_of(execution.id).resume().wait(20)
     assert again.outputs == execution.outputs
 
 
@@ -155,7 +155,7 @@ def test_a_failed_call_is_tried_again_and_its_attempts_are_not_repeated_on_resum
     assert clock.slept == [5, 10]
     length = next(e.sequence for e in reversed(execution.history()) if e.event_type == "operation_started")
     calls = len(CALLS)
-    again = Environment(store=cut(execution.store, execution, length)).resume(execution.id).wait(20)
+    again = Environment(store=cut(execution.store, execution, length)).run_of(execution.id).resume().wait(20)
     assert again.outputs == execution.outputs
     assert len(CALLS) == calls + 1
 
@@ -178,7 +178,7 @@ def test_a_failure_that_the_function_handles_is_handled_the_same_way_on_resume()
     assert execution.outputs == {"result": ["no luck", 4]}
     length = next(e.sequence for e in execution.history() if e.event_type == "operation_failed")
     CALLS.clear()
-    again = Environment(store=cut(execution.store, execution, length)).resume(execution.id).wait(20)
+    again = Environment(store=cut(execution.store, execution, length)).run_of(execution.id).resume().wait(20)
     assert again.outputs == execution.outputs
     assert CALLS == [2]
 
@@ -201,7 +201,7 @@ def test_an_execution_that_failed_goes_on_at_the_call_that_failed():
     execution = world.start("brittle").wait(20)
     assert (execution.status, "no luck" in execution.error) == ("failed", True)
     broken.clear()
-    assert world.resume(execution.id).wait(20).outputs == {"result": 11}
+    assert world.run_of(execution.id).resume().wait(20).outputs == {"result": 11}
     assert CALLS == [5, "fragile", "fragile"]
 
 
@@ -218,7 +218,7 @@ def test_a_call_whose_outcome_is_unknown_is_asked_about():
     execution = environment().start("shop").wait(20)
     length = next(e.sequence for e in execution.history() if e.event_type == "operation_started")
     world = Environment(store=cut(execution.store, execution, length))
-    (question,) = world.resume(execution.id).wait(20).interrupts
+    (question,) = world.run_of(execution.id).resume().wait(20).interrupts
     answered = world.answer(question.interrupt_id, {"choice": "done", "result": "seen"}).wait(20)
     assert answered.outputs == {"result": "seen"}
     assert CALLS == ["pay"]
@@ -245,7 +245,7 @@ def test_a_changed_function_that_asks_for_something_else_diverges():
         return await shout("something else")
 
     length = next(e.sequence for e in reversed(execution.history()) if e.event_type == "operation_completed")
-    resumed = Environment(store=cut(execution.store, execution, length)).resume(execution.id).wait(20)
+    resumed = Environment(store=cut(execution.store, execution, length)).run_of(execution.id).resume().wait(20)
     assert resumed.status == "failed"
     assert "history and definition disagree at step 'chain'" in resumed.error
 
@@ -255,7 +255,7 @@ def test_a_function_that_this_process_lacks_is_told():
     WORKFLOW_FUNCTIONS.clear()
     world = Environment(store=cut(execution.store, execution, 5))
     with pytest.raises(DefinitionError, match="run the cell or import the module that defines it"):
-        world.resume(execution.id)
+        world.run_of(execution.id).resume()
 
 
 def test_what_is_no_workflow_function_is_refused():
@@ -341,7 +341,11 @@ def test_a_step_function_that_breaks_off_is_asked_about():
 
     world = environment()
     execution = world.start("paying").wait(20)
-    assert (execution.status, world.resume(execution.id).wait(20).status, calls) == ("waiting", "waiting", ["pay"])
+    assert (execution.status, world.run_of(execution.id).resume().wait(20).status, calls) == (
+        "waiting",
+        "waiting",
+        ["pay"],
+    )
     answered = world.answer(execution.interrupts[0].interrupt_id, {"choice": "fail", "error": "it did not"}).wait(20)
     assert (answered.outputs, calls) == ({"result": "it did not"}, ["pay"])
 

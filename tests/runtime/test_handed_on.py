@@ -35,7 +35,7 @@ def world(gate):
 
 
 def calls_given(world, name):
-    found = [world.execution(record.execution_id).state for record in world.executions()]
+    found = [world.run_of(record.execution_id).state for record in world.executions()]
     return [state.bounds.max_llm_calls for state in found[::-1] if state.workflow_name == name]
 
 
@@ -60,6 +60,6 @@ def test_it_stays_held_where_another_execution_takes_the_place(world):
 
     failed = world.start(upper, bounds={"max_llm_calls": 5, "on_exhausted": "fail"}).wait(20)
     has_failed.append(failed.status)
-    done = world.resume(failed.id).wait(20)
+    done = world.run_of(failed.id).resume().wait(20)
     assert (has_failed, done.status) == (["failed"], "completed")
     assert (calls_given(world, "middle"), calls_given(world, "talks")) == ([5, 2], [2, 1])

@@ -106,7 +106,7 @@ def test_what_comes_while_the_lease_cannot_be_given_back_is_not_forgotten(refusa
     execution.signal("go", 1)
     assert execution.wait(20).status in ("completed", "waiting")
     if execution.status == "waiting":
-        assert world.execution(execution.id).wait(20).status == "completed"
+        assert world.run_of(execution.id).wait(20).status == "completed"
 
 
 def test_who_lost_its_lease_while_the_store_was_busy_does_not_go_on():
@@ -159,7 +159,7 @@ def test_what_ends_a_run_is_not_hidden_by_a_lease_that_stays(kind, refused):
     with pytest.raises(kind, match="no writing"):
         execution.wait(20)
     world.store.refused = ()
-    assert world.resume(execution.id).wait(20).is_live is False
+    assert world.run_of(execution.id).resume().wait(20).is_live is False
     assert execution.store.leases() == []
 
 
@@ -178,7 +178,7 @@ def test_a_run_that_rests_while_its_store_refuses_can_be_taken_up_again(refused)
     else:
         execution.wait(20)
     world.store.refused = ()
-    assert world.execution(execution.id).signal("go", 1).wait(20).status == "completed"
+    assert world.run_of(execution.id).signal("go", 1).wait(20).status == "completed"
 
 
 def test_a_lease_that_was_taken_for_news_is_given_back_where_these_cannot_be_read():
@@ -207,7 +207,7 @@ def test_a_lease_that_was_taken_for_news_is_given_back_where_these_cannot_be_rea
             execution.start().wait(20)
         fails_at = 0
         if execution.status != "completed":
-            world.resume(execution.id).wait(20)
+            world.run_of(execution.id).resume().wait(20)
         ended.append(execution.status)
     assert ended == ["completed"] * 11
 
@@ -268,5 +268,5 @@ def test_a_thread_that_waits_for_the_file_does_not_hold_up_the_loop(tmp_path):
             assert ticking.wait(20).status == "completed"
             assert answering.is_alive()
         answering.join(20)
-        asked = world.execution(asked.id)
+        asked = world.run_of(asked.id)
         assert (asked.wait(20) if asked.is_live else asked).status == "completed"

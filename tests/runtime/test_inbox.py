@@ -159,4 +159,4 @@ def test_an_answer_that_comes_as_an_execution_is_parked_counts_though_another_pr
     execution = world.start(Workflow("w", [Step("ask", ask="Who?", store="who")]))
     assert becomes(lambda: (execution.status, store.has_untaken(execution.id)) == ("waiting", True))
     store.release(store.taken)
-    assert becomes(lambda: world.execution(execution.id).status == "completed")
+    assert becomes(lambda: world.run_of(execution.id).status == "completed")

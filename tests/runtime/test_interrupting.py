@@ -33,6 +33,9 @@ def test_a_lease_that_this_process_left_undriven_is_taken_at_once(act, tmp_path)
             world.answer(question.id, "yes")
         assert [record.execution_id for record in world.recoverable()] == [execution.id]
         assert world.interrupts() == []
-        acts = {"answer": lambda: world.answer(question.id, "yes"), "resume": lambda: world.resume(execution.id)}
+        acts = {
+            "answer": lambda: world.answer(question.id, "yes"),
+            "resume": lambda: world.run_of(execution.id).resume(),
+        }
         assert acts[act]().wait(20).status == "completed"
         assert store.leases() == []

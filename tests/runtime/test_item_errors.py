@@ -50,7 +50,7 @@ def test_resume_runs_only_the_items_that_are_missing(parallel):
     assert {0, 1, 2} <= done
     picky.bad.clear()
     picky.calls.clear()
-    resumed = world.resume(execution.id).wait(20)
+    resumed = world.run_of(execution.id).resume().wait(20)
     assert resumed.variables["labels"] == [0, 10, 20, 30, 40]
     assert sorted(picky.calls) == sorted(set(range(5)) - done)
 
@@ -83,7 +83,7 @@ def test_kept_failures_survive_a_restart_and_are_not_tried_again():
     execution = world.start("w").wait(20)
     gate.bad.clear()
     calls = list(picky.calls)
-    resumed = world.resume(execution.id).wait(20)
+    resumed = world.run_of(execution.id).resume().wait(20)
     assert (resumed.status, picky.calls) == ("completed", calls)
     assert resumed.variables["labels"][1]["error"]["item"] == 1
 

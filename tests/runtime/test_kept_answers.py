@@ -63,9 +63,9 @@ def test_an_answer_that_cannot_take_effect_here_is_kept_and_says_so():
     ):
         elsewhere.answer(question.id, "yes")
     assert elsewhere.interrupts() == []
-    assert elsewhere.execution(execution.id).asked[question.id].response == {"text": "yes"}
+    assert elsewhere.run_of(execution.id).asked[question.id].response == {"text": "yes"}
     at_home = over(store, Calls().action(), Calls().action("other"), workflow=TWO_CALLS)
-    assert at_home.resume(execution.id).wait(PATIENCE).variables == {"c": "yes"}
+    assert at_home.run_of(execution.id).resume().wait(PATIENCE).variables == {"c": "yes"}
 
 
 def test_a_signal_that_cannot_take_effect_here_is_kept_as_well():
@@ -74,7 +74,10 @@ def test_a_signal_that_cannot_take_effect_here_is_kept_as_well():
     execution = over(store, Calls().action("other"), workflow=workflow).start("w").wait(PATIENCE)
     with pytest.raises(AnswerKeptError, match="the signal 'go' is kept"):
         Environment(store=store).signal(execution.id, "go", 1)
-    assert over(store, Calls().action("other"), workflow=workflow).resume(execution.id).wait(20).status == "completed"
+    assert (
+        over(store, Calls().action("other"), workflow=workflow).run_of(execution.id).resume().wait(20).status
+        == "completed"
+    )
 
 
 def test_a_kept_answer_is_not_asked_for_again_and_the_same_one_carries_on(waiting):
@@ -89,7 +92,7 @@ def test_another_answer_than_the_kept_one_is_refused_and_shows_it(waiting):
     question = kept(store, execution)
     with pytest.raises(InterruptError, match=r"answered already by ann, with .*yes"):
         over(store).answer(question.id, "no")
-    assert over(store).resume(execution.id).wait(PATIENCE).variables == {"x": "yes"}
+    assert over(store).run_of(execution.id).resume().wait(PATIENCE).variables == {"x": "yes"}
 
 
 def test_a_question_is_closed_as_soon_as_it_is_answered(waiting):
@@ -136,7 +139,7 @@ def test_an_address_names_the_execution_as_well():
     first, second = (over(store).start("w").wait(PATIENCE) for _ in range(2))
     asked = second.interrupts[0]
     assert over(store).answer(f"{asked.id}@{second.id}", "two").wait(PATIENCE).variables == {"x": "two"}
-    assert over(store).execution(first.id).status == "waiting"
+    assert over(store).run_of(first.id).status == "waiting"
     with pytest.raises(NotFoundError, match="question not found"):
         over(store).answer(f"ask_none@{first.id}", "two")
 
@@ -145,7 +148,7 @@ def test_an_address_names_the_execution_as_well():
 
 
 @pytest.mark.parametrize(
-    "send", [lambda world, name: world.signal(name, "go"), lambda world, name: world.annotate(name, note="seen")]
+    "send", [lambda world, name: world.signal(name, "go"), lambda world, name: world.run_of(name).annotate(note="seen")]
 )
 def test_a_message_to_a_driver_that_has_lost_its_lease_is_accepted_and_read(send):
     gate = Gate()
@@ -186,7 +189,7 @@ def test_a_signal_that_a_busy_store_keeps_from_its_execution_is_kept(refusals):
         world.signal(execution.id, "go")
     world.store.refusals = 0
     assert len(world.store.inbox(execution.id, 0)) == 1
-    assert world.resume(execution.id).wait(PATIENCE).status == "completed"
+    assert world.run_of(execution.id).resume().wait(PATIENCE).status == "completed"
 
 
 def end_elsewhere(store, execution, lease):

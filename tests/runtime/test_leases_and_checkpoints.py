@@ -37,9 +37,9 @@ def test_what_another_process_drives_is_not_driven_here():
     lease = store.acquire(WHOLE.id, STRANGER)
     world = Environment(store=store, actions=[Calls().action()])
     with pytest.raises(LeaseHeldError, match="elsewhere"):
-        world.resume(WHOLE.id)
+        world.run_of(WHOLE.id).resume()
     store.release(lease)
-    assert world.resume(WHOLE.id).wait(20).status == "completed"
+    assert world.run_of(WHOLE.id).resume().wait(20).status == "completed"
 
 
 def test_a_copy_of_a_store_does_not_free_the_leases_of_its_source():
@@ -48,14 +48,14 @@ def test_a_copy_of_a_store_does_not_free_the_leases_of_its_source():
     execution = source.start(flow)
     assert gates[0].reached.wait(20)
     copy.store.append_all([Batch(execution.id, 0, records_of(source.store.read(execution.id)[:1]))])
-    copied = copy.resume(execution.id)
+    copied = copy.run_of(execution.id).resume()
     assert gates[1].reached.wait(20)
     (first,), (second,) = source.store.live_leases(), copy.store.live_leases()
     assert first.token == second.token
     gates[0].opened.set()
     execution.wait(20)
     with pytest.raises(LeaseHeldError):
-        Environment(store=copy.store, actions=[gates[1].action()]).resume(execution.id)
+        Environment(store=copy.store, actions=[gates[1].action()]).run_of(execution.id).resume()
     gates[1].opened.set()
     assert copied.wait(20).status == "completed"
 
@@ -88,7 +88,7 @@ def test_who_lost_its_lease_cannot_write_any_more():
     execution = world.start(Workflow("w", [Step("a", action="gate"), Step("b", script="1")]))
     assert gate.reached.wait(20)
     other = Environment(store=world.store)
-    assert other.cancel(execution.id).wait(20).status == "cancelled"
+    assert other.run_of(execution.id).cancel().wait(20).status == "cancelled"
     gate.opened.set()
     assert execution.wait(20).status == "cancelled"
     assert asyncio.run(awaited(execution)).status == "cancelled"
@@ -108,7 +108,7 @@ def test_who_lost_its_lease_waits_for_who_has_it():
     assert gate.reached.wait(20)
     other = Environment(store=world.store, actions=[there_action])
     world.store.release(*world.store.leases())
-    other.resume(execution.id)
+    other.run_of(execution.id).resume()
     assert there.reached.wait(20)
     gate.opened.set()
     with pytest.raises(TimeoutError, match="is running after"):
@@ -145,12 +145,12 @@ def test_a_long_log_is_read_from_its_checkpoint_and_deleting_it_changes_nothing(
     sequence, _ = world.store.checkpoint(execution.id)
     assert CHECKPOINT_EVENTS <= sequence <= execution.state.last_sequence
     other = Environment(store=world.store)
-    assert other.execution(execution.id).state == execution.state
+    assert other.run_of(execution.id).state == execution.state
     world.store.drop_checkpoints()
-    assert Environment(store=world.store).execution(execution.id).state == execution.state
+    assert Environment(store=world.store).run_of(execution.id).state == execution.state
 
 
 def test_a_checkpoint_that_cannot_be_read_is_left_aside():
     world, execution = long_execution()
     world.store.put_checkpoint(execution.id, execution.state.last_sequence, b'{"version": 99}')
-    assert Environment(store=world.store).execution(execution.id).state == execution.state
+    assert Environment(store=world.store).run_of(execution.id).state == execution.state

@@ -43,13 +43,13 @@ def before_their_children(*names, queue=False):
 def test_a_parent_that_is_resumed_has_its_child_start_what_it_had_recorded():
     store, (top, _) = before_their_children("top", "middle")
     with environment(TOP, MIDDLE, LEAF, store=store) as after:
-        assert after.resume(top).wait(PATIENCE).status == "completed"
+        assert after.run_of(top).resume().wait(PATIENCE).status == "completed"
 
 
 def test_an_execution_that_is_annotated_is_still_to_be_recovered():
     store, (top,) = before_their_children("top")
     with environment(TOP, MIDDLE, LEAF, store=store) as after:
-        after.tag(top, "found")
+        after.run_of(top).tag("found")
         assert [record.execution_id for record in after.recoverable()] == [top]
         assert after.recover(top).wait(PATIENCE).status == "completed"
 
@@ -59,7 +59,7 @@ def test_what_one_worker_cannot_run_another_one_can(caplog):
     with Environment(store=store, workflows=[TOP]) as unable, Worker(unable):
         assert becomes(lambda: "could not be taken up" in caplog.text)
     with environment(TOP, MIDDLE, LEAF, store=store) as able, Worker(able):
-        assert able.execution(top).wait(PATIENCE).status == "completed"
+        assert able.run_of(top).wait(PATIENCE).status == "completed"
 
 
 def test_a_plan_leaves_no_lease():
@@ -68,7 +68,7 @@ def test_a_plan_leaves_no_lease():
 
     with environment(asking("Who?")) as made:
         execution = made.start("asking").wait(PATIENCE)
-        made.resume(execution.id, definition=asking("Which?"), plan=True)
+        made.run_of(execution.id).resume(definition=asking("Which?"), plan=True)
         assert made.store.leases() == []
         # Another process can continue it at once.
         with Environment(store=made.store, workflows=[asking("Who?")]) as other:

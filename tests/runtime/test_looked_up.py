@@ -37,25 +37,25 @@ def test_neither_the_look_up_nor_a_frame_folds_the_log_or_reads_its_definition(p
     with monkeypatch.context() as patched, SqliteStore(path) as store:
         patched.setattr(driver, "folded", refuse)
         patched.setattr(driver, "recorded_workflow", refuse)
-        execution = Environment(store=store).execution(done)
+        execution = Environment(store=store).run_of(done)
         assert (execution.id, execution.durability, execution.is_live) == (done, "full", False)
         assert len(execution.events) == len(store.read(done))
         assert execution.steps["step"].tolist() == ["a", "b"]
         with pytest.raises(AssertionError):
             execution.state  # noqa: B018 - to look at it is what is tested
     with Environment(store=str(path)) as world:
-        assert world.execution(done).variables == {"m": 2, "n": 1}
+        assert world.run_of(done).variables == {"m": 2, "n": 1}
 
 
 def test_what_was_looked_up_can_be_read_after_its_environment_is_closed(path, done):
     with Environment(store=str(path)) as world:
-        execution = world.execution(done)
+        execution = world.run_of(done)
     assert (execution.status, execution.workflow.name) == ("completed", "twice")
 
 
 def test_what_was_not_read_before_its_store_was_closed_says_so(path, done):
     with SqliteStore(path) as store:
-        execution = Environment(store=store).execution(done)
+        execution = Environment(store=store).run_of(done)
     with pytest.raises(StoreClosedError):
         execution.state  # noqa: B018 - as above
 
@@ -63,7 +63,7 @@ def test_what_was_not_read_before_its_store_was_closed_says_so(path, done):
 def test_a_log_that_goes_on_elsewhere_is_read_as_it_stands_when_it_is_looked_at(path):
     with SqliteStore(path) as store:
         left = leave(store)
-        execution, other = Environment(store=store).execution(left), Environment(store=store).execution(left)
+        execution, other = Environment(store=store).run_of(left), Environment(store=store).run_of(left)
         assert other.cancel().wait(20).status == "cancelled"
         assert execution.status == "cancelled"
 
@@ -72,14 +72,14 @@ def test_frames_of_a_damaged_log_show_what_is_sound_before_anything_else_was_loo
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE events SET data = '{oops' WHERE place = (SELECT max(place) FROM events)")
     with SqliteStore(path) as store:
-        execution = Environment(store=store).execution(done)
+        execution = Environment(store=store).run_of(done)
         shown = execution.events["sequence"].tolist()
         assert shown == [event.sequence for event in execution.history()]
         assert f"event {len(shown) + 1}" in str(execution.damage) or "record of events" in str(execution.damage)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE events SET data = '{oops' WHERE place = (SELECT min(place) FROM events)")
     with SqliteStore(path) as store, pytest.raises(CorruptStoreError, match="event"):
-        Environment(store=store).execution(done)
+        Environment(store=store).run_of(done)
 
 
 def test_a_run_that_a_worker_claims_at_once_has_one_driver(path, monkeypatch):

@@ -102,17 +102,17 @@ def test_a_call_whose_result_was_lost_is_asked_about_on_resume(kind, answer, tmp
             run = lost(environment, kind)
             assert "The call itself returned: resuming asks what its result was" in run.error
         with world(store) as environment:
-            assert environment.verify(run.id).equal
-            resumed = environment.resume(run.id).wait(20)
+            assert environment.run_of(run.id).verify().equal
+            resumed = environment.run_of(run.id).resume().wait(20)
             (question,) = resumed.interrupts
             assert (resumed.status, question.kind, len(PAID)) == ("waiting", "outcome_unknown", 1)
             assert "it returned {'receipt': <object object at" in question.message
-            again = environment.resume(run.id).wait(20)
+            again = environment.run_of(run.id).resume().wait(20)
             assert (again.interrupts, len(PAID)) == ([question], 1)
             answered = environment.answer(question.id, given, run.id).wait(20)
             assert (answered.status, len(PAID)) == (status, payments), answered.error
             assert list(violations(answered.history())) == []
-            verified = environment.verify(run.id)
+            verified = environment.run_of(run.id).verify()
             assert verified.equal, str(verified)
 
 
@@ -125,7 +125,7 @@ def test_whatever_a_call_returned_it_is_made_once(value, kind):
         assert failed.lost.keys() == {"type", "text", "digest"}
         assert len(failed.lost["text"]) < 3_000
         assert SECRET not in str(failed.lost)
-        resumed = environment.resume(run.id).wait(20)
+        resumed = environment.run_of(run.id).resume().wait(20)
         assert (resumed.status, len(resumed.interrupts), len(PAID)) == ("waiting", 1, 1)
         answered = environment.answer(resumed.interrupts[0].id, {"choice": "done", "result": "r"}, run.id).wait(20)
         result = answered.outputs["result"] if kind == "function" else answered.variables["r"]
@@ -148,7 +148,7 @@ def test_a_call_that_may_be_repeated_is_made_again_without_a_question():
         run = environment.start(Workflow("w", [Step("a", action="pay_safely", store="r")])).wait(20)
         assert run.status == "failed"
         assert "The call itself returned" not in run.error
-        resumed = environment.resume(run.id).wait(20)
+        resumed = environment.run_of(run.id).resume().wait(20)
         assert (resumed.status, resumed.variables["r"], len(PAID)) == ("completed", "receipt 1", 2)
 
 
@@ -170,6 +170,6 @@ def test_a_result_that_cannot_leave_its_process_is_lost_as_well(tmp_path):
         run = environment.start("elsewhere", {"path": str(path), "value": "generator"}).wait(60)
         assert run.status == "failed"
         assert "cannot come back from its process" in run.error
-        resumed = environment.resume(run.id).wait(60)
+        resumed = environment.run_of(run.id).resume().wait(60)
         assert (resumed.status, len(resumed.interrupts), path.read_text()) == ("waiting", 1, "x")
         assert "generator object" in resumed.interrupts[0].message

@@ -28,13 +28,13 @@ def worlds(tmp_path):
 
 
 ACTS = {
-    "cancel": lambda world, execution_id: world.cancel(execution_id),
-    "resume": lambda world, execution_id: world.resume(execution_id),
+    "cancel": lambda world, execution_id: world.run_of(execution_id).cancel(),
+    "resume": lambda world, execution_id: world.run_of(execution_id).resume(),
     "signal": lambda world, execution_id: world.signal(execution_id, "go"),
 }
 ENDS = {
     "completed": lambda world, execution: world.answer(execution.interrupts[0].interrupt_id, "yes", execution.id),
-    "cancelled": lambda world, execution: world.cancel(execution.id),
+    "cancelled": lambda world, execution: world.run_of(execution.id).cancel(),
 }
 
 
@@ -45,10 +45,10 @@ def test_what_has_ended_meanwhile_stays_as_it_is(worlds, act, end):
     execution = first.start("w").wait(20)
     second.store.meanwhile = lambda: ENDS[end](first, execution).wait(20)
     if (act, end) == ("resume", "cancelled"):  # which is what resume is for
-        assert second.resume(execution.id).wait(20).status == "waiting"
+        assert second.run_of(execution.id).resume().wait(20).status == "waiting"
         return
     if (act, end) == ("resume", "completed"):
-        assert second.resume(execution.id).wait(20).status == "completed"
+        assert second.run_of(execution.id).resume().wait(20).status == "completed"
         assert second.store.leases() == []
         return
     if (act, end) == ("signal", "completed"):  # who answered has taken the signal into the log before the end
@@ -65,7 +65,7 @@ def test_what_has_ended_meanwhile_stays_as_it_is(worlds, act, end):
 def test_an_answer_that_another_process_took_in_begins_nothing_anew(worlds):
     first, second = worlds
     execution = first.start("w").wait(20)
-    second.store.meanwhile = lambda: first.resume(execution.id).wait(20)
+    second.store.meanwhile = lambda: first.run_of(execution.id).resume().wait(20)
     assert second.answer(execution.interrupts[0].interrupt_id, "yes").status == "completed"
     kinds = [event.event_type for event in first.store.read(execution.id)]
     assert kinds.count("execution_resumed") == 1
@@ -95,7 +95,7 @@ def test_what_is_sent_right_after_the_start_arrives(tmp_path):
             execution.wait(20)
             assert (taking.wait(20) if taking.is_live else execution.refresh()).status == "completed"
         execution = world.start("w")
-        assert sender.cancel(execution.id).wait(20).status == "cancelled"
+        assert sender.run_of(execution.id).cancel().wait(20).status == "cancelled"
 
 
 def test_an_execution_that_a_step_starts_on_the_engines_own_thread_takes_signals_at_once():
@@ -107,5 +107,5 @@ def test_an_execution_that_a_step_starts_on_the_engines_own_thread_takes_signals
         return world.start(Workflow("inner", [Step("a", "wait", signal="go")])).signal("go").id
 
     outer = environment(actions=[Action("start", start)]).start(Workflow("w", [Step("a", action="start", store="id")]))
-    inner = world.execution(outer.wait(20).variables["id"])
+    inner = world.run_of(outer.wait(20).variables["id"])
     assert (inner.wait(20) if inner.is_live else inner).status == "completed"

@@ -60,7 +60,7 @@ def finish(environment, execution):
 
 
 def test_what_moves_ends_here_and_goes_on_there(source, waiting, file, calls):
-    assert source.export_log(waiting.id, file, move=True) == waiting.refresh().state.last_sequence
+    assert source.run_of(waiting.id).export(file, move=True) == waiting.refresh().state.last_sequence
     assert source.store.record(waiting.id).status == "moved"
     assert source.store.asking() == []
     target = world(calls)
@@ -72,17 +72,17 @@ def test_what_moves_ends_here_and_goes_on_there(source, waiting, file, calls):
 
 
 ACTS = {
-    "resume": lambda world, execution, question: world.resume(execution),
+    "resume": lambda world, execution, question: world.run_of(execution).resume(),
     "answer": lambda world, execution, question: world.answer(question, "yes", execution),
     "signal": lambda world, execution, question: world.signal(execution, "go"),
-    "cancel": lambda world, execution, question: world.cancel(execution),
-    "pause": lambda world, execution, question: world.execution(execution).pause(),
+    "cancel": lambda world, execution, question: world.run_of(execution).cancel(),
+    "pause": lambda world, execution, question: world.run_of(execution).pause(),
 }
 
 
 @pytest.mark.parametrize("act", ACTS)
 def test_a_picture_cannot_go_on_and_says_what_can(source, waiting, file, calls, act):
-    source.export_log(waiting.id, file)
+    source.run_of(waiting.id).export(file)
     target = world(calls)
     picture = target.import_log(file)
     assert (picture.status, target.interrupts(), target.recoverable()) == ("picture", [], [])
@@ -95,14 +95,14 @@ def test_a_picture_cannot_go_on_and_says_what_can(source, waiting, file, calls, 
 
 
 def test_what_has_moved_cannot_go_on_here(source, waiting, file):
-    source.export_log(waiting.id, file, move=True)
+    source.run_of(waiting.id).export(file, move=True)
     for act in ("resume", "answer", "signal"):
         with pytest.raises(ExecutionError, match="where its file was imported"):
             ACTS[act](source, waiting.id, waiting.interrupts[0].id)
 
 
 def test_a_fork_goes_on_beside_the_original(source, waiting, file, calls):
-    source.export_log(waiting.id, file)
+    source.run_of(waiting.id).export(file)
     fork = source.import_log(file, as_fork=True)
     assert (fork.status, fork.interrupts[0].id) == ("waiting", waiting.interrupts[0].id)
     for execution in (fork, waiting):
@@ -117,7 +117,7 @@ def test_an_answer_reaches_what_moved_into_a_store_of_few_messages(source, file,
     twice = Workflow("twice", [Step("one", ask="One?"), Step("two", ask="Two?", store="two")], outputs=["two"])
     execution = source.start(twice).wait(20)
     source.answer(execution.interrupts[0].id, "first").wait(20)
-    source.export_log(execution.id, file, move=True)
+    source.run_of(execution.id).export(file, move=True)
     target = world(calls)
     assert finish(target, target.import_log(file)).outputs == {"two": "yes"}
 
@@ -128,7 +128,7 @@ def test_an_answer_reaches_what_moved_into_a_store_of_few_messages(source, file,
 def test_what_has_ended_does_not_move(source, waiting, file):
     finish(source, waiting)
     with pytest.raises(ExecutionError, match="is completed; export it without --move"):
-        source.export_log(waiting.id, file, move=True)
+        source.run_of(waiting.id).export(file, move=True)
     assert not file.exists()
 
 
@@ -136,7 +136,7 @@ def test_an_answer_that_is_kept_is_not_left_behind(source, waiting, file):
     payload = {"response": {"text": "yes"}, "by": "ann"}
     source.store.post(Message(waiting.id, "answer", waiting.interrupts[0].id, payload, "ann", 1))
     with pytest.raises(ExecutionError, match="has an answer or a signal that its log has not taken in"):
-        source.export_log(waiting.id, file, move=True)
+        source.run_of(waiting.id).export(file, move=True)
     assert (source.store.record(waiting.id).status, source.store.leases()) == ("waiting", [])
 
 
@@ -148,16 +148,16 @@ async def parent_of_one(ctx):
 def test_a_child_that_is_under_way_is_not_left_behind(source, file):
     parent = source.start("parent_of_one").wait(20)
     with pytest.raises(ExecutionError, match="which it started; move it when that has ended"):
-        source.export_log(parent.id, file, move=True)
+        source.run_of(parent.id).export(file, move=True)
 
 
 def test_a_child_for_which_its_parent_waits_does_not_move(source, file):
     parent = source.start("parent_of_one").wait(20)
     (child,) = [record.execution_id for record in source.executions() if record.execution_id != parent.id]
     with pytest.raises(ExecutionError, match=f"was started by {parent.id}, which waits for it"):
-        source.export_log(child, file, move=True)
-    assert finish(source, source.execution(child)).status == "completed"
-    assert source.execution(parent.id).wait(20).status == "completed"
+        source.run_of(child).export(file, move=True)
+    assert finish(source, source.run_of(child)).status == "completed"
+    assert source.run_of(parent.id).wait(20).status == "completed"
 
 
 # --- messages that arrive while an execution moves
@@ -208,16 +208,16 @@ def test_a_message_that_arrives_between_the_check_and_the_move_is_not_lost(store
     message = MESSAGES[kind](waiting)
     attempts = before_the_move(store, lambda: other.post(message))
     with pytest.raises(ExecutionError, match="has an answer or a signal that its log has not taken in"):
-        source.export_log(waiting.id, file, move=True)
+        source.run_of(waiting.id).export(file, move=True)
     assert len(attempts) == 1
     assert not file.exists()
     assert (store.record(waiting.id).status, store.leases()) == ("waiting", [])
-    resumed = source.resume(waiting.id).wait(20)
+    resumed = source.run_of(waiting.id).resume().wait(20)
     assert store.record(waiting.id).taken == store.inbox(waiting.id)[0].number
     if kind == "answer":
         assert resumed.outputs == {"answer": "yes"}
         return
-    assert source.export_log(waiting.id, file, move=True) == resumed.refresh().state.last_sequence
+    assert source.run_of(waiting.id).export(file, move=True) == resumed.refresh().state.last_sequence
     target = world(calls)
     assert finish(target, target.import_log(file)).status == "completed"
 
@@ -228,7 +228,7 @@ def test_a_message_that_adds_nothing_to_the_log_does_not_keep_an_execution_from_
     waiting = source.start("pays").wait(20)
     useless = Message(waiting.id, "answer", "ask_of_nothing", {"response": {}, "by": "ann"}, "ann", 1)
     attempts = before_the_move(store, lambda: other.post(useless))
-    assert source.export_log(waiting.id, file, move=True) == waiting.refresh().state.last_sequence
+    assert source.run_of(waiting.id).export(file, move=True) == waiting.refresh().state.last_sequence
     assert len(attempts) == 2
     target = world(calls)
     assert finish(target, target.import_log(file)).status == "completed"
@@ -249,7 +249,7 @@ def test_who_answers_while_an_execution_moves_continues_it(stores, file, calls):
 
     before_the_move(store, answer)
     with pytest.raises(ExecutionError, match="has an answer or a signal that its log has not taken in"):
-        source.export_log(waiting.id, file, move=True)
+        source.run_of(waiting.id).export(file, move=True)
     assert becomes(lambda: store.record(waiting.id).status == "completed")
     assert calls == ["paid", "shipped"]
 
@@ -262,7 +262,7 @@ def move_before_posting(source, other, execution, file, lease=None):
         del other.post
         if lease is not None:
             source.store.release(lease)
-        source.export_log(execution.id, file, move=True)
+        source.run_of(execution.id).export(file, move=True)
         return post(message)
 
     other.post = moving
@@ -295,7 +295,7 @@ def test_an_annotation_directly_after_the_move_is_in_the_log_of_what_has_moved(s
     waiting = source.start("pays").wait(20)
     lease = store.acquire(waiting.id, Owner("elsewhere", 11, 1, "kernel"), 30)
     move_before_posting(source, other, waiting, file, lease)
-    environment(PAYS, store=other).annotate(waiting.id, note="late")
+    environment(PAYS, store=other).run_of(waiting.id).annotate(note="late")
     assert store.inbox(waiting.id) == []
     moved, note = store.read(waiting.id)[-2:]
     assert (moved.event_type, note.data.note) == ("execution_moved", "late")
@@ -303,7 +303,7 @@ def test_an_annotation_directly_after_the_move_is_in_the_log_of_what_has_moved(s
 
 def test_a_question_of_an_execution_that_has_moved_does_not_expire(source, waiting, file):
     (question,) = waiting.interrupts
-    source.export_log(waiting.id, file, move=True)
+    source.run_of(waiting.id).export(file, move=True)
     source._control.answering.claim_expired(waiting.id, question.id)
     assert source.store.inbox(waiting.id) == []
 
@@ -315,7 +315,7 @@ def test_no_answer_of_another_process_is_lost(tmp_path):
 def test_a_file_that_is_there_is_not_overwritten_and_nothing_moves(source, waiting, file):
     file.write_text("mine")
     with pytest.raises(StoreError, match="exists already"):
-        source.export_log(waiting.id, file, move=True)
+        source.run_of(waiting.id).export(file, move=True)
     assert (file.read_text(), source.store.record(waiting.id).status) == ("mine", "waiting")
 
 
@@ -384,7 +384,7 @@ def test_a_death_in_between_leaves_one_place_to_go_on(source, waiting, file, cal
         patched.setattr("pathlib.Path.unlink", lambda *_, **__: None)  # a killed process tidies nothing up
         death(source.store, patched)
         with pytest.raises(Death):
-            source.export_log(waiting.id, file, move=True)
+            source.run_of(waiting.id).export(file, move=True)
     source.store.__dict__.pop("append_all", None)
     assert not file.exists()
     assert (source.store.record(waiting.id).status, source.store.leases()) == (status, [])
@@ -392,31 +392,31 @@ def test_a_death_in_between_leaves_one_place_to_go_on(source, waiting, file, cal
     for part in file.parent.iterdir() if not is_whole else ():
         with pytest.raises(InvalidEventError):
             transfer.read(part)
-    source.export_log(waiting.id, file, move=True)
+    source.run_of(waiting.id).export(file, move=True)
     target = world(calls)
     assert finish(target, target.import_log(file)).status == "completed"
     assert calls == ["paid", "shipped"]
     with pytest.raises(DivebookError):
-        source.resume(waiting.id)
+        source.run_of(waiting.id).resume()
 
 
 def test_moving_again_writes_the_same_file(source, waiting, file, tmp_path):
-    source.export_log(waiting.id, file, move=True)
-    source.export_log(waiting.id, tmp_path / "again.jsonl", move=True)
+    source.run_of(waiting.id).export(file, move=True)
+    source.run_of(waiting.id).export(tmp_path / "again.jsonl", move=True)
     assert (tmp_path / "again.jsonl").read_bytes() == file.read_bytes()
     assert isinstance(Environment(store=MemoryStore()).import_log(file).id, str)
 
 
 def test_a_plain_export_of_what_has_moved_goes_on_nowhere(source, waiting, file, tmp_path, calls):
-    source.export_log(waiting.id, file, move=True)
-    source.export_log(waiting.id, tmp_path / "audit.jsonl")
+    source.run_of(waiting.id).export(file, move=True)
+    source.run_of(waiting.id).export(tmp_path / "audit.jsonl")
     assert world(calls).import_log(tmp_path / "audit.jsonl").status == "moved"
 
 
 @pytest.mark.parametrize("as_fork", [False, True])
 @pytest.mark.parametrize("continues", [False, True])
 def test_what_has_arrived_does_not_arrive_again(source, waiting, file, calls, continues, as_fork):
-    source.export_log(waiting.id, file, move=True)
+    source.run_of(waiting.id).export(file, move=True)
     there = world(calls)
     arrived = there.import_log(file)
     if continues:
@@ -429,7 +429,7 @@ def test_what_has_arrived_does_not_arrive_again(source, waiting, file, calls, co
 
 
 def test_what_was_imported_as_a_fork_does_not_arrive_as_itself_as_well(source, waiting, file, calls):
-    source.export_log(waiting.id, file, move=True)
+    source.run_of(waiting.id).export(file, move=True)
     there = world(calls)
     fork = there.import_log(file, as_fork=True)
     with pytest.raises(StoreError, match=f"holds {fork.id}, which was made of it: both would continue"):
@@ -438,7 +438,7 @@ def test_what_was_imported_as_a_fork_does_not_arrive_as_itself_as_well(source, w
 
 
 def test_what_has_moved_away_may_come_back_where_it_was_deleted(source, waiting, file):
-    source.export_log(waiting.id, file, move=True)
+    source.run_of(waiting.id).export(file, move=True)
     with pytest.raises(StoreError, match="it has moved away from this store; delete it here"):
         source.import_log(file)
     source.store.delete(waiting.id)

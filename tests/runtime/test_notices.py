@@ -36,7 +36,7 @@ def test_every_new_question_is_told_once(tmp_path):
             ("Which one?", "ask", execution.id)
         ]
         execution.answer(told[0]["interrupt_id"], "this").wait(20)
-        Environment(store=store).resume(execution.id).wait(20)
+        Environment(store=store).run_of(execution.id).resume().wait(20)
         assert [entry["question"] for entry in told] == ["Which one?", "Sure?"]
 
 

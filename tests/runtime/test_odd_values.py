@@ -76,7 +76,7 @@ def test_a_run_ends_of_what_its_code_hands_over_or_goes_on_and_its_log_is_sound(
     execution = world.start("odd").wait(20)
     assert execution.status in ("completed", "failed", "waiting")
     assert execution.status != "failed" or execution.error
-    again = world.execution(execution.id)  # as another process reads it
+    again = world.run_of(execution.id)  # as another process reads it
     assert (repr(again), str(again.interrupts)) == (repr(execution), str(execution.interrupts))
     assert check(world.store).ok
     if execution.status == "waiting":

@@ -79,7 +79,7 @@ def meeting(operation, met):
 def resting(world, execution, is_there):
     """Wait until something is so of an execution; its first questions are answered on the way."""
     for _ in range(4000):
-        found = world.execution(execution.id)
+        found = world.run_of(execution.id)
         if is_there(found):
             return found
         for question in found.interrupts:
@@ -105,7 +105,7 @@ def met_twice(operation):
     world.signal(execution.id, "go", "late")
     for record in world.executions():
         if record.workflow_name == "child":
-            world.resume(record.execution_id).wait(20)
+            world.run_of(record.execution_id).resume().wait(20)
     later = Environment(store=world.store, workflows=[CHILD], actions=[failing.action()])
     later.answer(question.id, "yes", execution.id)
     done = resting(later, execution, lambda found: found.state.is_over)
@@ -150,5 +150,5 @@ def test_a_failure_that_was_caught_holds_also_when_the_step_fails_later_and_is_r
     assert resting(world, execution, lambda found: found.state.is_over).status == "failed"
     WORLD["works"], failing.broken = True, False
     is_fixed.append(True)
-    resumed = world.resume(execution.id).wait(20)
+    resumed = world.run_of(execution.id).resume().wait(20)
     assert (resumed.status, resumed.outputs) == ("completed", {"result": met[0]})

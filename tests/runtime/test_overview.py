@@ -117,7 +117,7 @@ def test_a_line_counts_questions_and_says_who_cancelled():
     world = environment()
     asking = world.start(Workflow("w", [Step("s", ask="Which?")])).wait(PATIENCE)
     assert (line_of(world, asking).status, line_of(world, asking).stand) == ("waiting", "1 question")
-    cancelled = world.cancel(asking.id).wait(PATIENCE)
+    cancelled = world.run_of(asking.id).cancel().wait(PATIENCE)
     line = line_of(world, cancelled)
     assert (line.status, line.questions) == ("cancelled", 0)
     assert line.stand.startswith("by ")

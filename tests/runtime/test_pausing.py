@@ -60,7 +60,7 @@ def test_nothing_begins_after_a_pause_whenever_it_comes(at, parallel, repeatable
     after = [event.data for event in execution.history(pausing.before)]
     assert [data for data in after if isinstance(data, BEGINNINGS)] == []
     assert _begun(execution) <= at - 1 + parallel
-    done = world.resume(execution.id).wait(20)
+    done = world.run_of(execution.id).resume().wait(20)
     assert done.status == "completed"
     assert set(pausing.calls) == {*map(str, range(ITEMS)), "a", "b"}
     if not repeatable:
@@ -90,7 +90,7 @@ def test_a_pause_begins_no_sleep_and_no_wait_for_a_signal_either():
     execution = pausing.execution.start().wait(20)
     after = [event.data for event in execution.history(pausing.before)]
     assert [data for data in after if isinstance(data, BEGINNINGS)] == []
-    assert world.resume(execution.id).wait(20).signal("go").wait(20).status == "completed"
+    assert world.run_of(execution.id).resume().wait(20).signal("go").wait(20).status == "completed"
 
 
 @pytest.mark.parametrize("check", [1, 2])
@@ -132,7 +132,7 @@ def test_a_pause_that_comes_at_the_end_is_recorded(monkeypatch, check, is_after,
     assert run.state.paused == "enough"
     assert sum(isinstance(event.data, catalog.ExecutionPaused) for event in run.history()) == 1
     monkeypatch.undo()
-    resumed = world.resume(run.id)
+    resumed = world.run_of(run.id).resume()
     resumed._driver.driving().result(20)
     question = question_of(resumed)
     assert resumed.answer(question.id, "this").wait(20).status == "completed"

@@ -43,7 +43,7 @@ def called(function, *args, resumed=False, **options):
 
     world = environment()
     execution = world.start("once").wait(30)
-    return world.resume(execution.id).wait(30) if resumed else execution
+    return world.run_of(execution.id).resume().wait(30) if resumed else execution
 
 
 def called_in_a_new_process(function):

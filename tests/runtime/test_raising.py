@@ -71,7 +71,7 @@ def test_an_error_is_caught_as_what_it_is_and_is_the_same_on_replay(call, caught
     assert execution.outputs == {"result": 1}
     before = RefusedError.constructed
     length = next(e.sequence for e in execution.history() if e.event_type == "operation_failed")
-    Environment(store=cut(execution.store, execution, length)).resume(execution.id).wait(20)
+    Environment(store=cut(execution.store, execution, length)).run_of(execution.id).resume().wait(20)
     assert seen[0] == seen[1]
     assert RefusedError.constructed == before
 

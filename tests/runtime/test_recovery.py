@@ -66,7 +66,7 @@ def test_what_never_gets_on_needs_a_person_who_can_resume_it():
     world._clock.time = NOW + 10**6 * MICROSECONDS
     with pytest.raises(NeedsPersonError, match=f"{name} needs a person: it was resumed 3 times automatically"):
         world.recover(name)
-    assert world.resume(name).wait(20).status == "completed"
+    assert world.run_of(name).resume().wait(20).status == "completed"
 
 
 @pytest.mark.parametrize("last", [(None,), (1, 2, 3, None)])
@@ -78,7 +78,7 @@ def test_attempts_are_counted_anew_after_a_person(last):
 def test_attempts_are_counted_anew_once_it_got_on():
     world, name = world_after(1, 2, 3)
     failing = environment(store=world.store, actions=[Action("work", lambda: 1 / 0, idempotent=True)], clock=Watch())
-    assert failing.resume(name).wait(20).status == "failed"
+    assert failing.run_of(name).resume().wait(20).status == "failed"
     assert next_attempt(world.store, name, NOW) == 1
 
 

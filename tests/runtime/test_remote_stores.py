@@ -145,7 +145,7 @@ def test_the_engines_own_thread_waits_for_no_server(store):
 
 def test_the_engines_own_thread_reads_no_log_of_a_server_that_was_only_looked_up(store):
     done = environment(Workflow("inner", [Step("a", script="1")]), store=store).start("inner").wait(20)
-    looked_up = Environment(store=store).execution(done.id)
+    looked_up = Environment(store=store).run_of(done.id)
 
     async def look():
         return looked_up.status
@@ -158,7 +158,7 @@ def test_the_engines_own_thread_reads_no_log_of_a_server_that_was_only_looked_up
 def test_a_slow_refresh_does_not_replace_a_newer_state(store):
     world = environment(Workflow("w", [Step("a", "wait", signal="go")]), store=store)
     execution = world.start("w").wait(20)
-    seen = Environment(store=store).execution(execution.id)
+    seen = Environment(store=store).run_of(execution.id)
     assert seen.status == "waiting"
     with store.answers["_read_records"].closed() as answer:
         slow = threading.Thread(target=seen.refresh)
@@ -173,7 +173,7 @@ def test_a_slow_refresh_does_not_replace_a_newer_state(store):
 
 def test_awaiting_does_not_block_the_event_loop(store):
     done = environment(Workflow("inner", [Step("a", script="1")]), store=store).start("inner").wait(20)
-    looked_up = Environment(store=store).execution(done.id)
+    looked_up = Environment(store=store).run_of(done.id)
 
     async def awaited():
         return (await looked_up).status
@@ -191,7 +191,7 @@ def test_a_state_is_kept_while_more_is_recorded(store, monkeypatch):
     monkeypatch.setattr("divebook.runtime.journal.CHECKPOINT_EVENTS", 5)
     execution = environment(FANNED, store=store, actions=[Calls().action()]).start("w").wait(20)
     assert store.checkpoint(execution.id)[0] <= execution.state.last_sequence
-    assert Environment(store=store).execution(execution.id).status == "completed"
+    assert Environment(store=store).run_of(execution.id).status == "completed"
 
 
 @pytest.mark.parametrize("loss", [None, BEFORE, AFTER])
@@ -265,12 +265,12 @@ def test_a_fork_is_created_once_wherever_the_connection_is_lost(store, name, los
         store.losses[name].clear()
         store.losses[name].extend([None] * number + [loss, loss])
         try:
-            fork = world.fork(source.id, 2)
+            fork = world.run_of(source.id).fork(2)
         except ConnectionLostError:
             # Nothing was written before, so that the caller may try again.
             assert len(store.server.ids()) == before
             store.losses[name].clear()
-            fork = world.fork(source.id, 2)
+            fork = world.run_of(source.id).fork(2)
         store.losses[name].clear()
         assert fork.wait(20).status == "completed"
         assert len(store.server.ids()) == before + 1
@@ -281,7 +281,7 @@ def test_a_fork_is_created_once_wherever_the_connection_is_lost(store, name, los
 def test_a_fork_with_the_id_of_a_child_is_created_once(store, loss):
     world = environment(store=store)
     source = world.start(Workflow("w", [Step("a", script="1")])).wait(20)
-    fork = world.fork(source.id, 2).wait(20)
+    fork = world.run_of(source.id).fork(2).wait(20)
     forked = next(event.data for event in fork.history() if isinstance(event.data, catalog.ExecutionForked))
     store.losses["_write"].append(loss)
     driver = fork._control.fork(forked, child_id="exec_child")

@@ -30,7 +30,7 @@ def test_a_failed_step_is_tried_again_and_what_succeeded_is_not():
     world = environment(Workflow("w", steps), actions=[calls.action(), failing.action()])
     execution = world.start("w").wait(20)
     failing.broken = False
-    resumed = world.resume(execution.id).wait(20)
+    resumed = world.run_of(execution.id).resume().wait(20)
     assert (resumed.status, resumed.variables, calls, failing.calls) == ("completed", {"c": 2}, [1], 2)
 
 
@@ -50,7 +50,7 @@ def test_finished_items_of_a_loop_are_not_run_again():
     world = environment(workflow, actions=[Action("act", note_then_fail)])
     execution = world.start("w").wait(20)
     failing.broken = False
-    resumed = world.resume(execution.id).wait(20)
+    resumed = world.run_of(execution.id).resume().wait(20)
     assert resumed.variables == {"r": ["A", "B", "C", "D"]}
     assert calls == ["a", "b", "c", "c", "d"]
 
@@ -58,7 +58,7 @@ def test_finished_items_of_a_loop_are_not_run_again():
 def test_a_condition_that_failed_is_evaluated_again():
     execution = run(Workflow("w", [Step("a", script="1", next=[("b", "$(state.missing > 1)")]), Step("b", script="2")]))
     assert execution.status == "failed"
-    resumed = environment(store=execution.store).resume(execution.id).wait(20)
+    resumed = environment(store=execution.store).run_of(execution.id).resume().wait(20)
     assert event_types(resumed).count("step_started") == 1
 
 
@@ -99,7 +99,7 @@ def test_wherever_the_log_ends_the_rest_comes_to_the_same_and_completed_operatio
         for e in store.read(WHOLE.id)
     )
     calls = Calls()
-    resumed = Environment(store=store, actions=[calls.action()]).resume(WHOLE.id).wait(20)
+    resumed = Environment(store=store, actions=[calls.action()]).run_of(WHOLE.id).resume().wait(20)
     assert (resumed.status, resumed.variables, resumed.outputs) == (WHOLE.status, WHOLE.variables, WHOLE.outputs)
     assert {path.id: path.status for path in resumed.paths.values()} == {
         path.id: path.status for path in WHOLE.paths.values()
@@ -115,7 +115,7 @@ def test_the_definition_of_the_start_is_used_whatever_has_become_of_it():
     execution = world.start("w").wait(20)
     world.add_workflow(Workflow("w", [Step("a", script="'new'", store="v")]), replace=True)
     failing.broken = False
-    assert world.resume(execution.id).wait(20).variables == {"v": "old"}
+    assert world.run_of(execution.id).resume().wait(20).variables == {"v": "old"}
 
 
 def test_a_cancelled_execution_can_be_taken_up_again():
@@ -123,8 +123,8 @@ def test_a_cancelled_execution_can_be_taken_up_again():
     execution = world.start("w").wait(20)
     shorter = cut(world.store, execution, 4)
     other = Environment(store=shorter)
-    assert other.cancel(execution.id).wait(20).status == "cancelled"
-    assert other.resume(execution.id).wait(20).variables == {"b": 1}
+    assert other.run_of(execution.id).cancel().wait(20).status == "cancelled"
+    assert other.run_of(execution.id).resume().wait(20).variables == {"b": 1}
 
 
 class StoppedClock:
@@ -157,7 +157,7 @@ def test_a_timer_goes_on_from_when_it_was_set():
     store = cut(world.store, execution, 4)
     assert store.read(execution.id)[-1].data.operation_type == "timer"
     later = StoppedClock(store.read(execution.id)[-1].recorded_at + 3_000_000_000)
-    resumed = Environment(store=store, clock=later, chance=FixedChance(2)).resume(execution.id).wait(20)
+    resumed = Environment(store=store, clock=later, chance=FixedChance(2)).run_of(execution.id).resume().wait(20)
     assert (resumed.status, later.slept) == ("completed", [600])
 
 
@@ -168,7 +168,8 @@ def test_a_timer_whose_time_is_over_fires_at_once_and_once():
     later = StoppedClock(clock.time + 10**12)
     resumed = (
         Environment(store=cut(world.store, execution, 4), clock=later, chance=FixedChance(2))
-        .resume(execution.id)
+        .run_of(execution.id)
+        .resume()
         .wait(20)
     )
     assert later.slept == []
@@ -191,7 +192,7 @@ def test_an_operation_that_the_definition_no_longer_asks_for_is_a_divergence():
     from dataclasses import replace
 
     store.append(execution.id, [replace(events[0], data=changed), *events[1 : index + 1]], 0)
-    resumed = Environment(store=store, actions=[failing.action()]).resume(execution.id).wait(20)
+    resumed = Environment(store=store, actions=[failing.action()]).run_of(execution.id).resume().wait(20)
     assert resumed.status == "failed"
     assert "history and definition disagree at step 's', item 0, call 1" in resumed.error
     assert DivergenceError.__name__
@@ -199,7 +200,7 @@ def test_an_operation_that_the_definition_no_longer_asks_for_is_a_divergence():
 
 def test_a_completed_execution_is_returned_as_it_is():
     before = WHOLE.store.read(WHOLE.id)
-    again = environment(store=WHOLE.store).resume(WHOLE.id).wait(20)
+    again = environment(store=WHOLE.store).run_of(WHOLE.id).resume().wait(20)
     assert (again.id, again.status) == (WHOLE.id, "completed")
     assert WHOLE.store.read(WHOLE.id) == before
 
@@ -207,9 +208,9 @@ def test_a_completed_execution_is_returned_as_it_is():
 def test_a_completed_execution_gets_no_other_bounds_and_is_not_tried_again():
     world = environment(store=WHOLE.store)
     with pytest.raises(ExecutionError, match="has completed"):
-        world.resume(WHOLE.id, {"max_llm_calls": 9})
+        world.run_of(WHOLE.id).resume({"max_llm_calls": 9})
     with pytest.raises(ExecutionError, match="has completed"):
-        world.retry(WHOLE.id)
+        world.run_of(WHOLE.id).retry()
 
 
 def test_what_runs_here_already_is_returned_as_it_is_unless_its_bounds_are_to_change():
@@ -217,9 +218,9 @@ def test_what_runs_here_already_is_returned_as_it_is_unless_its_bounds_are_to_ch
     world = environment(Workflow("w", [Step("a", action="gate")]), actions=[gate.action()])
     execution = world.start("w")
     assert gate.reached.wait(20)
-    resumed = world.resume(execution.id)
+    resumed = world.run_of(execution.id).resume()
     with pytest.raises(ExecutionError, match="is running in this process already; wait for it or cancel it"):
-        world.resume(execution.id, {"max_llm_calls": 3})
+        world.run_of(execution.id).resume({"max_llm_calls": 3})
     gate.opened.set()
     assert resumed.wait(20).status == "completed"
     assert "execution_resumed" not in event_types(execution)
@@ -231,7 +232,7 @@ def test_an_unknown_execution_is_told():
 
 
 def test_a_past_execution_answers_like_a_live_one():
-    past = environment(store=WHOLE.store).execution(WHOLE.id[:14])
+    past = environment(store=WHOLE.store).run_of(WHOLE.id[:14])
     assert past.state == fold(WHOLE.id, WHOLE.history())
     assert (past.status, past.variables, past.workflow) == (WHOLE.status, WHOLE.variables, WHOLE.workflow)
     assert past.wait(1) is past
@@ -240,7 +241,7 @@ def test_a_past_execution_answers_like_a_live_one():
 def test_waiting_for_what_nobody_drives_says_what_to_do():
     store = cut(WHOLE.store, WHOLE, 5)
     with pytest.raises(ExecutionError, match="resume it"):
-        environment(store=store).execution(WHOLE.id).wait(1)
+        environment(store=store).run_of(WHOLE.id).wait(1)
 
 
 def test_an_execution_can_be_awaited_inside_a_running_loop():

@@ -115,7 +115,7 @@ def test_a_delay_survives_the_process_and_is_waited_for_once():
     world = Environment(
         store=cut(execution.store, execution, length), actions=[Flaky(0).action()], clock=later, chance=FixedChance(3)
     )
-    resumed = world.resume(execution.id).wait(20)
+    resumed = world.run_of(execution.id).resume().wait(20)
     assert (resumed.status, later.slept) == ("completed", [600])
 
 

@@ -48,7 +48,7 @@ def test_each_call_is_undone_by_its_own_function_though_they_have_one_name():
     world = journey(hotel(), flight())
     execution = world.start("trip").wait(20)
     assert (execution.state.is_rolled_back, told) == (True, ["flight f1", "hotel h1"])
-    assert world.verify(execution.id).equal
+    assert world.run_of(execution.id).verify().equal
 
 
 def test_what_one_def_has_made_twice_is_refused_before_anything_is_done():

@@ -28,7 +28,7 @@ NOT_DONE = "was not made"
 def answered(world, execution_id, truth):
     """Answer all that is asked of an execution, as calls in fact were; return it, once it has ended."""
     for _ in range(20):
-        execution = world.execution(execution_id)
+        execution = world.run_of(execution_id)
         if not execution.interrupts:
             return execution.wait(20)
         asked = execution.interrupts[0]
@@ -95,7 +95,7 @@ def test_wherever_the_process_died_a_cancellation_undoes_all_that_took_effect(ki
         begun, ended = begun_in(log[:length])
         again = environment(made, actions=actions, store=cut(world.store, execution, length))
         travel.told.clear()
-        again.execution(execution.id).cancel("enough").wait(20)
+        again.run_of(execution.id).cancel("enough").wait(20)
         over = answered(again, execution.id, truth)
         assert (over.status, over.state.error) == ("cancelled", "enough"), length
         took_effect = begun if truth == DONE or kind == "may be made twice" else ended
@@ -104,7 +104,7 @@ def test_wherever_the_process_died_a_cancellation_undoes_all_that_took_effect(ki
         booked_again = {told.removeprefix("book ") for told in travel.told if told.startswith("book")}
         assert booked_again <= (begun - ended if kind == "may be made twice" else set()), length
         assert over.state.is_rolled_back == bool(begun), length
-        assert again.verify(execution.id).equal, length
+        assert again.run_of(execution.id).verify().equal, length
         again.close()
 
 
@@ -116,10 +116,10 @@ def test_the_process_may_die_while_it_is_asked_and_another_one_undoes_it():
     log = world.store.read(execution.id)
     begun = [e.sequence for e in log if isinstance(e.data, catalog.OperationStarted)][1]
     again = environment(actions=actions, store=cut(world.store, execution, begun))
-    again.execution(execution.id).cancel("enough").wait(20)
+    again.run_of(execution.id).cancel("enough").wait(20)
     travel.told.clear()
     third = environment(actions=actions, store=cut(again.store, execution, len(again.store.read(execution.id))))
-    third.resume(execution.id).wait(20)
+    third.run_of(execution.id).resume().wait(20)
     assert travel.told == []
     assert answered(third, execution.id, DONE).state.is_rolled_back
     assert travel.told == ["cancel oslo-1", "cancel train-1"]
@@ -236,8 +236,8 @@ def test_what_cannot_be_kept_is_asked_about_and_undone_with_what_a_person_says()
     assert asked.kind == "outcome_unknown"
     assert "cannot store result" in asked.message
     execution.cancel("enough").wait(20)
-    world.execution(execution.id).answer(asked.id, {"choice": "done", "result": {"id": 7}}, "ann").wait(20)
-    assert (world.execution(execution.id).status, told) == ("cancelled", [7])
+    world.run_of(execution.id).answer(asked.id, {"choice": "done", "result": {"id": 7}}, "ann").wait(20)
+    assert (world.run_of(execution.id).status, told) == ("cancelled", [7])
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------------
@@ -256,10 +256,10 @@ def test_a_question_that_is_open_as_it_is_cancelled_stays_until_it_is_answered(t
     execution = world.start("w").wait(20)
     (asked,) = execution.interrupts
     execution.cancel("enough").wait(20)
-    assert (execution.status, [q.id for q in world.execution(execution.id).interrupts]) == ("waiting", [asked.id])
+    assert (execution.status, [q.id for q in world.run_of(execution.id).interrupts]) == ("waiting", [asked.id])
     over = answered(world, execution.id, truth)
     assert (over.status, told) == ("cancelled", ["bus-1"] if truth == DONE else [])
-    assert world.verify(execution.id).equal
+    assert world.run_of(execution.id).verify().equal
 
 
 def test_nothing_else_begins_while_it_is_asked():
@@ -285,9 +285,9 @@ def test_nothing_else_begins_while_it_is_asked():
     world = environment(once)
     execution = world.start("once").wait(20)
     execution.cancel("enough").wait(20)
-    asked = world.execution(execution.id).interrupts[0]
-    world.execution(execution.id).answer(asked.id, {"choice": "done", "result": 5}, "ann").wait(20)
-    ended = world.execution(execution.id)
+    asked = world.run_of(execution.id).interrupts[0]
+    world.run_of(execution.id).answer(asked.id, {"choice": "done", "result": 5}, "ann").wait(20)
+    ended = world.run_of(execution.id)
     assert (ended.status, ended.interrupts, told) == ("cancelled", [], [5])
 
 
@@ -417,7 +417,7 @@ def test_only_what_is_to_be_settled_continues(beside, gathering):
     side = Side(beside, gathering, idempotent=True)
     store, name = side.left(beside)
     with environment(*side.definitions, store=store) as after:
-        ended = after.execution(name).cancel("enough").wait(20)
+        ended = after.run_of(name).cancel("enough").wait(20)
         assert (ended.status, ended.error, side.told) == ("cancelled", "enough", ["book", "unbook 5"])
         assert not [event for event in ended.history() if event.event_type == "interrupt_raised"][
             beside == "question" :
@@ -431,7 +431,7 @@ def test_only_the_call_that_is_to_be_settled_is_asked_about(beside, gathering):
     side = Side(beside, gathering, idempotent=False)
     store, name = side.left(beside)
     with environment(*side.definitions, store=store) as after:
-        waiting = after.execution(name).cancel("enough").wait(20)
+        waiting = after.run_of(name).cancel("enough").wait(20)
         (asked,) = [question for question in waiting.interrupts if question.kind == "outcome_unknown"]
         assert "book" in asked.question
         # It waits for the answer only: neither a timer nor a worker drives it again.
@@ -439,8 +439,8 @@ def test_only_the_call_that_is_to_be_settled_is_asked_about(beside, gathering):
         assert waiting.state.wake_at is None or beside == "question"
         assert is_idle(waiting.state, after.store)
     with environment(*side.definitions, store=store) as third:
-        third.execution(name).answer(asked.id, {"choice": "done", "result": 7}, "ann").wait(20)
-        ended = third.execution(name)
+        third.run_of(name).answer(asked.id, {"choice": "done", "result": 7}, "ann").wait(20)
+        ended = third.run_of(name)
         assert (ended.status, ended.error, side.told) == ("cancelled", "enough", ["unbook 7"])
         assert {record.status for record in third.executions()} == {"cancelled"}
 
@@ -453,7 +453,7 @@ def test_a_workflow_whose_child_is_not_resumed_need_not_be_defined():
     for record in records:
         alone.append(name, store.read(record.execution_id), 0)
     with environment(side.definitions[0], store=alone) as after:
-        assert after.execution(name).cancel("enough").wait(20).status == "cancelled"
+        assert after.run_of(name).cancel("enough").wait(20).status == "cancelled"
         assert side.told == ["book", "unbook 5"]
 
 
@@ -482,7 +482,7 @@ def test_a_call_of_unknown_outcome_is_settled_where_its_path_waits_for_something
     waiting = execution.wait(20)
     (asked,) = [question for question in waiting.interrupts if question.kind == "outcome_unknown"]
     waiting.answer(asked.id, {"choice": "done", "result": 5}, "ann").wait(20)
-    assert (world.execution(execution.id).status, told) == ("cancelled", [5])
+    assert (world.run_of(execution.id).status, told) == ("cancelled", [5])
 
 
 @pytest.mark.parametrize("waits_for", ["sleep", "question"])
@@ -513,7 +513,7 @@ def test_changed_code_that_waits_before_the_call_to_be_settled_fails(waits_for):
     world.close()
     is_changed.append(True)
     with environment(changing, store=store) as after:
-        ended = after.execution(execution.id).cancel("enough").wait(20)
+        ended = after.run_of(execution.id).cancel("enough").wait(20)
         assert (ended.status, told) == ("cancelled", ["unbook train"])
         assert ended.error.endswith("since nobody knows whether it took effect: a call of changing")
         (failed,) = [event.data for event in ended.history() if event.event_type == "step_failed"]

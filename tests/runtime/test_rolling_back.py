@@ -26,8 +26,8 @@ def test_it_is_undone_wherever_the_process_died():
     for length in range(2, len(log)):
         again = Travel()
         resumed = environment(actions=again.actions(), store=cut(world.store, execution, length))
-        resumed.resume(execution.id).wait(20)
-        ended = resumed.execution(execution.id)
+        resumed.run_of(execution.id).resume().wait(20)
+        ended = resumed.run_of(execution.id)
         assert (ended.status, ended.state.is_rolled_back) == ("failed", True), length
         if isinstance(log[length - 1].data, catalog.RollbackAdded):
             continue  # it is written together with what follows
@@ -46,8 +46,8 @@ def test_what_could_not_be_undone_is_told_and_the_rest_is_undone_and_a_resumptio
     assert "not rolled back: hotels: " in execution.state.error
     assert "no line to oslo-1" in execution.state.error
     travel.refusing.clear()
-    world.resume(execution.id).wait(20)
-    ended = world.execution(execution.id)
+    world.run_of(execution.id).resume().wait(20)
+    ended = world.run_of(execution.id)
     assert (ended.status, travel.told[-1], ended.state.is_rolled_back) == ("failed", "cancel oslo-1", True)
     assert "not rolled back" not in ended.state.error
 
@@ -57,7 +57,7 @@ def test_what_was_rolled_back_cannot_go_on():
     world = environment(trip(), actions=travel.actions())
     execution = world.start("trip").wait(20)
     with pytest.raises(ExecutionError, match="has failed, and what it had done is rolled back; start a new one"):
-        world.resume(execution.id)
+        world.run_of(execution.id).resume()
 
 
 def test_a_rollback_is_tried_again_as_it_says():
@@ -81,7 +81,7 @@ def test_one_that_waits_is_cancelled_and_undone():
     travel = Travel()
     world = environment(trip(Step("ask", ask="Go on?")), actions=travel.actions())
     execution = world.start("trip").wait(20)
-    ended = world.execution(execution.id).cancel("enough").wait(20)
+    ended = world.run_of(execution.id).cancel("enough").wait(20)
     assert (ended.status, ended.state.error, travel.told) == ("cancelled", "enough", ALL)
 
 
@@ -90,9 +90,9 @@ def test_one_that_is_cancelled_where_nothing_can_undo_it_is_undone_by_who_resume
     world = environment(trip(Step("ask", ask="Go on?")), actions=travel.actions())
     execution = world.start("trip").wait(20)
     elsewhere = environment(store=world.store)
-    assert elsewhere.execution(execution.id).cancel("enough").wait(20).status == "running"
+    assert elsewhere.run_of(execution.id).cancel("enough").wait(20).status == "running"
     assert travel.told == ALL[:3]
-    assert world.resume(execution.id).wait(20).status == "cancelled"
+    assert world.run_of(execution.id).resume().wait(20).status == "cancelled"
     assert travel.told == ALL
 
 
@@ -130,9 +130,9 @@ def test_an_impatient_person_who_cancels_it_at_any_moment_has_it_undone_once():
         execution = world.start("trip").wait(20)
         for reason in ("first", "second", "third"):
             with contextlib.suppress(ExecutionError):  # it has ended meanwhile
-                world.execution(execution.id).cancel(reason)
+                world.run_of(execution.id).cancel(reason)
             threading.Event().wait(pause)
-        ended = world.execution(execution.id).wait(20)
+        ended = world.run_of(execution.id).wait(20)
         assert (ended.status, ended.state.error, travel.told) == ("cancelled", "first", ALL)
 
 
@@ -145,11 +145,11 @@ def test_one_that_is_paused_while_it_is_undone_can_be_abandoned_and_its_end_says
     let_go.set()
     execution.wait(20)
     assert execution.refresh().state.shown_status == "paused"
-    ended = world.execution(execution.id).cancel("stop it").wait(20)
+    ended = world.run_of(execution.id).cancel("stop it").wait(20)
     assert (ended.status, ended.state.is_rolled_back) == ("cancelled", False)
     assert ended.state.error.startswith("stop it; not rolled back: ")
     assert "train. Resume it, to have that undone" in ended.state.error
-    world.resume(execution.id).wait(20)
+    world.run_of(execution.id).resume().wait(20)
     assert (execution.refresh().status, execution.state.is_rolled_back) == ("failed", True)
     assert sorted({*travel.told}) == sorted(ALL)
 
@@ -162,7 +162,7 @@ def test_a_call_whose_outcome_is_unknown_is_asked_about_and_the_next_waits():
     execution = world.start("trip").wait(20)
     assert (execution.status, execution.interrupts[0].kind, travel.told) == ("waiting", "outcome_unknown", ALL[:3])
     execution.answer(execution.interrupts[0].id, {"choice": "done", "result": None}, "ann").wait(20)
-    assert (world.execution(execution.id).status, travel.told[3:]) == ("failed", ["cancel oslo-1", "cancel train-1"])
+    assert (world.run_of(execution.id).status, travel.told[3:]) == ("failed", ["cancel oslo-1", "cancel train-1"])
 
 
 def test_a_call_that_a_person_says_went_through_is_undone_as_well():
@@ -242,7 +242,7 @@ def test_a_fork_undoes_what_it_has_done_itself():
     trained = next(e.sequence for e in log if isinstance(e.data, catalog.StepCompleted))
     travel.told.clear()
     travel.broken = True
-    fork = world.fork(execution.id, at=trained).wait(20)
+    fork = world.run_of(execution.id).fork(at=trained).wait(20)
     assert (fork.status, travel.told) == ("failed", ALL[1:5])
 
 
@@ -251,7 +251,7 @@ def test_a_what_if_undoes_nothing():
     world = environment(trip(), actions=travel.actions())
     execution = world.start("trip").wait(20)
     travel.told.clear()
-    world.what_if(execution.id, {"variables": {"train": {"id": "x"}}})
+    world.run_of(execution.id).what_if({"variables": {"train": {"id": "x"}}})
     assert travel.told == []
 
 
@@ -261,10 +261,10 @@ def test_its_log_is_that_of_its_definition(made):
     travel.refusing = {"oslo-1"}
     world = environment(made, actions=travel.actions())
     execution = world.start("trip").wait(20)
-    assert world.verify(execution.id).equal
+    assert world.run_of(execution.id).verify().equal
     travel.refusing.clear()
-    world.resume(execution.id).wait(20)
-    assert world.verify(execution.id).equal
+    world.run_of(execution.id).resume().wait(20)
+    assert world.run_of(execution.id).verify().equal
 
 
 def test_a_checkpoint_holds_what_is_to_be_undone():
@@ -272,7 +272,7 @@ def test_a_checkpoint_holds_what_is_to_be_undone():
     world = environment(trip(), actions=travel.actions())
     execution = world.start("trip").wait(20)
     log = {event.sequence: event.data for event in world.store.read(execution.id)}
-    state = world.execution(execution.id).state
+    state = world.run_of(execution.id).state
     assert load_state(dump_state(state), lambda wanted: {number: log[number] for number in wanted}) == state
 
 
@@ -294,12 +294,12 @@ def test_an_execution_that_was_undone_begins_anew_where_the_one_that_started_it_
     assert (execution.status, travel.told) == ("failed", ["book bus", "cancel bus-1"] * times)
     travel.broken = False
     travel.told.clear()
-    world.resume(execution.id).wait(20)
+    world.run_of(execution.id).resume().wait(20)
     assert (execution.refresh().status, travel.told) == ("completed", ["book bus"])
     assert len(world.executions(workflow="inner")) == times + 1
-    assert world.verify(execution.id).equal
+    assert world.run_of(execution.id).verify().equal
     log = world.store.read(execution.id)
-    state = world.execution(execution.id).state
+    state = world.run_of(execution.id).state
     facts = {event.sequence: event.data for event in log}
     assert load_state(dump_state(state), lambda wanted: {number: facts[number] for number in wanted}) == state
 
@@ -316,9 +316,9 @@ def test_one_that_is_not_undone_as_a_whole_is_resumed_with_the_one_that_started_
     execution = world.start("outer").wait(20)
     travel.refusing.clear()
     travel.broken = False
-    world.resume(execution.id).wait(20)
+    world.run_of(execution.id).resume().wait(20)
     assert (execution.refresh().status, travel.told) == ("failed", ["book bus", "cancel bus-1"])
-    world.resume(execution.id).wait(20)
+    world.run_of(execution.id).resume().wait(20)
     assert (execution.refresh().status, travel.told[2:]) == ("completed", ["book bus"])
 
 
@@ -342,10 +342,10 @@ def test_what_a_person_did_not_want_undone_is_asked_again_as_it_is_resumed():
     assert (execution.refresh().status, travel.told) == ("failed", [*ALL[:3], "cancel rome-1", "cancel train-1"])
     assert "not rolled back: hotels: not approved" in execution.state.error
     for answer in ("no", "approve"):
-        world.resume(execution.id).wait(20)
+        world.run_of(execution.id).resume().wait(20)
         (asked,) = execution.interrupts
         assert asked.step == "hotels"
         execution.answer(asked.id, answer, "ann").wait(20)
         assert execution.refresh().status == "failed"
     assert (travel.told[-1], execution.state.is_rolled_back) == ("cancel oslo-1", True)
-    assert world.verify(execution.id).equal
+    assert world.run_of(execution.id).verify().equal

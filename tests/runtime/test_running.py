@@ -238,5 +238,5 @@ def test_what_goes_on_after_a_failed_path_can_be_paused():
     execution.pause()
     gate.opened.set()
     assert execution.wait(20).state.paused
-    assert world.resume(execution.id).wait(20).status == "failed"
+    assert world.run_of(execution.id).resume().wait(20).status == "failed"
     assert execution.paths["main-2"].status == "completed"

@@ -30,7 +30,7 @@ def test_the_engines_clock_answers():
 def test_a_script_that_is_run_again_sees_the_recorded_clock_and_chance():
     first = run(Workflow("w", [Step("a", script=SCRIPT, store="v")]))
     length = next(e.sequence for e in reversed(first.history()) if e.event_type == "operation_completed") - 1
-    again = Environment(store=cut(first.store, first, length)).resume(first.id).wait(20)
+    again = Environment(store=cut(first.store, first, length)).run_of(first.id).resume().wait(20)
     assert again.variables == first.variables
 
 

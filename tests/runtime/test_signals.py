@@ -81,7 +81,7 @@ def test_an_environment_over_the_same_store_sends():
     execution = world.start("w").wait(20)
     other = Environment(store=world.store, actions=[calls.action()])
     assert other.signal(execution.id, "go", "x").wait(20).variables == {"payload": "x"}
-    assert (len(calls), world.execution(execution.id).status) == (1, "completed")
+    assert (len(calls), world.run_of(execution.id).status) == (1, "completed")
 
 
 def test_a_signal_from_elsewhere_reaches_the_process_that_drives():
@@ -122,7 +122,7 @@ def test_a_signal_in_time_is_taken_and_a_later_process_counts_from_the_first_wai
     execution = world.start("w").wait(20)
     later = Watch()
     later.at = clock.at + 61_000_000
-    done = Environment(store=world.store, clock=later).resume(execution.id).wait(20)
+    done = Environment(store=world.store, clock=later).run_of(execution.id).resume().wait(20)
     assert (done.status, "no signal 'go' came within 60 seconds" in done.error) == ("failed", True)
 
 
@@ -168,7 +168,7 @@ def test_the_log_names_the_sender_of_a_signal_and_nothing_else(by):
     world = environment()
     waits = world.start(WAIT).wait(20)
     world.signal(waits.id, "go", 1, by=by)
-    world.execution(waits.id).wait(20)
+    world.run_of(waits.id).wait(20)
     assert [data.source for data in signals_in(world, waits.id)] == [by or this_person()]
 
 
@@ -177,7 +177,7 @@ def test_the_end_of_a_child_is_sent_by_that_child():
     parent = world.start(Workflow("w", [Step("below", workflow="asks")])).wait(20)
     ((child, question),) = world.interrupts()
     world.answer(question.id, "ann").wait(20)
-    world.execution(parent.id).wait(20)
+    world.run_of(parent.id).wait(20)
     assert [(data.signal_type, data.source) for data in signals_in(world, parent.id)] == [(child, child)]
 
 

@@ -43,9 +43,9 @@ def test_a_copy_of_an_execution_does_not_take_the_key_of_another_workflow():
     other, calls = Workflow("other", [Step("a", action="note", parameters={"value": 2})]), Calls()
     world = environment(NOTING, other, actions=[calls.action()])
     first, second = world.start("w", key="order 7").wait(20), world.start("other").wait(20)
-    assert world.fork(first.id, 1, key="order 7") == first
+    assert world.run_of(first.id).fork(1, key="order 7") == first
     with pytest.raises(StartKeyTakenError, match="and workflow 'other' was to be started"):
-        world.fork(second.id, 1, key="order 7")
+        world.run_of(second.id).fork(1, key="order 7")
 
 
 def test_starts_at_once_from_two_processes_are_one(tmp_path):
@@ -224,18 +224,18 @@ def test_a_fork_with_the_key_of_another_one_says_so(change, other):
     workflow = Workflow("w", [Step("a", script="inputs.x", store="v"), Step("b", script="state.v")], inputs=["x"])
     world = environment(workflow)
     source = world.start("w", {"x": 1}).wait(20)
-    first = world.fork(source.id, 2, change, key="once").wait(20)
+    first = world.run_of(source.id).fork(2, change, key="once").wait(20)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert world.fork(source.id, 2, change, key="once") == first
-        assert world.fork(source.id, 2, other, key="once", on_conflict="return") == first
+        assert world.run_of(source.id).fork(2, change, key="once") == first
+        assert world.run_of(source.id).fork(2, other, key="once", on_conflict="return") == first
     (name,) = {*(change or {}), *(other or {})}
     shown = [str((each or {}).get(name, "none")) for each in (change, other)]
     told = re.escape(f"which was forked with another change ({name}: {shown[0]}, now {shown[1]})")
     with pytest.warns(StartKeyWarning, match=told):
-        assert world.fork(source.id, 2, other, key="once") == first
+        assert world.run_of(source.id).fork(2, other, key="once") == first
     with pytest.raises(StartKeyTakenError, match=told) as refused:
-        world.fork(source.id, 2, other, key="once", on_conflict="refuse")
+        world.run_of(source.id).fork(2, other, key="once", on_conflict="refuse")
     assert "was started" not in str(refused.value).replace("nothing was started", "").replace("Nothing was started", "")
 
 
@@ -245,16 +245,16 @@ def test_a_fork_with_the_key_of_an_execution_that_is_not_a_fork_says_so():
     first = world.start("w", {"x": 1}, key="once").wait(20)
     told = re.escape("which is not a fork (inputs: none, now {'x': 9})")
     with pytest.warns(StartKeyWarning, match=told):
-        assert world.fork(first.id, 2, {"inputs": {"x": 9}}, key="once") == first
+        assert world.run_of(first.id).fork(2, {"inputs": {"x": 9}}, key="once") == first
     with pytest.raises(StartKeyTakenError, match=told):
-        world.fork(first.id, 2, {"inputs": {"x": 9}}, key="once", on_conflict="refuse")
+        world.run_of(first.id).fork(2, {"inputs": {"x": 9}}, key="once", on_conflict="refuse")
 
 
 def test_a_start_with_the_key_of_a_fork_compares_the_inputs():
     workflow = Workflow("w", [Step("a", script="inputs.x", store="v")], inputs=["x"])
     world = environment(workflow)
     source = world.start("w", {"x": 1}).wait(20)
-    first = world.fork(source.id, 2, {"inputs": {"x": 9}}, key="once").wait(20)
+    first = world.run_of(source.id).fork(2, {"inputs": {"x": 9}}, key="once").wait(20)
     assert world.start("w", {"x": 9}, key="once") == first
     with pytest.raises(StartKeyTakenError, match=re.escape("which was started with other inputs (x: 9, now 1)")):
         world.start("w", {"x": 1}, key="once", on_conflict="refuse")
@@ -266,7 +266,7 @@ def test_a_conflict_of_forks_shows_no_secret():
     world = environment(workflow)
     source = world.start("s", {"api_key": "none"}).wait(20)
     before, now = ({"inputs": {"api_key": secret}} for secret in secrets)
-    world.fork(source.id, 2, before, key="k").wait(20)
+    world.run_of(source.id).fork(2, before, key="k").wait(20)
     with pytest.raises(StartKeyTakenError) as refused:
-        world.fork(source.id, 2, now, key="k", on_conflict="refuse")
+        world.run_of(source.id).fork(2, now, key="k", on_conflict="refuse")
     assert not any(secret in str(refused.value) for secret in secrets)

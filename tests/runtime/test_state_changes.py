@@ -55,7 +55,7 @@ def test_changes_are_made_once_wherever_the_process_stopped():
     execution = run("state.set('n', state.get('n', 0) + 1)", "state.set('n', state.n + 1)")
     assert execution.variables == {"n": 2}
     for length in range(2, execution.state.last_sequence):
-        again = Environment(store=cut(execution.store, execution, length)).resume(execution.id).wait(20)
+        again = Environment(store=cut(execution.store, execution, length)).run_of(execution.id).resume().wait(20)
         assert (again.status, again.variables) == ("completed", {"n": 2})
 
 

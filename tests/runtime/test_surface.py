@@ -55,7 +55,7 @@ def test_a_workflow_step_survives_a_restart_and_starts_its_child_once():
     length = next(e.sequence for e in execution.history() if e.event_type == "operation_started")
     store = cut(execution.store, execution, length)
     again = environment(*read_definitions(FAMILY).workflows, store=store)
-    assert again.resume(execution.id).wait(20).variables == execution.variables
+    assert again.run_of(execution.id).resume().wait(20).variables == execution.variables
 
 
 def test_mistakes_of_workflow_steps_are_found_before_anything_runs():
@@ -120,7 +120,7 @@ def test_events_of_a_workflow_function_are_recorded_once_also_over_a_restart():
     assert emitted(execution) == [("began", {"rows": 3}), ("ended", None)]
     assert sum(event.event_type == "event_emitted" for event in heard) == 2
     for length in range(2, execution.state.last_sequence):
-        again = Environment(store=cut(execution.store, execution, length)).resume(execution.id).wait(20)
+        again = Environment(store=cut(execution.store, execution, length)).run_of(execution.id).resume().wait(20)
         assert (again.status, emitted(again)) == ("completed", emitted(execution))
 
 
@@ -137,7 +137,7 @@ def test_a_changed_event_of_a_workflow_function_diverges():
     execution = Environment(store=MemoryStore()).start("telling").wait(20)
     length = next(e.sequence for e in execution.history() if e.event_type == "operation_started")
     telling("b")
-    again = Environment(store=cut(execution.store, execution, length)).resume(execution.id).wait(20)
+    again = Environment(store=cut(execution.store, execution, length)).run_of(execution.id).resume().wait(20)
     assert "began" in again.error
     assert "diverge" in again.error.lower() or "recorded" in again.error.lower()
 

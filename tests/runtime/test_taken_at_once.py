@@ -49,10 +49,10 @@ def test_an_execution_that_the_engine_cancels_at_that_moment_is_cancelled_once(w
     execution, done = cancelled_meanwhile(world, monkeypatch)
     if call == "cancel":
         with suppress(ExecutionError):  # unless it has ended already
-            world.cancel(execution.id)
+            world.run_of(execution.id).cancel()
     else:
         world.recover(execution.id)
-    ended = world.execution(execution.id).wait(20)
+    ended = world.run_of(execution.id).wait(20)
     assert done
     assert ended.status == "cancelled"
     assert [event.event_type for event in ended.history()].count("execution_cancelled") == 1
@@ -62,7 +62,7 @@ def test_an_execution_that_the_engine_cancels_at_that_moment_is_cancelled_once(w
 @pytest.mark.parametrize("number", range(5))
 def test_who_resumes_it_at_that_moment_has_it_running_or_cancelled(world, monkeypatch, number):
     execution, done = cancelled_meanwhile(world, monkeypatch)
-    resumed = world.resume(execution.id).wait(20)
+    resumed = world.run_of(execution.id).resume().wait(20)
     assert done
     assert resumed.status in ("waiting", "cancelled")
     assert world.recoverable() == []

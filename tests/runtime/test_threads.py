@@ -171,7 +171,7 @@ def test_a_process_ends_after_the_calls_that_are_waited_for_and_no_others(how, e
     subprocess.run([sys.executable, "-c", ENDING, how, str(path)], check=True, timeout=60, env=environ)
     with Environment(store=str(path)) as world:
         (past,) = world.executions()
-        assert end in [event.event_type for event in world.execution(past.execution_id).history()]
+        assert end in [event.event_type for event in world.run_of(past.execution_id).history()]
 
 
 def test_threads_go_once_they_are_idle_and_many_or_the_engine_has_stopped():

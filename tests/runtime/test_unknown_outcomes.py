@@ -47,7 +47,7 @@ def died_during_the_call(bank):
 def test_a_call_that_may_have_taken_effect_is_not_made_again_but_asked_about():
     bank = Bank()
     world, execution_id = died_during_the_call(bank)
-    resumed = world.resume(execution_id).wait(20)
+    resumed = world.run_of(execution_id).resume().wait(20)
     (question,) = resumed.interrupts
     assert (resumed.status, bank.payments, question.kind) == ("waiting", 1, "outcome_unknown")
     assert question.question == "Did the call to pay go through?"
@@ -67,7 +67,7 @@ def test_a_call_that_may_have_taken_effect_is_not_made_again_but_asked_about():
 def test_the_answer_decides(answer, status, variables, payments):
     bank = Bank()
     world, execution_id = died_during_the_call(bank)
-    (question,) = world.resume(execution_id).wait(20).interrupts
+    (question,) = world.run_of(execution_id).resume().wait(20).interrupts
     answered = world.answer(question.interrupt_id, answer).wait(20)
     assert (answered.status, bank.payments) == (status, payments)
     assert {key: value for key, value in answered.variables.items() if key == "receipt"} == variables
@@ -76,7 +76,7 @@ def test_the_answer_decides(answer, status, variables, payments):
 def test_the_answer_may_come_from_another_process_later():
     bank = Bank()
     world, execution_id = died_during_the_call(bank)
-    world.resume(execution_id).wait(20)
+    world.run_of(execution_id).resume().wait(20)
     other = Environment(store=world.store, actions=[bank.pay()])
     ((asking, question),) = other.interrupts()
     assert asking == execution_id
@@ -86,7 +86,7 @@ def test_the_answer_may_come_from_another_process_later():
 def test_the_store_knows_that_an_execution_waits_until_it_is_answered():
     world, execution_id = died_during_the_call(Bank())
     assert [record.execution_id for record in world.recoverable()] == [execution_id]
-    resumed = world.resume(execution_id).wait(20)
+    resumed = world.run_of(execution_id).resume().wait(20)
     assert world.executions(status="waiting") == [world.store.record(execution_id)]
     assert (world.recoverable(), world.executions(status="running")) == ([], [])
     world.answer(resumed.interrupts[0].interrupt_id, "retry").wait(20)
@@ -95,15 +95,15 @@ def test_the_store_knows_that_an_execution_waits_until_it_is_answered():
 
 def test_resuming_again_asks_no_second_time():
     world, execution_id = died_during_the_call(Bank())
-    world.resume(execution_id).wait(20)
-    again = world.resume(execution_id).wait(20)
+    world.run_of(execution_id).resume().wait(20)
+    again = world.run_of(execution_id).resume().wait(20)
     assert len(again.interrupts) == 1
     assert event_types(again).count("interrupt_raised") == 1
 
 
 def test_a_second_answer_is_refused_and_shows_the_first():
     world, execution_id = died_during_the_call(Bank())
-    (question,) = world.resume(execution_id).wait(20).interrupts
+    (question,) = world.run_of(execution_id).resume().wait(20).interrupts
     world.answer(question.interrupt_id, "retry").wait(20)
     with pytest.raises(InterruptError, match=r"answered already by .*, with {'choice': 'retry'}"):
         world.answer(question.interrupt_id, "fail", execution_id)
@@ -112,10 +112,10 @@ def test_a_second_answer_is_refused_and_shows_the_first():
 @pytest.mark.parametrize("answer", ["maybe", {"choice": "perhaps"}, None, 3])
 def test_an_answer_that_does_not_fit_leaves_the_question_open(answer):
     world, execution_id = died_during_the_call(Bank())
-    (question,) = world.resume(execution_id).wait(20).interrupts
+    (question,) = world.run_of(execution_id).resume().wait(20).interrupts
     with pytest.raises(InterruptError, match="answer with retry, done or fail"):
         world.answer(question.interrupt_id, answer)
-    assert world.execution(execution_id).interrupts == [question]
+    assert world.run_of(execution_id).interrupts == [question]
 
 
 def test_an_unknown_question_is_told():
@@ -132,7 +132,9 @@ def test_a_call_declared_idempotent_is_simply_made_again():
     workflow = Workflow("w", [Step("a", action="note")])
     execution = environment(workflow, actions=[Action("note", note, idempotent=True)]).start("w").wait(20)
     store = cut(execution.store, execution, 4)
-    resumed = Environment(store=store, actions=[Action("note", note, idempotent=True)]).resume(execution.id).wait(20)
+    resumed = (
+        Environment(store=store, actions=[Action("note", note, idempotent=True)]).run_of(execution.id).resume().wait(20)
+    )
     assert (resumed.status, len(calls)) == ("completed", 2)
 
 
@@ -162,7 +164,7 @@ def test_without_the_key_every_broken_call_is_asked_about_and_none_is_repeated(r
     world = environment(actions=[bank.pay()])
     execution = world.start(workflow).wait(60)
     assert (execution.status, bank.payments, len(execution.interrupts)) == ("waiting", 209, 209)
-    resumed = world.resume(execution.id).wait(60)
+    resumed = world.run_of(execution.id).resume().wait(60)
     assert (resumed.status, bank.payments, len(resumed.interrupts)) == ("waiting", 209, 209)
 
 
@@ -170,7 +172,11 @@ def test_a_call_that_breaks_off_in_a_step_that_is_not_tried_again_is_asked_about
     bank = Bank(error=TimeoutError("no answer, though the money went"))
     world = environment(PAY, actions=[bank.pay()])
     execution = world.start("pay").wait(20)
-    assert (execution.status, world.resume(execution.id).wait(20).status, bank.payments) == ("waiting", "waiting", 1)
+    assert (execution.status, world.run_of(execution.id).resume().wait(20).status, bank.payments) == (
+        "waiting",
+        "waiting",
+        1,
+    )
     (question,) = execution.interrupts
     bank.error = None
     answered = world.answer(question.interrupt_id, {"choice": "done", "result": "seen"}).wait(20)
@@ -196,7 +202,7 @@ def test_a_call_that_was_never_sent_has_failed_and_is_made_again_on_resume():
     execution = world.start("pay").wait(20)
     assert (execution.status, execution.interrupts) == ("failed", [])
     bank.error = None
-    assert (world.resume(execution.id).wait(20).status, bank.payments) == ("completed", 2)
+    assert (world.run_of(execution.id).resume().wait(20).status, bank.payments) == ("completed", 2)
 
 
 def test_a_call_that_may_be_repeated_fails_when_it_breaks_off():
@@ -246,7 +252,7 @@ def test_a_path_that_waits_does_not_stop_the_others():
 
 def test_who_asks_may_be_named_by_the_execution_itself():
     world, execution_id = died_during_the_call(Bank())
-    asking = world.resume(execution_id).wait(20)
+    asking = world.run_of(execution_id).resume().wait(20)
     (question,) = asking.interrupts
     with pytest.raises(SetupError, match="execution_id must be an id, an Execution or a Run, not 3"):
         world.answer(question.id, "retry", 3)

@@ -104,7 +104,7 @@ def test_a_resumed_function_meets_the_same_kinds_of_values(length):
     SEEN.clear()
     _, execution = surveyed()
     shorter = cut(execution.store, execution, length)
-    resumed = Environment(store=shorter).resume(execution.id).wait(20, check=True)
+    resumed = Environment(store=shorter).run_of(execution.id).resume().wait(20, check=True)
     assert resumed.state.outputs == execution.state.outputs
     assert len({SEEN[at] for at in range(1, len(SEEN), 2)}) == 1
 
@@ -252,7 +252,7 @@ def test_an_exported_log_carries_frames_and_instances():
     file.seek(0)
     other = MemoryStore()
     import_(file, other)
-    again = Environment(store=other).execution(execution.id)
+    again = Environment(store=other).run_of(execution.id)
     assert again.state.outputs == execution.state.outputs
     assert again.outputs["result"]["report"].readings == [Reading("Bonn")]
 
@@ -261,18 +261,18 @@ def test_where_a_class_is_not_allowed_the_rest_stays_readable():
     world, execution = surveyed()
     shorter = cut(execution.store, execution, 6)
     classes._ALLOWED.clear()
-    past = world.execution(execution.id)
+    past = world.run_of(execution.id)
     assert past.outputs["result"]["people"] == 330
     hint = "<Report: not allowed in this process>"
     assert str(past.outputs["result"]["report"]) == hint
     for shown in (str(past), as_json(past.state.outputs), events_frame(past.history()).to_string()):
         assert hint in shown or "<Reading: not" in shown
-    resumed = Environment(store=shorter).resume(execution.id).wait(20)
+    resumed = Environment(store=shorter).run_of(execution.id).resume().wait(20)
     assert resumed.status == "failed"
     assert "cannot open the recorded tests.runtime.test_values.Reading" in resumed.error
     assert "divebook.allow(Reading)" in resumed.error
     allow(Reading, Report)
-    assert Environment(store=shorter).resume(execution.id).wait(20).outputs["result"]["people"] == 330
+    assert Environment(store=shorter).run_of(execution.id).resume().wait(20).outputs["result"]["people"] == 330
 
 
 def test_opening_fails_once_and_is_not_retried(monkeypatch):

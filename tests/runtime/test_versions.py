@@ -33,7 +33,7 @@ def test_a_new_execution_follows_the_newest_version_and_keeps_it():
     assert execution.outputs == {"result": [2, 20, 4]}
     length = next(e.sequence for e in reversed(execution.history()) if e.event_type == "operation_completed")
     versioned(changed=True, high=3)
-    again = Environment(store=cut(execution.store, execution, length - 1)).resume(execution.id).wait(20)
+    again = Environment(store=cut(execution.store, execution, length - 1)).run_of(execution.id).resume().wait(20)
     assert again.outputs == execution.outputs
 
 
@@ -42,7 +42,7 @@ def test_an_execution_older_than_the_change_follows_the_oldest_version():
     execution = environment().start("versioned").wait(20)
     length = next(e.sequence for e in reversed(execution.history()) if e.event_type == "operation_started")
     versioned(changed=True)
-    again = Environment(store=cut(execution.store, execution, length)).resume(execution.id).wait(20)
+    again = Environment(store=cut(execution.store, execution, length)).run_of(execution.id).resume().wait(20)
     assert again.outputs == {"result": [2, 4]}
 
 
@@ -68,7 +68,7 @@ def test_attempts_that_failed_are_not_history_ahead():
         e.sequence for e in execution.history() if e.event_type == "operation_completed" and e.data.result == 1
     )
     defined(changed=True)
-    again = Environment(store=cut(execution.store, execution, length)).resume(execution.id).wait(20)
+    again = Environment(store=cut(execution.store, execution, length)).run_of(execution.id).resume().wait(20)
     assert (again.outputs, tries) == ({"result": [1, 2, 4]}, [1, 1, 1])
 
 
@@ -77,5 +77,5 @@ def test_a_version_that_is_no_longer_supported_is_told():
     execution = environment().start("versioned").wait(20)
     length = next(e.sequence for e in reversed(execution.history()) if e.event_type == "operation_completed")
     versioned(changed=True, low=3, high=4)
-    again = Environment(store=cut(execution.store, execution, length - 1)).resume(execution.id).wait(20)
+    again = Environment(store=cut(execution.store, execution, length - 1)).run_of(execution.id).resume().wait(20)
     assert "follows version 2 of 'more', and the function supports 3 to 4" in again.error

@@ -125,7 +125,7 @@ def test_a_fork_has_the_files_of_its_event_in_a_folder_of_its_own(environment):
     made = environment(EDIT, {"shell": {"command": "echo x > y; mkdir -p d/e"}})
     found = run(made)
     first, _ = files(found).changed_at
-    fork = Run(made, made.fork(found.id, at=first).wait())
+    fork = Run(made, made.run_of(found.id).fork(at=first).wait())
     assert fork.execution.status == "completed"
     theirs, ours = files(found).folder, files(fork).folder
     assert theirs != ours
@@ -197,7 +197,7 @@ def test_a_command_of_unknown_outcome_is_asked_about_with_what_it_has_changed(en
     asked = EDIT, blocking(project)
     broken, folder = broken_off(environment, *asked)
     made = environment(*asked)
-    execution = made.resume(broken).wait()
+    execution = made.run_of(broken).resume().wait()
     (question,) = execution.interrupts
     assert question.kind == "outcome_unknown"
     assert "1 added: half" in question.message
@@ -214,8 +214,8 @@ def interrupted(environment, project, **options):
 
     def make():
         made = environment(*asked, **options)
-        made.agent("coder").definition = replace(
-            made.agent("coder").definition, approvals=(ApprovalRule("replace", outcome="ask"),)
+        made.internals.registry.agent("coder").definition = replace(
+            made.internals.registry.agent("coder").definition, approvals=(ApprovalRule("replace", outcome="ask"),)
         )
         return made
 
@@ -232,7 +232,7 @@ def test_files_that_somebody_else_has_changed_are_asked_about(environment, proje
     made = make()
     folder = KeptFiles(made.store, made.store.read(broken)).folder
     (folder / "stray").write_text("mine")
-    execution = made.resume(broken).wait()
+    execution = made.run_of(broken).resume().wait()
     (question,) = execution.interrupts
     execution.answer(question.id, "approve").wait()
     (question,) = execution.interrupts
@@ -249,7 +249,7 @@ def test_files_that_somebody_else_has_changed_are_asked_about(environment, proje
 def test_nobody_is_asked_where_the_files_are_as_they_were(environment, project):
     broken, make = interrupted(environment, project)
     made = make()
-    execution = made.resume(broken).wait()
+    execution = made.run_of(broken).resume().wait()
     (question,) = execution.interrupts
     execution.answer(question.id, "approve").wait()
     assert execution.status == "completed"
@@ -260,7 +260,7 @@ def test_in_place_there_is_no_copy(environment, project):
     (question,) = found.execution.interrupts  # what is changed is a person's own file
     found.execution.answer(question.id, "approve").wait()
     assert "a + b" in (project / "calc.py").read_text()
-    fork = Run(found.environment, found.environment.fork(found.id, at=files(found).changed_at[0] - 2).wait())
+    fork = Run(found.environment, found.environment.run_of(found.id).fork(at=files(found).changed_at[0] - 2).wait())
     assert files(fork).folder != project
 
 
@@ -317,7 +317,7 @@ def test_contents_are_kept_once_and_go_with_the_last_run_that_has_them(environme
     (project / "large").write_bytes(b"x" * 100_000)
     made = environment(EDIT)
     first, second = run(made), run(made)
-    fork = made.fork(first.id, at=files(first).changed_at[0]).wait()
+    fork = made.run_of(first.id).fork(at=files(first).changed_at[0]).wait()
     digest = bytes.fromhex(files(first).at().entries["large"].content)
 
     def kept():
@@ -391,7 +391,7 @@ def test_an_agent_may_start_processes_and_its_calls_are_recorded(environment):
         {"list_processes": {}},
     )
     made = environment(*asked)
-    agent = made.agent("coder")
+    agent = made.internals.registry.agent("coder")
     names = (*PROCESS_TOOLS, "view")
     agent.definition = replace(agent.definition, tools=names, approvals=(ApprovalRule("spawn_process"),))
     done = run(made)

@@ -62,7 +62,7 @@ def test_a_result_is_of_one_moment_if_the_run_ends_while_it_is_made(here, latch,
     def form_at_the_end(outputs):
         latch.set()
         (record,) = here.executions()
-        here.execution(record.execution_id).wait(20)
+        here.run_of(record.execution_id).wait(20)
         return form(outputs)
 
     monkeypatch.setattr(server, "json_form", form_at_the_end)
@@ -84,7 +84,7 @@ def test_a_run_outlives_a_client_that_goes_away_in_its_call(here, latch):
     leave()
     latch.set()
     (record,) = here.executions()
-    assert here.execution(record.execution_id).wait(20).outputs == {"result": True}
+    assert here.run_of(record.execution_id).wait(20).outputs == {"result": True}
 
 
 def test_two_clients_hear_of_one_run(here, latch):
@@ -142,7 +142,7 @@ def test_a_server_asks_a_client_through_a_run(mode):
         assert result.structured_content["outputs"] == {"said": "done"}
         assert "Which colour?" in asked[0].message
         (record,) = here.executions()
-        assert "red" in str(here.execution(record.execution_id).conversation)
+        assert "red" in str(here.run_of(record.execution_id).conversation)
 
 
 @pytest.mark.parametrize("wait", [0.05, 20])

@@ -148,5 +148,5 @@ def test_a_call_waits_no_longer_than_it_may_for_a_slow_store(here, store, earlie
             return [result.structured_content["status"] for result in results]
 
     assert asyncio.run(main()) == ["waiting", "waiting"]
-    assert here.execution(earlier).wait(20).outputs == {"result": 5}
+    assert here.run_of(earlier).wait(20).outputs == {"result": 5}
     assert store.calls["_lists.orphans"] == 1

@@ -116,7 +116,7 @@ def test_a_question_that_is_declined_stays_open(here, mode):
     elicited, _ = accepting(None)
     result = called(here, "counted", mode=mode, elicited=elicited)
     (record,) = here.executions()
-    execution = here.execution(record.execution_id)
+    execution = here.run_of(record.execution_id)
     assert not result.is_error
     assert "ask_" in result.content[0].text
     here.answer(execution.interrupts[0].id, 4)
@@ -131,7 +131,7 @@ def test_whoever_answers_first_has_answered(here, mode):
 
     async def elicited(context, params):
         (record,) = here.executions()
-        (question,) = here.execution(record.execution_id).interrupts
+        (question,) = here.run_of(record.execution_id).interrupts
         await asyncio.to_thread(here.answer, question.id, 5, by="ann")
         return ElicitResult(action="accept", content={"answer": 6})
 
@@ -141,7 +141,7 @@ def test_whoever_answers_first_has_answered(here, mode):
 def test_an_older_client_is_not_kept_from_a_result_by_a_form_that_nobody_fills(here):
     async def elicited(context, params):
         (record,) = here.executions()
-        (question,) = here.execution(record.execution_id).interrupts
+        (question,) = here.run_of(record.execution_id).interrupts
         await asyncio.to_thread(here.answer, question.id, 5)
         await asyncio.Event().wait()
 
@@ -183,7 +183,7 @@ def test_a_form_is_closed_whenever_its_question_is_answered_elsewhere(here, monk
 def test_a_client_that_cannot_ask_gets_the_run_and_how_it_is_answered(here, mode):
     result = called(here, "counted", mode=mode)
     (record,) = here.executions()
-    (question,) = here.execution(record.execution_id).interrupts
+    (question,) = here.run_of(record.execution_id).interrupts
     assert not result.is_error
     assert result.structured_content == {"execution": record.execution_id, "status": "waiting", "outputs": {}}
     assert f"divebook answer {question.id}@{record.execution_id} 1" in result.content[0].text
@@ -258,7 +258,7 @@ def test_no_execution_of_another_workflow_is_shown(here):
 
 def test_a_run_that_takes_long_goes_on_and_is_looked_at_again(here):
     first = called(here, "for_ever", wait=20.0)
-    execution = here.execution(first.structured_content["execution"])
+    execution = here.run_of(first.structured_content["execution"])
     assert first.structured_content["status"] == "waiting"
     assert execution.id in called(here, "divebook_status").content[0].text
     execution.signal("never")
@@ -316,7 +316,7 @@ def test_a_client_hears_how_far_its_run_is(here):
         heard.append(done)
 
     talk(here, lambda client: client.call_tool("greet_people", {"who": "Ann"}, progress_callback=progress))
-    execution = here.execution(here.executions()[0].execution_id)
+    execution = here.run_of(here.executions()[0].execution_id)
     ended = [event for event in execution.history() if isinstance(event.data, catalog.OperationCompleted)]
     assert heard == list(range(1, len(ended) + 1))
 

@@ -64,10 +64,10 @@ def test_a_process_that_dies_again_during_a_call_made_again_asks_again():
     bank = Bank()
     whole = environment(PAY, actions=[bank.action()]).start("pay").wait(20)
     world = Environment(store=cut(whole.store, whole, last(whole, "operation_started")), actions=[bank.action()])
-    (question,) = world.resume(whole.id).wait(20).interrupts
+    (question,) = world.run_of(whole.id).resume().wait(20).interrupts
     again = world.answer(question.interrupt_id, "retry").wait(20)
     world = Environment(store=cut(world.store, again, last(again, "operation_started")), actions=[bank.action()])
-    assert world.resume(whole.id).wait(20).status == "waiting"
+    assert world.run_of(whole.id).resume().wait(20).status == "waiting"
     assert bank.payments == 2
 
 
@@ -76,12 +76,12 @@ def test_an_answer_counts_for_one_beginning_of_a_call_also_where_it_failed_in_be
     whole = environment(PAY, actions=[bank.action()]).start("pay").wait(20)
     bank.errors.append(RuntimeError("refused"))
     world = Environment(store=cut(whole.store, whole, last(whole, "operation_started")), actions=[bank.action()])
-    (question,) = world.resume(whole.id).wait(20).interrupts
+    (question,) = world.run_of(whole.id).resume().wait(20).interrupts
     assert world.answer(question.interrupt_id, "retry").wait(20).status == "failed"
-    done = world.resume(whole.id).wait(20)
+    done = world.run_of(whole.id).resume().wait(20)
     assert (done.status, bank.payments) == ("completed", 3)
     world = Environment(store=cut(world.store, done, last(done, "operation_started")), actions=[bank.action()])
-    assert world.resume(whole.id).wait(20).status == "waiting"
+    assert world.run_of(whole.id).resume().wait(20).status == "waiting"
     assert bank.payments == 3
 
 
@@ -148,7 +148,7 @@ def test_an_answered_path_that_frees_a_join_does_not_have_it_run_twice():
     store = cut(whole.store, whole, last(whole, "operation_completed", "x") - 1)
     calls.clear()
     world = Environment(store=store, actions=actions)
-    (question,) = world.resume(whole.id).wait(20).interrupts
+    (question,) = world.run_of(whole.id).resume().wait(20).interrupts
     other = Environment(store=store, actions=actions)
     execution = other.answer(question.interrupt_id, {"choice": "done", "result": 1}).wait(20)
     assert (execution.status, execution.error, calls) == ("completed", None, ["j"])
@@ -168,7 +168,7 @@ def test_gathered_calls_in_doubt_can_be_answered_one_by_one():
     begun = [e.sequence for e in whole.history() if e.event_type == "operation_started"]
     assert begun == list(range(begun[0], begun[0] + 3))
     world = Environment(store=cut(whole.store, whole, begun[-1]))
-    execution = world.resume(whole.id).wait(20)
+    execution = world.run_of(whole.id).resume().wait(20)
     answers = 0
     while execution.status == "waiting" and answers < 10:
         execution = world.answer(execution.interrupts[0].interrupt_id, "retry").wait(20)
@@ -297,7 +297,7 @@ def test_the_call_that_failed_last_is_made_again_also_where_the_clock_was_set_ba
     execution = world.start("careful").wait(20)
     assert execution.status == "failed"
     broken.clear()
-    assert world.resume(execution.id).wait(20).outputs == {"result": 2}
+    assert world.run_of(execution.id).resume().wait(20).outputs == {"result": 2}
 
 
 def test_the_class_of_an_error_survives_the_process():
@@ -314,7 +314,7 @@ def test_the_class_of_an_error_survives_the_process():
     whole = environment(actions=actions).start(Workflow("w", steps)).wait(20)
     assert whole.variables["e"]["type"] == "RuntimeError"
     store = cut(whole.store, whole, last(whole, "operation_failed"))
-    resumed = Environment(store=store, actions=actions).resume(whole.id).wait(20)
+    resumed = Environment(store=store, actions=actions).run_of(whole.id).resume().wait(20)
     assert (resumed.status, resumed.variables) == ("completed", whole.variables)
 
 
@@ -326,7 +326,7 @@ def test_a_step_that_reads_what_it_stores_is_finished_after_a_torn_write():
     ]
     whole = environment(actions=[calls.action()]).start(Workflow("w", steps)).wait(20)
     store = cut(whole.store, whole, last(whole, "state_mutated"))
-    resumed = Environment(store=store, actions=[calls.action()]).resume(whole.id).wait(20)
+    resumed = Environment(store=store, actions=[calls.action()]).run_of(whole.id).resume().wait(20)
     assert (resumed.status, resumed.variables, calls) == ("completed", {"n": "11"}, ["1", "11"])
 
 
@@ -346,5 +346,5 @@ def test_an_execution_whose_first_write_failed_can_be_resumed_at_once():
     execution = world.start("pay").wait(20)
     store.broken = True
     with pytest.raises(StoreError, match="disk is full"):
-        world.resume(execution.id).wait(20)
-    assert world.resume(execution.id).wait(20).status == "completed"
+        world.run_of(execution.id).resume().wait(20)
+    assert world.run_of(execution.id).resume().wait(20).status == "completed"

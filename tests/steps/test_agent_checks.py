@@ -103,7 +103,7 @@ def test_agents_of_functions_are_looked_at_when_they_are_asked():
     assert "boss has a tool called send of its own" in execution.error
     assert "model-1" not in [getattr(event.data, "key", None) for event in execution.history()]
     world.add_agent(boss(tools=["send"]), replace=True)
-    assert world.resume(execution.id).wait(20).status == "completed"
+    assert world.run_of(execution.id).resume().wait(20).status == "completed"
 
 
 def test_what_is_said_of_a_tool_that_there_is_not_is_refused():

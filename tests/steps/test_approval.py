@@ -134,7 +134,7 @@ def test_a_rule_of_a_run_that_waits_can_be_revoked_from_elsewhere():
     ((name, rule),) = till.world.rules()
     assert (name, run.status) == (run.id, "waiting")
     Till(till.store).world.revoke(rule.rule_id, by="bob")
-    run = till.approved(till.world.execution(run.id))
+    run = till.approved(till.world.run_of(run.id))
     assert (run.status, till.paid, till.world.rules()) == ("waiting", [(1, "ann"), (2, "ann")], [])
     revoked = [event.data for event in till.store.read(run.id) if isinstance(event.data, catalog.ApprovalRuleRevoked)]
     assert [(data.rule_id, data.by) for data in revoked] == [(rule.rule_id, "bob")]
@@ -148,7 +148,7 @@ def test_the_rules_of_a_run_are_not_those_of_its_copy():
     three = Workflow("three", [Step(name, action="pay", parameters={"amount": n, "to": "ann"}) for name, n in STEPS])
     till.world.add_workflow(three)
     run = till.approved(till.world.start("three").wait(20), scope="run")
-    copy = till.world.fork(run.id, run.state.last_sequence).wait(20)
+    copy = till.world.run_of(run.id).fork(run.state.last_sequence).wait(20)
     assert till.approved(copy).status == "waiting", "it asks about the third call"
     assert till.approved(run).status == "completed", "the original does not"
 

@@ -33,7 +33,7 @@ def test_two_who_write_first_at_once_write_into_one_book():
 
     def write(world, number):
         ready.wait(20)
-        world.threads.write("t", f"k{number}", {"after": None, "chunks": [[]]}, "ann")
+        world.internals.registry.threads.write("t", f"k{number}", {"after": None, "chunks": [[]]}, "ann")
 
     writers = [threading.Thread(target=write, args=(world, number)) for number, world in enumerate(worlds)]
     for writer in writers:

@@ -33,7 +33,7 @@ def whole(world, execution):
     """Return the executions of a chain, each at its end."""
     found = [execution]
     while (following := found[-1].continued_as) is not None:
-        found.append(world.execution(following).wait(20))
+        found.append(world.run_of(following).wait(20))
     return found
 
 
@@ -75,7 +75,7 @@ def test_wherever_it_died_one_goes_on_with_the_same_variables(world):
     for length in range(2, first.state.last_sequence - 2):  # the last three come in one commit
         store = cut(world.store, first, length)
         store.append(second.id, world.store.read(second.id), 0)
-        resumed = environment(store=store).resume(first.id).wait(20)
+        resumed = environment(store=store).run_of(first.id).resume().wait(20)
         assert (resumed.status, resumed.continued_as) == ("continued_as_new", second.id), length
 
 
@@ -101,11 +101,11 @@ def test_what_has_no_effect_is_told(setting):
 def test_it_is_verified_forked_and_opened_by_another_process(world):
     runs = whole(world, world.start(counting()).wait(20))
     assert all(run.verify().equal for run in runs)
-    fork = world.fork(runs[1].id, 3).wait(20)
+    fork = world.run_of(runs[1].id).fork(3).wait(20)
     assert fork.variables == {"seen": 2}
-    assert Environment(store=world.store).execution(runs[1].id).variables == {"seen": 2}
+    assert Environment(store=world.store).run_of(runs[1].id).variables == {"seen": 2}
 
 
 def test_why_says_what_was_carried_over(world):
     first, second, *_ = whole(world, world.start(counting()).wait(20))
-    assert f"seen = 1: carried over from execution {first.id} at event 1" in str(world.why(second.id, "seen"))
+    assert f"seen = 1: carried over from execution {first.id} at event 1" in str(world.run_of(second.id).why("seen"))

@@ -154,4 +154,4 @@ def test_an_environment_refuses_all_of_a_definition_with_such_a_name(tmp_path):
         text = "Workflows: [{Name: w, Steps: [{Name: s, Script: state.x}]}]"
         with pytest.raises(DefinitionError, match=r"survey\.yaml:1:55: no step sets state\.x"):
             world.define(read_definitions(text, source_name="survey.yaml"))
-        assert world.own_workflows == ()
+        assert tuple(world.internals.registry.registered_workflows.values()) == ()

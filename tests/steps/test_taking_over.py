@@ -86,7 +86,7 @@ def test_the_log_is_followed_again_without_touching_the_folder(environment, proj
     answer(execution, ALL)
     execution.wait()
     (project / "calc.py").write_text("mine")
-    assert environment.verify(execution.id).divergence is None
+    assert environment.run_of(execution.id).verify().divergence is None
     assert (project / "calc.py").read_text() == "mine"
 
 
@@ -237,7 +237,7 @@ def test_a_workflow_function_works_in_a_workspace(environment, project):
     text = "def add(a, b):\n    return a + b\n"
     assert execution.wait().outputs["result"] == [text, ["calc.py"], 3, ["calc.py"], taken]
     assert (project / "calc.py").read_text() == text
-    assert environment.verify(execution.id).divergence is None
+    assert environment.run_of(execution.id).verify().divergence is None
 
 
 def test_a_command_that_fails_is_an_error_of_the_function(environment):

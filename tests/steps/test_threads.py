@@ -153,10 +153,10 @@ def test_a_run_whose_process_died_before_it_wrote_down_its_turn_does_so_once():
     ended = next(event for event in run.history() if event.event_type == "step_completed")
     left = cut(environment.store, run, ended.sequence - 1)
     other = world(left)
-    assert other.resume(run.id).wait(20).status == "completed"
+    assert other.run_of(run.id).resume().wait(20).status == "completed"
     assert texts(other.thread("t").messages) == ["hello", "one"]
     again = world(cut(environment.store, run, ended.sequence - 1))
-    assert again.resume(run.id).wait(20).status == "completed"
+    assert again.run_of(run.id).resume().wait(20).status == "completed"
 
 
 APPENDING = """

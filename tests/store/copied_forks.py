@@ -29,15 +29,15 @@ def fill(store, seed, every=1):
         run = ran(environment, random_workflow(seed))
         names = [run.id]
         for at in range(1, len(run.history()) + 1, every):
-            fork = environment.fork(run.id, at=at).wait(90)
+            fork = environment.run_of(run.id).fork(at=at).wait(90)
             names.append(fork.id)
             while rng.random() < 0.4:
                 source = rng.choice(names)
-                fork = environment.fork(source, at=rng.randint(1, len(environment.execution(source).history())))
+                fork = environment.run_of(source).fork(at=rng.randint(1, len(environment.run_of(source).history())))
                 names.append(fork.wait(90).id)
         for name in rng.sample(names, 2):
-            environment.what_if(name, {"variables": {"v0": 2}})
-        environment.try_step(run.id, rng.choice(STEPS))
+            environment.run_of(name).what_if({"variables": {"v0": 2}})
+        environment.run_of(run.id).try_step(rng.choice(STEPS))
         return len(environment.executions())
 
 

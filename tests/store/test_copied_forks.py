@@ -40,7 +40,7 @@ def test_forks_of_deleted_executions_are_copied(path):
         with Environment(store=source) as environment:
             run = environment.start(ROW).wait(90)
             for at in range(1, len(run.history())):
-                environment.fork(environment.fork(run.id, at=at).wait(90).id, at=at).wait(90)
+                environment.run_of(environment.run_of(run.id).fork(at=at).wait(90).id).fork(at=at).wait(90)
         for record in source.records()[::3]:
             source.delete(record.execution_id)
         copies(source, target)
@@ -49,7 +49,7 @@ def test_forks_of_deleted_executions_are_copied(path):
 def test_the_command_copies_what_comes_after_a_fork_inside_a_record(tmp_path):
     with Environment(store=tmp_path / "source.db") as environment:
         run = environment.start(ROW).wait(90)
-        environment.fork(run.id, at=10).wait(90)
+        environment.run_of(run.id).fork(at=10).wait(90)
         environment.start(ROW).wait(90)
     command = [sys.executable, "-m", "divebook", "copy", tmp_path / "source.db", tmp_path / "target.db"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -70,7 +70,7 @@ def test_what_failed_before_is_resumed(store, name):
     acts, execution_id = Acts(mended=True), named(store)[name]
     before = store.read(execution_id)
     called, done = [entry.event_type for entry in before].count, {"items": 4, "failing": 2}[name]
-    execution = world(store, acts).resume(execution_id).wait(20)
+    execution = world(store, acts).run_of(execution_id).resume().wait(20)
     assert execution.status == "completed"
     assert len(acts.called) == done - called("operation_completed")
     assert store.read(execution_id)[: len(before)] == before

@@ -108,7 +108,7 @@ def test_an_environment_takes_the_key_from_its_variable(tmp_path, monkeypatch):
     assert SECRET.encode() not in (tmp_path / "x.db").read_bytes()
     with open_store(tmp_path / "x.db") as store:
         environment = Environment(store=store, codec=FernetCodec(KEY))
-        assert environment.execution(run.id).variables == {"v": SECRET}
+        assert environment.run_of(run.id).variables == {"v": SECRET}
 
 
 def test_a_key_that_is_none_is_an_error(monkeypatch):

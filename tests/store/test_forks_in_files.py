@@ -116,7 +116,7 @@ def test_a_run_of_the_format_before_is_forked_and_goes_on(path, name):
         (source,) = (record.execution_id for record in store.records() if record.workflow_name == name)
         before = store.read(source)
         point = next(entry.sequence for entry in before if entry.event_type == "step_started")
-        made = environment.fork(source, point).wait(20)
+        made = environment.run_of(source).fork(point).wait(20)
         while made.interrupts:
             made = environment.answer(made.interrupts[0].id, "yes", made.id).wait(20)
         assert made.status == "completed", made.error

@@ -48,31 +48,31 @@ def brought(environment, run):
 
 
 def entry(environment, _):
-    environment.threads.write("talk", "k2", {"after": None, "chunks": [MARKER]}, "ann")
+    environment.internals.registry.threads.write("talk", "k2", {"after": None, "chunks": [MARKER]}, "ann")
 
 
 WRITERS = {
-    "note": lambda e, run: e.note(run, MARKER),
-    "tag": lambda e, run: e.tag(run, "seen"),
-    "untag": lambda e, run: e.untag(run, "first"),
-    "label": lambda e, run: e.label(run, quality=MARKER),
+    "note": lambda e, run: e.run_of(run).note(MARKER),
+    "tag": lambda e, run: e.run_of(run).tag("seen"),
+    "untag": lambda e, run: e.run_of(run).untag("first"),
+    "label": lambda e, run: e.run_of(run).label(quality=MARKER),
     "answer": lambda e, run: e.answer(e.store.asking()[0][1], MARKER, run),
     "answer of any execution": lambda e, run: e.answer(e.store.asking()[0][1], MARKER),
     "answer alike": lambda e, run: e.answer_alike(e.store.asking()[0][1], MARKER),
     "signal": lambda e, run: e.signal(run, "go", MARKER),
-    "cancel": lambda e, run: e.cancel(run),
-    "cancel with a reason": lambda e, run: e.execution(run).cancel(MARKER),
-    "pause": lambda e, run: e.execution(run).pause(MARKER),
-    "resume": lambda e, run: e.resume(run),
+    "cancel": lambda e, run: e.run_of(run).cancel(),
+    "cancel with a reason": lambda e, run: e.run_of(run).cancel(MARKER),
+    "pause": lambda e, run: e.run_of(run).pause(MARKER),
+    "resume": lambda e, run: e.run_of(run).resume(),
     "recover": lambda e, run: e.recover(run),
-    "retry": lambda e, run: e.retry(run),
-    "run again": lambda e, run: e.run_again(run),
-    "fork": lambda e, run: e.fork(run, at=4),
-    "fork at the end": lambda e, run: e.fork(run),
-    "what-if": lambda e, run: e.what_if(run, {"variables": {"x": MARKER}}),
-    "trial": lambda e, run: e.try_step(run, "b"),
-    "export": lambda e, run: e.export_log(run, e.store.path.with_name(f"{MARKER}.jsonl")),
-    "move": lambda e, run: e.export_log(run, e.store.path.with_name(f"{MARKER}.jsonl"), move=True),
+    "retry": lambda e, run: e.run_of(run).retry(),
+    "run again": lambda e, run: e.run_of(run).run_again(),
+    "fork": lambda e, run: e.run_of(run).fork(at=4),
+    "fork at the end": lambda e, run: e.run_of(run).fork(),
+    "what-if": lambda e, run: e.run_of(run).what_if({"variables": {"x": MARKER}}),
+    "trial": lambda e, run: e.run_of(run).try_step("b"),
+    "export": lambda e, run: e.run_of(run).export(e.store.path.with_name(f"{MARKER}.jsonl")),
+    "move": lambda e, run: e.run_of(run).export(e.store.path.with_name(f"{MARKER}.jsonl"), move=True),
     "thread": lambda e, run: e.thread("talk").trim(1),
     "branch of a thread": lambda e, run: e.thread("talk").branch(0),
     "entry of a thread": entry,
@@ -89,7 +89,7 @@ def run(tmp_path):
     """Start an encrypted execution that waits for an answer, and a conversation."""
     with world(tmp_path / "s.db", RIGHT) as environment:
         run = environment.start(WORKFLOW, tags=["first"]).wait(20)
-        environment.threads.write("talk", "k1", {"after": None, "chunks": ["hello"]}, "ann")
+        environment.internals.registry.threads.write("talk", "k1", {"after": None, "chunks": ["hello"]}, "ann")
         return run.id
 
 
@@ -100,7 +100,7 @@ def files(path):
 def is_readable(path, run, *threads):
     """Return whether the execution can be read, answered and completed with its key."""
     with world(path / "s.db", RIGHT) as environment:
-        assert environment.threads.ids == list(threads)
+        assert environment.internals.registry.threads.ids == list(threads)
         environment.answer(environment.interrupts()[0][1].id, "yes", run).wait(20)
         assert environment.signal(run, "go").wait(20).status == "completed"
         return check(environment.store).ok
@@ -139,7 +139,7 @@ def test_a_new_key_beside_the_old_one_writes_what_only_both_read(writer, run, tm
     with Environment(store=tmp_path / "s.db", codec=codec, workflows=[WORKFLOW]) as environment:
         WRITERS[writer](environment, run)
     with world(tmp_path / "s.db", RIGHT) as environment, pytest.raises(DecryptionError):
-        environment.note(run, "by someone with the old key alone")
+        environment.run_of(run).note("by someone with the old key alone")
     with Environment(store=tmp_path / "s.db", codec=codec, workflows=[WORKFLOW]) as environment:
         assert len(environment.store.read(run)) == environment.store.record(run).last_sequence
 
@@ -172,7 +172,7 @@ def test_a_note_in_plain_text_can_be_encrypted_from_then_on(tmp_path):
     with world(tmp_path / "s.db", None) as environment:
         run = environment.start(WORKFLOW).wait(20).id
     with world(tmp_path / "s.db", RIGHT) as environment:
-        environment.note(run, MARKER)
+        environment.run_of(run).note(MARKER)
     with world(tmp_path / "s.db", None) as environment, pytest.raises(DecryptionError, match="there is no key"):
-        environment.note(run, "in plain text")
+        environment.run_of(run).note("in plain text")
     assert MARKER.encode() not in files(tmp_path)

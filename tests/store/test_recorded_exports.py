@@ -37,7 +37,7 @@ def test_every_form_is_recorded_ended_and_not():
 def test_a_recorded_export_comes_in_as_what_it_is(path, store):
     log = read(path)
     assert log.is_verified is not path.stem.startswith("form_0")
-    execution = Environment(store=store).execution(import_(path, store))
+    execution = Environment(store=store).run_of(import_(path, store))
     status = path.stem.split("_")[2]
     assert execution.status == ("completed" if status == "completed" else "picture")
     assert execution.variables["counts"] == [10, 20, 30]

@@ -45,7 +45,7 @@ def test_the_frames_are_equal(store, name):
 def answered(environment, execution, *answers):
     for interrupt, said in zip(list(execution.interrupts), answers, strict=True):
         execution.answer(interrupt.interrupt_id, said).wait(20)
-    return environment.execution(execution.id).wait(20)
+    return environment.run_of(execution.id).wait(20)
 
 
 GOES_ON = {
@@ -58,14 +58,14 @@ GOES_ON = {
     "signalled": (lambda run, _: run.signal("go", 7).wait(20), ["x"], {"sent": 7}),
     "child": (lambda run, environment: answered(environment, run, "yes"), [], {"said": "yes"}),
     "parent": (
-        lambda run, environment: answered(environment, environment.execution(IDS["child"]), "yes") and run.wait(20),
+        lambda run, environment: answered(environment, environment.run_of(IDS["child"]), "yes") and run.wait(20),
         [],
         {"end": "over"},
     ),
-    "paused": (lambda run, environment: environment.resume(run.id).wait(20), ["p"], {"p": "p"}),
-    "retried": (lambda run, environment: environment.resume(run.id).wait(20), ["broken"], {"x": "mended"}),
+    "paused": (lambda run, environment: environment.run_of(run.id).resume().wait(20), ["p"], {"p": "p"}),
+    "retried": (lambda run, environment: environment.run_of(run.id).resume().wait(20), ["broken"], {"x": "mended"}),
     "cancelled": (
-        lambda run, environment: answered(environment, environment.resume(run.id).wait(20), "on"),
+        lambda run, environment: answered(environment, environment.run_of(run.id).resume().wait(20), "on"),
         [],
         {"go": "on"},
     ),
@@ -78,7 +78,7 @@ GOES_ON = {
 def test_it_goes_on_in_place_and_makes_no_call_again(store, notes, name):
     go_on, called, variables = GOES_ON[name]
     environment = world(store, notes)
-    execution, before = environment.execution(IDS[name]), store.read(IDS[name])
+    execution, before = environment.run_of(IDS[name]), store.read(IDS[name])
     done = go_on(execution, environment)
     assert (done.status, notes.called) == ("completed", called)
     assert {key: done.variables[key] for key in variables} == variables

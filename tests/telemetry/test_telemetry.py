@@ -137,7 +137,7 @@ def test_what_a_replay_takes_from_the_log_is_not_told_again(heard, tmp_path):
         assert ("step before", None) in heard.tree(), "its workflow has not ended"
         other = Heard()  # of another process
         with Environment(store=store, telemetry=other.telemetry) as environment:
-            execution = environment.execution(environment.executions()[0].execution_id)
+            execution = environment.run_of(environment.executions()[0].execution_id)
             execution.answer(execution.interrupts[0].id, "yes").wait(20)
             execution.verify()
     assert set(other.tree()) == {
@@ -162,7 +162,7 @@ def test_what_failed_and_goes_on_is_a_span_of_its_own_from_then_on(heard, tmp_pa
     ) as environment:
         execution = environment.start("w").wait(20)
         gate.write_text("open")
-        environment.resume(execution.id).wait(20)
+        environment.run_of(execution.id).resume().wait(20)
     roots = [span for span in heard.spans if span.name == "workflow w"]
     assert [span.status.status_code for span in roots] == [StatusCode.ERROR, StatusCode.UNSET]
     assert len({span.context.span_id for span in heard.spans}) == len(heard.spans)
@@ -182,7 +182,7 @@ def test_neither_logs_that_are_imported_nor_what_a_fork_shares_are_told(heard, t
         assert environment.executions()[0].status == "completed"
         assert heard.spans == ()
         (second,) = [event.sequence for event in environment.store.read(log.id) if event.step == "two"][:1]
-        assert environment.fork(log.id, second - 1).wait(20).status == "completed"
+        assert environment.run_of(log.id).fork(second - 1).wait(20).status == "completed"
     names = {name for name, _ in heard.tree()}
     assert "step two" in names
     assert "step one" not in names
@@ -251,7 +251,7 @@ def test_calls_that_a_what_if_takes_from_a_log_are_marked_and_not_measured(heard
     with Environment(
         store=silent.store, telemetry=heard.telemetry, workflows=[workflow], agents=[agent()]
     ) as environment:
-        found = environment.what_if(log.id, {"inputs": {"what": "bats"}})
+        found = environment.run_of(log.id).what_if({"inputs": {"what": "bats"}})
         assert found.run.status == "completed"
     assert heard.named("execute_tool search").attributes["divebook.served"]
     types = {about["divebook.type"] for about, _, _ in heard.metric("divebook.operation.duration")}
@@ -318,7 +318,7 @@ def test_a_call_that_is_made_again_holds_what_was_told_in_each_attempt(heard, tm
     ) as environment:
         failed = environment.start("w").wait(20)
         assert failed.status == "failed"
-        assert environment.resume(failed.id).wait(20).status == "completed"
+        assert environment.run_of(failed.id).resume().wait(20).status == "completed"
     ids = {span.context.span_id: span for span in heard.spans}
     holders = [ids[heard.named(f"GET {number}").parent.span_id] for number in (1, 2)]
     assert [holder.name for holder in holders] == ["action_execution fetch"] * 2

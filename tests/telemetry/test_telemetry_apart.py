@@ -115,7 +115,7 @@ def test_a_fork_takes_its_own_time():
         heard = Heard()
         with Environment(store=silent.store, telemetry=heard.telemetry) as environment:
             (asked,) = [e.sequence for e in source.history() if e.event_type == "interrupt_raised"]
-            fork = environment.fork(source.id, asked).wait(20)
+            fork = environment.run_of(source.id).fork(asked).wait(20)
             fork.answer(fork.interrupts[0].id, "yes").wait(20)
         (forked,) = [e.recorded_at for e in fork.history() if e.event_type == "execution_forked"]
     began = {span.name: span.start_time // 1000 for span in heard.spans}

@@ -129,7 +129,7 @@ def test_a_resume_asks_for_what_the_log_lacks_and_no_more():
     ends = [event.sequence for event in execution.history() if event.event_type == "operation_completed"]
     for end in ends:
         with world(Provider(), odd(*tools), store=cut(execution.store, execution, end)) as other:
-            assert other.resume(execution.id).wait(60).variables == execution.variables
+            assert other.run_of(execution.id).resume().wait(60).variables == execution.variables
 
 
 def test_a_card_and_a_rule_have_the_real_name():

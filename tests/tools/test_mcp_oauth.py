@@ -107,8 +107,8 @@ def guarded(authority, environment, redirect, path=None, policy=ALLOWED):
     store = None if path is None else TokenStoreDefinition("file", str(path))
     oauth = OAuthDefinition(redirect_uri=redirect, token_store=store)
     url = f"http://127.0.0.1:{authority.server_port}/mcp"
-    environment.servers.add(MCPServerDefinition("far", "http", url=url, oauth=oauth), policy)
-    return environment.servers["far"]
+    environment.internals.registry.servers.add(MCPServerDefinition("far", "http", url=url, oauth=oauth), policy)
+    return environment.internals.registry.servers["far"]
 
 
 def called(server):

@@ -155,7 +155,7 @@ def test_a_question_that_expired_while_no_process_ran_is_asked_again(tmp_path):
         store = cut(execution.store, execution, execution.state.last_sequence)
     clock.at += LATE
     with world(script, str(file), clock=clock, store=store) as here:
-        execution = here.resume(execution.id).wait(60)
+        execution = here.run_of(execution.id).resume().wait(60)
         (unknown,) = execution.interrupts
         assert unknown.kind == "outcome_unknown"
         execution.answer(unknown.id, "retry").wait(60)
@@ -171,8 +171,8 @@ def test_an_answer_that_was_given_before_a_process_ended_is_used_by_the_next_one
         execution = here.start("ask").wait(60)
         store = cut(execution.store, execution, execution.state.last_sequence)
     with world(script, store=store) as here:
-        here.execution(execution.id).answer(execution.interrupts[0].id, {"why": "old"})
-        execution = here.resume(execution.id).wait(60)
+        here.run_of(execution.id).answer(execution.interrupts[0].id, {"why": "old"})
+        execution = here.run_of(execution.id).resume().wait(60)
         execution.answer(execution.interrupts[0].id, "retry").wait(60)
         assert told(execution) == [{"action": "accept", "content": {"why": "old"}}]
 
@@ -319,8 +319,8 @@ def test_an_execution_waits_for_a_child_that_is_blocked_as_for_one_that_rests():
         assert (execution.status, execution.is_live) == ("waiting", False)
         ((child, question),) = here.interrupts()
         here.answer(question.id, {"why": "old"}, child).wait(60)
-        assert becomes(lambda: here.execution(execution.id).status == "completed")
-        assert told(here.execution(child)) == ACCEPTED
+        assert becomes(lambda: here.run_of(execution.id).status == "completed")
+        assert told(here.run_of(child)) == ACCEPTED
 
 
 def test_an_execution_that_is_cancelled_cancels_a_child_that_is_blocked(tmp_path):
@@ -329,8 +329,8 @@ def test_an_execution_that_is_cancelled_cancels_a_child_that_is_blocked(tmp_path
         execution = here.start("outer").wait(60)
         ((child, _),) = here.interrupts()
         assert execution.cancel().wait(60).status == "cancelled"
-        assert becomes(lambda: here.execution(child).state.is_over)
-        assert here.execution(child).status == "cancelled"
+        assert becomes(lambda: here.run_of(child).state.is_over)
+        assert here.run_of(child).status == "cancelled"
     assert not file.exists() or '"accept"' not in file.read_text()
 
 
@@ -391,6 +391,6 @@ def test_the_process_may_leave_an_execution_that_is_blocked_and_the_next_one_ask
         execution = here.start("ask").wait(60)
         store = execution.store
     with world(QUESTION, store=store) as here:
-        execution = here.resume(execution.id).wait(60)
+        execution = here.run_of(execution.id).resume().wait(60)
         kinds = {question.kind for question in execution.interrupts}
         assert "outcome_unknown" in kinds

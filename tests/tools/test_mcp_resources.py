@@ -56,13 +56,13 @@ def test_what_cannot_be_read_is_said(here):
     with pytest.raises(ServerError, match="MCP read_resource failed for server good: Unknown resource"):
         here.documents.get("mcp://good/notes://tomorrow")
     with pytest.raises(ServerError, match="MCP list_resources failed for server s: not supported"):
-        here.servers["s"].resources()
+        here.internals.registry.servers["s"].resources()
     with pytest.raises(NotFoundError, match="nowhere"):
         here.documents.get("mcp://nowhere/x")
 
 
 def test_prompts_are_listed_and_rendered(here):
-    good = here.servers["good"]
+    good = here.internals.registry.servers["good"]
     assert good.prompts() == [{"name": "review", "description": "Ask for a review.", "arguments": ["path"]}]
     assert good.prompt("review", path="a.py") == [{"role": "user", "content": "Review a.py."}]
     assert [found["name"] for found in good.resources()] == ["today", "some_bytes"]

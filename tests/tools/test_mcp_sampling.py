@@ -50,7 +50,7 @@ def test_what_a_model_has_answered_is_not_asked_again_by_a_resume():
     )
     silent = Agent("thinker", model=ScriptedModel([{"error": "asked again", "status": 500}]))
     with world("ponder", thinker=silent, store=cut(execution.store, execution, answered)) as other:
-        assert other.resume(execution.id).wait(60).variables == {"said": "done"}
+        assert other.run_of(execution.id).resume().wait(60).variables == {"said": "done"}
 
 
 def test_it_counts_for_the_bounds_of_the_agent_that_called():
@@ -100,7 +100,7 @@ def test_it_counts_for_those_bounds_whatever_process_goes_on(tool, within, most)
         log = execution.history()
     returned = max(event.sequence for event in log if event.event_type == "operation_completed")
     with bounded(cut(execution.store, execution, returned)) as other:
-        resumed = other.resume(execution.id).wait(60)
+        resumed = other.run_of(execution.id).resume().wait(60)
         assert [asked.question for asked in resumed.interrupts] == [question.question]
         assert resumed.answer(question.id, 9).wait(60).variables == {"said": "done"}
 

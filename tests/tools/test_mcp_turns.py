@@ -102,7 +102,7 @@ def test_a_resume_starts_a_server_only_for_a_call_that_the_log_does_not_have(mon
     for end, wanted in zip(ends, [["call_tool"], ["call_tool"], [], []], strict=False):
         starts.clear()
         with world(GO, server, store=cut(execution.store, execution, end.sequence)) as other:
-            assert other.resume(execution.id).wait(60).variables == {"said": "done"}
+            assert other.run_of(execution.id).resume().wait(60).variables == {"said": "done"}
         assert starts == wanted
 
 
@@ -213,7 +213,7 @@ def test_a_server_that_is_called_again_the_next_day_asks_again():
         store = cut(execution.store, execution, execution.state.last_sequence)
         execution.answer(execution.interrupts[0].id, "decline").wait(60)
     with world(GO, defined("rough.py", "asks"), store=store, clock=Tomorrow()) as here:
-        execution = here.resume(execution.id).wait(60)
+        execution = here.run_of(execution.id).resume().wait(60)
         (unknown,) = execution.interrupts
         raised = asking(execution)
         execution.answer(unknown.id, "retry")
@@ -291,7 +291,7 @@ def test_a_server_that_is_down_fails_the_run_which_goes_on_once_it_is_there(tmp_
         assert execution.status == "failed"
         assert "MCP list_tools failed for server s: not connected: initialization failed" in execution.error
         program.write_text((Path(__file__).parent / "servers" / "rough.py").read_text())
-        assert here.resume(execution.id).wait(60).variables == {"said": "done"}
+        assert here.run_of(execution.id).resume().wait(60).variables == {"said": "done"}
         assert marked == [1]
 
 
@@ -363,13 +363,13 @@ def test_servers_are_held_by_the_environment(tmp_path):
     server = defined("rough.py")
     here = world(GO, server)
     with here:
-        assert list(here.servers) == ["s"]
+        assert list(here.internals.registry.servers) == ["s"]
         here.add_server(server)
         with pytest.raises(AlreadyRegisteredError):
             here.add_server(defined("good.py"))
         here.start("ask").wait(60)
-        assert here.servers["s"].is_running
-    assert not here.servers["s"].is_running
+        assert here.internals.registry.servers["s"].is_running
+    assert not here.internals.registry.servers["s"].is_running
 
 
 def test_a_definition_brings_its_servers_and_needs_leave_to_start_programs():

@@ -447,7 +447,7 @@ def faults_of(name: str, choose: random.Random, recorder: Recorder) -> tuple[str
             copied = set(repositories.values())  # a workspace may be a copy of the folder
             made = {path for path, held in _repositories(folder).items() if held not in copied}
             with Environment(store="runs.db") as environment:
-                is_kept = environment.execution(kept.id).status == "completed"
+                is_kept = environment.run_of(kept.id).status == "completed"
         finally:
             os.chdir(before_here)
     sent = "\n".join(recorder.received)

@@ -307,7 +307,7 @@ def test_a_log_that_names_the_folder_of_another_run_does_not_reach_its_files(fol
         with monkeypatch.context() as changed:
             changed.setattr(FilesWorkspace, "reference", property(lambda _: {"folder": str(held)}))
             asking = environment.start("w").wait(PATIENCE)
-        environment.export_log(asking.id, "moved.jsonl", move=True)
+        environment.run_of(asking.id).export("moved.jsonl", move=True)
     with world(second) as environment:
         run = environment.import_log("moved.jsonl")
         environment.answer(run.interrupts[0].id, "yes", run.id)
@@ -515,14 +515,14 @@ def test_only_workflows_of_python_code_apply_changes_of_its_workspaces_unasked(f
             case "code":
                 environment.add_workflow(workflow)
         if origin == "a text that is added again":
-            environment.add_workflow(environment.workflow("w"), replace=True)
-            run = environment.start(environment.workflow("w")).wait(PATIENCE)
+            environment.add_workflow(environment.internals.registry.workflow("w"), replace=True)
+            run = environment.start(environment.internals.registry.workflow("w")).wait(PATIENCE)
         elif origin == "a log":
             with Environment(store="memory:", workspaces=[space], workflows=[workflow]) as other:
                 log = other.store.read(other.start("w").wait(PATIENCE).id)
             (folder / "notes.md").write_text("as it was")
             environment.store.append(log[0].execution_id, log[:1], 0)
-            run = environment.resume(log[0].execution_id).wait(PATIENCE)
+            run = environment.run_of(log[0].execution_id).resume().wait(PATIENCE)
         else:
             run = environment.start(workflow if origin == "code without a name" else "w").wait(PATIENCE)
     is_of_code = origin.startswith("code")

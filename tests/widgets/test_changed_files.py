@@ -121,7 +121,7 @@ def test_a_saved_run_that_does_not_say_what_is_not_kept_is_read(ran):
 def test_a_fork_counts_from_where_its_source_began(ran, made):
     execution = ran("echo new > a.txt", "echo x > b")
     changed = [event.sequence for event in execution.history() if event.event_type == "files_changed"]
-    fork = made[-1].fork(execution.id, at=changed[0]).wait(20)
+    fork = made[-1].run_of(execution.id).fork(at=changed[0]).wait(20)
     assert [file["path"] for file in views(fork)[0]["files"]] == ["a.txt", "b"]
 
 

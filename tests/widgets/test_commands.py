@@ -42,7 +42,7 @@ def test_a_run_that_completed_can_be_asked_for_nothing():
 def test_a_run_that_moved_elsewhere_can_be_asked_for_nothing(tmp_path):
     world = environment()
     execution = world.start(Workflow("w", [Step("s", ask="Which?")])).wait(20)
-    world.export_log(execution.id, tmp_path / "moved.jsonl", move=True)
+    world.run_of(execution.id).export(tmp_path / "moved.jsonl", move=True)
     assert commands_of(execution.refresh()) == []
 
 

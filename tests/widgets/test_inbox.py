@@ -64,7 +64,7 @@ def test_questions_of_executions_that_ended_or_were_deleted_are_withdrawn():
     feed.frame()
     assert not feed.is_over
     assert feed.frame() is None
-    world.cancel(ended.id).wait(PATIENCE)
+    world.run_of(ended.id).cancel().wait(PATIENCE)
     world.store.delete(deleted.id)
     feed.request_refresh()
     assert sorted(told(feed.frame())) == [("deleted", "deleted 0?", "cancelled"), ("ended", "ended 0?", "cancelled")]

@@ -101,7 +101,7 @@ def test_it_is_told_again_only_if_something_has_changed(world):
 def test_what_ends_in_another_process_is_seen(world):
     feed, page = feed_of(world)
     asking = page["runs"][0]["execution_id"]
-    environment(store=world.store).cancel(asking).wait(PATIENCE)
+    environment(store=world.store).run_of(asking).cancel().wait(PATIENCE)
     feed.request_refresh()
     assert feed.frame()["runs"][0]["status"] == "cancelled"
 
@@ -168,7 +168,7 @@ def test_a_list_that_was_empty_shows_what_has_begun_and_ended_since():
     run.wait(PATIENCE)
     feed.request_refresh()
     assert names(feed.frame()) == ["good"]
-    world.tag(run.id, "seen")
+    world.run_of(run.id).tag("seen")
     feed.request_refresh()
     assert feed.frame()["tags"] == ["seen"]
 
@@ -218,9 +218,9 @@ def test_runs_are_tagged_cancelled_and_resumed(world):
     assert [(run["status"], run["tags"]) for run in page["runs"][:2]] == [("cancelled", ["seen"]), ("failed", ["seen"])]
     wishes.carry_out(wish("untag", bad, tags=["seen"]))
     wishes.carry_out(wish("resume", bad))
-    world.execution(bad).wait(PATIENCE)
+    world.run_of(bad).wait(PATIENCE)
     assert (world.store.record(bad).tags, world.store.record(bad).status) == ((), "failed")
-    assert [event.event_type for event in world.execution(bad).history()].count("execution_resumed") == 1
+    assert [event.event_type for event in world.run_of(bad).history()].count("execution_resumed") == 1
 
 
 def test_one_that_refuses_holds_up_no_other_and_is_named(world):

@@ -80,7 +80,7 @@ def test_a_view_shows_a_text_word_by_word_and_forgets_it_when_it_is_recorded(wor
 
 
 def test_a_view_that_comes_up_while_a_model_writes_shows_it_from_the_start(world, held):
-    world.stream_text(always=True)
+    world.internals.control.texts.always = True
     execution = world.start(ASK)
     held.words.release()
     view = View(execution)
@@ -108,7 +108,7 @@ def test_a_run_that_is_taken_up_again_writes_its_text_anew(world, held):
     held.words.release()
     view.wait_for("Roses are ")
     execution.pause().wait(PATIENCE)
-    resumed = world.resume(execution.id)
+    resumed = world.run_of(execution.id).resume()
     view.wait_for("Roses ")
     held.words.release(3)  # one is for the call that was broken off
     assert resumed.wait(PATIENCE).variables == {"poem": "Roses are red"}

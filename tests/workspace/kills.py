@@ -51,7 +51,7 @@ def live(folder):
         known = made.store.records()
         if known and known[0].status == "completed":  # it was killed on its way out
             return "completed"
-        execution = (made.resume(known[0].execution_id) if known else made.start("work")).wait()
+        execution = (made.run_of(known[0].execution_id).resume() if known else made.start("work")).wait()
         while execution.status == "waiting":
             for question in execution.interrupts:
                 execution.answer(question.id, "retry" if question.kind == "outcome_unknown" else "restore")
@@ -72,7 +72,7 @@ def found(folder):
     """Return what a dead process has left: ``as the log says``, ``in a call``, or ``lost``."""
     with environment(folder) as made:
         known = made.store.records()
-        state = made.execution(known[0].execution_id).state if known else None
+        state = made.run_of(known[0].execution_id).state if known else None
         held = None if state is None else state.workspaces.get("app")
         if held is None:
             return "nothing yet"
@@ -89,7 +89,7 @@ def finished(folder):
     """Return the tree that the run came to, as the log has it and as it stands on disk."""
     with environment(folder) as made:
         (known,) = made.store.records()
-        kept = made.files(known.execution_id)
+        kept = made.run_of(known.execution_id).files()
         return known.status, kept.at().digest, tree_on_disk(kept.folder)
 
 

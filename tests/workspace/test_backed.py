@@ -168,7 +168,7 @@ def test_in_a_run_of_ours_these_calls_are_recorded_and_not_made_again(tmp_path):
     ]
     at = [e.sequence for e in execution.history() if e.event_type == "operation_started"][-1] - 1
     again = environment(ASK, agents=[coder(tmp_path, has_backend=True)], store=cut(execution.store, execution, at))
-    assert again.resume(execution.id).wait(20).variables == {"said": "done"}
+    assert again.run_of(execution.id).resume().wait(20).variables == {"said": "done"}
     assert (tmp_path / "ran.txt").read_text() == "x = 2\n"
 
 

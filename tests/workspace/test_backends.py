@@ -200,6 +200,6 @@ def test_in_a_run_of_ours_what_they_do_is_recorded_and_not_done_again(tmp_path):
     (tmp_path / "begun" / "note.txt").unlink()
     at = [e.sequence for e in execution.history() if e.event_type == "operation_started"][-1] - 1
     again = environment(ASK, agents=[agent()], store=cut(execution.store, execution, at))
-    assert again.resume(execution.id).wait(20).variables == {"said": "done"}
+    assert again.run_of(execution.id).resume().wait(20).variables == {"said": "done"}
     assert (tmp_path / "ran.txt").read_text() == "ran\n"
     assert not (tmp_path / "begun" / "note.txt").exists()
