@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.browser import p95
 from benchmarks.figure import Figure
-from divebook import Environment, Event, Step, Workflow
+from divebook import Environment, Step, Workflow
 from divebook.events import Event
 from divebook.replay.replayer import Replayer, replayer_of
 
