@@ -1,7 +1,8 @@
 """Columns of the list of runs, each defined once for all places that show the list.
 
-A column names the places that show it: the list in a notebook (text and HTML), the shell, and the DataFrame
-(`divebook.runs().frame()`). Those places read `RUN_COLUMNS` when they show a list, so that a new column is one entry.
+A column names the places that show it: the list in a notebook (text and HTML), the shell, the DataFrame
+(`divebook.runs().frame()`), and the run browser, which is also in the side panel of JupyterLab. These places read
+`RUN_COLUMNS` when they show a list, so that a new column is one entry.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from divebook.report.model import Column, Line, Table, Text, joined
 from divebook.text.format import local_time, seconds, size
 from divebook.text.redaction import one_line
 
-Place: TypeAlias = Literal["notebook", "shell", "frame"]
+Place: TypeAlias = Literal["notebook", "shell", "frame", "browser"]
 LISTS: tuple[Place, ...] = ("notebook", "shell")
-EVERYWHERE: tuple[Place, ...] = ("notebook", "shell", "frame")
+EVERYWHERE: tuple[Place, ...] = ("notebook", "shell", "frame", "browser")
 
 
 class RunColumn(NamedTuple):
@@ -30,11 +31,12 @@ class RunColumn(NamedTuple):
     kind: Literal["name", "short", "long"] = "short"
     """Width of its cells; see `divebook.report.model.Column`."""
     places: tuple[Place, ...] = LISTS
-    """Places that show the column. The DataFrame has typed columns of its own for most data
-    (`divebook.analysis.lists.RUN_COLUMNS`), and the cells of this one as text.
+    """Places that show the column.
+
+    The DataFrame has typed columns for most data (`divebook.analysis.lists.RUN_COLUMNS`), and the browser draws workflow,
+    status, start, working time and cost itself, with buttons (``widgets/src/runs/rows.ts``). Both show the cells of a
+    column that names them as text.
     """
-    meaning: str = ""
-    """Description for the documentation of the DataFrame."""
 
 
 def worked_seconds(line: RunLine) -> float | None:

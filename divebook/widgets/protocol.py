@@ -588,6 +588,8 @@ class RunView(TypedDict):
     """The commands that are possible now."""
     is_open: bool
     """True if the execution is shown below the list."""
+    cells: dict[str, str]
+    """Texts of the further columns, by title."""
 
 
 # A view sends the whole query and not a change of it, so that a lost message cannot leave kernel and view with

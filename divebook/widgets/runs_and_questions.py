@@ -37,6 +37,7 @@ from divebook.events.catalog import (
     InterruptResolved,
 )
 from divebook.events.event import to_microseconds
+from divebook.projections.run_columns import cell_text, columns_in
 from divebook.projections.summary import PAUSED, Overview, RunLine, badge_of, badged
 from divebook.questions.question import CANCELLED as KINDS_CANCELLED
 from divebook.questions.question import PENDING, InterruptStatus, address_of, became
@@ -637,6 +638,7 @@ class RunsFeed:
             cost=None if line.cost is None else line.cost / NANODOLLARS,
             commands=COMMANDS.get(line.status, []),
             is_open=line.id == self.opened,
+            cells={column.title: cell_text(column, line) for column in columns_in("browser")},
         )
 
 

@@ -114,13 +114,14 @@ class Page(HTMLParser):
     def handle_starttag(self, tag, attrs):
         self.elements.add(tag)
         self.attributes |= {name for name, _ in attrs}
-        if tag in ("div", "td", "th", "tr", "pre", "br", "summary", "caption"):
+        if tag in ("div", "td", "th", "tr", "pre", "br", "summary", "caption", "ins", "del"):
             self.text += "\n"
         if tag not in ("br", "wbr", "img"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
+        self.text += " " if tag in ("ins", "del") else ""
 
     def handle_data(self, data):
         self.text += data

@@ -481,6 +481,8 @@ export interface RunView {
   commands: Command[];
   /** True if the execution is shown below the list. */
   is_open: boolean;
+  /** Texts of the further columns, by title. */
+  cells: Record<string, string>;
 }
 
 /** Filters and order of the list of executions. A view sends this message when a person changes a filter. */

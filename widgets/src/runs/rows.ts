@@ -35,6 +35,8 @@ export class Rows {
   readonly #body = h("tbody");
   readonly #all = h("input", { type: "checkbox", "aria-label": "Choose all that are shown", onchange: () => { this.#actions.selectAll(this.#all.checked); } });
   readonly #sorts: [ListQuery["by"], HTMLTableCellElement][];
+  readonly #head: HTMLTableRowElement;
+  #furtherColumns: string[] = [];
   #rows = new Map<string, Row>();
   #now: () => Micros = () => 0;
   readonly #timer: ReturnType<typeof setInterval>;
@@ -57,8 +59,8 @@ export class Rows {
       ...this.#sorts.map(([, cell]) => cell),
       h("th", {}, h("span", { class: "db-hidden" }, "Actions")),
     ];
-    const head = h("tr", {}, ...columns);
-    const table = h("table", {}, h("thead", {}, head), this.#body);
+    this.#head = h("tr", {}, ...columns);
+    const table = h("table", {}, h("thead", {}, this.#head), this.#body);
     const keys = "↑ ↓: run to run | Space: choose | Enter: open";
     const onkeydown = (event: KeyboardEvent): void => { this.#onKey(event); };
     this.element = h("div", { class: "scroll", role: "region", "aria-label": "List of runs", "data-keys": keys, onkeydown }, table);
@@ -69,6 +71,7 @@ export class Rows {
   update(page: RunsPage, selectedIds: ReadonlySet<string>, now: () => Micros): void {
     this.#now = now;
     const position = this.#focusedPart();
+    this.#showFurtherColumns(Object.keys({ ...page.runs[0]?.cells }));
     const rows = page.runs.map((run) => this.#row(run, now()));
     const elements = rows.map(({ element }) => element);
     const children = this.#body.children;
@@ -82,6 +85,14 @@ export class Rows {
     this.mark(selectedIds);
     this.#restoreFocus(position);
     this.#tick();
+  }
+
+  /** Show the titles of the columns that Python defines as texts, before the column of the buttons. */
+  #showFurtherColumns(titles: string[]): void {
+    if (titles.join("\n") === this.#furtherColumns.join("\n")) return;
+    this.#furtherColumns = titles;
+    this.#head.querySelectorAll("th.further").forEach((cell) => { cell.remove(); });
+    this.#head.lastElementChild?.before(...titles.map((title) => h("th", { class: "further", scope: "col" }, oneLine(title, 40))));
   }
 
   /** Show which runs are selected. */
@@ -120,6 +131,7 @@ export class Rows {
       h("td", { class: "when" }, clockOf(run.began_us), h("div", { class: "soft small" }, day)),
       worked,
       h("td", { class: "num" }, price(run.cost)),
+      ...Object.values({ ...run.cells }).map((text) => h("td", { class: "further" }, oneLine(text, 200))),
       h("td", { class: "acts" }, h("span", { class: "bs" }, ...this.#buttons(run, name))),
     );
     return { run, content, element, worked, box };

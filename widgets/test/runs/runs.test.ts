@@ -31,7 +31,7 @@ function view(): string {
 }
 
 function run(id: string, given: Partial<RunView> = {}): RunView {
-  return { execution_id: id, workflow: id, badge: "", tags: [], status: "completed", about: "", is_error: false, stand: "", done: 0, total: 0, questions: 0, began_us: NOW - HOUR, worked_us: 2_500_000, since_us: 0, cost: null, commands: [], is_open: false, ...given };
+  return { execution_id: id, workflow: id, badge: "", tags: [], status: "completed", about: "", is_error: false, stand: "", done: 0, total: 0, questions: 0, began_us: NOW - HOUR, worked_us: 2_500_000, since_us: 0, cost: null, commands: [], is_open: false, cells: {}, ...given };
 }
 
 function show(listed: RunView[], given: Partial<RunsPage> = {}): void {
@@ -62,6 +62,14 @@ test("each run is a row that says what tells it from others", () => {
 test("what is no run of its own has a badge", () => {
   show([run("audit"), run("if", { workflow: "audit", badge: "what-if" })]);
   expect(rows().map((row) => row.querySelector(".badge")?.textContent)).toEqual([undefined, "what-if"]);
+});
+
+test("columns that Python defines have a title and a cell in each row", () => {
+  show([run("a", { cells: { owner: "ann" } }), run("b", { cells: { owner: "bob" } })]);
+  expect([...wire.page.querySelectorAll("th.further")].map((cell) => cell.textContent)).toEqual(["owner"]);
+  expect(rows().map((row) => row.querySelector("td.further")?.textContent)).toEqual(["ann", "bob"]);
+  show([run("a"), run("b")]);
+  expect(wire.page.querySelectorAll(".further")).toHaveLength(0);
 });
 
 test("filters are sent as they are chosen, and shown as the kernel has them", () => {
