@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from divebook.report.model import Report
+    from divebook.report.model import Line, Report
 
 
 # --- cleaning of text and data of models, users and logs -------------------------------------------------------------
@@ -117,19 +117,6 @@ def pairs(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(one_line(name), shown(value, name)) for name, value in values.items()]
 
 
-STATUS_STYLES = {
-    "completed": "green",
-    "failed": "red",
-    "cancelled": "yellow",
-    "waiting": "cyan",
-    "paused": "cyan",
-    "running": "blue",
-    "pending": "dim",
-    "enqueued": "dim",
-    "moved": "magenta",
-    "continued_as_new": "magenta",
-    "picture": "magenta",
-}
 # Rich cuts lines of a file or pipe to a width of 80 if it is not given one.
 _UNLIMITED = 100_000
 DAMAGED = 1
@@ -169,7 +156,9 @@ def styled(text: str, style: str = "") -> Text:
 
 def status_text(status: str) -> Text:
     """Return a status as text in the colour of the status."""
-    return styled(status, STATUS_STYLES.get(status, ""))
+    from divebook.report.text import STYLES
+
+    return styled(status, STYLES.get(status, ""))
 
 
 def say(*parts: Text | str) -> None:
@@ -213,18 +202,13 @@ def section(title: str, rows: Sequence[tuple[str, str]]) -> None:
             out.print(styled("").join([styled(f"  {name}: ", "cyan"), styled(value)]), soft_wrap=True)
 
 
-def columns(titles: Iterable[str], rows: Iterable[Sequence[Text | str]], *, whole: Iterable[str] = ()) -> None:
+def columns(titles: Iterable[str], rows: Iterable[Sequence[Line]], *, whole: Iterable[str] = ()) -> None:
     """Print a table with column titles. Cells of the columns in `whole` are never cut to the width of the terminal."""
-    from rich.table import Table
+    from divebook.report.model import Column, Report, Table
 
     never_cut = set(whole)
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for title in titles:
-        # "ignore" lets the line become wider than the terminal.
-        table.add_column(title, no_wrap=True, overflow="ignore" if title in never_cut else "ellipsis")
-    for row in rows:
-        table.add_row(*map(_clean, row))
-    console().print(table)
+    shown_columns = tuple(Column(title, "short" if title in never_cut else "long") for title in titles)
+    print_report(Report(blocks=(Table(shown_columns, tuple(map(tuple, rows))),)))
 
 
 def _clean(part: Text | str) -> Text:

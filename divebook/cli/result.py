@@ -52,7 +52,8 @@ from divebook.projections.run_columns import run_table
 from divebook.projections.spans import Span, Steps
 from divebook.replay.files import ChangedFiles
 from divebook.replay.provenance import Provenance
-from divebook.report.model import Report
+from divebook.report.model import Line, Report
+from divebook.report.model import Text as ReportText
 from divebook.runtime.forks import recorded_opening
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.run import Run
@@ -125,10 +126,10 @@ def _usage(usage: Usage) -> list[tuple[str, str]]:
     return list(rows.items())
 
 
-def _path_cells(path: PathState, hidden: Container[str]) -> tuple[Text | str, ...]:
+def _path_cells(path: PathState, hidden: Container[str]) -> tuple[Line, ...]:
     took = between(path.started_at, path.ended_at)
     step = "" if path.current_step in hidden else path.current_step
-    return branch_name(path.id) or path.id, status_text(path.status), one_line(step), took
+    return branch_name(path.id) or path.id, ReportText(path.status, path.status), one_line(step), took
 
 
 def _print_heading(execution: Run) -> None:

@@ -29,6 +29,7 @@ from divebook.cli.output import (
 from divebook.cli.run import INTERRUPTED, Interrupts
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import DivebookError, SetupError
+from divebook.report.model import Text
 from divebook.text.format import local_time, parse_duration, plural, size, visible
 from divebook.text.ranges import COUNT, COUNT_OR_ZERO
 
@@ -340,7 +341,7 @@ def _list(records: Sequence[ExecutionRecord], page: int, *, json: bool) -> None:
             (
                 record.execution_id,
                 one_line(record.workflow_name, 40),
-                status_text(record.status),
+                Text(record.status, record.status),
                 local_time(record.started_at),
             )
             # Page 1 has the rows 0 to 49.

@@ -33,9 +33,9 @@ class RunColumn(NamedTuple):
     places: tuple[Place, ...] = LISTS
     """Places that show the column.
 
-    The DataFrame has typed columns for most data (`divebook.analysis.lists.RUN_COLUMNS`), and the browser draws workflow,
-    status, start, working time and cost itself, with buttons (``widgets/src/runs/rows.ts``). Both show the cells of a
-    column that names them as text.
+    The DataFrame has typed columns for most data (`divebook.analysis.lists.RUN_COLUMNS`), and the browser draws
+    workflow, status, start, working time and cost itself, with buttons (``widgets/src/runs/rows.ts``). Both show the
+    cells of a column that names them as text.
     """
 
 

@@ -24,6 +24,7 @@ from divebook.report.model import (
     DifferentPart,
     Facts,
     Items,
+    Line,
     Paragraph,
     Patch,
     Picture,
@@ -65,8 +66,10 @@ def text_of(report: Report, width: int | None = None) -> str:
     return "\n".join("".join(part.content for part in parts).rstrip(" ") for parts in lines_of(report, width))
 
 
-def lines_of(report: Report, width: int | None = None) -> Iterator[Parts]:
-    """Yield the lines of a report as parts with a style."""
+def lines_of(report: Report, width: int | None = None, clean: Callable[[str], str] = str) -> Iterator[Parts]:
+    """Yield the lines of a report as parts with a style. `clean` replaces the secrets in the cells of tables, before
+    they are cut to the width.
+    """
     blocks: tuple[Block, ...] = report.blocks
     if report.alert is not None:
         # An empty line precedes a failure.
@@ -78,14 +81,15 @@ def lines_of(report: Report, width: int | None = None) -> Iterator[Parts]:
     yield from _indented(facts) if title else facts
     # A table without a title of its own belongs to the report, and is indented like its facts.
     is_first = not title and not report.facts
-    yield from _Layout(width).lines_of(blocks, is_first=is_first, below_title=bool(title))
+    yield from _Layout(width, clean).lines_of(blocks, is_first=is_first, below_title=bool(title))
 
 
 class _Layout:
     """Lines of blocks in a terminal of a certain width; None for no limit."""
 
-    def __init__(self, width: int | None) -> None:
+    def __init__(self, width: int | None, clean: Callable[[str], str]) -> None:
         self._width = width
+        self._clean = clean
 
     def lines_of(self, blocks: Iterable[Block], *, is_first: bool = True, below_title: bool = False) -> Iterator[Parts]:
         """Yield the lines of blocks, with an empty line before each block that is set apart."""
@@ -174,7 +178,7 @@ class _Layout:
 
     @_lines.register
     def _(self, block: Table) -> Iterator[Parts]:
-        rows = list(_rows(block, self._width))
+        rows = list(_rows(block, self._width, self._clean))
         if block.title:
             yield texts_of(Text(f"{block.title}:", "strong"))
             yield from _indented(rows)
@@ -199,17 +203,25 @@ def _code(content: str, marked_line: int | None = None) -> Iterator[Parts]:
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-def _rows(block: Table, width: int | None) -> Iterator[Parts]:
+def _rows(block: Table, width: int | None, clean: Callable[[str], str]) -> Iterator[Parts]:
     """Yield the titles and rows of a table, with aligned columns."""
     shown = block.shown_columns
     columns = [block.columns[number] for number in shown]
     titles = tuple((Text(column.title, "strong"),) for column in columns)
-    rows = [titles, *(tuple(texts_of(row[number]) for number in shown) for row in block.rows)]
+    rows = [titles, *(tuple(_cleaned(row[number], clean) for number in shown) for row in block.rows)]
     widths = [max(map(_width_of, cells)) for cells in zip(*rows, strict=True)]
     if width is not None:
         widths = _fitting(columns, widths, width)
     for row in rows:
         yield tuple(_cells(row, widths))
+
+
+def _cleaned(line: Line, clean: Callable[[str], str]) -> Parts:
+    """Return the parts of a cell without secrets. A cell that contained one loses its styles."""
+    parts = texts_of(line)
+    plain = "".join(part.content for part in parts)
+    clean_text = clean(plain)
+    return parts if clean_text == plain else (Text(clean_text),)
 
 
 def _cells(row: Sequence[Parts], widths: Sequence[int]) -> Iterator[Text]:
@@ -366,7 +378,7 @@ def terminal_text(report: Report, width: int | None = None, clean: Callable[[str
     from rich.text import Text as RichText
 
     lines = []
-    for parts in lines_of(report, width):
+    for parts in lines_of(report, width, clean):
         plain = "".join(part.content for part in parts).rstrip(" ")
         clean_line = clean(plain)
         line = RichText(clean_line)

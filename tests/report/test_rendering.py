@@ -180,3 +180,12 @@ def test_long_words_in_a_table_can_be_broken_and_ids_cannot():
 
 def test_line_ends_in_a_line_cannot_forge_another_one():
     assert len(list(lines_of(Report("a\nb", ("c\nd",), (Items(("e\nf",)),))))) == 3
+
+
+def test_a_secret_is_replaced_before_a_cell_is_cut():
+    """Half a secret is not recognised."""
+    table = Table((Column("about", "long"),), (("the key is correct-horse-battery",),))
+    report = Report(blocks=(table,))
+    cut = terminal_text(report, 20, lambda text: text.replace("correct-horse-battery", "***")).plain
+    assert cut.split("\n") == ["about", "the key is ***"]
+    assert "correct" in terminal_text(report, 20).plain
