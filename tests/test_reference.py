@@ -1,0 +1,205 @@
+"""Every type that code of users can receive has a place on a page of the reference."""
+
+import importlib
+import inspect
+import linecache
+import re
+import sys
+import typing
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+
+import divebook
+from divebook import _SUBPACKAGES as SUBPACKAGES
+from divebook import Bounds
+
+ROOT = Path(__file__).parents[1]
+PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "notebooks/reference").glob("*.md"))}
+PACKAGES = ("divebook", *(f"divebook.{name}" for name in SUBPACKAGES))
+
+
+def object_of(dotted):
+    """Return the object with a dotted name: a module, or an attribute of one."""
+    parts = dotted.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:count]))
+        except ModuleNotFoundError:
+            continue
+        for name in parts[count:]:
+            found = getattr(found, name)
+        return found
+    raise AssertionError(dotted)
+
+
+def on_pages():
+    """Return the objects that the pages show. A module stands for the public names that it defines."""
+    shown = []
+    for text in PAGES.values():
+        for dotted in re.findall(r"^::: (\S+)$", text, re.MULTILINE):
+            found = object_of(dotted)
+            if inspect.ismodule(found):
+                shown += [
+                    value for name, value in vars(found).items() if getattr(value, "__module__", "") == found.__name__
+                ]
+            else:
+                shown.append(found)
+    return shown
+
+
+def public_objects():
+    """Return the public names of the packages, with their objects."""
+    for package in PACKAGES:
+        module = importlib.import_module(package)
+        for name in module.__all__:
+            if not name.startswith("_"):
+                yield f"{package}.{name}", getattr(module, name)
+
+
+def members(cls):
+    """Return the public functions and properties of a class that divebook defines."""
+    for name, value in inspect.getmembers_static(cls):
+        if name.startswith("_"):
+            continue
+        if isinstance(value, property):
+            yield value.fget
+        elif isinstance(value, cached_property):
+            yield value.func
+        elif isinstance(value, staticmethod | classmethod):
+            yield value.__func__
+        elif inspect.isfunction(value):
+            yield value
+
+
+def classes_in(hint):
+    """Return the classes of divebook in an annotation, at any depth."""
+    if isinstance(hint, type) and not typing.get_args(hint):
+        return {hint} if hint.__module__.partition(".")[0] == "divebook" else set()
+    return {cls for part in typing.get_args(hint) for cls in classes_in(part)} | (
+        classes_in(typing.get_origin(hint)) if isinstance(typing.get_origin(hint), type) else set()
+    )
+
+
+NAMES = {}
+
+
+def scope():
+    """Return the classes of divebook by name, for annotations that only type checkers resolve."""
+    if not NAMES:
+        for module in [module for name, module in sys.modules.items() if name.partition(".")[0] == "divebook"]:
+            for name, value in vars(module).items():
+                if isinstance(value, type) and value.__module__.partition(".")[0] == "divebook":
+                    NAMES.setdefault(name, value)
+    return NAMES
+
+
+def result_classes(function):
+    """Return the classes of divebook in the return annotation of a function."""
+    annotation = getattr(inspect.unwrap(function), "__annotations__", {}).get("return")
+    if annotation is None:
+        return set()
+    if isinstance(annotation, str):
+        names = set(re.findall(r"\b[A-Z]\w+", annotation))
+        space = {**scope(), **{n: v for n, v in vars(sys.modules[function.__module__]).items() if isinstance(v, type)}}
+        return {space[name] for name in names if name in space and space[name].__module__.startswith("divebook")}
+    return classes_in(annotation)
+
+
+def received():
+    """Return the classes that code of users can receive from public functions and methods, with the first way."""
+    todo = [(name, value) for name, value in public_objects()]
+    found = {}
+    while todo:
+        way, value = todo.pop()
+        functions = list(members(value)) if isinstance(value, type) else [value] if inspect.isfunction(value) else []
+        for function in functions:
+            for cls in result_classes(function):
+                if cls not in found and not cls.__name__.startswith("_"):
+                    found[cls] = f"{way} -> {function.__qualname__}"
+                    todo.append((f"{cls.__module__}.{cls.__qualname__}", cls))
+    return found
+
+
+PLUMBING = {
+    "divebook.definitions.dialect.DialectRules": "rules of the two dialects",
+    "divebook.definitions.functions.Takes": "properties of a function that each of its calls needs",
+    "divebook.definitions.resources.Approvals": "argument of internal methods of an environment",
+    "divebook.definitions.table.Key": "description of a key of definitions",
+    "divebook.definitions.table.Table": "same; `Frames.arrow` returns a table of pyarrow",
+    "divebook.replay.replayer.Replayer": "a LogWalk that an environment drives",
+    "divebook.runtime.compute.threads.LimitedSlot": "slot of an executor",
+    "divebook.runtime.concurrency.ConcurrentCalls": "bookkeeping of concurrent calls",
+    "divebook.tools.mcp.servers.Server": "connection to an MCP server",
+    "divebook.definitions.servers.CallOutcome": "same",
+    "divebook.definitions.servers.Discovered": "same",
+    "divebook.definitions.servers.OfferedTool": "same",
+}
+"""Classes that only internal methods return, with the reason."""
+EXAMPLES = ("context.md", "replay.md", "testing.md")
+CONSTANTS = (str, int, Bounds)
+
+
+def test_every_public_name_has_a_place_on_a_page():
+    shown = on_pages()
+    found = [
+        name
+        for name, value in public_objects()
+        if not isinstance(value, CONSTANTS) and not any(value is each for each in shown)
+    ]
+    assert found == [], "write `::: NAME` on a page of notebooks/reference"
+
+
+def test_every_class_that_a_public_function_returns_has_a_place_on_a_page():
+    shown = on_pages()
+    ways = {f"{cls.__module__}.{cls.__qualname__}": (cls, way) for cls, way in received().items()}
+    ways = {name: found for name, found in ways.items() if name not in PLUMBING}
+    missing = {name: way for name, (cls, way) in ways.items() if not any(cls is each for each in shown)}
+    assert missing == {}, "write `::: NAME` on a page of notebooks/reference"
+
+
+def test_the_page_of_errors_shows_the_module():
+    assert "::: divebook.errors" in PAGES["errors.md"]
+
+
+@pytest.mark.parametrize("page", EXAMPLES)
+def test_the_examples_of_a_page_run(page, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGES[page], re.MULTILINE | re.DOTALL)
+    assert blocks
+    for number, code in enumerate(blocks, 1):
+        name = f"{page}-{number}"
+        # Functions need a source, from which a workflow takes its definition.
+        linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+        exec(compile(code, name, "exec"), {"__name__": "page"})
+
+
+def test_the_stability_page_names_the_public_packages():
+    named = re.findall(r"^\| `(divebook[.a-z]*)` \|", PAGES["stability.md"], re.MULTILINE)
+    assert named == sorted(PACKAGES)
+
+
+def test_a_listing_has_the_public_names_only():
+    assert dir(divebook) == sorted({*divebook.__all__, *SUBPACKAGES})
+    assert 25 <= len(divebook.__all__) <= 34
+    assert list(divebook.__all__) == sorted(divebook.__all__)
+
+
+@pytest.mark.parametrize(("module", "entries"), divebook._FORMER_NAMES.items())
+def test_a_former_name_leads_to_the_present_one(module, entries):
+    for entry in entries.split():
+        former, _, present = entry.partition(":")
+        with pytest.raises(AttributeError, match=rf"it is {re.escape(module)}\.{present or former}$"):
+            getattr(divebook, former)
+        assert object_of(f"{module}.{present or former}") is not None
+
+
+@pytest.mark.parametrize("name", SUBPACKAGES)
+def test_a_subpackage_needs_no_import_of_its_own_and_says_what_is_public(name):
+    assert getattr(divebook, name).__all__
+
+
+def test_a_misspelled_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match=r"has no attribute 'stepp'$"):
+        _ = divebook.stepp
