@@ -186,7 +186,7 @@ def test_a_package_that_is_installed_meanwhile_is_found(packages):
         packages,
         "late",
         {plugins.STORES: {"late": "late:make"}},
-        "from divebook import MemoryStore\ndef make(url): return MemoryStore()\n",
+        "from divebook.stores import MemoryStore\ndef make(url): return MemoryStore()\n",
     )
     importlib.invalidate_caches()
     with open_store("late://x") as store:
@@ -214,7 +214,7 @@ def test_a_broken_plugin_is_named_with_its_package_and_breaks_nothing_else(packa
         packages,
         "good",
         {plugins.STORES: {"good": "good:f"}},
-        "import divebook\ndef f(url): return divebook.MemoryStore()\n",
+        "import divebook\ndef f(url): return divebook.stores.MemoryStore()\n",
     )
     with pytest.raises(SetupError) as refused:
         open_store("bad://x")
