@@ -284,6 +284,10 @@ class DeterminismWarning(UserWarning):
     """
 
 
+class UnrecordableWarning(UserWarning):
+    """Warning that a step or action declares a result of a type that a log can never contain."""
+
+
 # Some errors below derive from a built-in class as well, if Python has one for the same case. Code of users can then
 # catch either of them: ``except PermissionError`` also catches `PathNotAllowedError`.
 

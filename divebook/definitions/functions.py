@@ -14,13 +14,25 @@ import functools
 import inspect
 import re
 import textwrap
+import warnings
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
-from types import FunctionType
+from types import FunctionType, UnionType
 from typing import (
+    Annotated,
     Any,
     ClassVar,
     Concatenate,
@@ -30,8 +42,10 @@ from typing import (
     Protocol,
     Self,
     TypeVar,
+    Union,
     cast,
     get_args,
+    get_origin,
     overload,
 )
 
@@ -54,12 +68,14 @@ from divebook.errors import (
     Problem,
     SetupError,
     StepError,
+    UnrecordableWarning,
     did_you_mean,
     position_in,
     shown_number,
 )
 from divebook.events.codec import canonical_hash, json_form, locate_surrogate, storable
 from divebook.events.recorded import opened
+from divebook.events.values import is_recordable_type
 from divebook.questions.question import example_in_words
 from divebook.text.arguments import normal_name, require, same_name
 from divebook.text.protocols import is_async, without_partials
@@ -1039,9 +1055,46 @@ def decorated(name: Any, finish: Callable[[U], Any], kind: type[U], options: Map
         explicit_name = None if name is target else name
         function = as_function(target, kind.kind, explicit_name)
         description = inspect.getdoc(function) or ""
-        return finish(kind(explicit_name or function.__name__, function, description, **options))
+        user_function = kind(explicit_name or function.__name__, function, description, **options)
+        # The result of a tool is text for a model, if a log cannot contain it.
+        if kind.kind != "tool":
+            _warn_unrecordable(user_function)
+        return finish(user_function)
 
     return decorate(name) if is_callable(name, kind.kind) else decorate
+
+
+def _warn_unrecordable(user_function: UserFunction) -> None:
+    """Warn (`UnrecordableWarning`) if the function declares a result that a log can never contain. The call would be
+    made, and its result lost.
+    """
+    function = inspect.unwrap(user_function.function)
+    declared = hints_of(function).get("return")
+    if declared is None or not hasattr(function, "__code__") or not _is_unrecordable(declared):
+        return
+    place, line = shown_place(function, function.__code__.co_firstlineno)
+    message = f"{user_function.label} returns {inspect.formatannotation(declared)}, which a log cannot contain"
+    hint = "return plain data, or an instance of a dataclass, model, named tuple or enum"
+    warnings.warn_explicit(f"{message}; {hint}", UnrecordableWarning, place, line)
+
+
+_ABSTRACT = frozenset({Iterator, Generator, AsyncIterator, AsyncGenerator, Awaitable, Coroutine, Callable})
+"""Abstract types whose values cannot be recorded, because reading them changes them, or they are code."""
+
+
+def _is_unrecordable(annotation: Any) -> bool:
+    """Return True if no value of an annotated type, except an empty container, can be recorded."""
+    origin = get_origin(annotation)
+    parts = [part for part in get_args(annotation) if part is not Ellipsis]
+    if origin is Annotated:
+        return _is_unrecordable(parts[0])
+    # One recordable alternative is enough.
+    if origin in (Union, UnionType):
+        return all(_is_unrecordable(part) for part in parts)
+    if origin in (list, tuple, set, frozenset, dict):
+        return any(_is_unrecordable(part) for part in parts)
+    cls = origin or annotation
+    return isinstance(cls, type) and cls is not Any and (cls in _ABSTRACT or not is_recordable_type(cls))
 
 
 def _make_step(step_function: RecordedFunction) -> Callable[..., Any]:

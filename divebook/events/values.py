@@ -28,19 +28,33 @@ from __future__ import annotations
 
 import base64
 import functools
+import inspect
 import json
 import math
 import re
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
+from fractions import Fraction
 from hashlib import sha256
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from pathlib import PurePath
 from typing import Any, ClassVar, NoReturn, Self, TypeAlias, TypeVar
+from uuid import UUID
 
+from divebook import plugins
 from divebook.errors import DivebookError, UnopenableValueError, UnstorableValueError
 from divebook.events.arrow import LIBRARIES, Arrow, ForeignScalar, record_foreign
-from divebook.events.classes import Instance, Member, PluginValue, record_by_plugin, record_instance
+from divebook.events.classes import (
+    Instance,
+    Member,
+    PluginValue,
+    kind_of,
+    name_of,
+    record_by_plugin,
+    record_instance,
+)
 from divebook.events.recorded import (
     CONTAINERS,
     FACTORIES,
@@ -192,6 +206,27 @@ _Path: TypeAlias = "str | tuple[_Path, str | int]"
 
 A pair is converted to text only for an error.
 """
+
+
+_RECORDABLE = (
+    *(str, int, float, complex, bytes, bytearray, list, tuple, set, frozenset, deque, range, type(None), Mapping),
+    *(date, time, timedelta, tzinfo, Decimal, Fraction, UUID, PurePath, Recorded),
+    *(IPv4Address, IPv6Address, IPv4Network, IPv6Network),
+)
+
+
+def is_recordable_type(cls: type) -> bool:
+    """Return False if a log can contain no instance of a class, whatever its value is. Instances of a class that
+    `divebook.allow` accepts, or for which a plugin is installed, count as recordable.
+    """
+    if issubclass(cls, _RECORDABLE) or kind_of(cls) is not None:
+        return True
+    if cls.__module__.partition(".")[0] in {*LIBRARIES, *_INTERNAL}:
+        return True
+    if plugins.distribution_of(plugins.VALUES, name_of(cls)) is not None:
+        return True
+    # A subclass of these may be recordable.
+    return cls is object or inspect.isabstract(cls) or bool(cls.__subclasses__()) or getattr(cls, "_is_protocol", False)
 
 
 def normalize(value: Any, path: str = "value", recorded_ids: Collection[int] = ()) -> Any:
