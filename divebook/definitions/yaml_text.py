@@ -174,6 +174,9 @@ class _Composer:
         # A style is a quoted or block scalar, which is always a string.
         if event.style or str(event.tag) in TEXT_TAGS:
             return Scalar(text, text, mark)
+        # As a string it would be another value than the one that is written.
+        if len(text) > MAX_DIGITS and (INTEGER.fullmatch(text) or FLOAT.fullmatch(text)):
+            self._reading.add(f"a number of more than {MAX_DIGITS} digits", mark, hint="write a text in quotes")
         return Scalar(_resolved(text), text, mark)
 
     def _whole_characters(self, text: str, mark: Mark) -> str:

@@ -61,6 +61,7 @@ def test_anchors_aliases_and_merges_work():
         ),
         ("Name: [1,", "cell:1:10: not valid YAML"),
         ("Name: a: b", "cell:1:8: not valid YAML: mapping values are not allowed"),
+        ("Description: " + "1" * 500, "cell:1:14: a number of more than 400 digits (write a text in quotes)"),
         ("Name: \x00", "cell:1:7: not valid YAML: unacceptable character"),
         ("Name: x\nName: y", "cell:2:1: key 'Name' is given twice (first on line 1)"),
         ("Name: x\n---\nName: y", "cell:2:1: only one YAML document is allowed"),
