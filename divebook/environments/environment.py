@@ -264,12 +264,8 @@ class Environment:
         durability_of_logs = durability_called(durability)
         settings = Settings(repository, interpreter, policy, durability_of_logs, notify, formatter, codec, telemetry)
         # A store that was passed in belongs to the caller, and `close` leaves it open.
-        if store is None or isinstance(store, str | Path):
-            self.store = open_store(store)
-            self._has_opened_store = True
-        else:
-            self.store = as_store(store)
-            self._has_opened_store = False
+        self._has_opened_store = store is None or isinstance(store, str | Path)
+        self.store = open_store(store) if store is None or isinstance(store, str | Path) else as_store(store)
         self._is_closed = False
         # Called when the environment is closed, the last one first.
         self._closers: list[Callable[[], object]] = []

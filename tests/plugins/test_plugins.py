@@ -214,7 +214,7 @@ def test_a_broken_plugin_is_named_with_its_package_and_breaks_nothing_else(packa
         packages,
         "good",
         {plugins.STORES: {"good": "good:f"}},
-        "import divebook\ndef f(url): return divebook.stores.MemoryStore()\n",
+        "from divebook.stores import MemoryStore\ndef f(url): return MemoryStore()\n",
     )
     with pytest.raises(SetupError) as refused:
         open_store("bad://x")
