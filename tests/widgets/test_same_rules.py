@@ -12,7 +12,7 @@ from divebook.engine.approvals import exactly
 from divebook.projections.spans import Span
 from divebook.questions import Question, checked_answer
 from divebook.questions.question import RESOURCE_EXHAUSTED, for_others
-from divebook.replay.files import _html_lines
+from divebook.report.html import _lines_of_patch
 from divebook.stores.embedded import checksum, whole_texts, with_texts
 from divebook.text.format import NOTHING, branch_name, parts, plural, price, printed, seconds, visible
 from divebook.text.redaction import cut, one_line
@@ -64,7 +64,7 @@ def as_in_a_terminal(text):
 def kinds_of_lines(patch):
     """Return how the lines of a patch are shown, by their HTML elements."""
     kinds = {"<del": "went", "<ins": "came", "<spa": "soft"}
-    return [kinds.get(line[:4], "same") for line in _html_lines(patch.removesuffix("\n").split("\n"))]
+    return [kinds.get(line[:4], "same") for line in _lines_of_patch(patch.removesuffix("\n").split("\n"))]
 
 
 TEXT_RULES = {
