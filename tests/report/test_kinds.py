@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from IPython.core.formatters import DisplayFormatter
 
 import divebook
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
@@ -65,10 +66,14 @@ def words_of(text):
 
 
 def test_what_is_printed_is_what_a_notebook_saves_as_text_and_a_terminal_prints(shown):
+    formatter = DisplayFormatter()
+    # Widgets are for the pages of a kernel, and are not asked for here.
+    formatter.ipython_display_formatter.enabled = False
     for each in shown:
         bundle = each._repr_mimebundle_()
         assert bundle["text/plain"] == str(each) == text_of(each.report())
         assert each.__rich__().plain == str(each)
+        assert formatter.format(each)[0]["text/plain"] == str(each)
         assert bundle["text/html"] == each._repr_html_()
 
 
