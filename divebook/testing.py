@@ -249,7 +249,7 @@ class Context(WorkflowContext):
         """Append an application event to `events`."""
         self.events.append(EmittedEvent(name, opened(storable(data, f"data of event {name}"))))
 
-    def call_step(
+    def _start_step(
         self, step: RecordedFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Coroutine[Any, Any, Any]:
         """Return the coroutine that calls the function of a step."""
@@ -263,7 +263,7 @@ class Context(WorkflowContext):
         positional, keywords = step.bound(arguments)
         return self._run_directly(f"step {step.name}", step.function, positional, keywords)
 
-    def call_child(
+    def _start_child(
         self, workflow: WorkflowFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Coroutine[Any, Any, Any]:
         """Return the coroutine that runs a child workflow and returns its result."""

@@ -607,7 +607,7 @@ class WorkflowFunction(Workflow, Generic[P, R]):
                 f"workflow {self.name} can be called inside a workflow function only; start a run with "
                 f"divebook.run({self.name}, ...), or call the Python function with {self.name}.fn(ctx, ...)"
             )
-        return cast("Awaitable[R]", calls.call_child(self, args, kwargs))
+        return cast("Awaitable[R]", calls._start_child(self, args, kwargs))  # noqa: SLF001 - see `Calls`
 
     @property
     def fn(self) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
@@ -715,14 +715,17 @@ class RecordedFunction(UserFunction):
 
 
 class Calls(Protocol):
-    """Interface of a running workflow function for its step functions: executes and records their calls."""
+    """Interface of a running workflow function for its step functions: executes and records their calls.
 
-    def call_child(
+    `divebook.Context` implements it. The methods are private there, because users see the context.
+    """
+
+    def _start_child(
         self, workflow: WorkflowFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Awaitable[Any]:
         """Start a workflow as a child execution. Return an awaitable of its result."""
 
-    def call_step(self, step: RecordedFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
+    def _start_step(self, step: RecordedFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
         """Start a recorded call of a step function. Return an awaitable of its result.
 
         The place of the call (its number in the execution) is assigned before this method returns, so that concurrent
@@ -1105,7 +1108,9 @@ def _make_step(step_function: RecordedFunction) -> Callable[..., Any]:
         # The recorder of the workflow function that is running in this context. A step function that is called
         # elsewhere, such as in a test, is an ordinary function.
         calls = CURRENT.get()
-        return function(*args, **kwargs) if calls is None else calls.call_step(step_function, args, kwargs)
+        if calls is None:
+            return function(*args, **kwargs)
+        return calls._start_step(step_function, args, kwargs)  # noqa: SLF001 - see `Calls`
 
     setattr(call, LABEL, f"step {step_function.name}")
     setattr(call, _STEP_FUNCTION, step_function)

@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from divebook.environments.environment import Environment
     from divebook.environments.starts import StartOptions
     from divebook.environments.variants import ChangeLike, DefinitionLike, StepChanges, TrialOptions, WhatIfOptions
+    from divebook.pipeline.envelope import Envelope
     from divebook.replay.files import KeptFiles
     from divebook.replay.inspect import Inspection
     from divebook.replay.replayer import LogWalk
@@ -335,7 +336,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         return self._driver.held_up
 
     @property
-    def envelope(self) -> Any:
+    def envelope(self) -> Envelope:
         """The present state of a pipeline request, as `divebook.pipeline.Envelope`: identity, bounds, consumption,
         history, questions.
         """

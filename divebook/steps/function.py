@@ -303,7 +303,7 @@ class Context:
         """Keys of `gather` calls that have failed. Their other branches may not have begun in this process."""
         self._failing: set[str] = set()
         """Keys of `gather` calls that will fail. They wait for calls with an unknown outcome, for the rollback."""
-        self.tasks = CallTasks(context.strands())
+        self._tasks = CallTasks(context.strands())
 
     @property
     def execution_id(self) -> str:
@@ -313,19 +313,19 @@ class Context:
     @_remembered_call
     async def now(self) -> datetime:
         """Return the current time in UTC, recorded in the log."""
-        self.tasks.require_place("ctx.now()")
+        self._tasks.require_place("ctx.now()")
         return await self._context.now()
 
     @_remembered_call
     async def random(self) -> float:
         """Return a random number from 0 up to 1, recorded in the log."""
-        self.tasks.require_place("ctx.random()")
+        self._tasks.require_place("ctx.random()")
         return await self._context.random_bits(RANDOM_BITS, "float") / float(2**RANDOM_BITS)
 
     @_remembered_call
     async def sleep(self, seconds: float) -> None:
         """Sleep for a number of seconds. After a restart only the rest is waited for."""
-        self.tasks.require_place("ctx.sleep()")
+        self._tasks.require_place("ctx.sleep()")
         await self._context.sleep(seconds_of(seconds, "ctx.sleep()"))
 
     @_remembered_call
@@ -408,8 +408,8 @@ class Context:
         InterruptExpiredError
             The question expired without an answer, and has no default.
         """
-        self.tasks.require_place("a question")
-        with self.tasks:
+        self._tasks.require_place("a question")
+        with self._tasks:
             answered_question = await self._context.interrupt(
                 kind,
                 question,
@@ -508,9 +508,9 @@ class Context:
         OperationError
             No signal arrived within `within` seconds.
         """
-        self.tasks.require_place("ctx.wait_signal()")
+        self._tasks.require_place("ctx.wait_signal()")
         within = None if within is None else seconds_of(within, "within of ctx.wait_signal()")
-        with self.tasks:
+        with self._tasks:
             return opened(await self._context.signal(name, within))
 
     # Typed as `asyncio.gather` is: a fixed number of calls gives a tuple of types. The result is always a list.
@@ -551,7 +551,7 @@ class Context:
         result instead. A call that waits for an answer does not delay the others. Calls with a rollback end before the
         failure is raised.
         """
-        self.tasks.require_place("ctx.gather()")
+        self._tasks.require_place("ctx.gather()")
         results: list[Any] = [None] * len(calls)
         suspensions: list[Suspended] = []
         errors: list[Exception] = []
@@ -562,7 +562,7 @@ class Context:
         ) -> None:
             # Calls in this branch have keys such as `gather-1.0-call-2`, whatever the other branches do meanwhile.
             STRAND.set(f"{gathering}.{index}-")
-            with strand(), self.tasks.gathering():
+            with strand(), self._tasks.gathering():
                 try:
                     results[index] = await call
                 # A branch that waits for an answer does not end the others.
@@ -578,7 +578,7 @@ class Context:
                     results[index] = error
 
         group = Group()
-        with self.tasks, self._context.strands().side_by_side(len(calls)) as strand:
+        with self._tasks, self._context.strands().side_by_side(len(calls)) as strand:
             try:
                 async with group.running():
                     for index, call in enumerate(calls):
@@ -609,9 +609,9 @@ class Context:
             The child did not complete.
         """
         stored_inputs = self._context.storable(dict(inputs or {}), "inputs")
-        self.tasks.require_place("ctx.run()")
+        self._tasks.require_place("ctx.run()")
         name = workflow.name if isinstance(workflow, Workflow) else workflow
-        with self.tasks:
+        with self._tasks:
             child = await self._context.child(name, stored_inputs, self._drive_child, key=self._next_key())
         return dict(opened(child["outputs"]))
 
@@ -642,9 +642,9 @@ class Context:
             if handled == 1000:
                 await ctx.continue_as_new({"since": last_seen})
         """
-        self.tasks.require_place("ctx.continue_as_new()")
+        self._tasks.require_place("ctx.continue_as_new()")
         stored_inputs = self._context.storable({**self._context.inputs, **(inputs or {})}, "inputs")
-        await self.require_requested(next_key="continue-as-new")
+        await self._require_requested(next_key="continue-as-new")
         await self._context.go_on_as_new(stored_inputs, reason, self._begin_successor)
 
     def agent(self, name: str) -> AgentHandle:
@@ -658,11 +658,11 @@ class Context:
         return AgentHandle(name, ask)
 
     async def _ask(self, name: str, prompt: str, output: Any, deps: Any, thread: str | None) -> Any:
-        self.tasks.require_place("ctx.agent().run()")
+        self._tasks.require_place("ctx.agent().run()")
         # All operations of the turn have keys such as `agent-1/model-2`.
         prefix = f"{self._next_key('agent')}/"
         task = AgentTask(prompt, output=output, deps=deps, prefix=prefix, thread=thread)
-        with self.tasks:
+        with self._tasks:
             answer = await self._ask_agent(self._context, name, task)
         return opened(answer.value)
 
@@ -680,7 +680,7 @@ class Context:
         return WorkspaceHandle(workspace, functools.partial(self._work, workspace))
 
     async def _work(self, workspace: str, name: str, parameters: Mapping[str, Any]) -> Any:
-        self.tasks.require_place("a call in a workspace")
+        self._tasks.require_place("a call in a workspace")
         key = self._next_key()
         action = replace(WORKSPACE_ACTIONS[name], workspace=workspace)
         return await self._perform(name, lambda: call(self._context, action, parameters, key), key)
@@ -689,19 +689,19 @@ class Context:
         """Record an application event in the log, once, even if the function runs again. `Execution.subscribe`, frames
         and timelines include application events.
         """
-        self.tasks.require_place("ctx.emit()")
+        self._tasks.require_place("ctx.emit()")
         self._context.emit(name, data, key=self._next_key("emit"))
 
-    def call_step(
+    def _start_step(
         self, step: RecordedFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Coroutine[Any, Any, Any]:
         """Return the coroutine for a call of a function decorated with ``@step``. The operation key of the call is
         assigned at once, before the coroutine runs.
         """
-        self.tasks.require_place("a call of ", step.name)
+        self._tasks.require_place("a call of ", step.name)
         return self._remember(f"step {step.name}()", self._call(step, args, kwargs, self._next_key()))
 
-    def call_child(
+    def _start_child(
         self, workflow: WorkflowFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Coroutine[Any, Any, Any]:
         """Return the coroutine that runs a workflow function as a child execution and returns its result."""
@@ -716,8 +716,36 @@ class Context:
             raise StepError(f"workflow {workflow.name}: {error}") from error
         return (await self.run(workflow.name, inputs))[RESULT]
 
+    async def _run_function(self, function: Callable[..., Awaitable[Any]]) -> Any:
+        """Run the workflow function with the inputs of the execution, and return its result. Raise `StepError` if a
+        call was not awaited.
+        """
+        # Calls of `@step` functions find the context in this variable.
+        token = CURRENT.set(self)
+        try:
+            with workflow_code():
+                value = await function(self, **opened(dict(self._context.inputs)))
+            if (call := self._unawaited()) is not None:
+                raise StepError(f"{call} was not awaited, so it was never made; write `await` before the call")
+            await self._require_requested()
+        # A forgotten `await` shows first in the code that uses the coroutine, for example as "'coroutine' object is not
+        # subscriptable".
+        except (TypeError, AttributeError, UnstorableValueError) as error:
+            call = self._unawaited() if "coroutine" in str(error) else None
+            if call is None:
+                raise
+            clearer = StepError(
+                f"{call} was not awaited ({type(error).__name__}: {error}); write `await` before the call"
+            )
+            raise clearer.with_traceback(error.__traceback__) from error
+        finally:
+            CURRENT.reset(token)
+            self._unawaited()  # closes coroutines after a failure, to prevent Python's own warning
+            await self._tasks.stop()
+        return value
+
     def _remember(self, label: str, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """Return a coroutine unchanged, and remember it with its label, so that `unawaited` can report that an
+        """Return a coroutine unchanged, and remember it with its label, so that `_unawaited` can report that an
         ``await`` is missing.
         """
         # Only coroutines that have not started are needed later, so the list is cleaned now and then.
@@ -726,7 +754,7 @@ class Context:
         self._remembered_calls.append((label, call))
         return call
 
-    def unawaited(self) -> str | None:
+    def _unawaited(self) -> str | None:
         """Close all remembered coroutines that were never awaited. Return the label of the first of them, for an error;
         None if all were awaited.
         """
@@ -737,7 +765,7 @@ class Context:
             coroutine.close()  # prevents Python's own warning about the coroutine
         return unawaited_calls[0][0] if unawaited_calls else None
 
-    async def require_requested(self, next_key: str = "") -> None:
+    async def _require_requested(self, next_key: str = "") -> None:
         """Raise `DivergenceError` if the log has a call that has started and not ended, and that the function leaves
         out. `next_key` is the key of a call that the function makes next.
         """
@@ -774,10 +802,10 @@ class Context:
             # The branch counts as waiting until the unknown outcomes are settled. Then the failure is raised.
             raise Suspended
         try:
-            with self.tasks as is_created_task:
+            with self._tasks as is_created_task:
                 # Tasks that were created together must all have started before the first of them can be parked.
                 if is_created_task:
-                    await self.tasks.let_others_start()
+                    await self._tasks.let_others_start()
                 result = await make()
         # A function may catch a denial by its class.
         except ApprovalDeniedError:
@@ -850,28 +878,7 @@ class FunctionStep:
         if name not in WORKFLOW_FUNCTIONS:
             raise NotFoundError("workflow function", name, WORKFLOW_FUNCTIONS, missing_function(name))
         workflow_context = Context(context, *self._services)
-        # Calls of `@step` functions find the context in this variable.
-        token = CURRENT.set(workflow_context)
-        try:
-            with workflow_code():
-                value = await WORKFLOW_FUNCTIONS[name].function(workflow_context, **opened(dict(context.inputs)))
-            if (call := workflow_context.unawaited()) is not None:
-                raise StepError(f"{call} was not awaited, so it was never made; write `await` before the call")
-            await workflow_context.require_requested()
-        # A forgotten `await` shows first in the code that uses the coroutine, for example as "'coroutine' object is not
-        # subscriptable".
-        except (TypeError, AttributeError, UnstorableValueError) as error:
-            call = workflow_context.unawaited() if "coroutine" in str(error) else None
-            if call is None:
-                raise
-            clearer = StepError(
-                f"{call} was not awaited ({type(error).__name__}: {error}); write `await` before the call"
-            )
-            raise clearer.with_traceback(error.__traceback__) from error
-        finally:
-            CURRENT.reset(token)
-            workflow_context.unawaited()  # closes coroutines after a failure, to prevent Python's own warning
-            await workflow_context.tasks.stop()
+        value = await workflow_context._run_function(WORKFLOW_FUNCTIONS[name].function)  # noqa: SLF001 - same module
         stored = context.storable(value, RESULT)
         return Outcome(value_text(stored), stored)
 
