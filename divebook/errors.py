@@ -261,6 +261,9 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate that is most similar to a misspelled `name`, or None if none is similar."""
     # Compared without case, so that "prompt" is nearest to "Prompt". A similarity of 0.6 is the default of `difflib`:
     # it accepts a letter or two that are wrong, missing or swapped, and rejects unrelated words.
+    present: object = name  # the type hint does not bind callers
+    if not isinstance(present, str):
+        return None
     by_folded = {candidate.casefold(): candidate for candidate in candidates}
     matches = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
     return by_folded[matches[0]] if matches else None

@@ -22,6 +22,7 @@ from divebook.config.schedules import Schedules
 from divebook.definitions.definition import Definitions
 from divebook.definitions.resources import ScheduleDefinition
 from divebook.environments.environment import Environment
+from divebook.environments.registry import require_schedule
 from divebook.environments.starts import DEFAULT_QUEUE
 from divebook.errors import (
     DivebookError,
@@ -36,7 +37,7 @@ from divebook.errors import (
 from divebook.runtime.driver import Driver
 from divebook.stores.follow import on_change
 from divebook.stores.leases import WORKER_SECONDS, Owner, WorkerRecord
-from divebook.text.arguments import describe, wait_limit
+from divebook.text.arguments import describe, list_of, wait_limit
 from divebook.text.ranges import COUNT, SECONDS
 from divebook.text.redaction import logger
 
@@ -113,6 +114,7 @@ class Worker:
         queue_names: Any = queues
         if (
             isinstance(queue_names, str)
+            or not isinstance(queue_names, Iterable)
             or not queue_names
             or not all(isinstance(one, str) and one.strip() for one in queue_names)
         ):
@@ -122,6 +124,9 @@ class Worker:
         worker_name: Any = name
         if worker_name is not None and not (isinstance(worker_name, str) and worker_name.strip()):
             raise SetupError(f"the name of a worker is a text, not {name!r}; leave it out, or write name='gpu-1'")
+        if schedules is not None and not isinstance(schedules, Definitions):
+            entries = list_of(schedules, "schedules", "schedules=environment.schedules")
+            schedules = Definitions(schedules=tuple(map(require_schedule, entries)))
         self.environment = environment
         self.queues = tuple(queues)
         self.parallel = parallel
@@ -129,8 +134,6 @@ class Worker:
         self.taken = 0
         """Number of executions that the worker has started to drive. Repeated starts count."""
         self._control = environment._control  # noqa: SLF001 - a worker belongs to its environment
-        if schedules is not None and not isinstance(schedules, Definitions):
-            schedules = Definitions(schedules=tuple(schedules))
         self._schedules = None if schedules is None else Schedules(environment, schedules, self.queues[0])
         self._process = os.getpid()
         self._news = threading.Event()

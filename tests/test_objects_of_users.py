@@ -8,11 +8,12 @@ from unittest.mock import Mock
 
 import pytest
 
-from divebook import Agent, Environment, ScriptedModel, Step, Workflow, action
+from divebook import Agent, Environment, Retry, Run, ScriptedModel, Step, Workflow, action
 from divebook.documents import MemoryDocuments
 from divebook.environments import Formatter
 from divebook.environments.environment import _EXPECTED, _PROTOCOLS
 from divebook.errors import DefinitionError, DivebookError, SetupError
+from divebook.queues import Worker
 from divebook.steps import Action
 from divebook.steps.actions import REGISTERED, action_of
 from divebook.stores import MemoryStore
@@ -160,6 +161,45 @@ OTHER = {
 def test_other_entry_points_refuse_a_wrong_object(make):
     with pytest.raises(SetupError):
         make()
+
+
+@pytest.fixture(scope="module")
+def run():
+    with Environment(store="memory:") as environment:
+        yield environment.start(Workflow("w", [Step("a", script="1", store="x")])).wait(10)
+
+
+OF_A_RUN = {
+    "try_step": lambda run, wrong: run.try_step(wrong),
+    "files": lambda run, wrong: run.files(wrong),
+    "why": lambda run, wrong: run.why(wrong),
+    "verify": lambda run, wrong: run.verify(wrong),
+    "answer": lambda run, wrong: run.answer(wrong, 1),
+    "signal": lambda run, wrong: run.signal(wrong),
+    "fork": lambda run, wrong: run.fork(change=wrong),
+    "what_if": lambda run, wrong: run.what_if(wrong),
+    "tag": lambda run, wrong: run.tag(wrong),
+    "note": lambda run, wrong: run.note(wrong),
+    "compare": lambda run, wrong: run.compare(wrong),
+    "Run": Run,
+    "Worker": lambda run, wrong: Worker(wrong),
+    "queues": lambda run, wrong: Worker(Environment(store="memory:"), wrong),
+    "schedules": lambda run, wrong: Worker(Environment(store="memory:"), schedules=wrong),
+    "edges": lambda run, wrong: Step("a", script="1", edges=wrong),
+    "content": lambda run, wrong: Step("a", content=wrong),
+    "catch": lambda run, wrong: Step("a", script="1", catch=wrong),
+    "errors": lambda run, wrong: Retry(errors=wrong),
+    "steps": lambda run, wrong: Workflow("w", wrong),
+    "approvals": lambda run, wrong: Agent("a", approvals=wrong),
+}
+
+
+@pytest.mark.parametrize("wrong", [5, OwnAction(), late], ids=["number", "object", "function"])
+@pytest.mark.parametrize("call", OF_A_RUN.values(), ids=OF_A_RUN)
+def test_runs_workers_and_definitions_refuse_a_wrong_argument_in_words(run, call, wrong):
+    with pytest.raises(DivebookError) as refused:
+        call(run, wrong)
+    assert "object has no attribute" not in str(refused.value)
 
 
 def test_objects_of_the_right_shape_work():

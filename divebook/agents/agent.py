@@ -189,7 +189,7 @@ class Agent:
             subordinates=[
                 _name_of_agent(each) for each in list_of(subordinates, "subordinates", "subordinates=['critic']")
             ],
-            approvals=Approvals().plus(approvals).rules,
+            approvals=Approvals().plus(list_of(approvals, "approvals", "approvals=[ApprovalRule(...)]")).rules,
         )
         if corrections is not None:
             self.definition = replace(self.definition, corrections=corrections)

@@ -79,7 +79,7 @@ class Retry(Definition):
     ] = ()
 
     def __post_init__(self) -> None:
-        self._put(errors=tuple(self.errors))
+        self._put(errors=_sequence(self.errors, "errors", 'errors=["TimeoutError"]'))
         require_numbers(self)
 
     def delay(self, failures: int) -> float:
@@ -115,7 +115,7 @@ class Catch(Definition):
 
     def __post_init__(self) -> None:
         Definition.__post_init__(self)
-        self._put(errors=tuple(self.errors))
+        self._put(errors=_sequence(self.errors, "errors", 'errors=["TimeoutError"]'))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +153,15 @@ def catches(value: Catch | str | Sequence[Catch | str]) -> tuple[Catch, ...]:
     """Convert the argument `catch` of `Step`, a single error handler or a sequence of them, to a tuple of error
     handlers.
     """
-    listed = [value] if isinstance(value, Catch | str | Mapping) else value
+    listed = [value] if isinstance(value, Catch | str | Mapping) else _sequence(value, "catch", "catch=['other step']")
     return tuple(Catch.of(entry) for entry in listed)
+
+
+def _sequence(value: Any, name: str, hint: str) -> Sequence[Any]:
+    """Return an argument that must be a list or another sequence; raise `DefinitionError` for other objects."""
+    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+        raise DefinitionError([Problem(f"{name} must be a list, not {describe(value)}", hint=f"write {hint}")])
+    return tuple(value)
 
 
 # --- questions of steps of type ``interrupt`` -------------------------------------------------------------------------
@@ -634,7 +641,7 @@ class Step(Definition):
             # Whole numbers become floats, so that equal steps are stored alike. Templates stay strings, and numbers out
             # of range stay for the check.
             seconds=float(seconds) if seconds is not None and SECONDS.fits(seconds) else seconds,
-            content=tuple(ContentEntry.of(entry) for entry in content) if content else (),
+            content=tuple(map(ContentEntry.of, _sequence(content, "content", "content=[...]"))) if content else (),
             output=declared_answer(output) if output is not None else None,
             thread=thread,
             join=join,
@@ -705,7 +712,8 @@ def _edges(value: str | Sequence[Edge | str | tuple[str, str | None]] | None) ->
     # Copies of a step pass its edges on, including those that are not decided.
     if value is None or isinstance(value, _Undecided):
         return UNDECIDED
-    return tuple(Edge.of(edge) for edge in ([value] if isinstance(value, str) else value))
+    listed = [value] if isinstance(value, str) else _sequence(value, "edges", 'edges=["next step"]')
+    return tuple(Edge.of(edge) for edge in listed)
 
 
 def inferred_type(step: Step) -> str:

@@ -258,7 +258,7 @@ class Registry:
 
     def add_schedule(self, schedule: ScheduleDefinition, *, replace: bool = False) -> None:
         """Add a schedule; raises `AlreadyRegisteredError` for a name that exists unless `replace` is set."""
-        _required(schedule, ScheduleDefinition, "write ScheduleDefinition('name', ...)")
+        require_schedule(schedule)
         if not replace and schedule.name in {definition.name for definition in self.schedules}:
             raise AlreadyRegisteredError("schedule", schedule.name)
         self._definitions = merge(replaced(self._definitions, warnings=()), Definitions(schedules=(schedule,)))
@@ -867,6 +867,11 @@ def require_workflow(workflow: Any) -> Workflow:
 def require_server(server: Any) -> MCPServerDefinition:
     """Return an argument that must be the definition of an MCP server; raise `SetupError` for another object."""
     return _required(server, MCPServerDefinition, "write MCPServerDefinition('name', ...)")
+
+
+def require_schedule(schedule: Any) -> ScheduleDefinition:
+    """Return an argument that must be the definition of a schedule; raise `SetupError` for another object."""
+    return _required(schedule, ScheduleDefinition, "write ScheduleDefinition('name', ...)")
 
 
 def require_workspace(workspace: Any) -> WorkspaceDefinition:

@@ -14,6 +14,7 @@ from divebook.report.model import Items, Line, Patch, Report, Text
 from divebook.report.shown import Shown
 from divebook.stores.base import EventStore
 from divebook.stores.maintenance import file_content
+from divebook.text.arguments import require
 from divebook.text.format import lines_in, plural
 from divebook.text.redaction import shared
 from divebook.workspaces.paths import Root
@@ -71,6 +72,7 @@ class KeptFiles(Shown):
                     )
         # Without a name, the workspace that was opened first is meant.
         workspace_name = workspace or next(iter(points), "")
+        require(workspace, "workspace", "the name of a workspace", fits=isinstance(workspace, str))
         if workspace_name not in points:
             what = (
                 f"workspace {workspace_name!r} of which files are kept"

@@ -22,7 +22,7 @@ from divebook.engine.operations import (
     operation_arguments,
     operation_kind,
 )
-from divebook.errors import NotFoundError
+from divebook.errors import NotFoundError, SetupError
 from divebook.events import Event, catalog
 from divebook.events.codec import readable
 from divebook.events.recorded import opened
@@ -31,6 +31,7 @@ from divebook.replay.origins import INPUT, Origins, StepCall, ValueOrigin
 from divebook.report.model import Report, Tree
 from divebook.report.shown import Shown
 from divebook.stores.history import History
+from divebook.text.arguments import describe
 from divebook.text.format import branch_name, plural
 from divebook.text.redaction import Redactor, one_line, shared
 
@@ -610,6 +611,9 @@ def why(
         The variable had no value after that event, and no choice was the cause; or the log does not tell which item
         produced the row.
     """
+    present: object = name  # the type hint does not bind callers
+    if not isinstance(present, str):
+        raise SetupError(f"name must be the name of a variable, an input or an output, not {describe(present)}")
     origins = _origins_of(log)
     position = origins.sequence if at is None else min(at, origins.sequence)
     # `state.x` and `x` are the same variable; `state` alone is all variables, unless a variable has this name.

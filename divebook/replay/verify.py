@@ -48,6 +48,7 @@ from divebook.runtime.recorder import Recorder
 from divebook.runtime.run import Run
 from divebook.runtime.runner import PathRunner
 from divebook.runtime.step import Services, code_place
+from divebook.text.arguments import require
 from divebook.text.format import plural
 from divebook.text.redaction import one_line, shared
 
@@ -351,6 +352,8 @@ def verified(
     ExecutionError
         The caller is on the engine's thread.
     """
+    expected = "a Workflow; without it, the definition in the log is verified"
+    require(definition, "definition", expected, fits=isinstance(definition, Workflow))
     # The engine's thread runs the verification, and would wait for itself.
     if ENGINE.is_current():
         raise ExecutionError(f"execution {execution.id} cannot be verified on the engine's thread; use another thread")

@@ -54,6 +54,7 @@ from divebook.runtime.leases import DRIVEN_LEASES, give_up
 from divebook.stores.append import Batch, ExecutionRecord
 from divebook.stores.base import EventStore
 from divebook.stores.leases import Lease
+from divebook.text.arguments import describe
 
 
 class Answering:
@@ -247,6 +248,9 @@ class Answering:
         If no execution is named, executions with an open question of this id come first, then the execution that was
         answered last.
         """
+        present: object = name  # the type hint does not bind callers
+        if not isinstance(present, str):
+            raise SetupError(f"a question must be an id such as 'ask_1@exec_2', not {describe(present)}")
         # "ask_1@exec_2" -> ("ask_1", "exec_2"). A question id is not unique in a store: all copies of a log share it.
         interrupt_id, _, name_of_execution = name.partition("@")
         execution_name = execution_id or name_of_execution

@@ -68,7 +68,7 @@ from divebook.stores.base import EventStore
 from divebook.stores.follow import chain_of, on_change
 from divebook.stores.history import History
 from divebook.stores.leases import Owner
-from divebook.text.arguments import wait_limit
+from divebook.text.arguments import describe, wait_limit
 from divebook.text.passwords import looks_secret
 from divebook.text.path_arguments import as_path
 from divebook.text.redaction import one_line, shared
@@ -134,6 +134,12 @@ class Run(Shown, FramedLog, Generic[R_co]):
     """
 
     def __init__(self, environment: Environment, driver: Driver, answers: Answers | None = None) -> None:
+        present: object = driver  # the type hint does not bind callers
+        if not isinstance(present, Driver):
+            raise SetupError(
+                f"a Run cannot be made of {describe(present)}; divebook.run(workflow), environment.start(workflow) and "
+                "environment.execution(id) return one"
+            )
         self._environment = environment
         self._control = environment.internals.control
         self._driver = driver
