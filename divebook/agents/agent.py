@@ -255,7 +255,7 @@ class Agent:
         """
         from divebook.agents.durability import check
 
-        if not _is_library_agent(agent):
+        if not is_library_agent(agent):
             raise SetupError(f"Agent.of expects a pydantic_ai.Agent, not {describe(agent)}; write Agent('name')")
         # The name is part of the recorded operations, so an agent without a name cannot be recorded.
         agent_name = name or agent.name
@@ -435,7 +435,7 @@ def agent_of(value: Any) -> Agent:
     """
     if isinstance(value, Agent):
         return value
-    if not _is_library_agent(value):
+    if not is_library_agent(value):
         raise SetupError(
             f"an agent must be a divebook.Agent or a pydantic_ai.Agent, not {describe(value)}; "
             "write Agent('name', instructions=...)"
@@ -455,7 +455,8 @@ def _require_model(model: object) -> None:
         require_protocol(model, RequestsModel, "model", or_else=names, page="agents")
 
 
-def _is_library_agent(value: object) -> bool:
+def is_library_agent(value: object) -> bool:
+    """Return whether a value is an agent of pydantic-ai."""
     # An agent of the library can only exist if the library is loaded.
     library = sys.modules.get("pydantic_ai.agent")
     return library is not None and isinstance(value, library.AbstractAgent)

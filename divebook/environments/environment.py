@@ -535,6 +535,12 @@ class Environment:
         """
         return self._registry.actions
 
+    def add_action(self, action: Action | Callable[..., Any], *, replace: bool = False) -> None:
+        """Add an action. A name that was added already is an error unless `replace` is set. A built-in action of that
+        name is replaced.
+        """
+        self._registry.add_action(action_of(action), replace=replace)
+
     def add_step_type(self, name: str, handler: Handler, check: Callable[[Workflow], None] | None = None) -> None:
         """Set the handler for all steps of a type. A previous handler for the type is replaced.
 

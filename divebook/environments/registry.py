@@ -256,6 +256,12 @@ class Registry:
         self.origins.trust_workspace(workspace.name)
         self._definitions = merge(replaced(self._definitions, warnings=()), Definitions(workspaces=(workspace,)))
 
+    def add_action(self, action: Action, *, replace: bool = False) -> None:
+        """Add an action; raises `AlreadyRegisteredError` for a name that was added unless `replace` is set."""
+        if not replace and action.name in self.custom_actions:
+            raise AlreadyRegisteredError("action", action.name)
+        self.custom_actions[action.name] = action
+
     def add_schedule(self, schedule: ScheduleDefinition, *, replace: bool = False) -> None:
         """Add a schedule; raises `AlreadyRegisteredError` for a name that exists unless `replace` is set."""
         require_schedule(schedule)

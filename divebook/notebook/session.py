@@ -6,20 +6,26 @@ use the same session.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
+from functools import partial
+from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from IPython.core.error import UsageError
 
-from divebook.agents import ScriptedModel
+from divebook.agents import Agent, ScriptedModel
+from divebook.agents.agent import agent_of, is_library_agent
 from divebook.config import with_documents
 from divebook.config.answers import Answers, Recovered, interrupted, recover_automatically, resume_all
 from divebook.definitions.definition import Definitions, Workflow, is_pipeline, visible_steps
 from divebook.definitions.dialect import OWN, Dialect
 from divebook.definitions.functions import FUNCTION, BoundInputs
 from divebook.definitions.reader import definitions_to_text, read_definitions
+from divebook.definitions.resources import ScheduleDefinition, WorkspaceDefinition
+from divebook.definitions.servers import MCPServerDefinition
+from divebook.definitions.tools import ToolFunction, tool_of
 from divebook.engine.state import kept_until_taken
 from divebook.environments.environment import Environment
 from divebook.environments.starts import StartOptions
@@ -48,6 +54,7 @@ from divebook.projections.summary import Overview, newest_run
 from divebook.questions.bounds import Bounds
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.run import Run
+from divebook.steps.actions import REGISTERED, Action, action_of
 from divebook.stores import MemoryStore
 from divebook.stores.transfer import new_file
 from divebook.text.arguments import require
@@ -164,11 +171,16 @@ class Session:
 
     # --- definitions -----------------------------------------------------------------------------------------------
 
-    def define(self, definitions: Definitions | str, *, dialect: Dialect = OWN, folder: Path | None = None) -> Defined:
-        """Add definitions to the session, or the definitions in a YAML text; they replace older ones of the same names.
+    def define(self, *objects: Any, dialect: Dialect = OWN, folder: Path | None = None) -> Defined:
+        """Add definitions to the session. They replace older ones of the same names.
 
         Parameters
         ----------
+        objects
+            YAML texts, `Definitions`, and Python objects: workflows, agents, actions, tools, workspaces, MCP servers
+            and schedules.
+        dialect
+            Dialect of the texts.
         folder
             Folder to which paths in the definitions are relative; by default the current folder.
 
@@ -176,17 +188,60 @@ class Session:
         ------
         DefinitionError
             The definitions have problems; the error lists all of them, and nothing is added.
+        SetupError
+            An object is not a definition. Nothing is added.
         """
-        if isinstance(definitions, str):
-            definitions = read_definitions(definitions, source_name="text", dialect=dialect)
-        # A common mistake is to pass an `Agent` or `Workflow`, so the text names the right function.
-        expected = (
-            "Definitions or a text of some; an Agent goes into Environment(agents=[...]), a Workflow into run(...)"
+        # All are checked before the first one is added.
+        additions = [self._addition(each, dialect, folder) for each in objects]
+        changes = [add() for add in additions]
+        return Defined(
+            tuple(text for change in changes for text in change.defined),
+            tuple(text for change in changes for text in change.replaced),
+            tuple(problem for change in changes for problem in change.warnings),
         )
-        require(definitions, "what to define", expected, fits=isinstance(definitions, Definitions))
+
+    def _addition(self, value: Any, dialect: Dialect, folder: Path | None) -> Callable[[], Defined]:
+        """Check one object for `define`, and return a function that adds it."""
         environment = self.environment
-        # Paths in the definitions are read now. A later change of the current folder has no effect on them.
-        return self._add(with_documents(definitions, folder or Path.cwd(), environment.documents, environment.policy))
+        if isinstance(value, str):
+            value = read_definitions(value, source_name="text", dialect=dialect)
+        if isinstance(value, Definitions):
+            # Paths in the definitions are read now. A later change of the current folder has no effect on them.
+            folder = folder or Path.cwd()
+            return partial(self._add, with_documents(value, folder, environment.documents, environment.policy))
+        if isinstance(value, Workflow):
+            return partial(self._add_workflow, value)
+        is_decorated = isfunction(value) and any(action.function is value for action in REGISTERED.values())
+        if isinstance(value, Action) or is_decorated:
+            value = action_of(value)
+            return partial(self._add_object, "action", value, environment.actions, environment.add_action)
+        if isinstance(value, WorkspaceDefinition):
+            return partial(self._add_object, "workspace", value, environment.workspaces, environment.add_workspace)
+        if isinstance(value, MCPServerDefinition):
+            servers = list(environment.internals.registry.servers)
+            return partial(self._add_object, "server", value, servers, environment.add_server)
+        if isinstance(value, ScheduleDefinition):
+            names = [schedule.name for schedule in environment.schedules]
+            return partial(self._add_object, "schedule", value, names, environment.add_schedule)
+        if isinstance(value, ToolFunction) or isfunction(value):
+            return partial(self._add_object, "tool", tool_of(value), environment.tools, environment.add_tool)
+        expected = "a YAML text, Definitions, a Workflow, an Agent, an Action, a tool, or another definition"
+        require(value, "what to define", expected, fits=isinstance(value, Agent) or is_library_agent(value))
+        return partial(self._add_object, "agent", agent_of(value), environment.agents, environment.add_agent)
+
+    def _add_workflow(self, workflow: Workflow) -> Defined:
+        texts = (_workflow_text(workflow),)
+        is_new = workflow.name not in self.environment.workflows
+        self.environment.add_workflow(workflow, replace=True)
+        self.last_workflow = workflow.name
+        return Defined(defined=texts) if is_new else Defined(replaced=texts)
+
+    @staticmethod
+    def _add_object(kind: str, value: Any, names: Container[str], add: Callable[..., None]) -> Defined:
+        texts = (f"{kind} {value.name!r}",)
+        is_new = value.name not in names
+        add(value, replace=True)
+        return Defined(defined=texts) if is_new else Defined(replaced=texts)
 
     def follow_script(self, agent: str, written: Any) -> str:
         """Replace the model of an agent by a scripted model, which gives the answers in `written` one after the other.

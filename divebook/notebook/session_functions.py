@@ -93,15 +93,33 @@ def environment() -> Environment:
 DEFINITION_FILES = (".yaml", ".yml", ".json")
 
 
-def define(definitions: Definitions | str, *, dialect: Dialect = OWN) -> Defined:
-    """Add definitions to the session, or the definitions in a YAML text, as a ``%%dive`` cell does.
+def define(*objects: Any, dialect: Dialect = OWN) -> Defined:
+    """Add definitions to the session, as a ``%%dive`` cell does. They replace older ones of the same names.
+
+    Parameters
+    ----------
+    objects
+        YAML texts, `Definitions`, and Python objects: workflows, agents (also of pydantic-ai), actions, tools,
+        workspaces, MCP servers and schedules.
+    dialect
+        Dialect of the texts.
 
     Raises
     ------
     DefinitionError
         The definitions have problems; the error lists all of them, and nothing is added.
+    SetupError
+        An object is not a definition. Nothing is added.
+
+    Examples
+    --------
+    >>> from divebook import Step, Workflow
+    >>> from divebook.notebook.session import open_session
+    >>> session = open_session("memory:")
+    >>> define(Workflow("sum", [Step("add", script="1 + 1", store="n")])).defined
+    ("workflow 'sum' (1 step)",)
     """
-    return current_session().define(definitions, dialect=dialect)
+    return current_session().define(*objects, dialect=dialect)
 
 
 @overload

@@ -1,6 +1,6 @@
 """Failures of an execution, read from its log: one record for each failed item and each failed step.
 
-`Execution.failure`, frames, reports, the shell, live views and saved runs all show this record
+`Run.failure`, frames, reports, the shell, live views and saved runs all show this record
 (`tests/projections/test_failures.py`). A step or item often fails because a call inside it failed. The record then
 describes the innermost failed call: for the spans ``step parse`` <- ``item parse[3]`` <- ``action read_csv``, each
 caused by the next, the record has the arguments, the source line and the traceback of ``read_csv``.
@@ -9,14 +9,17 @@ caused by the next, the record has the arguments, the source line and the traceb
 from __future__ import annotations
 
 import ast
+import builtins
 import pprint
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from divebook.definitions.definition import Workflow
 from divebook.engine.operations import AGENT_TURN, CHILD_WORKFLOW, TIMER, operation_arguments
+from divebook.errors import StepError
 from divebook.events import Event, catalog
 from divebook.events.catalog import Payload
 from divebook.events.codec import readable
@@ -119,6 +122,25 @@ def failures_of(events: Sequence[Event]) -> list[Failure]:
     spans = ReadLog.of(events).spans
     names = ItemNames.of(events)
     return [failure_of(span, leaf_of(span, spans), names) for span in spans if span.is_failure]
+
+
+def as_exception(failure: Failure) -> Exception:
+    """Return a recorded error as an exception, for ``__cause__``. It has its own class if that is a built-in one that
+    takes a message, else it is a `StepError`. Its notes have the location and the traceback.
+    """
+    error_class = getattr(builtins, failure.error_type, StepError)
+    message: Any = failure.message.removeprefix(f"{failure.error_type}: ")
+    if error_class is KeyError:
+        with suppress(ValueError, SyntaxError):  # the message is the key as Python text
+            message = ast.literal_eval(message)
+    error: Exception = StepError(failure.headline)
+    if isinstance(error_class, type) and issubclass(error_class, Exception) and error_class is not StepError:
+        with suppress(TypeError):  # some classes, such as UnicodeDecodeError, need more than a message
+            error = error_class(message)
+    for note in (failure.where, failure.traceback):
+        if note:
+            error.add_note(note)
+    return error
 
 
 def failure_in(events: Sequence[Event], error: str) -> Failure:

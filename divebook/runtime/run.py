@@ -46,7 +46,7 @@ from divebook.events import Event, catalog
 from divebook.events.recorded import opened
 from divebook.interrupts import interruptible_result
 from divebook.projections.comparison import Comparison
-from divebook.projections.failures import Failure, failure_in, failures_of
+from divebook.projections.failures import Failure, as_exception, failure_in, failures_of
 from divebook.projections.log_frames import FramedLog
 from divebook.projections.summary import ReadLog
 from divebook.questions import Question
@@ -639,10 +639,15 @@ class Run(Shown, FramedLog, Generic[R_co]):
     def checked(self) -> Self:
         """Return this execution after checking that it neither failed nor was cancelled.
 
-        Raises ExecutionFailedError or ExecutionCancelledError if it failed or was cancelled.
+        Raises ExecutionFailedError or ExecutionCancelledError if it failed or was cancelled. The ``__cause__`` of the
+        first is the recorded error of the call that failed.
         """
         if self.status == catalog.FAILED:
-            raise ExecutionFailedError(self.id, self.error or "unknown error")
+            cause = None
+            with suppress(StoreError):  # the log is damaged
+                if (failure := self.failure) is not None and failure.error_type:
+                    cause = as_exception(failure)
+            raise ExecutionFailedError(self.id, self.error or "unknown error") from cause
         if self.status == catalog.CANCELLED:
             raise ExecutionCancelledError(self.id)
         return self

@@ -63,7 +63,7 @@ def list_of(value: Any, name: str, example: str) -> list[Any]:
 
 def id_of(value: Any, name: str = "the execution") -> str:
     """Return the id of an execution from an argument that is either the id or an object with the attribute ``id``, such
-    as an `Execution`.
+    as a `Run`.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def id_of(value: Any, name: str = "the execution") -> str:
     # A class may have a string ``id`` of its own, but is not an execution.
     execution_id = value if isinstance(value, str | type) else getattr(value, "id", None)
     if not isinstance(execution_id, str):
-        raise SetupError(f"{name} must be an id, an Execution or a Run, not {describe(value)}")
+        raise SetupError(f"{name} must be an id or a Run, not {describe(value)}")
     return execution_id
 
 
