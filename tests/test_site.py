@@ -84,7 +84,7 @@ def test_the_page_of_commands_lists_every_command_with_its_options():
     unwritten = {
         (name, flag) for name in flags for flag in flags[name] if flag[:2] == "--" and flag not in parts.get(name, "")
     }
-    hint = "python -m typer divebook.cli.main utils docs --name divebook --output notebooks/COMMANDS.md"
+    hint = "python -m divebook.commands.reference"
     assert (set(parts), unwritten) == (set(commands), set()), hint
 
 

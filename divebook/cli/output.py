@@ -333,7 +333,7 @@ def _lines(error: DivebookError) -> list[str]:
     if isinstance(error, DefinitionError):
         return str(error).splitlines()
     if isinstance(error, ExecutionNotFoundError) and _is_file(error.name):
-        usage = "`divebook resume ID FILE`, `divebook recover ID --definitions FILE`"
+        usage = "`divebook resume RUN -d FILE`, `divebook recover RUN -d FILE`"
         return [f"{error.name} is a file, and an id is expected: {usage}; `divebook runs` lists the ids"]
     if isinstance(error, ExecutionNotFoundError):
         return [f"{error}. `divebook runs` lists what the store holds; --store names another one"]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from divebook.cli.output import note
 from divebook.config import load, with_documents
-from divebook.config.answers import json_of
 from divebook.config.loader import (
     NOTEBOOK,
     add_values,
@@ -24,11 +21,7 @@ from divebook.definitions.definition import Definitions
 from divebook.definitions.dialect import OWN, Dialect
 from divebook.documents import FileDocuments
 from divebook.environments.environment import Environment
-from divebook.errors import InputError, SetupError, StoreError
-from divebook.stores import EventStore, open_store
-from divebook.stores.registry import DEFAULT, VARIABLE, path_of
-from divebook.text.format import in_shell
-from divebook.text.passwords import for_command, without_password
+from divebook.errors import SetupError
 
 
 def open_environment(store: str | None, actions: Sequence[str], printer: Callable[[str], None]) -> Environment:
@@ -75,25 +68,6 @@ def add_definitions(environment: Environment, path: Path, dialect: Dialect = OWN
         environment.define(read(path, dialect))
 
 
-def environment_for(
-    execution_id: str,
-    file: Path | None,
-    actions: Sequence[str] | None,
-    store: str | None,
-    printer: Callable[[str], None],
-    *,
-    code: bool,
-) -> Environment:
-    """Return the environment in which the command can resume an execution: over its store, with the actions and the
-    definitions of `file`. The file is read in the dialect of the execution's workflow.
-    """
-    # The store is needed first, since it has the dialect.
-    environment = open_environment(store, actions or (), printer)
-    if file is not None:
-        add_definitions(environment, file, environment.run_of(execution_id).workflow.dialect, code=code)
-    return environment
-
-
 def schedules_of(environment: Environment, path: Path, *, code: bool = False) -> Definitions:
     """Return the definitions in a file or folder, from which the caller takes the schedules. For a Python file, return
     the schedules of the environment, because importing the file has already added them.
@@ -130,47 +104,3 @@ def choose_workflow(environment: Environment, name: str | None, file: Path) -> s
     if not names:
         raise SetupError(f"there is no workflow in {file}; add one (in YAML under Workflows)")
     raise SetupError(f"there are several workflows in {file}: {', '.join(names)}. Choose one with -w NAME")
-
-
-def inputs_from(assignments: Iterable[str]) -> dict[str, Any]:
-    """Parse inputs of the forms ``key=text`` and ``key:=json``; raises `InputError`."""
-    inputs: dict[str, Any] = {}
-    for assignment in assignments:
-        # "n=3" -> ("n", text "3"); "n:=3" -> ("n", number 3).
-        key, equals, value = assignment.partition("=")
-        name = key.removesuffix(":")
-        if not (equals and name):
-            raise InputError(f"-v {assignment!r} is not an input; write -v name=value, or -v name:=JSON")
-        if name in inputs:
-            raise InputError(f"input {name!r} is given twice; keep one -v {name}=...", name)
-        inputs[name] = json_of(f"input {name!r}", value) if key.endswith(":") else value
-    return inputs
-
-
-def existing_store(location: str | None) -> EventStore:
-    """Open an existing store; raise `StoreError` if there is none. Commands that only read use this, because they must
-    not create a store.
-    """
-    # A store on a server has no path that could be checked here.
-    place = location or os.environ.get(VARIABLE) or str(DEFAULT)
-    return open_store(place if path_of(place) is None else existing_path(location))
-
-
-def existing_environment(location: str | None) -> Environment:
-    """Return an environment without definitions over an existing store; raise `StoreError` if there is none."""
-    return Environment(store=existing_store(location))
-
-
-def existing_path(location: str | None) -> Path:
-    """Return the path of an existing store file without opening it. Raise `StoreError` if the file does not exist, or
-    if the store is not a file.
-    """
-    place = location or os.environ.get(VARIABLE) or str(DEFAULT)
-    path = path_of(place)
-    if path is None:
-        copying = in_shell("copy", [for_command(place), "FILE"])
-        raise StoreError(f"{without_password(place)} is not a file; copy it into one: {copying}")
-    path = path.expanduser()
-    if not path.exists():
-        raise StoreError(f"there is no store at {path}; `divebook run` makes it, --store names another one")
-    return path

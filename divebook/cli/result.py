@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Self
@@ -16,10 +19,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from divebook.analysis.lists import NOBODY, QueueLine
+from divebook.cli.options import description, file_of, ways_on
 from divebook.cli.output import (
     as_json,
     columns,
     console,
+    json_escaped,
     note,
     note_damage,
     one_line,
@@ -32,7 +38,9 @@ from divebook.cli.output import (
     status_text,
     write,
 )
-from divebook.commands.command import FORMAT
+from divebook.commands.command import EXIT_CODES, FORMAT
+from divebook.commands.control import BulkResults, Inbox, Rules
+from divebook.commands.definitions import Converted, Diagnosis, Keys
 from divebook.commands.inspection import (
     RunQuery,
     ShownRun,
@@ -41,6 +49,9 @@ from divebook.commands.inspection import (
     last_outputs,
     recorded_variables,
 )
+from divebook.commands.queues import Interrupted, Queue
+from divebook.commands.serving import Schedules, start_command
+from divebook.commands.store import Exported
 from divebook.definitions.definition import hidden_in
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.state import PathState, Usage
@@ -50,8 +61,11 @@ from divebook.projections.activity import activity_of
 from divebook.projections.failures import summary
 from divebook.projections.run_columns import run_table
 from divebook.projections.spans import Span, Steps
+from divebook.projections.summary import badge_of
 from divebook.replay.files import ChangedFiles
 from divebook.replay.provenance import Provenance
+from divebook.replay.resume_changed import ResumePlan
+from divebook.replay.what_if import Plan, RepeatedWhatIf, WhatIf
 from divebook.report.model import Line, Report
 from divebook.report.model import Text as ReportText
 from divebook.runtime.forks import recorded_opening
@@ -59,6 +73,7 @@ from divebook.runtime.loop import ENGINE
 from divebook.runtime.run import Run
 from divebook.stores import EventStore
 from divebook.stores.append import RELAXED
+from divebook.stores.maintenance import CheckReport
 from divebook.text.format import (
     between,
     branch_name,
@@ -71,8 +86,6 @@ from divebook.text.format import (
     visible,
 )
 
-# A status without an entry, such as "moved", has the code 1.
-EXIT_CODES = {catalog.COMPLETED: 0, catalog.FAILED: 1, catalog.WAITING: 3, catalog.CANCELLED: 130}
 _CELL = 120
 
 
@@ -196,6 +209,13 @@ def learn_secrets(result: object) -> None:
     """Find the secrets in the values of the runs that a result shows, so that they are replaced in all output."""
     if isinstance(result, ShownRun):
         secrets.learn(result.execution.state.inputs, result.execution.state.variables)
+    if isinstance(result, WhatIf):
+        secrets.learn(result.run.state.variables)  # answers of models may have added secrets
+    if isinstance(result, RepeatedWhatIf):
+        secrets.learn(*(each.run.state.variables for each in result))
+    if isinstance(result, Inbox):
+        for run in result.executions:
+            secrets.learn(run.state.inputs)
     if isinstance(result, RunQuery):
         # Of a list, only errors can repeat an input. Logs of the other runs are not read for their secrets.
         for record in result.records:
@@ -208,8 +228,14 @@ def _learn_inputs(store: EventStore, execution_id: str) -> None:
         secrets.learn(recorded_opening(execution_id, store).inputs)
 
 
-def note_damage_of(result: object) -> None:
-    """Print on stderr how much of a damaged run can be read; nothing for other results."""
+def note_problems_of(result: object) -> None:
+    """Print on stderr how much of a damaged run can be read, or what models still need; nothing for other results."""
+    if isinstance(result, Diagnosis):
+        for row in result.rows:
+            if row["hint"]:
+                note(f"{row['model']}: {row['hint']}", "yellow")
+            for problem in row["problems"]:
+                note(problem, "red")
     if not isinstance(result, ShownRun) or result.damage is None:
         return
     execution = result.execution
@@ -230,13 +256,198 @@ def _print_runs(query: RunQuery, _values: Mapping[str, Any]) -> None:
         note(f"relaxed durability: {', '.join(relaxed)}", "yellow")
 
 
-def _print_provenance(provenance: Provenance, values: Mapping[str, Any]) -> None:
-    write(secrets.text(str(provenance) if values["form"] == "text" else provenance.graph))
-
-
 def _print_patch(changes: ChangedFiles, _values: Mapping[str, Any]) -> None:
     # Without the list of files, so that the output is a patch and nothing else.
     write(secrets.text(changes.patch or changes.head))
+
+
+def _print_bulk_results(results: BulkResults, _values: Mapping[str, Any]) -> None:
+    # The run that is named alone is shown without the status before.
+    for row in results.rows:
+        error = "" if row.error is None else str(row.error)
+        say(status_text(row.status or "failed"), row.execution_id, error)
+
+
+def _print_resumed(result: BulkResults | ResumePlan, values: Mapping[str, Any]) -> None:
+    """Print the results of several runs, or what the resumption of one run would reuse and do."""
+    if isinstance(result, BulkResults):
+        _print_bulk_results(result, values)
+        return
+    for line in result.lines:
+        say(line)
+
+
+def _print_inbox(inbox: Inbox, _values: Mapping[str, Any]) -> None:
+    # The printed commands repeat the store.
+    again = [] if inbox.store is None else ["--store", inbox.store]
+    has_commands = False
+    for run in inbox.executions:
+        # The label names a what-if or a trial as such.
+        label = f"{badge_of(run.record)} {run.id}".lstrip()
+        for question in run.interrupts:
+            for line in description(label, question):
+                say(line)
+        for awaited in awaited_signals_of(run):
+            say(f"{awaited}  {run.id}, step {awaited.step}")
+        # A file is only named where the log alone is not enough.
+        for line in ways_on(run, [*file_of(run, inbox.environment), *again]):
+            has_commands = True
+            note(line, "yellow")
+    if not has_commands:
+        note("no questions, and nothing waits for a signal")
+
+
+def _print_rules(rules: Rules, values: Mapping[str, Any]) -> None:
+    # After a rule is revoked, the note says so.
+    if values["revoke"] is not None:
+        return
+    if rules.rules:
+        write(secrets.text(str(rules)))
+    else:
+        note(str(rules))
+
+
+def _print_check(report: CheckReport, _values: Mapping[str, Any]) -> None:
+    events = sum(entry.events for entry in report.executions)
+    say(
+        f"{plural(len(report.executions), 'execution')}, {plural(events, 'event')}, "
+        f"{plural(report.orphan_blobs, 'unused large value')}"
+    )
+    for damage in report.all_damages():
+        # Damage of the store itself belongs to no execution.
+        place = " ".join(str(part) for part in (damage.execution_id, damage.sequence) if part is not None)
+        note(visible(f"{place or 'store'}: {damage.text}"), "bold red")
+    for entry in report.executions:
+        if entry.damages:
+            note(f"{entry.execution_id}: the first {entry.readable} of {entry.events} events can be read", "yellow")
+    say("sound" if report.ok else "damaged")
+
+
+def _print_exported(exported: Exported, _values: Mapping[str, Any]) -> None:
+    # Control characters are all inside JSON strings.
+    if exported.text is not None:
+        sys.stdout.write(json_escaped(exported.text))
+    if exported.damage is not None:
+        note_damage(exported.events, exported.last_sequence, exported.damage)
+
+
+def _print_converted(converted: Converted, _values: Mapping[str, Any]) -> None:
+    # The text goes to stdout, unless a file has it.
+    if converted.file is None:
+        write(converted.text)
+
+
+def _print_diagnosis(diagnosis: Diagnosis, values: Mapping[str, Any]) -> None:
+    if not diagnosis.rows:
+        say("no agents are defined, so no model is needed")
+        return
+    titles = ["model", "agents", "library", "key", "price"]
+    if values["ping"]:
+        titles.append("answer")
+    # Texts of definitions are cleaned; names of libraries and keys are never cut, so that they can be copied.
+    rows = ([one_line(str(row[title])) for title in titles] for row in diagnosis.rows)
+    columns(titles, rows, whole=("library", "key"))
+
+
+def _print_schedules(schedules: Schedules, values: Mapping[str, Any]) -> None:
+    for line in schedules.lines:
+        say(line)
+    if values["start"]:
+        return
+    if not schedules.due:
+        say("no schedule is active; add Schedules: [{Name: ..., Cron: ..., Workflow: ...}]")
+        return
+    rows = ([one.schedule, one.workflow, one.at.isoformat()] for one in schedules.due)
+    columns(("schedule", "workflow", "due"), rows)
+    start = start_command(schedules.file)
+    place = shlex.quote(str(Path.cwd()))
+    section(
+        "to start them when they are due",
+        [
+            ("cron", f"* * * * * cd {place} && {start}"),
+            ("systemd", f"systemd-run --user --on-calendar=minutely --working-directory={place} {start}"),
+        ],
+    )
+
+
+def _print_what_if(result: WhatIf | RepeatedWhatIf | Plan, _values: Mapping[str, Any]) -> None:
+    # The text of a plan is its head only.
+    write(secrets.text(repr(result) if isinstance(result, Plan) else str(result)))
+
+
+def _print_keys(keys: Keys, values: Mapping[str, Any]) -> None:
+    if values["markdown"] or values["schema"]:
+        write(str(keys))
+        return
+    for label, lines in keys.parts.items():
+        say(label)
+        titles = ("key", "holds", "means", "notes")
+        columns(titles, ([line.key, line.holds, line.means, line.notes] for line in lines))
+
+
+def _print_enqueued(run: Run, _values: Mapping[str, Any]) -> None:
+    say(run.id)
+
+
+def _print_queue(queue: Queue, _values: Mapping[str, Any]) -> None:
+    if queue.waiting:
+        titles = ("queue", "priority", "id", "workflow", "status", "due", "key", "workers")
+        columns(titles, map(_queue_cells, queue.waiting))
+    else:
+        say("no queue has anything")
+    # Reasons only for runs that no worker can run.
+    for line in queue.waiting:
+        if line.workers:
+            continue
+        for name, reason in line.reasons.items():
+            say(f"{line.execution_id}: worker {name} cannot run it: {reason}")
+    if queue.withheld:
+        say("workers leave alone:")
+        rows = ([line.queue, line.execution_id, line.workflow, line.why or ""] for line in queue.withheld)
+        columns(("queue", "id", "workflow", "why"), rows)
+        say("to resume one: divebook resume RUN -d FILE")
+    for worker in queue.workers:
+        say(f"worker {worker.id}: {', '.join(worker.queues)}; drives {worker.driving} of {worker.parallel}")
+    if not queue.workers:
+        say("no running worker; start one: divebook worker FILE")
+
+
+def _queue_cells(line: QueueLine) -> tuple[str, ...]:
+    attempts = f", {plural(line.attempts, 'attempt')}" if line.attempts else ""
+    due = "" if line.due is None else local_time(line.due)
+    able = plural(len(line.workers), "worker") if line.workers else NOBODY
+    cells = (line.queue, str(line.priority), line.execution_id, line.workflow)
+    return (*cells, f"{line.status}{attempts}", due, line.key or "", able)
+
+
+PAGE = 50
+"""Number of rows on one page of the list of interrupted runs."""
+
+
+def _print_interrupted(interrupted: Interrupted, _values: Mapping[str, Any]) -> None:
+    records = interrupted.records
+    if not records:
+        note("nothing to recover")
+        return
+    page = interrupted.page
+    rows = [
+        (
+            record.execution_id,
+            one_line(record.workflow_name, 40),
+            status_text(record.status),
+            local_time(record.started_at),
+        )
+        # Page 1 has the rows 0 to 49.
+        for record in records[(page - 1) * PAGE : page * PAGE]
+    ]
+    columns(("id", "workflow", "status", "started"), rows, whole=("id",))
+    if len(records) > PAGE:
+        note(f"page {page} of {-(-len(records) // PAGE)}, {len(records):,} executions: divebook recover --page N")
+    note("to continue: divebook recover RUN, or divebook recover --all, or divebook resume RUN -d FILE", "yellow")
+
+
+def _print_provenance(provenance: Provenance, values: Mapping[str, Any]) -> None:
+    write(secrets.text(str(provenance) if values["form"] == "text" else provenance.graph))
 
 
 def _print_nothing(_result: object, _values: Mapping[str, Any]) -> None:
@@ -248,8 +459,23 @@ PRINTERS: dict[str, Callable[[Any, Mapping[str, Any]], None]] = {
     "show": _print_details,
     "open": _print_details,
     "why": _print_provenance,
-    "diff": _print_patch,
     "to-test": _print_nothing,
+    "cancel": _print_bulk_results,
+    "annotate": _print_bulk_results,
+    "resume": _print_resumed,
+    "diff": _print_patch,
+    "keys": _print_keys,
+    "check": _print_check,
+    "export": _print_exported,
+    "convert": _print_converted,
+    "doctor": _print_diagnosis,
+    "schedule": _print_schedules,
+    "what-if": _print_what_if,
+    "enqueue": _print_enqueued,
+    "queue": _print_queue,
+    "recover": _print_interrupted,
+    "inbox": _print_inbox,
+    "rules": _print_rules,
 }
 """Printers of the commands whose results are not printed as their text, by name of the command."""
 

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from divebook.cli.output import as_json, ending_damaged, note, print_report, secrets, write
-from divebook.commands.command import SHELL, Command, Invocation, Parameter, ParameterError
+from divebook.cli.options import range_check
+from divebook.cli.output import as_json, ending_damaged, note, print_report, say, secrets, write
+from divebook.commands.command import REQUIRED, SHELL, Command, Invocation, Parameter, ParameterError
+from divebook.commands.driving import Drive
+from divebook.commands.queues import Interrupted
 from divebook.definitions.dialect import OWN
+from divebook.errors import AnswerKeptError
 
 STORE = Annotated[
     str | None,
@@ -40,6 +45,20 @@ ACTIONS = Annotated[
     list[str] | None,
     typer.Option("--actions", "-a", metavar="MODULE|FILE.py", help="Python that defines actions; may be repeated."),
 ]
+PRINTING = ("worker", "schedule")
+"""Commands that print the text of workflows on stdout, because they print no result of a run there."""
+WORDS = "words"
+"""Name of the typer argument for words ``KEY=VALUE``."""
+STRICT = Annotated[bool, typer.Option("--strict", help="Fail, with exit code 1, if it has to wait for an answer.")]
+WAIT = Annotated[
+    bool | None,
+    typer.Option(
+        "--wait/--no-wait",
+        help="Wait until a question with a Default expires, or return at once; by default it waits where it cannot ask "
+        "a person, since its input is not a terminal.",
+    ),
+]
+QUIET = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 CODE = Annotated[
     bool, typer.Option("--code", help="Run the cells of a notebook that define in Python, and those they need.")
 ]
@@ -61,20 +80,42 @@ def register(app: typer.Typer, command: Command) -> None:
 
 
 def _parameters(command: Command) -> Iterator[inspect.Parameter]:
-    """Yield the parameters of the typer function of a command."""
+    """Yield the parameters of the typer function of a command: its words and options, and those of every command of its
+    kind.
+    """
+    # The order is that of the help.
+    if command.file_help:
+        yield _file_argument(command)
     for parameter in command.parameters_in(SHELL):
+        if parameter.as_words:
+            yield _keyword(WORDS, _words_annotation(parameter), None)
         yield _keyword(parameter.name, _annotation(parameter), ... if parameter.is_required else parameter.default)
     if command.needs_definitions:
         yield _keyword("definitions", DEFINITIONS, None)
+    if command.needs_definitions or command.file_help:
         yield _keyword("code", CODE, False)  # noqa: FBT003 - the default of the option
         yield _keyword("actions", ACTIONS, None)
     if command.has_store:
         yield _keyword("store", STORE, None)
+    if command.drives:
+        if command.waits_for_expiry:
+            yield _keyword("wait", WAIT, None)
+        yield _keyword("strict", STRICT, False)  # noqa: FBT003 - the default of the option
+        yield _keyword("quiet", QUIET, False)  # noqa: FBT003 - the default of the option
     if command.data is not None:
         yield _keyword("json", JSON, False)  # noqa: FBT003 - the default of the option
 
 
-def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+def _file_argument(command: Command) -> inspect.Parameter:
+    """Return the first word of a command that takes a file of definitions."""
+    is_required = command.file_default is REQUIRED
+    metavar = "FILE|FOLDER" if is_required else "[FILE|FOLDER]"
+    kind: Any = Path if is_required or command.file_default is not None else Path | None
+    argument = typer.Argument(metavar=metavar, help=command.file_help)
+    return _keyword("definitions", Annotated[kind, argument], ... if is_required else command.file_default)
+
+
+def _keyword(name: str, annotation: Any, default: Any = ...) -> inspect.Parameter:
     default = inspect.Parameter.empty if default is ... else default
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
@@ -91,29 +132,55 @@ def _annotation(parameter: Parameter) -> Any:
         return Annotated[kind, typer.Argument(metavar=metavar, help=parameter.help)]
     # A list of choices says more than the word in the declaration.
     metavar_of_option = None if parameter.choices or parameter.is_flag else parameter.metavar
-    callback = None if parameter.allowed is None else _check(parameter)
+    callback = None if parameter.allowed is None else range_check(parameter)
     return Annotated[
         kind,
         typer.Option(*parameter.spellings, metavar=metavar_of_option, help=parameter.help, callback=callback),
     ]
 
 
-def _check(parameter: Parameter) -> Callable[[Any], Any]:
-    """Return a typer callback that refuses a value outside of the range of a parameter."""
+def _words_annotation(parameter: Parameter) -> Any:
+    """Return the declaration of the words ``KEY=VALUE`` that mean the same as an option."""
+    argument = typer.Argument(metavar=f"[{parameter.metavar}]...", help=f"The same as {parameter.spellings[0]}.")
+    return Annotated[list[str] | None, argument]
 
-    def check(value: Any) -> Any:
-        problem = parameter.problem(value)
-        if problem is not None:
-            raise typer.BadParameter(problem)
-        return value
 
-    return check
+def _drive(command: Command, values: dict[str, Any]) -> None:
+    """Call a command that continues a run, wait until the run stops, print its result, and exit with its exit code."""
+    from divebook.cli.result import make_progress
+    from divebook.cli.run import conclude, finish, repeated_options, show_plan, stop_at_kept_answer
+
+    _join_words(command, values)
+    prints_json = values.pop("json")
+    strict = values.pop("strict")
+    wait = values.pop("wait", False)
+    # Not entered yet: a live list would overwrite the question of a plan.
+    progress = make_progress(quiet=values.pop("quiet"))
+    # The commands that are printed at the end repeat these options.
+    again = repeated_options(values["actions"], values["store"], values["definitions"], code=values["code"])
+    call = _invocation(command, values, progress.print)
+    result = command.function(call, **values)
+    if not isinstance(result, Drive):
+        show(command, result, values, prints_json=prints_json)
+        raise typer.Exit(command.exit_code(result))
+    if result.plan is not None:
+        show_plan(result.plan, asks=result.asks)
+    try:
+        with progress:
+            ended = finish(result.begin, call.environment, progress, result.answers, waits=wait)
+    # The answer is stored, and the run continues when its agents and actions are there.
+    except AnswerKeptError as error:
+        stop_at_kept_answer(error, again)
+    conclude(*ended, again, json=prints_json, strict=strict)
 
 
 def _run(command: Command, values: dict[str, Any]) -> None:
     """Call a command with the values of the command line, print its result, and exit with its exit code."""
+    if command.drives:
+        _drive(command, values)
+    _join_words(command, values)
     prints_json = values.pop("json", False)
-    call = _invocation(command, values)
+    call = _invocation(command, values, say if command.name in PRINTING else note)
     try:
         if command.reports_damage:
             with ending_damaged():
@@ -121,44 +188,59 @@ def _run(command: Command, values: dict[str, Any]) -> None:
         else:
             result = command.function(call, **values)
     except ParameterError as error:
-        raise typer.BadParameter(error.problem, param_hint=error.parameter.usage.partition(" ")[0]) from error
+        raise typer.BadParameter(f"it {error.problem}", param_hint=error.parameter.usage.partition(" ")[0]) from error
+    if isinstance(result, Interrupted) and result.resumes:
+        from divebook.cli.run import recover_each
+
+        raise typer.Exit(recover_each(result))
     show(command, result, values, prints_json=prints_json)
     raise typer.Exit(command.exit_code(result))
 
 
+def _join_words(command: Command, values: dict[str, Any]) -> None:
+    """Add the values that were given as words ``KEY=VALUE`` to those of the option."""
+    words = values.pop(WORDS, None)
+    for parameter in command.parameters:
+        if parameter.as_words:
+            values[parameter.name] = [*(words or ()), *(values[parameter.name] or ())]
+
+
 def show(command: Command, result: Any, values: Mapping[str, Any], *, prints_json: bool) -> None:
     """Print the result of a command on stdout: as JSON, with the printer of the command, or as its text."""
-    from divebook.cli.result import PRINTERS, learn_secrets, note_damage_of
+    from divebook.cli.result import PRINTERS, learn_secrets, note_problems_of
     from divebook.report.shown import Shown
 
     # Secrets in the values of a run are learned before anything is printed.
     learn_secrets(result)
     printer = PRINTERS.get(command.name)
     if prints_json:
-        write(as_json(command.output(result), indent=2))
+        data = command.output(result)
+        write(as_json(data, indent=2) if command.redacts else dumps(data, indent=2))
     elif printer is not None:
         printer(result, values)
     elif isinstance(result, Shown):
         print_report(result.report())
     elif result is not None:
         write(secrets.text(str(result)))
-    note_damage_of(result)
+    note_problems_of(result)
 
 
-def _invocation(command: Command, values: dict[str, Any]) -> Invocation:
+def _invocation(command: Command, values: dict[str, Any], print_text: Callable[[str], None]) -> Invocation:
     """Return the call of a command. Values that concern the interface and not the command are taken out of `values`."""
     store = values.pop("store", None)
-    definitions = values.pop("definitions", None) if command.needs_definitions else None
-    code = values.pop("code", False) if command.needs_definitions else False
-    actions = values.pop("actions", None) if command.needs_definitions else None
+    has_definitions = command.needs_definitions or bool(command.file_help)
+    definitions = values.pop("definitions") if has_definitions else None
+    code = values.pop("code") if has_definitions else False
+    actions = values.pop("actions") if has_definitions else None
 
     def open_environment() -> Any:
         from divebook.cli import project
+        from divebook.commands.store import existing_store
 
         # Commands that only read must not create a store.
         if not command.makes_store:
-            project.existing_store(store)
-        return project.open_environment(store, actions or (), note)
+            existing_store(store)
+        return project.open_environment(store, actions or (), print_text)
 
     def define(environment: Any, dialect: Any) -> None:
         from divebook.cli.project import add_definitions
@@ -166,4 +248,24 @@ def _invocation(command: Command, values: dict[str, Any]) -> Invocation:
         if definitions is not None:
             add_definitions(environment, definitions, dialect or OWN, code=code)
 
-    return Invocation(SHELL, open_environment, note, store, define, secrets.learn, definitions)
+    def choose_workflow(environment: Any, name: str | None) -> Any:
+        from divebook.cli.project import choose_workflow
+
+        return environment.internals.registry.workflow(choose_workflow(environment, name, definitions or Path()))
+
+    def schedules(environment: Any) -> Any:
+        from divebook.cli.project import schedules_of
+
+        return schedules_of(environment, definitions or Path(), code=code)
+
+    return Invocation(
+        SHELL,
+        open_environment,
+        note,
+        store,
+        define,
+        secrets.learn,
+        definitions,
+        choose_workflow=choose_workflow,
+        schedules=schedules,
+    )

@@ -18,18 +18,24 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 from divebook.errors import InputError, NotFoundError, shown_number
+from divebook.text.format import json_time
 from divebook.text.ranges import NumberRange
 
 if TYPE_CHECKING:
+    from divebook.config.answers import Answers
+    from divebook.definitions.definition import Definitions, Workflow
     from divebook.definitions.dialect import Dialect
     from divebook.environments.environment import Environment
+    from divebook.environments.starts import StartOptions
+    from divebook.runtime.run import Run
 
 
 Interface: TypeAlias = Literal["shell", "notebook", "python"]
@@ -37,6 +43,8 @@ SHELL: Final = "shell"
 NOTEBOOK: Final = "notebook"
 PYTHON: Final = "python"
 ALL: Final = frozenset[Interface]({SHELL, NOTEBOOK, PYTHON})
+EXIT_CODES = {"completed": 0, "failed": 1, "waiting": 3, "cancelled": 130}
+"""Exit codes of the shell by status of a run. A status without an entry, such as ``moved``, has the code 1."""
 FORMAT = 1
 """Version of the JSON that commands print with ``--json``: the value of its key ``divebook``."""
 
@@ -68,6 +76,8 @@ class Parameter:
     completes: str = ""
     """Kind of the values that completion suggests: ``run``, ``workflow``, ``tag``, ``file``, ..."""
     interfaces: frozenset[Interface] = ALL
+    as_words: bool = False
+    """True for an option whose values may also be given as words ``KEY=VALUE`` behind the other words."""
     takes_object: bool = False
     """True if a notebook may pass any Python object (``$name``) as the value."""
     name: str = ""
@@ -110,7 +120,7 @@ class Parameter:
         """Return a text that says which values are allowed if `value` is not; None if it is allowed."""
         if value is None or self.allowed is None or self.allowed.fits(value):
             return None
-        return f"it must be {self.allowed}, not {shown_number(value)}"
+        return f"must be {self.allowed}, not {shown_number(value)}"
 
     def read(self, text: str) -> Any:
         """Convert the text of one value to the type of the parameter. Raise `ParameterError` if that is not
@@ -122,12 +132,13 @@ class Parameter:
                 value = self.type(text)
             # `int` also limits the number of digits.
             except ValueError:
-                expected = str(self.allowed) if self.allowed else "a number"
-                raise ParameterError(self, f"it must be {expected}, not {_cut(text)}") from None
+                expected = "an integer" if self.type is int else "a number"
+                raise ParameterError(self, f"must be {expected}, not {_cut(text)}") from None
         elif self.type is Path:
             value = Path(text)
         if self.choices and text not in self.choices:
-            raise ParameterError(self, f"it must be one of {', '.join(self.choices)}, not {_cut(text)}")
+            expected = self.choices[0] if len(self.choices) == 1 else f"one of {', '.join(self.choices)}"
+            raise ParameterError(self, f"must be {expected}, not {_cut(text)}")
         problem = self.problem(value)
         if problem is not None:
             raise ParameterError(self, problem)
@@ -152,7 +163,7 @@ class ParameterError(InputError):
     """
 
     def __init__(self, parameter: Parameter, problem: str) -> None:
-        super().__init__(f"{parameter.usage.partition(' ')[0]}: {problem}", parameter.name)
+        super().__init__(f"{parameter.name} {problem}", parameter.name)
         self.parameter = parameter
         self.problem = problem
 
@@ -165,8 +176,8 @@ def word(
     interfaces: Iterable[Interface] = ALL,
     takes_object: bool = False,
 ) -> Parameter:
-    """Declare a parameter that is given by its position."""
-    return Parameter((), metavar, help, None, completes, frozenset(interfaces), takes_object)
+    """Return the declaration of a parameter that is given by its position."""
+    return Parameter((), metavar, help, None, completes, frozenset(interfaces), takes_object=takes_object)
 
 
 def option(
@@ -176,8 +187,9 @@ def option(
     allowed: NumberRange | None = None,
     completes: str = "",
     interfaces: Iterable[Interface] = ALL,
+    as_words: bool = False,
 ) -> Parameter:
-    """Declare a parameter that is given by name. The long spelling comes first.
+    """Return the declaration of a parameter that is given by name. The long spelling comes first.
 
     The lower limit of a number is appended to its help text, for example ``As of event N. [N>=1]``.
     """
@@ -186,7 +198,7 @@ def option(
         if allowed.least is not None:
             sign = ">" if allowed.excludes_least else ">="
             help = f"{help}  [{metavar}{sign}{allowed.least:g}]"  # noqa: A001 - as the parameter
-    return Parameter(spellings, metavar, help, allowed, completes, frozenset(interfaces))
+    return Parameter(spellings, metavar, help, allowed, completes, frozenset(interfaces), as_words)
 
 
 def _bound(name: str, annotation: Any, default: Any) -> Parameter | None:
@@ -256,8 +268,17 @@ class Command:
     """True if the exit code for a damaged log is that of damage (1), False if it is that of refused input (2)."""
     drives: bool
     """True if the command starts or continues a run, which the interface then shows and waits for."""
+    waits_for_expiry: bool
+    """True if the shell waits, where it has no terminal, until a question with a default expires."""
+    redacts: bool
+    """True if secrets in the printed data are replaced; False if the names of its keys only look secret."""
+    file_default: Any
+    """Default of that word; `REQUIRED` if it has none."""
+    file_help: str
+    """Help for the first word of the shell, a file or folder of definitions; empty if there is no such word."""
     shell_help: str
     notebook_help: str
+    notebook_example: str
 
     @property
     def help(self) -> str:
@@ -286,9 +307,11 @@ class Command:
         return tuple(parameter for parameter in self.parameters if interface in parameter.interfaces)
 
     def usage_in(self, interface: Interface) -> str:
-        """Return name and words, as help shows them: ``why NAME [RUN]``."""
-        words = (parameter.usage for parameter in self.parameters_in(interface) if parameter.is_word)
-        return " ".join([self.name, *words])
+        """Return name, words and required options, as help shows them: ``why NAME [RUN]``."""
+        parameters = self.parameters_in(interface)
+        words = (parameter.usage for parameter in parameters if parameter.is_word or parameter.is_required)
+        inputs = (f"[{parameter.metavar} ...]" for parameter in parameters if parameter.as_words)
+        return " ".join([self.name, *words, *inputs])
 
     def output(self, result: Any) -> dict[str, Any]:
         """Return the result of the command as the data that ``--json`` prints."""
@@ -297,6 +320,7 @@ class Command:
         return {"divebook": FORMAT, **self.data(result)}
 
 
+F = TypeVar("F", bound=Callable[..., Any])
 DECLARED: dict[str, Command] = {}
 """The declared commands by name, in the order in which their modules are imported."""
 
@@ -315,12 +339,17 @@ def command(
     has_store: bool = True,
     reports_damage: bool = False,
     drives: bool = False,
+    waits_for_expiry: bool = False,
+    redacts: bool = True,
+    file_default: Any = REQUIRED,
+    file_help: str = "",
     shell_help: str = "",
     notebook_help: str = "",
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    notebook_example: str = "",
+) -> Callable[[F], F]:
     """Return a decorator that declares a function as a command. The parameters are fields of `Command`."""
 
-    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+    def declare(function: F) -> F:
         DECLARED[name] = Command(
             name,
             group,
@@ -335,12 +364,31 @@ def command(
             has_store,
             reports_damage,
             drives,
+            waits_for_expiry,
+            redacts,
+            file_default,
+            file_help,
             shell_help,
             notebook_help,
+            notebook_example or example,
         )
         return function
 
     return declare
+
+
+def with_times(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return plain data with times in ISO 8601 in place of microseconds since 1970: ``raised_us`` becomes
+    ``raised_at``.
+    """
+    times: dict[str, Any] = {}
+    for name, value in data.items():
+        if not name.endswith("_us"):
+            times[name] = value
+            continue
+        moment = None if value is None else datetime.fromtimestamp(value / 1e6, UTC)
+        times[f"{name.removesuffix('_us')}_at"] = json_time(moment)
+    return times
 
 
 # --- a call ----------------------------------------------------------------------------------------------------------
@@ -352,6 +400,52 @@ def _define_nothing(_environment: Environment, _dialect: Dialect | None) -> None
 
 def _learn_nothing(*_values: Any) -> None:
     """Find no secrets: output of a session is redacted elsewhere."""
+
+
+@dataclass(frozen=True)
+class StartRequest:
+    """A run that is to be started or enqueued."""
+
+    workflow: Workflow
+    inputs: Mapping[str, Any]
+    options: StartOptions
+    answers: Answers | None = None
+    """Answers given in advance."""
+    always_new: bool = False
+    """True if a new run is started even if the cell has started one before."""
+    changed: str | None = None
+    """What the cell does if functions were edited since its earlier run; None: it asks."""
+
+
+def _choose_no_workflow(_environment: Environment, name: str | None) -> Workflow:
+    raise NotFoundError("workflow", name or "the default one")
+
+
+def _no_schedules(environment: Environment) -> Definitions:
+    """Return the definitions of an environment that no file has: none."""
+    from divebook.definitions.definition import Definitions
+
+    return Definitions(schedules=environment.schedules)
+
+
+def _start_now(call: Invocation, request: StartRequest) -> Run:
+    """Start a run without looking for an earlier one."""
+    return call.environment.start(request.workflow, request.inputs, **request.options)
+
+
+def _as_it_is(_call: Invocation, request: StartRequest) -> StartRequest:
+    """Return a request unchanged: only cells of a notebook have a place."""
+    return request
+
+
+@dataclass(frozen=True)
+class CellKeys:
+    """The keys of a step below the first line of a ``%%dive try`` cell."""
+
+    text: str = ""
+    source_name: str = "cell"
+    lines_above: int = 0
+    """Number of lines of the cell before the text."""
 
 
 @dataclass
@@ -380,6 +474,21 @@ class Invocation:
     learn: Callable[..., None] = _learn_nothing
     definitions: Path | None = None
     """The file or folder of definitions that the call names, which `define` reads."""
+    cell: CellKeys = CellKeys()
+    choose_workflow: Callable[[Environment, str | None], Workflow] = _choose_no_workflow
+    """Returns the workflow with a name; without a name, the one that the interface means."""
+    schedules: Callable[[Environment], Definitions] = _no_schedules
+    """Returns the definitions of the file that the call names, of which a command takes the schedules."""
+    start: Callable[[Invocation, StartRequest], Run] = _start_now
+    """Starts a run. A notebook continues the earlier run of the cell."""
+    prepare: Callable[[Invocation, StartRequest], StartRequest] = _as_it_is
+    """Adds to a request what identifies the cell from which a run is enqueued."""
+    objects: Mapping[str, Any] = field(default_factory=dict)
+    """Inputs that are Python objects of the notebook (``n=$rows``), by name."""
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    """Variables of the notebook, among which the class of an answer may be."""
+    waits: bool = True
+    """False if a command that continues several runs is not to wait for them."""
 
     @cached_property
     def environment(self) -> Environment:
@@ -390,28 +499,36 @@ class Invocation:
         """Print a line for the person beside the result."""
         self.print_note(text, style)
 
-    def environment_for(self, run_id: str) -> Environment:
-        """Return the environment, with the definitions that the call names. They are read in the dialect of a run."""
-        if self.definitions is not None:
-            self.define(self.environment, self.environment.run_of(run_id).workflow.dialect)
-        return self.environment
+    def run(self, name: str | None, *, with_definitions: bool = False) -> Run:
+        """Return the run that a call names by the beginning of its id; without a name, the newest run.
 
-    def run_id(self, run: str | None) -> str:
-        """Return the whole id of the run that a call names; without a name, of the newest run.
+        Parameters
+        ----------
+        with_definitions
+            Add the definitions that the call names to the environment. They are read in the dialect of the run.
 
-        Raises `NotFoundError` if there is none.
+        Raises
+        ------
+        NotFoundError
+            The store does not have the run, or has no run at all.
         """
         from divebook.projections.summary import newest_run
 
-        store = self.environment.store
-        if run is not None:
-            return store.resolve(run)
-        newest = newest_run(store)
-        if newest is None:
-            raise NotFoundError(
-                "run", "the newest one", (), f"there are no runs yet; {self.spell('run NAME')} starts one"
-            )
-        return newest.execution_id
+        if name is None:
+            newest = newest_run(self.environment.store)
+            if newest is None:
+                message = f"there are no runs yet; {self.spell('run NAME')} starts one"
+                raise NotFoundError("run", "the newest one", message=message)
+            name = newest.execution_id
+        run = self.environment.run_of(name)
+        if with_definitions:
+            self.add_definitions(run.workflow.dialect)
+        return run
+
+    def add_definitions(self, dialect: Dialect | None = None) -> None:
+        """Add the definitions of the file that the call names to the environment; without a file, do nothing."""
+        if self.definitions is not None:
+            self.define(self.environment, dialect)
 
     def spell(self, line: str) -> str:
         """Return a command line as the person types it in this interface."""

@@ -82,7 +82,7 @@ def written_data(written: WrittenFiles) -> WrittenData:
 
 
 def _kept_files(call: Invocation, run: str | None, workspace: str | None) -> KeptFiles:
-    return call.environment.run_of(call.run_id(run)).files(workspace)
+    return call.run(run).files(workspace)
 
 
 @command("files", FILES, example="files exec_01k8", data=differences_data)
@@ -139,9 +139,9 @@ def apply(
     since, the error names it, and nothing is written. Hidden files (`.envrc`, `.vscode/`) and version-control metadata
     (`.git/`) are copied only if you name them or their folder.
     """
-    kept = _kept_files(call, run, workspace)
-    applied = kept.apply(to, paths or None, since=since, until=at)
-    folder = to or kept.source
+    workspace_files = _kept_files(call, run, workspace)
+    applied = workspace_files.apply(to, paths or None, since=since, until=at)
+    folder = to or workspace_files.source
     # The text names the files that were left out, with the line that applies them.
     text = applied.told(folder, call.spell("apply RUN {}"))
     return WrittenFiles(folder, applied.written, text, applied.there, applied.left_out)
@@ -172,10 +172,10 @@ def restore(
     """
     from divebook.workspaces.snapshots.restore import left_out_text
 
-    kept = _kept_files(call, run, workspace)
-    tree = kept.restore(to, at, force=force, by_name=include or ())
+    workspace_files = _kept_files(call, run, workspace)
+    tree = workspace_files.restore(to, at, force=force, by_name=include or ())
     left_out = [path for path, _ in tree.problems]
-    report = f"{len(tree.entries)} files and folders as of event {at or kept.last} are in {to}"
+    report = f"{len(tree.entries)} files and folders as of event {at or workspace_files.last} are in {to}"
     note = left_out_text(left_out, "--include {}")
     written = sorted(tree.entries)
     return WrittenFiles(to, written, f"{report}. {note}" if note else report, left_out=left_out)

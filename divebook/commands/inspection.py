@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict
 
-from divebook.commands.command import LOOK, NOTEBOOK, SHELL, Invocation, command, option, word
+from divebook.commands.command import LOOK, NOTEBOOK, SHELL, Invocation, command, option, with_times, word
 from divebook.commands.parameters import (
     AtEvent,
     Force,
@@ -161,6 +162,42 @@ def runs(
     )
 
 
+# --- count -----------------------------------------------------------------------------------------------------------
+
+
+class CountData(TypedDict):
+    """Result of ``count`` as JSON: the number of runs by status, and of all runs."""
+
+    runs: dict[str, int]
+    total: int
+
+
+@dataclass(frozen=True)
+class RunCount:
+    """Number of runs of each status, the most frequent first."""
+
+    by_status: dict[str, int]
+
+    def __str__(self) -> str:
+        counts = [f"{count:,} {status}" for status, count in self.by_status.items()]
+        return ", ".join(counts) or "no runs yet"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def count_data(count: RunCount) -> CountData:
+    """Return the number of runs by status as plain data."""
+    return {"runs": count.by_status, "total": sum(count.by_status.values())}
+
+
+@command("count", LOOK, example="count --workflow audit", data=count_data)
+def count(call: Invocation, *, workflow: OfWorkflow = None) -> RunCount:
+    """Count the runs of a store by status."""
+    records = call.environment.store.records(workflow=workflow)
+    return RunCount(dict(Counter(record.status for record in records).most_common()))
+
+
 # --- show, open: one run ---------------------------------------------------------------------------------------------
 
 
@@ -305,7 +342,7 @@ def show(call: Invocation, run: RunId, *, events: Events = False) -> ShownRun:
     """Show the status and the values of a run, running or past."""
     if call.interface == SHELL and is_file(run):
         return run_in_file(run, events=events)
-    execution = call.environment.run_of(run)
+    execution = call.run(run)
     return ShownRun(execution, events, execution.damage)
 
 
@@ -505,15 +542,8 @@ def why(
 
     The events, steps, calls, variables, inputs and choices that led to it, back to the start.
     """
-    return call.environment.run_of(call.run_id(run)).why(name, at, row=row, column=column)
-
-
-class PathPartData(TypedDict):
-    """One part of the critical path as JSON."""
-
-    spent: str
-    name: str
-    seconds: float
+    provenance: Provenance = call.run(run).why(name, at, row=row, column=column)
+    return provenance
 
 
 class InspectionData(TypedDict):
@@ -531,7 +561,7 @@ def inspection_data(inspection: Inspection) -> InspectionData:
     return {
         "seconds": inspection.duration_us / 1e6,
         "seconds_by_kind": {str(kind): spent / 1e6 for kind, spent in inspection.spent.items()},
-        "critical_path": [part._asdict() for part in inspection.parts],
+        "critical_path": [with_times(part._asdict()) for part in inspection.parts],
         "retries": [retry._asdict() for retry in inspection.retried],
         "text": str(inspection),
     }
@@ -550,7 +580,7 @@ def inspect(call: Invocation, run: RunOrNewest = None) -> Inspection:
 
     The critical path, time by kind, retries, and the costs of agents, models and steps.
     """
-    return call.environment.run_of(call.run_id(run)).inspect()
+    return call.run(run).inspect()
 
 
 # --- verify, to-test -------------------------------------------------------------------------------------------------
@@ -669,7 +699,7 @@ def verify(
     No external call is made. The first difference names event, step, line, the expected and the actual value.
     """
     if not every:
-        return _verify(call, call.run_id(run), is_new=definition is not None)
+        return _verify(call, run, is_new=definition is not None)
     if run is not None:
         raise SetupError("name one run, or --all for every one of the store, not both")
     results: list[Verification | Unverified] = []
@@ -682,17 +712,16 @@ def verify(
     return Verifications(results)
 
 
-def _verify(call: Invocation, run_id: str, *, is_new: bool) -> Verification:
-    from divebook.runtime.forks import recorded_opening
-
-    environment = call.environment_for(run_id)
+def _verify(call: Invocation, name: str | None, *, is_new: bool) -> Verification:
+    run = call.run(name, with_definitions=True)
     if call.definitions is None and not is_new:
-        return environment.run_of(run_id).verify()
-    name = recorded_opening(run_id, environment.store).workflow_name
+        return run.verify()
+    workflow = run.workflow.name
+    environment = call.environment
     # A file need not define the workflow of every run; a person who says "new" expects it.
     workflows = environment.workflows
-    definition = environment.internals.registry.workflow(name) if is_new else workflows.get(name)
-    return environment.run_of(run_id).verify(definition)
+    definition = environment.internals.registry.workflow(workflow) if is_new else workflows.get(workflow)
+    return run.verify(definition)
 
 
 class TestFileData(TypedDict):
@@ -741,19 +770,18 @@ def to_test(
     from divebook.export.pytest import write_test
     from divebook.runtime.run import sent_secrets
 
-    run_id = call.run_id(run)
-    environment = call.environment_for(run_id)
+    recorded = call.run(run, with_definitions=True)
     # The test reads YAML files and notebooks again. Instead of a Python file, it reads the copy of the definition in
     # the log.
     file = call.definitions
     read_from = None if file is None or file.suffix == ".py" else file
     test = write_test(
-        environment,
-        environment.run_of(run_id),
+        call.environment,
+        recorded,
         to,
         definitions=read_from,
         overwrite=force,
-        known_secrets=sent_secrets(environment.config),
+        known_secrets=sent_secrets(call.environment.config),
     )
     call.note(f"wrote {test} and its log; python -m pytest {shlex.quote(str(test))} runs it")
     return test

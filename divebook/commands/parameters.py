@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from divebook.commands.command import SHELL, option, word
+from divebook.commands.command import NOTEBOOK, SHELL, option, word
 from divebook.text.ranges import COUNT, INTEGER
 
 Status = Literal[
@@ -130,4 +130,32 @@ Durability = Annotated[
         help="full: every event survives a power failure. relaxed: faster, a power failure may take the latest ones.",
         completes="durability",
     ),
+]
+Inputs = Annotated[
+    list[str] | None,
+    option(
+        "--input",
+        "-v",
+        metavar="KEY=VALUE",
+        help="An input, in YAML: n=3, names=[a, b], title='two words'; KEY:=VALUE in JSON; may be repeated.",
+        as_words=True,
+        completes="input",
+    ),
+]
+WorkflowName = Annotated[
+    str | None,
+    word(
+        "NAME",
+        "The workflow; without it, the one that was defined last.",
+        completes="workflow",
+        interfaces=[NOTEBOOK],
+    ),
+]
+WorkflowOption = Annotated[
+    str | None,
+    option("--workflow", "-w", metavar="NAME", help="The workflow to run.", completes="workflow", interfaces=[SHELL]),
+]
+ReadDialect = Annotated[
+    Literal["divebook", "dive"],
+    option("--dialect", metavar="NAME", help="dive: the legacy Dive dialect.", interfaces=[SHELL]),
 ]

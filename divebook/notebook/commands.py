@@ -1,30 +1,26 @@
 """Sub-commands of ``%dive``, and the parser for the words, options, inputs and Python expressions of a line.
 
-A sub-command is a method with the decorator `command`. The docstring of the method is its help text. It also declares
-the syntax of the sub-command:
-
-- a line that starts with ``--name`` declares an option, with a value if a word follows after one space (``--tag TAG``);
-  ``-n,`` before it declares a short spelling;
-- a line that starts with a word in capitals declares a positional word;
-- ``KEY=VALUE`` declares that the sub-command takes inputs;
-- a usage that ends with ``...`` takes any number of words;
-- the option ``--background`` declares that the sub-command returns a run, which the magic then waits for.
+`line_command` makes a sub-command of each command that `divebook.commands` declares: its words, options and help come
+from the declaration. Options that every sub-command has (``--store``), or every one that drives a run
+(``--background``), are added here.
 """
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from textwrap import wrap
+from typing import Any
 
 from IPython.core.error import UsageError
 
+from divebook.commands.command import NOTEBOOK, Parameter, ParameterError, option
+from divebook.commands.command import Command as DeclaredCommand
 from divebook.definitions.yaml_text import BRACKETS, QUOTES, value_typed
-from divebook.errors import DefinitionError, nearest
+from divebook.errors import nearest
 from divebook.text.format import visible
 from divebook.text.redaction import one_line, shared
 
@@ -198,9 +194,6 @@ def _unquoted_parts(text: str) -> Iterable[str]:
 _KEY = re.compile(r"([^\W\d][\w.-]*)=")
 _LONG_KEY = re.compile(r"(?:--)?[^\W\d][\w.:-]*=")
 """Pattern of the start of a word with a value: ``key=``, ``step:2=`` (second question of a step) or ``--option=``."""
-REPEATED = ("answer", "include", "input", "label", "prompt", "result", "set", "tag", "untag")
-"""Options that a line may contain several times. Their values are joined by line breaks."""
-_TEXT_TYPES = ("string", "str", "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +316,7 @@ def parse(
     inputs: bool,
     names: Names | None = None,
     data_word: int | None = None,
+    repeated: Collection[str] = (),
 ) -> Arguments:
     """Parse the words of a ``%dive`` line after its sub-command into options, inputs and plain words.
 
@@ -336,6 +330,8 @@ def parse(
         The variables that expressions may use; None leaves expressions as text.
     data_word
         The position of the word whose expression may have any value.
+    repeated
+        Long names of the options that may occur several times. Their values are joined by line breaks.
 
     Raises
     ------
@@ -357,7 +353,7 @@ def parse(
             # The value of an option is evaluated at once, because options are texts. Inputs stay unparsed: their types
             # are known only after the workflow is known.
             text = _text(f"option {spelling}", text, names)
-            is_repeated = name in REPEATED and name in options
+            is_repeated = name in repeated and name in options
             options[name] = f"{options[name]}\n{text}" if is_repeated else text
         elif key and inputs:
             if key[1] in inputs_by_name:
@@ -412,78 +408,62 @@ def _unquoted(word: str) -> str:
     return str(value_typed(word)) if word.startswith(tuple(QUOTES)) else word
 
 
-def values(
-    texts: Mapping[str, str],
-    types: Mapping[str, str | None],
-    variables: Mapping[str, Any],
-    user_names: Iterable[str] | None = None,
-) -> dict[str, Any]:
-    """Parse the inputs (``KEY=VALUE``) of a ``%dive`` line, each value as YAML or as a Python expression; return the
-    values by name.
-
-    Parameters
-    ----------
-    texts
-        The inputs as they were typed, by name.
-    types
-        Declared types by input. A plain word for a declared text is not parsed as YAML (``version=1.10``).
-    variables
-        Variables of the kernel, for ``$name``.
-    user_names
-        The names to suggest in errors; None suggests all.
-    """
-    names = Names(variables, None if user_names is None else tuple(user_names))
-    return {name: _value(name, text, types.get(name), names) for name, text in texts.items()}
-
-
-def _value(name: str, text: str, declared: str | None, names: Names) -> Any:
-    """Parse the text of one input as YAML or as a Python expression; `declared` is the type that the workflow declares
-    for the input.
-    """
-    what = f"input {name!r}"
-    if is_expression(text):
-        return names.value(what, text)
-    refuse_inside(what, text)
-    # version=1.10 of a declared string stays "1.10"; as YAML it would be the number 1.1.
-    if (declared or "").lower() in _TEXT_TYPES and text[:1] not in {*QUOTES, *BRACKETS}:
-        return text
-    try:
-        return value_typed(text)
-    # One value is one line. Its line number would be meaningless, so only the message is used.
-    except DefinitionError as error:
-        problem = error.problems[0]
-        raise UsageError(f"{what}: {problem.message} in {text!r}") from None
-
-
 # --- sub-commands ----------------------------------------------------------------------------------------------------
 
-Method: TypeAlias = "Callable[[Any, Arguments], Any]"
-
 HELP_OPTIONS = frozenset({"--help", "-h"})
-# "-n, --limit N": ("-n", "limit", "N")   "--store PATH": ("", "store", "P")   "--force": ("", "force", "")
-_OPTION = re.compile(r"^(?:(-\w), )?--([\w-]+)(?: (\S))?", re.MULTILINE)
-# A line of the help that starts with a word in capitals: ``NAME           the workflow``.
-_WORD = re.compile(r"^[A-Z]+ ", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A sub-command of ``%dive`` with its syntax and help."""
+    """A sub-command of ``%dive``: a declared command with the syntax of a line."""
 
-    usage: str
-    method: Method
+    declared: DeclaredCommand
+    parameters: tuple[Parameter, ...]
+    """The parameters of the declared command in a notebook, and those that every sub-command has."""
     help: str
-    """Help text: the docstring of the method."""
-    flags: Mapping[str, str]
-    valued: Mapping[str, str]
-    """`flags` are the options without a value, `valued` the options with a value: long names by spelling (``-b``,
-    ``--background``).
-    """
-    max_words: int
-    inputs: bool
-    """True if the sub-command takes inputs (``key=value``)."""
-    data_word: int | None
-    """Position of the word whose Python expression may have any value; None if there is no such word."""
+    """Help text: description, words and options, example."""
+
+    @property
+    def name(self) -> str:
+        """Name of the sub-command."""
+        return self.declared.name
+
+    @property
+    def usage(self) -> str:
+        """Name and words, as the list of sub-commands shows them: ``why NAME [RUN]``."""
+        return self.declared.usage_in(NOTEBOOK)
+
+    @property
+    def words(self) -> list[Parameter]:
+        """The words, in their order."""
+        return [parameter for parameter in self.parameters if parameter.is_word]
+
+    @property
+    def options(self) -> list[Parameter]:
+        """The options."""
+        return [parameter for parameter in self.parameters if not parameter.is_word]
+
+    @property
+    def flags(self) -> dict[str, str]:
+        """Long names of the options without a value, by spelling (``-b``, ``--background``)."""
+        return {spelling: entry.long_name for entry in self.options if entry.is_flag for spelling in entry.spellings}
+
+    @property
+    def valued(self) -> dict[str, str]:
+        """Long names of the options with a value, by spelling."""
+        return {
+            spelling: entry.long_name for entry in self.options if not entry.is_flag for spelling in entry.spellings
+        }
+
+    @property
+    def repeated(self) -> frozenset[str]:
+        """Long names of the options that may occur several times."""
+        return frozenset(entry.long_name for entry in self.options if entry.is_repeated)
+
+    @property
+    def inputs(self) -> bool:
+        """True if the sub-command takes inputs (``key=value``)."""
+        return any(entry.as_words for entry in self.options)
 
     @property
     def whole_help(self) -> str:
@@ -492,46 +472,137 @@ class Command:
 
     def parse(self, words: list[str], names: Names | None = None) -> Arguments:
         """Parse the words after this sub-command. Raise `UsageError` for words that the sub-command does not accept."""
-        arguments = parse(words, self.flags, self.valued, inputs=self.inputs, names=names, data_word=self.data_word)
+        data_word = next((position for position, entry in enumerate(self.words) if entry.takes_object), None)
+        arguments = parse(
+            words,
+            self.flags,
+            self.valued,
+            inputs=self.inputs,
+            names=names,
+            data_word=data_word,
+            repeated=self.repeated,
+        )
+        most = sys.maxsize if any(entry.is_repeated for entry in self.words) else len(self.words)
         # More words than declared are a mistake, mostly a text without quotes.
-        extra = " ".join(arguments.words[self.max_words :])
-        name = self.usage.split()[0]
+        extra = " ".join(arguments.words[most:])
         if extra and self.inputs:
             raise UsageError(f"unexpected {extra!r}; write inputs as key=value, and texts with spaces in quotes")
-        if extra and self.max_words:
-            raise UsageError(f"unexpected {extra!r} after %dive {name}; put texts with spaces in quotes")
+        if extra and most:
+            raise UsageError(f"unexpected {extra!r} after %dive {self.name}; put texts with spaces in quotes")
         if extra:
-            raise UsageError(f"%dive {name} takes no words, found {extra!r}; %dive {name}? lists its options")
+            raise UsageError(f"%dive {self.name} takes no words, found {extra!r}; %dive {self.name}? lists its options")
         return arguments
 
 
-def command(usage: str, *, data_word: int | None = None) -> Callable[[Method], Command]:
-    """Return a decorator that registers a method as a sub-command of ``%dive``.
+# --- sub-commands that are built from the declared commands ----------------------------------------------------------
 
-    Parameters
-    ----------
-    usage
-        Name and syntax, as help shows it: ``run [NAME] [KEY=VALUE ...]``.
-    data_word
-        Position of the word whose expression may have any value.
+
+STORE = replace(
+    option("--store", metavar="PATH", help="Where the logs are; default: the store of the session."),
+    name="store",
+    default=None,
+)
+DRIVING = tuple(
+    replace(declared, name=declared.long_name, type=bool, default=False)
+    for declared in (
+        option("--background", "-b", help="Return at once; `await run` or `run.wait()` wait for the end."),
+        option("--no-check", help="Let the cell succeed although the run fails or is cancelled."),
+        option("--strict", help="Fail the cell also if the run has to wait for an answer or a signal."),
+        option("--no-data", help="Leave the data of the run out of the notebook."),
+    )
+)
+"""Options of all sub-commands that start or continue a run."""
+_HELP_WIDTH = 110
+_TERM_WIDTH = 16
+
+
+def notebook_parameters(declared: DeclaredCommand) -> tuple[Parameter, ...]:
+    """Return the parameters of a declared command in a ``%dive`` line, with those that every sub-command has."""
+    driving = DRIVING if declared.drives else ()
+    return (*declared.parameters_in(NOTEBOOK), *driving, *([STORE] if declared.has_store else []))
+
+
+def line_command(declared: DeclaredCommand) -> Command:
+    """Return the sub-command of ``%dive`` for a declared command."""
+    parameters = notebook_parameters(declared)
+    return Command(declared, parameters, _help_of(declared, parameters))
+
+
+def _help_of(declared: DeclaredCommand, parameters: Iterable[Parameter]) -> str:
+    """Return the help text of a declared command: description, words and options, example."""
+    lines = [declared.help, ""]
+    for parameter in parameters:
+        # "--limit N, -n": the long spelling first, as errors write it.
+        short = "".join(f", {spelling}" for spelling in parameter.spellings[1:])
+        term = f"{parameter.metavar if parameter.is_word else parameter.usage}{short}"
+        texts = wrap(parameter.help, _HELP_WIDTH - _TERM_WIDTH)
+        # A long term has a line of its own.
+        if len(term) < _TERM_WIDTH:
+            lines.append(term.ljust(_TERM_WIDTH) + texts.pop(0))
+        else:
+            lines.append(term)
+        lines += [" " * _TERM_WIDTH + text for text in texts]
+    if declared.notebook_help:
+        lines += ["", *wrap(declared.notebook_help, _HELP_WIDTH)]
+    lines += ["", f"Example: %dive {declared.notebook_example}"]
+    return "\n".join(lines)
+
+
+def values_of(declared: DeclaredCommand, arguments: Arguments) -> dict[str, Any]:
+    """Convert the words and options of a ``%dive`` line to the values of a declared command's parameters.
+
+    Raises
+    ------
+    UsageError
+        A required word is missing, or a value does not fit its parameter.
     """
+    values: dict[str, Any] = {}
+    words = list(arguments.words)
+    for parameter in declared.parameters_in(NOTEBOOK):
+        if parameter.is_word:
+            texts = words if parameter.is_repeated else words[:1]
+            words = words[len(texts) :]
+        elif parameter.is_flag:
+            values[parameter.name] = arguments.has(parameter.long_name)
+            continue
+        elif parameter.is_repeated:
+            texts = arguments.several(parameter.long_name)
+            if parameter.as_words:
+                # Objects of the notebook are not texts: `objects_of` returns them.
+                texts += [f"{key}={text}" for key, text in arguments.inputs.items() if not is_expression(text)]
+        else:
+            texts = [arguments.options[parameter.long_name]] if arguments.has(parameter.long_name) else []
+        position = len(arguments.words) - len(words) - 1
+        if parameter.takes_object and position in arguments.data:
+            # A Python expression is the value itself.
+            values[parameter.name] = arguments.data[position]
+        elif texts:
+            read = [_read(parameter, text) for text in texts]
+            values[parameter.name] = read if parameter.is_repeated else read[0]
+        elif parameter.is_required:
+            raise UsageError(f"%dive {declared.name} needs {parameter.usage}: %dive {declared.notebook_example}")
+    return values
 
-    def decorate(method: Method) -> Command:
-        text = inspect.getdoc(method) or ""
-        flags: dict[str, str] = {}
-        valued: dict[str, str] = {}
-        # One space separates an option and its value, several spaces an option and its description. The pattern
-        # therefore sees a value only after one space.
-        for short, name, value in _OPTION.findall(text):
-            names = valued if value else flags
-            names[f"--{name}"] = name
-            if short:
-                names[short] = name
-        # Each positional word has its own line in the help, so their number is the number of these lines.
-        max_words = sys.maxsize if usage.endswith(" ...") else len(_WORD.findall(text))
-        return Command(usage, method, text, flags, valued, max_words, "\nKEY=VALUE" in text, data_word)
 
-    return decorate
+def objects_of(arguments: Arguments) -> dict[str, Any]:
+    """Return the inputs of a ``%dive`` line that are Python expressions, by name. Raise `UsageError` for a text in
+    which IPython would replace a variable.
+    """
+    objects: dict[str, Any] = {}
+    for name, text in arguments.inputs.items():
+        what = f"input {name!r}"
+        if is_expression(text):
+            objects[name] = arguments.names.value(what, text)
+        else:
+            refuse_inside(what, text)
+    return objects
+
+
+def _read(parameter: Parameter, text: str) -> Any:
+    try:
+        return parameter.read(text)
+    except ParameterError as error:
+        raise UsageError(f"{parameter.usage.partition(' ')[0]} {error.problem}") from None
 
 
 def help_with(word: str, commands: Mapping[str, Command]) -> str:

@@ -26,7 +26,7 @@ from divebook.definitions.table import INPUT_TYPES, Flag, Key, Many, One, Table,
 from divebook.engine.lifecycle import STATUSES
 from divebook.errors import DivebookError, Place
 from divebook.events.catalog import CANCELLED, ENQUEUED, FAILED, ORIGINS, PENDING, RUNNING, WAITING
-from divebook.notebook.commands import REPEATED, Arguments, parse, split
+from divebook.notebook.commands import Arguments, parse, split
 from divebook.projections.summary import newest_run
 from divebook.questions import bounds
 from divebook.questions.question import DEFINABLE, address_of
@@ -36,6 +36,7 @@ from divebook.text.format import quoted
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from divebook.commands.command import Parameter
     from divebook.definitions.definition import InputDefinition, Workflow
     from divebook.environments.environment import Environment
     from divebook.notebook.commands import Command
@@ -217,20 +218,18 @@ def _after_command(
     # First the option whose value is being typed is taken out. `parse` would otherwise refuse it, because its value is
     # missing.
     option, rest = _option(command, words[1:], fragment)
-    arguments = parse(rest, command.flags, command.valued, inputs=command.inputs)
+    arguments = parse(rest, command.flags, command.valued, inputs=command.inputs, repeated=command.repeated)
     if option:
         # "--tag=ba" -> "ba"   "--tag ba" -> "ba"
         value = fragment.partition("=")[2] if fragment.startswith("--") else fragment
-        return matching(value, _option_values(option, arguments, names))
+        parameter = next(entry for entry in command.options if entry.long_name == option)
+        return matching(value, _values_of(parameter, command, arguments, names, commands))
     if fragment.startswith("-"):
         return matching(fragment, _options(command, arguments))
     if "=" in fragment and command.inputs:
         name, _, value = fragment.partition("=")
         return matching(value, _input_values(name, arguments, names))
-    # Sub-commands without an entry in `_WORDS` take no words, or words that cannot be known.
-    candidates = list(_WORDS.get(words[0], _no_words)(arguments, names))
-    if words[0] == "help" and not arguments.words:
-        candidates = [*_commands(commands), *(Candidate(quoted(name), "key") for name in key_names())]
+    candidates = list(_words_of(command, arguments, names, commands))
     # An empty list would hide that the sub-command has options.
     if not candidates and not fragment:
         candidates = list(_options(command, arguments))
@@ -259,26 +258,8 @@ def _options(command: Command, arguments: Arguments) -> Iterator[Candidate]:
         Candidate(spelled, "option")
         for spelled, name in spellings.items()
         # An option that is already in the line is offered again only if it may be repeated.
-        if spelled.startswith("--") and (name in REPEATED or not arguments.has(name))
+        if spelled.startswith("--") and (name in command.repeated or not arguments.has(name))
     )
-
-
-def _option_values(option: str, arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
-    # Functions, so that only the names of the one needed option are read from store and session.
-    sources: Mapping[str, Callable[[], Iterable[str]]] = {
-        "status": lambda: STATUSES,
-        "origin": lambda: ORIGINS,
-        "durability": lambda: DURABILITIES,
-        "workflow": names.workflows,
-        "output": names.classes,
-        "from": lambda: (record.execution_id for record in names.executions()),
-        "tools": lambda: TOOLS,
-        # The completion ends with ``=``, behind which the person types the answer.
-        "answer": lambda: (f"{step}=" for step in names.asking_steps(arguments.words[0] if arguments.words else None)),
-    }
-    if option in sources:
-        # An option without an entry takes free text.
-        yield from (Candidate(value, option) for value in sources[option]())
 
 
 def _input_values(name: str, arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
@@ -293,82 +274,95 @@ def _inputs(arguments: Arguments, names: KnownNames) -> Iterable[InputDefinition
     return names.inputs(arguments.words[0] if arguments.words else None)
 
 
-# --- the words of each sub-command ---------------------------------------------------------------------------------
+# --- values of words and options, by the kind that a command declares ------------------------------------------------
 
 
-def _no_words(_arguments: Arguments, _names: KnownNames) -> Iterator[Candidate]:
-    return iter(())
+def _words_of(
+    command: Command, arguments: Arguments, names: KnownNames, commands: Mapping[str, Command]
+) -> Iterator[Candidate]:
+    """Yield the completions for the next word of a sub-command, and the inputs that it takes."""
+    position = len(arguments.words)
+    words = command.words
+    # A repeated word takes all further words.
+    if words and words[-1].is_repeated:
+        position = min(position, len(words) - 1)
+    # A line that starts with an input runs the workflow that was defined last.
+    if position < len(words) and not arguments.inputs:
+        yield from _values_of(words[position], command, arguments, names, commands)
+    if command.inputs:
+        for entry in _inputs(arguments, names):
+            # An input that has a value in the line already is left out.
+            if entry.name not in arguments.inputs:
+                yield Candidate(f"{entry.name}=", entry.type or "input")
 
 
-def _run(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
-    # The first word is the name of a workflow. A line that starts with an input runs the workflow that was defined
-    # last.
-    if not (arguments.words or arguments.inputs):
-        yield from (Candidate(quoted(name), "workflow") for name in names.workflows())
-    for entry in _inputs(arguments, names):
-        # An input that has a value in the line already is left out.
-        if entry.name not in arguments.inputs:
-            yield Candidate(f"{entry.name}=", entry.type or "input")
-
-
-def _ask(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
-    if not arguments.words:
-        yield from (Candidate(quoted(name), "agent") for name in names.agents())
-    # The second word of ``ask`` is the prompt, which a variable can hold.
-    elif len(arguments.words) == 1:
+def _values_of(
+    parameter: Parameter,
+    command: Command,
+    arguments: Arguments,
+    names: KnownNames,
+    commands: Mapping[str, Command],
+) -> Iterator[Candidate]:
+    """Yield the values that complete a word or an option, by the kind that its declaration names."""
+    kind = parameter.completes
+    # Functions, so that only the names of the needed kind are read from store and session.
+    sources: Mapping[str, Callable[[], Iterable[str]]] = {
+        "status": lambda: STATUSES,
+        "origin": lambda: ORIGINS,
+        "durability": lambda: DURABILITIES,
+        "tools": lambda: TOOLS,
+        "workflow": lambda: map(quoted, names.workflows()),
+        "agent": lambda: map(quoted, names.agents()),
+        "step": lambda: map(quoted, names.steps(None)),
+        "class": names.classes,
+        "part": lambda: schema.TABLES,
+        "tag": lambda: dict.fromkeys(tag for record in names.executions() for tag in record.tags),
+        # The completion ends with ``=``, behind which the person types the answer.
+        "answer": lambda: (f"{step}=" for step in names.asking_steps(arguments.words[0] if arguments.words else None)),
+    }
+    if kind in sources:
+        # An option's values are shown with the name of the option.
+        shown_kind = kind if parameter.is_word else parameter.long_name
+        yield from (Candidate(value, shown_kind) for value in sources[kind]())
+    elif kind == "run":
+        yield from _runs(_STATUSES_FOR.get(command.name, STATUSES), arguments, names)
+    elif kind == "interrupted run":
+        yield from _runs(CANCELLABLE, arguments, names)
+    elif kind == "question":
+        yield from (Candidate(address_of(name, question), question.kind) for name, question in names.questions())
+    elif kind == "choice":
+        yield from _choices(arguments, names)
+    elif kind == "text":
+        # A variable can hold the prompt of an agent.
         yield from (Candidate(f"${variable}", "variable") for variable in names.variables())
+    elif kind == "command":
+        yield from _commands(commands)
+        yield from (Candidate(quoted(name), "key") for name in key_names())
+    else:
+        # Other words and options take free text, or one of a few words.
+        yield from (Candidate(choice, parameter.long_name) for choice in parameter.choices)
 
 
-def _try(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
-    if not arguments.words:
-        yield from (Candidate(quoted(name), "step") for name in names.steps(arguments.options.get("from")))
+_STATUSES_FOR: Mapping[str, Collection[str]] = {"resume": RESUMABLE, "cancel": CANCELLABLE}
+"""Statuses of the runs that a sub-command accepts; other sub-commands accept all runs."""
 
 
-def _executions(*statuses: str) -> Callable[[Arguments, KnownNames], Iterator[Candidate]]:
-    """Return a completion function for a sub-command whose first word is the id of an execution. The function yields
-    the ids of the executions that have one of the given statuses. For later words of the line it yields nothing.
-    """
+def _runs(statuses: Collection[str], arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
+    """Yield the ids of the latest runs that have one of the given statuses and are not in the line yet."""
+    for record in names.executions():
+        if record.status in statuses and record.execution_id not in arguments.words:
+            yield Candidate(record.execution_id, record.status)
 
-    def candidates(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
-        if arguments.words:
+
+def _choices(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
+    """Yield the choices of the question that the line names."""
+    # The question's id may be followed by the id of its execution: ``question@execution``.
+    question_id = arguments.words[0].partition("@")[0]
+    for _, question in names.questions():
+        if question.id == question_id:
+            choices = (question.data or {}).get("choices") or ()
+            yield from (Candidate(quoted(choice), "answer") for choice in choices if isinstance(choice, str))
             return
-        for record in names.executions():
-            if record.status in statuses:
-                yield Candidate(record.execution_id, record.status)
-
-    return candidates
-
-
-def _answer(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
-    """Yield the completions for ``%dive answer``: for the first word the ids of open questions, for the second word the
-    choices of that question.
-    """
-    if not arguments.words:
-        for execution_id, question in names.questions():
-            yield Candidate(address_of(execution_id, question), question.kind)
-    elif len(arguments.words) == 1:
-        # The question's id may be followed by the id of its execution: ``question@execution``.
-        question_id = arguments.words[0].partition("@")[0]
-        for _, question in names.questions():
-            if question.id == question_id:
-                choices = (question.data or {}).get("choices") or ()
-                yield from (Candidate(quoted(choice), "answer") for choice in choices if isinstance(choice, str))
-                return
-
-
-_WORDS: Mapping[str, Callable[[Arguments, KnownNames], Iterator[Candidate]]] = {
-    "run": _run,
-    "ask": _ask,
-    "show": _executions(*STATUSES),
-    "resume": _executions(*RESUMABLE),
-    "fork": _executions(*STATUSES),
-    "what-if": _executions(*STATUSES),
-    "recover": _executions(*CANCELLABLE),
-    "annotate": _executions(*STATUSES),
-    "cancel": _executions(*CANCELLABLE),
-    "answer": _answer,
-    "try": _try,
-}
 
 
 # --- names in the code of a ``%%dive`` cell, as inside ``${...}``: variables, inputs, the item of a loop -------------

@@ -32,6 +32,7 @@ from divebook.widgets.views import Handlers
 if TYPE_CHECKING:
     import pandas as pd
 
+    from divebook.commands.inspection import RunQuery
     from divebook.stores import ExecutionRecord
     from divebook.widgets.protocol import Asked
     from divebook.widgets.views import InboxView, RunsView
@@ -201,6 +202,15 @@ class Runs(Shown):
         from divebook.analysis.lists import handled_frame
 
         return handled_frame(handle_each(self.environment, self.ids(), verb, wait=wait))
+
+
+def list_of(query: RunQuery) -> Runs:
+    """Return the live list of the runs that a query finds. Raise `NotFoundError` for a filter value that no run can
+    have.
+    """
+    filters: dict[str, Any] = dict(query.filters)
+    query.environment.executions(limit=1, **filters)
+    return Runs(query.environment, filters, query.limit, query.store)
 
 
 class RunsOutput:

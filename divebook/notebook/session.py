@@ -13,8 +13,6 @@ from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from IPython.core.error import UsageError
-
 from divebook.agents import Agent, ScriptedModel
 from divebook.agents.agent import agent_of, is_library_agent
 from divebook.config import with_documents
@@ -26,10 +24,8 @@ from divebook.definitions.reader import definitions_to_text, read_definitions
 from divebook.definitions.resources import ScheduleDefinition, WorkspaceDefinition
 from divebook.definitions.servers import MCPServerDefinition
 from divebook.definitions.tools import ToolFunction, tool_of
-from divebook.engine.state import kept_until_taken
 from divebook.environments.environment import Environment
 from divebook.environments.starts import StartOptions
-from divebook.environments.variants import TrialOptions
 from divebook.errors import ExecutionError, LeaseHeldError, NotFoundError, Problem, SetupError
 from divebook.events.catalog import COMPLETED
 from divebook.notebook.commands import print_answer
@@ -51,7 +47,6 @@ from divebook.notebook.rerun import (
 )
 from divebook.notebook.run_view import connect_page
 from divebook.projections.summary import Overview, newest_run
-from divebook.questions.bounds import Bounds
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.run import Run
 from divebook.steps.actions import REGISTERED, Action, action_of
@@ -61,7 +56,6 @@ from divebook.text.arguments import require
 from divebook.text.format import plural
 
 if TYPE_CHECKING:
-    from divebook.notebook.commands import Arguments
     from divebook.replay.trial import StepTrial
     from divebook.stores import ExecutionRecord
 
@@ -463,19 +457,6 @@ class Session:
         # A store of its own: the file's run must not appear among the user's runs.
         return self.over(None).beside(MemoryStore()).import_log(file)
 
-    def resume(
-        self,
-        execution_id: str,
-        *,
-        store: str | None = None,
-        bounds: Bounds | Mapping[str, Any] | None = None,
-        answers: Answers | None = None,
-    ) -> Run:
-        """Resume a run where its log ends."""
-        run = self.over(store).run_of(execution_id).resume(bounds)
-        run.answers = answers
-        return run
-
     def interrupted(self, execution_id: str | None = None, *, store: str | None = None) -> list[ExecutionRecord]:
         """Return the records of the interrupted executions: of all, or of the execution whose id starts with
         `execution_id`.
@@ -492,37 +473,6 @@ class Session:
     def recover_by_itself(self) -> Recovered:
         """Resume interrupted executions if the settings contain ``Recover: auto``."""
         return recover_automatically(self.environment, interrupted(self.environment))
-
-    def answer(
-        self, interrupt_id: str, response: Any, *, alike: bool = False, by: str | None = None, store: str | None = None
-    ) -> Run:
-        """Answer a question of a run, which then continues.
-
-        With `alike`, all equal open questions get the same answer.
-        """
-        environment = self.over(store)
-        if not alike:
-            return environment.answer(interrupt_id, response, by=by)
-        # The executions continue in the background. One is shown, the others are counted.
-        first, *other_runs = environment.answer_alike(interrupt_id, response, by)
-        if other_runs:
-            print_answer(f"the same answer lets {plural(len(other_runs), 'other run')} continue")
-        return first
-
-    def signal(
-        self, execution_id: str, name: str, payload: Any = None, *, by: str | None = None, store: str | None = None
-    ) -> Run:
-        """Send a signal to a run, which continues if it waited for this signal."""
-        environment = self.over(store)
-        # A misspelled name of a signal would be stored without an effect, so the note tells the person.
-        note = kept_until_taken(environment.run_of(execution_id).state, name)
-        if note is not None:
-            print_answer(note)
-        return environment.signal(execution_id, name, payload, by)
-
-    def cancel(self, execution_id: str, *, store: str | None = None) -> Run:
-        """Cancel a run and wait for its end. The run must be driven by this process or by none."""
-        return self.over(store).run_of(execution_id).cancel().wait()
 
 
 def _workflow_text(workflow: Workflow) -> str:
@@ -576,54 +526,6 @@ def reset_session() -> None:
 
 
 # --- trials of a step ------------------------------------------------------------------------------------------------
-
-
-def try_step(
-    session: Session, arguments: Arguments, changes: Callable[[Workflow], Workflow] | None = None
-) -> StepTrial:
-    """Run a trial of a step (run it again with its recorded state) with the options of a ``%dive try`` line, and return
-    the trial.
-
-    Parameters
-    ----------
-    changes
-        Returns the workflow with another definition of the step, for ``%%dive try``.
-    """
-    from divebook.config.answers import bounds_from, change_from
-
-    if len(arguments.words) != 1:
-        words = " ".join(arguments.words) or "nothing"
-        raise UsageError(f"%dive try needs the name of one step, found {words}: %dive try draft --from exec_1f0c")
-    options = arguments.options
-    (step,) = arguments.words
-    run = session.run_or_newest(options.get("from"), store=options.get("store"))
-    change = change_from(arguments.several("set"), arguments.several("input"))
-    trial_options: TrialOptions = {
-        "variables": change.variables,
-        "inputs": change.inputs,
-        "model": options.get("model"),
-        "visit": _number(arguments, "visit"),
-        "item": _number(arguments, "item"),
-        "bounds": bounds_from(options.get("bounds")),
-    }
-    # Only if typed: the default value of `try_step` applies otherwise.
-    if "tools" in options:
-        trial_options["tools"] = options["tools"]
-    times = _number(arguments, "times")
-    # 0 is passed on, so that `try_step` refuses it with its own error.
-    return run.try_step(step, changes, times=1 if times is None else times, **trial_options)
-
-
-def _number(arguments: Arguments, option: str) -> int | None:
-    """Return the value of an option as an integer; None without the option. Raise `UsageError` if the value is not an
-    integer.
-    """
-    text = arguments.options.get(option)
-    if text is None:
-        return None
-    if not text.isdecimal():
-        raise UsageError(f"--{option} needs a number, not {text!r}")
-    return int(text)
 
 
 def keep(trial: StepTrial, file: str | Path | None = None, *, overwrite: bool = False) -> Path | None:

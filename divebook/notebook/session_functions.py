@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, cast, overload
 
 from divebook.agents import Agent
+from divebook.commands import driving, inspection
+from divebook.commands.command import PYTHON, Invocation
+from divebook.commands.inspection import RunQuery
 from divebook.config import load
 from divebook.config.answers import answers_from
-from divebook.definitions.answer_types import allow_answers, answer_type
-from divebook.definitions.definition import Definitions, InputDefinition, Workflow
+from divebook.definitions.definition import Definitions, Workflow
 from divebook.definitions.dialect import OWN, Dialect
 from divebook.definitions.functions import WorkflowFunction
 from divebook.definitions.reader import read_definitions
-from divebook.definitions.step import Retry, Step
+from divebook.definitions.step import Retry
 from divebook.environments.environment import Environment
 from divebook.environments.starts import StartOptions
 from divebook.errors import NotFoundError, SetupError
-from divebook.events.classes import name_of
 from divebook.mapping import PARALLEL, MappedRows, mapped
+from divebook.notebook.commands import print_answer
 from divebook.notebook.run_wait import show_live
 from divebook.notebook.session import Defined, Session, current_session
 from divebook.notebook.shell_state import present_front_end
@@ -88,6 +90,11 @@ def environment() -> Environment:
     {}
     """
     return current_session().environment
+
+
+def _call(store: str | None) -> Invocation:
+    """Return the call of a command by a Python function, in the session and over a store."""
+    return Invocation(PYTHON, lambda: current_session().over(store), lambda text, _style: print_answer(text), store)
 
 
 DEFINITION_FILES = (".yaml", ".yml", ".json")
@@ -257,7 +264,7 @@ def runs(
     filters
         Further filters of `EventStore.records`: ``tag``, ``origin``, ``parent``, ``notebook``, ``cell``.
     """
-    from divebook.notebook.run_list import Runs
+    from divebook.notebook.run_list import Runs, list_of
 
     if of is not None:
         if status or workflow or limit or filters:
@@ -272,9 +279,7 @@ def runs(
         return Runs(current_session().over(store), store=store, chosen=tuple(dict.fromkeys(ids)))
     all_filters: dict[str, Any] = {"status": status, "workflow": workflow, **filters}
     all_filters = {name: value for name, value in all_filters.items() if value is not None}
-    environment = current_session().over(store)
-    environment.executions(limit=1, **all_filters)  # raises for filter values that no execution can have
-    return Runs(environment, all_filters, limit, store)
+    return list_of(RunQuery(current_session().over(store), all_filters, limit, store))
 
 
 def inbox(*, store: str | None = None) -> pd.DataFrame:
@@ -388,7 +393,9 @@ def answer(
     InterruptError
         The question has an answer already or has expired, or the answer does not fit. In the last case it stays open.
     """
-    return current_session().answer(interrupt_id, response, alike=alike, by=by, store=store)
+    # In Python, a text is the answer as it is. The command reads it as the question asks, as a person types it.
+    way: Literal["text", "auto"] = "text" if isinstance(response, str) else "auto"
+    return driving.answer(_call(store), interrupt_id, response, as_=way, alike=alike, by=by).begin()
 
 
 def compare(*runs: FramedLog | str, store: str | None = None) -> Comparison:
@@ -416,64 +423,23 @@ def compare(*runs: FramedLog | str, store: str | None = None) -> Comparison:
     >>> compare(run("sum", {"n": 1}).wait(), run("sum", {"n": 2}).wait()).summary.partition(";")[0]
     '1 same, 3 changed'
     """
-    return current_session().over(store).compare(*runs)
+    # Runs of saved notebooks are in no store, so that they are compared as objects.
+    return inspection.compare(_call(store), cast("list[str]", list(runs)))
 
 
 def show(execution_id: str, *, store: str | None = None) -> Run:
     """Return the run with this id, running or past; the beginning of the id is enough."""
-    return current_session().run_of(execution_id, store=store)
+    return inspection.show(_call(store), execution_id).execution
 
 
 def resume(execution_id: str, *, store: str | None = None) -> Run:
     """Resume a run where its log ends. Returns at once; `wait` for the end."""
-    return current_session().resume(execution_id, store=store)
+    drive = driving.resume(_call(store), [execution_id])
+    assert isinstance(drive, driving.Drive), "one run, without a plan"  # noqa: S101
+    return drive.begin()
 
 
 # --- a question to an agent: a workflow of one step, so that it is recorded and shown like any run -------------------
-
-
-STEP = "ask"
-ANSWER = "answer"
-
-
-def ask_workflow(agent: str, output: str | None = None, thread: str | None = None) -> Workflow:
-    """Return a workflow whose only step asks an agent the question in the input ``prompt``.
-
-    Parameters
-    ----------
-    output
-        Name of the allowed class of the answer.
-    thread
-        Name of a conversation that the question continues.
-
-    >>> ask_workflow("critic").name
-    'ask critic'
-    """
-    # The prompt is passed as an input and not inserted into the definition, because its text may contain ``${...}``
-    # (`tests/notebook/test_ask.py::test_what_is_asked_is_a_text_and_no_template`).
-    step = Step(STEP, agent=agent, prompt="${inputs.prompt}", output=output, thread=thread, store=ANSWER)
-    return Workflow(f"ask {agent}", [step], inputs=[InputDefinition("prompt", type="string")], outputs=[ANSWER])
-
-
-def class_of_answer(name: str | None, variables: Mapping[str, Any]) -> str | None:
-    """Return the full name of the class that the answer of an agent must have; None if no class is named.
-
-    A class that is defined in the kernel is allowed by this function call. Any other name must be that of a class that
-    is already allowed.
-
-    Raises
-    ------
-    NotFoundError
-        No class has that name.
-    """
-    answer_class = variables.get(name or "")
-    # A name that is not a variable of the kernel must be an allowed class. `answer_type` checks this and raises.
-    if not isinstance(answer_class, type):
-        answer_type(name)
-        return name
-    # Naming the class on the line is the person's consent to create instances of it.
-    allow_answers(answer_class)
-    return name_of(answer_class)
 
 
 # --- divebook.map ----------------------------------------------------------------------------------------------------

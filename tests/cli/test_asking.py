@@ -146,7 +146,7 @@ def test_the_inbox_tells_kind_data_expiry_and_the_command(deploy, divebook):
 
 def test_who_answers_is_kept(deploy, divebook):
     divebook("run", deploy, "-q")
-    (asked,) = json.loads(divebook("inbox", "--json").stdout)
+    (asked,) = json.loads(divebook("inbox", "--json").stdout)["questions"]
     answered = divebook("answer", asked["interrupt_id"], '{"n": 1}', "--by", "ann", "--as", "json", "-q")
     assert answered.exit_code == 3
     again = divebook("answer", asked["interrupt_id"], '{"n": 2}', "-q")
@@ -190,14 +190,14 @@ def test_an_answer_that_cannot_take_effect_here_is_kept_and_the_message_says_how
     (folder / "flow.yaml").write_text(f"Workflows: [{{Name: flow, Steps: {steps}}}]")
     divebook("run", "flow.yaml", "-a", "acts.py", "-q")
     del REGISTERED["call"]  # as in the next process
-    (asked,) = json.loads(divebook("inbox", "--json").stdout)
-    assert f"divebook answer {asked['address']} TEXT FILE" in divebook("inbox").stderr
+    (asked,) = json.loads(divebook("inbox", "--json").stdout)["questions"]
+    assert f"divebook answer {asked['address']} TEXT -d FILE" in divebook("inbox").stderr
     answered = divebook("answer", asked["interrupt_id"], "yes", "-q")
     assert (answered.exit_code, "is kept" in answered.stderr) == (3, True)
     assert "Go on?" not in divebook("inbox").stdout
     again = divebook("answer", asked["address"], "no", "-q")
     assert (again.exit_code, "answered already by" in again.stderr, "'yes'" in again.stderr) == (2, True, True)
-    command = re.search(r"to continue: divebook (.* FILE)$", answered.stderr, re.MULTILINE)[1]
+    command = re.search(r"to continue: divebook (.* -d FILE)$", answered.stderr, re.MULTILINE)[1]
     resumed = divebook(*shlex.split(command.replace("FILE", "acts.py")), "--json", "-q")
     assert (resumed.exit_code, result(resumed)["variables"]) == (0, {"c": "yes", "d": 1})
 
@@ -208,7 +208,7 @@ def test_an_answer_needs_no_action_of_a_finished_step(folder, divebook):
     (folder / "flow.yaml").write_text(f"Workflows: [{{Name: flow, Steps: {steps}}}]")
     divebook("run", "flow.yaml", "-a", "acts.py", "-q")
     del REGISTERED["call"]  # as in the next process
-    (asked,) = json.loads(divebook("inbox", "--json").stdout)
+    (asked,) = json.loads(divebook("inbox", "--json").stdout)["questions"]
     assert divebook("answer", asked["interrupt_id"], "yes", "-q").exit_code == 0
     again = divebook("answer", asked["interrupt_id"], "no", "-q")
     assert (again.exit_code, "answered already by" in again.stderr) == (2, True)
@@ -228,8 +228,8 @@ def test_bounds_are_kept_and_can_be_raised_by_answer_or_resume(folder, divebook)
     assert (ran.exit_code, "to answer with raise, the new bound as a number, or stop" in ran.stderr) == (3, True)
     raised = divebook("run", "talk.yaml", "--bounds", "max_llm_calls=1", "--answer", "two=5", "-q")
     assert raised.exit_code == 0
-    (asked,) = json.loads(divebook("inbox", "--json").stdout)
-    assert divebook("resume", asked["execution"], "talk.yaml", "--bounds", "max_llm_calls=2", "-q").exit_code == 0
+    (asked,) = json.loads(divebook("inbox", "--json").stdout)["questions"]
+    assert divebook("resume", asked["execution"], "-d", "talk.yaml", "--bounds", "max_llm_calls=2", "-q").exit_code == 0
 
 
 SEND = """
@@ -253,7 +253,7 @@ def sending(folder, divebook):
     """Return the address of the question that asks whether a tool may be called, in a run of ``ap.py``."""
     (folder / "ap.py").write_text(SEND)
     assert divebook("run", "ap.py", "-q").exit_code == 3
-    (asked,) = json.loads(divebook("inbox", "--json").stdout)
+    (asked,) = json.loads(divebook("inbox", "--json").stdout)["questions"]
     return asked["address"]
 
 
@@ -266,7 +266,7 @@ def sending(folder, divebook):
     ],
 )
 def test_a_call_is_denied_with_a_reason_or_approved_with_other_arguments(sending, divebook, given, told):
-    answered = divebook("answer", sending, given, "ap.py", "-q")
+    answered = divebook("answer", sending, given, "-d", "ap.py", "-q")
     assert answered.exit_code == 0, answered.stderr
     assert told in divebook("show", sending.partition("@")[2], "--events", "--json").stdout
 
@@ -279,18 +279,18 @@ def test_the_full_form_is_shown_by_inbox_help_and_a_refusal_and_the_command_says
     assert json.loads(example) == {"approved": True, "data": {"parameters": {"host": "TEXT"}}}
     assert json.loads(rule) == {"approved": True, "data": {"rule": {"scope": "run"}}}
     assert "may come with it: parameters (object; may be left out), rule (object" in listed.stdout
-    assert f"divebook answer {sending} yes FILE" in listed.stderr
-    refused = divebook("answer", sending, "{approved: true, parameters: {host: h9}}", "ap.py", "-q")
+    assert f"divebook answer {sending} yes -d FILE" in listed.stderr
+    refused = divebook("answer", sending, "{approved: true, parameters: {host: h9}}", "-d", "ap.py", "-q")
     assert (refused.exit_code, example in refused.stderr) == (2, True)
     assert "{approved: true, data: {parameters: {host: h9}}}" in " ".join(divebook("answer", "--help").stdout.split())
-    assert divebook("answer", sending, example, "ap.py", "-q").exit_code == 0
+    assert divebook("answer", sending, example, "-d", "ap.py", "-q").exit_code == 0
 
 
 def test_an_answer_to_what_another_process_drives_says_who_goes_on_and_nothing_else(sending, divebook):
     execution_id = sending.partition("@")[2]
     with open_store(".divebook/executions.db") as store:
         store.acquire(execution_id, Owner("elsewhere", 11, 1, "kernel"), 600)
-    answered = divebook("answer", sending, "yes", "ap.py", "-q")
+    answered = divebook("answer", sending, "yes", "-d", "ap.py", "-q")
     assert answered.exit_code == 3
     told = "another process drives the execution and continues it. To see its status: divebook show"
     assert f"{told} {execution_id}" in " ".join(answered.stderr.split())

@@ -22,7 +22,7 @@ def agents(folder):
 
 
 def rows(result):
-    return {row["model"]: row for row in json.loads(result.stdout)}
+    return {row["model"]: row for row in json.loads(result.stdout)["models"]}
 
 
 def test_a_missing_key_is_named(agents, divebook, monkeypatch):

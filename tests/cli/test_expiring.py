@@ -93,7 +93,7 @@ def test_a_run_returns_at_once_if_asked_to_and_its_default_answers_when_it_is_re
     ran = divebook("run", file, "--no-wait", "--json")
     assert (ran.exit_code, "to answer with a text" in ran.stderr) == (3, True)
     if way == "resume":
-        again = divebook("resume", result(ran)["id"], file, "--json", "-q")
+        again = divebook("resume", result(ran)["id"], "-d", file, "--json", "-q")
         assert (again.exit_code, result(again)["outputs"]) == (0, {"said": "hello ann"}), again.stderr
 
 

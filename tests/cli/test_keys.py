@@ -7,11 +7,11 @@ from divebook.definitions.schema import TABLES
 
 def test_the_keys_of_one_part_are_listed(divebook):
     result = divebook("keys", "Catch", "--json")
-    assert [line["key"] for line in json.loads(result.stdout)["Catch"]] == ["Step", "Errors", "Store"]
+    assert [line["key"] for line in json.loads(result.stdout)["parts"]["Catch"]] == ["Step", "Errors", "Store"]
 
 
 def test_every_key_of_every_part_is_listed_with_what_it_means(divebook):
-    listed = json.loads(divebook("keys", "--json").stdout)
+    listed = json.loads(divebook("keys", "--json").stdout)["parts"]
     assert {part: [line["key"] for line in lines] for part, lines in listed.items()} == {
         label: [key.name for key in table.keys] for label, table in TABLES.items()
     }

@@ -34,7 +34,7 @@ def test_an_interrupt_cancels_durably_and_says_how_to_go_on(process, divebook, s
     (record,) = open_store().records()
     assert run.returncode == 130
     assert out.startswith(f"cancelled  slow  {record.execution_id}")
-    assert f"to continue: divebook resume {record.execution_id} {slow}" in err
+    assert f"to continue: divebook resume {record.execution_id} -d {slow}" in err
     assert record.status == "cancelled"
 
 

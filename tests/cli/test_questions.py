@@ -36,7 +36,7 @@ def asked(folder, divebook):
     (folder / "pay.py").write_text(ACTIONS)
     ran = divebook("run", "shop.yaml", "-a", "pay.py", "-q")
     assert ran.exit_code == 3, ran.stderr
-    (question,) = json.loads(divebook("inbox", "--json").stdout)
+    (question,) = json.loads(divebook("inbox", "--json").stdout)["questions"]
     return question["interrupt_id"]
 
 
@@ -47,7 +47,7 @@ def test_the_inbox_shows_questions_and_how_to_answer(asked, divebook):
 
 
 def test_retry_makes_the_call_again(asked, divebook, folder):
-    answered = divebook("answer", asked, "retry", "shop.yaml", "-a", "pay.py", "--json")
+    answered = divebook("answer", asked, "retry", "-d", "shop.yaml", "-a", "pay.py", "--json")
     assert (answered.exit_code, json.loads(answered.stdout)["outputs"]) == (0, {"receipt": "receipt"})
     assert (folder / "calls").read_text() == "xx"
     assert "no questions" in divebook("inbox").stderr
@@ -87,8 +87,8 @@ def test_a_question_of_a_damaged_log_is_told_with_the_damage(asked, divebook, fo
         connection.execute("UPDATE events SET data = '{oops' WHERE place = ?", (place,))
     damaged = re.compile(rf"events? {place & 0xFFFF_FFFF}( to \d+)? of execution")
     listed = divebook("inbox", "--json")
-    assert (listed.exit_code, json.loads(listed.stdout)) == (0, [])
+    assert (listed.exit_code, json.loads(listed.stdout)) == (0, {"divebook": 1, "questions": []})
     assert damaged.search(listed.stderr)
-    refused = divebook("answer", asked, "retry", "shop.yaml", "-a", "pay.py")
+    refused = divebook("answer", asked, "retry", "-d", "shop.yaml", "-a", "pay.py")
     assert (refused.exit_code, bool(damaged.search(refused.stderr))) == (2, True)
     assert (folder / "calls").read_text() == "x"

@@ -55,7 +55,7 @@ def test_it_is_said_why_nobody_can_run_an_execution_and_what_workers_leave_alone
     shown = divebook("queue").stdout
     assert "workers leave alone" in shown
     assert ("lunch" in shown, f"{name}: worker" in shown) == (True, False)
-    assert "to resume one: divebook resume ID FILE" in shown
+    assert "to resume one: divebook resume RUN -d FILE" in shown
     (told,) = json.loads(divebook("queue", "--json").stdout)["left_alone"]
     assert (told["execution_id"], told["key"], told["attempts"], told["why"]) == (name, "k", 0, "lunch")
 

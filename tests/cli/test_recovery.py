@@ -26,8 +26,8 @@ def test_interrupted_executions_are_listed_with_how_to_go_on(store, divebook):
     execution_id = leave(store)
     listed = divebook("recover")
     assert execution_id in listed.stdout
-    assert "divebook recover ID" in listed.stderr
-    assert json.loads(divebook("recover", "--json").stdout) == [{"id": execution_id, "workflow": "hello"}]
+    assert "divebook recover RUN" in listed.stderr
+    assert [run["id"] for run in json.loads(divebook("recover", "--json").stdout)["runs"]] == [execution_id]
 
 
 def test_one_is_taken_up_and_waited_for(store, divebook):
@@ -66,8 +66,8 @@ def test_a_file_in_place_of_an_id_is_told_where_it_belongs(hello, divebook, comm
     wrong = divebook(command, hello)
     told = " ".join(wrong.stderr.split())
     assert wrong.exit_code == 2
-    assert "hello.yaml is a file, and an id is expected: `divebook resume ID FILE`" in told
-    assert "`divebook recover ID --definitions FILE`" in told
+    assert "hello.yaml is a file, and an id is expected: `divebook resume RUN -d FILE`" in told
+    assert "`divebook recover RUN -d FILE`" in told
     assert divebook(command, "x" * 5_000).exit_code == 2
 
 

@@ -30,11 +30,11 @@ def failed(divebook, folder):
 def test_a_corrected_definition_goes_on_after_the_plan_is_said(divebook, failed):
     file, source = failed
     write(file, TEXT % '"sum(state.found)"')
-    planned = divebook("resume", source, file, "--definition", "new", "--plan")
+    planned = divebook("resume", source, "-d", file, "--definition", "new", "--plan")
     assert planned.exit_code == 0, planned.output
     assert "1 operation reused, 0 live" in planned.stdout
     assert len(open_store().records()) == 1
-    resumed = divebook("resume", source, file, "--definition", "new", "--quiet")
+    resumed = divebook("resume", source, "-d", file, "--definition", "new", "--quiet")
     assert resumed.exit_code == 0, resumed.output
     assert "1 operation reused, 0 live" in resumed.stderr
     assert "total: 3" in resumed.stdout
@@ -53,7 +53,7 @@ def test_a_corrected_definition_goes_on_after_the_plan_is_said(divebook, failed)
 )
 def test_what_makes_no_sense_is_refused_and_begins_nothing(divebook, failed, options, told):
     file, source = failed
-    refused = divebook("resume", source, file, *options)
+    refused = divebook("resume", source, "-d", file, *options)
     assert refused.exit_code == 2
     assert told in refused.stderr.replace("\n", " ")
     assert len(open_store().records()) == 1
@@ -74,7 +74,7 @@ def test_in_a_terminal_nothing_begins_before_somebody_agrees(failed, monkeypatch
     write(file, TEXT % '"sum(state.found)"')
     terminal = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("divebook.cli.run.sys", terminal)
-    command = ["resume", source, str(file), "--definition", "new", "--quiet"]
+    command = ["resume", source, "-d", str(file), "--definition", "new", "--quiet"]
     ended = CliRunner().invoke(app, command, input=said)
     assert "1 operation reused, 0 live" in ended.stderr
     assert "Continue? [y/N]" in ended.stderr
@@ -100,7 +100,7 @@ def test_the_failed_stage_of_a_pipeline_is_asked_again(divebook, folder, failing
     assert (failed.exit_code, "stage 'check' failed: " in failed.stderr) == (1, True)
     write(file, REVIEW % """['{"verdict": "proceed"}']""")
     (record,) = open_store().records()
-    resumed = divebook("resume", record.execution_id, file, "--quiet")
+    resumed = divebook("resume", record.execution_id, "-d", file, "--quiet")
     assert (resumed.exit_code, resumed.stderr) == (0, "")
     assert '"check": {"verdict": "proceed"}' in resumed.stdout
     begun = [event.data for event in open_store().read(record.execution_id) if event.step == "draft"]

@@ -66,7 +66,7 @@ def test_a_failed_run_says_why_and_how_to_go_on(divebook, folder):
     assert result.exit_code == 1
     assert "error: " in result.stderr
     assert "division by zero" in result.stderr
-    assert f"to continue: divebook resume {open_store().records()[0].execution_id} {path}" in result.stderr
+    assert f"to continue: divebook resume {open_store().records()[0].execution_id} -d {path}" in result.stderr
 
 
 def test_a_store_in_memory_leaves_nothing_to_go_on_with(divebook, folder):

@@ -197,7 +197,7 @@ Workflows:
     assert refused.exit_code == 2
     assert "poet" in refused.stderr
     assert "A log holds the workflow, not agents and actions" in refused.stderr
-    assert divebook("resume", execution_id, path).exit_code == 1
+    assert divebook("resume", execution_id, "-d", path).exit_code == 1
 
 
 def test_resume_says_that_a_changed_definition_is_not_the_one_that_goes_on(divebook, folder):
@@ -205,10 +205,10 @@ def test_resume_says_that_a_changed_definition_is_not_the_one_that_goes_on(diveb
     path = write(folder / "a.yaml", text)
     divebook("run", path)
     execution_id = open_store().records()[0].execution_id
-    told = "workflow 'a' has changed since; the execution keeps the definition it was started with"
-    assert told not in divebook("resume", execution_id, path).stderr
+    told = "workflow 'a' has changed since; the run keeps the definition it was started with"
+    assert told not in divebook("resume", execution_id, "-d", path).stderr
     write(folder / "a.yaml", text.replace("1 / 0", "1 / 1"))
-    again = divebook("resume", execution_id, path)
+    again = divebook("resume", execution_id, "-d", path)
     assert (again.exit_code, told in " ".join(again.stderr.split())) == (1, True)
 
 

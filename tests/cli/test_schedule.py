@@ -24,18 +24,18 @@ def test_due_times_are_listed_with_the_lines_that_keep_them(divebook, nightly):
     assert shown.exit_code == 0
     assert "nightly" in shown.stdout
     assert "systemd-run" in shown.stdout
-    assert json.loads(divebook("schedule", nightly, "--json").stdout)[0]["workflow"] == "tidy"
+    assert json.loads(divebook("schedule", nightly, "--json").stdout)["due"][0]["workflow"] == "tidy"
 
 
 def test_what_is_due_is_started_once(divebook, nightly):
-    first = divebook("schedule", "run", nightly)
+    first = divebook("schedule", nightly, "--start")
     assert (first.exit_code, "completed" in first.stdout) == (0, True), first.stderr
-    again = divebook("schedule", "run", nightly)
+    again = divebook("schedule", nightly, "--start")
     assert (again.exit_code, again.stdout) == (0, "")
     (run,) = json.loads(divebook("runs", "--json").stdout)["runs"]
     with open_store() as store:
         store.delete(run["id"])
-    assert divebook("schedule", "run", nightly).stdout == ""  # nor again when it was deleted
+    assert divebook("schedule", nightly, "--start").stdout == ""  # nor again when it was deleted
 
 
 def test_other_words_are_refused(divebook, nightly):
@@ -60,9 +60,9 @@ nightly = ScheduleDefinition(
 
 def test_schedules_and_workflows_of_a_python_file(divebook, folder):
     path = write(folder / "nightly.py", PYTHON)
-    [due] = json.loads(divebook("schedule", path, "--json").stdout)
-    assert (due["workflow"], due["due"][10:]) == ("label", "T03:00:00+09:00")
-    assert "completed" in divebook("schedule", "run", path).stdout
+    [due] = json.loads(divebook("schedule", path, "--json").stdout)["due"]
+    assert (due["workflow"], due["due_at"][10:]) == ("label", "T03:00:00+09:00")
+    assert "completed" in divebook("schedule", path, "--start").stdout
     [run] = json.loads(divebook("runs", "--json").stdout)["runs"]
     assert run["key"].startswith("schedule//label/nightly/")
     with open_store() as store:

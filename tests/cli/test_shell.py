@@ -24,5 +24,5 @@ def test_completion_is_installed_and_offers_commands_and_options(tmp_path):
     assert str(script) in told
     assert "_DIVEBOOK_COMPLETE=complete_bash" in script.read_text()
     asked = {"_DIVEBOOK_COMPLETE": "complete_bash", "COMP_CWORD": "1", "COMP_WORDS": "divebook ru"}
-    assert divebook(home=tmp_path, **asked).split() == ["runs", "run", "rules"]
+    assert divebook(home=tmp_path, **asked).split() == ["run", "runs", "rules"]
     assert "--durability" in divebook(home=tmp_path, **asked | {"COMP_CWORD": "2", "COMP_WORDS": "divebook run --dur"})

@@ -6,7 +6,8 @@ import sys
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from divebook.cli.project import existing_environment
+from divebook import Environment
+from divebook.commands.store import existing_store
 from tests.cli.conftest import write
 
 MODULE = """
@@ -109,7 +110,7 @@ def test_an_environment_brings_all_that_it_was_given(divebook, folder, way):
     result = divebook("run", file, *code, "-w", "kept", "--json", "-q")
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["variables"] == {"said": "It was refused.", "notes": "from memory"}
-    with existing_environment(None) as world:
+    with Environment(store=existing_store(None)) as world:
         (call,) = world.run_of(world.executions()[0].execution_id).tool_calls.itertuples()
     assert call.outcome == "denied"
 
@@ -125,8 +126,8 @@ def test_functions_of_a_file_run_where_its_environment_says(divebook, folder):
 def test_a_question_of_a_file_is_answered_with_the_file(divebook, module):
     waiting = divebook("run", module, "-w", "guess", "-q")
     assert waiting.exit_code == 3
-    question = json.loads(divebook("inbox", "--json").stdout)[0]["interrupt_id"]
-    assert divebook("answer", question, "seven", module, "-q").exit_code == 0
+    question = json.loads(divebook("inbox", "--json").stdout)["questions"][0]["interrupt_id"]
+    assert divebook("answer", question, "seven", "-d", module, "-q").exit_code == 0
 
 
 def test_the_cells_of_a_notebook_are_run_and_no_other_code(divebook, folder):
@@ -195,9 +196,9 @@ def test_what_a_notebook_defines_in_python_is_run_answered_and_resumed(divebook,
     assert waiting.exit_code == 3, waiting.stderr
     assert json.loads(waiting.stdout)["status"] == "waiting"
     assert waiting.stderr.startswith(f"running code cells 1, 3, 5 of {report}\nmade\n")
-    assert f"TEXT {report} --code" in waiting.stderr
-    question = json.loads(divebook("inbox", "--json").stdout)[0]["interrupt_id"]
-    answered = divebook("answer", question, "ann", report, "--code", "--json", "-q")
+    assert f"TEXT -d {report} --code" in waiting.stderr
+    question = json.loads(divebook("inbox", "--json").stdout)["questions"][0]["interrupt_id"]
+    answered = divebook("answer", question, "ann", "-d", report, "--code", "--json", "-q")
     assert json.loads(answered.stdout)["outputs"] == {"result": ["ann", 42]}
 
 

@@ -19,16 +19,18 @@ def test_a_step_is_tried_and_kept_in_a_file(divebook, folder):
     divebook("run", file)
     source = open_store().records()[0].execution_id
     keys = write(folder / "keys.yaml", "Prompt: ${state.n} white roses\n")
-    told = divebook("try", source, "draft", file, "--times", 2, "--set", "n=4", "--keys", keys, "--keep", "kept.yaml")
+    told = divebook(
+        "try", "draft", source, "-d", file, "--times", 2, "--set", "n=4", "--keys", keys, "--keep", "kept.yaml"
+    )
     assert told.exit_code == 0, told.output
     assert "2 tries" in told.stdout
     assert "[-3-]{+4 white+} roses" in told.stdout
     (kept,) = read_definitions((folder / "kept.yaml").read_text()).workflows
     assert kept.step("draft").prompt == "${state.n} white roses"
     assert [record.origin for record in open_store().records()] == ["trial", "trial", "run"]
-    facts = json.loads(divebook("try", source, "draft", file, "--set", "n=4", "--json").stdout)
+    facts = json.loads(divebook("try", "draft", source, "-d", file, "--set", "n=4", "--json").stdout)
     assert (facts["step"], facts["recorded"]["asked"], facts["tries"][0]["asked"]) == ("draft", "3 roses", "4 roses")
-    again = divebook("try", source, "draft", file, "--keep", "kept.yaml")
+    again = divebook("try", "draft", source, "-d", file, "--keep", "kept.yaml")
     assert again.exit_code == 2
     assert "kept.yaml exists already" in again.stderr
 
@@ -37,16 +39,16 @@ def test_a_trial_that_cannot_be_says_what_to_do(divebook, folder, hello):
     divebook("run", hello, "-v", "who=you")
     source = open_store().records()[0].execution_id
     for line, told in (
-        (("try", source, "great"), "did you mean 'greet'?"),
-        (("try", source, "greet", "--times", "0"), "a step is tried once or more often"),
-        (("try", "exec_none", "greet"), "execution not found: exec_none"),
+        (("try", "great", source), "did you mean 'greet'?"),
+        (("try", "greet", source, "--times", "0"), "a step is tried once or more often"),
+        (("try", "greet", "exec_none"), "execution not found: exec_none"),
     ):
         refused = divebook(*line)
         assert refused.exit_code == 2, refused.output
         assert told in refused.stderr.replace("\n", " ")
     file = write(folder / "roses.yaml", POET)
     divebook("run", file)
-    refused = divebook("try", open_store().records()[0].execution_id, "draft")
-    assert "name their file (divebook try ID STEP FILE) or --actions" in refused.stderr.replace("\n", " ")
+    refused = divebook("try", "draft", open_store().records()[0].execution_id)
+    assert "name their file (-d FILE) or --actions" in refused.stderr.replace("\n", " ")
     failed = write(folder / "bad.yaml", "Script: 1 / 0\n")
-    assert divebook("try", source, "greet", "--keys", failed).exit_code == 1
+    assert divebook("try", "greet", source, "--keys", failed).exit_code == 1

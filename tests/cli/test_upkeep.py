@@ -59,16 +59,16 @@ def operations():
 def test_an_execution_whose_process_was_killed_is_found_and_taken_up(folder, process, divebook):
     arguments = (write(folder / "stuck.yaml", STUCK), "--actions", write(folder / "hang.py", HANG))
     kill_once(process("run", *arguments), lambda: "action_execution" in operations())
-    (orphan,) = json.loads(divebook("recover", "--json").stdout)
+    (orphan,) = json.loads(divebook("recover", "--json").stdout)["runs"]
     assert orphan["workflow"] == "stuck"
-    assert "divebook recover ID" in divebook("recover").stderr
+    assert "divebook recover RUN" in divebook("recover").stderr
     assert divebook("cancel", orphan["id"]).exit_code == 0
 
 
 def test_what_slept_when_its_process_died_is_found_at_once(slow, process, divebook):
     kill_once(process("run", slow), lambda: "timer" in operations())
     (listed,) = json.loads(divebook("runs", "--status", "waiting", "--json").stdout)["runs"]
-    (orphan,) = json.loads(divebook("recover", "--json").stdout)
+    (orphan,) = json.loads(divebook("recover", "--json").stdout)["runs"]
     assert orphan["id"] == listed["id"]
     assert divebook("show", listed["id"]).stdout.startswith("waiting")
 

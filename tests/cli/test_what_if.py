@@ -19,11 +19,11 @@ def test_a_run_is_gone_through_again_in_a_shell(divebook, hello):
     assert "output greeting: hello [-you-]{+me+} hello [-you-]{+me+}" in found.stdout
     several = divebook("what-if", source.execution_id, "--input", "who=me", "--repeat", "2")
     assert several.stdout.count("completed") == 2
-    facts = json.loads(divebook("what-if", source.execution_id, "--input", "who=me", "--json").stdout)
+    (facts,) = json.loads(divebook("what-if", source.execution_id, "--input", "who=me", "--json").stdout)["what_ifs"]
     assert (facts["source"], facts["status"], facts["live"]) == (source.execution_id, "completed", 0)
     assert (facts["change"], facts["outputs"]) == ({"inputs": {"who": "me"}}, {"greeting": "hello me hello me "})
     assert facts["first_difference"] == {"event": 1, "step": "", "text": "input who: [-you-]{+me+}"}
-    plan = json.loads(divebook("what-if", source.execution_id, "--input", "who=me", "--plan", "--json").stdout)
+    plan = json.loads(divebook("what-if", source.execution_id, "--input", "who=me", "--plan", "--json").stdout)["plan"]
     assert (plan["at"], plan["live"], plan["blocked"]) == (1, [], 0)
     listed = divebook("runs")
     assert listed.stdout.count("(what-if)") == 4
@@ -34,7 +34,7 @@ def test_a_run_is_gone_through_again_in_a_shell(divebook, hello):
     [
         (["--at", "900"], "after one of its events, 1 to "),
         (["--input", "whom=me"], "there is no input 'whom' to change"),
-        (["--tools", "all"], "cannot treat actions and tools as 'all'"),
+        (["--tools", "all"], "'all' is not one of 'recorded', 'read-only', 'live'"),
         (["--repeat", "0"], "made once or more often, not 0 times"),
         (["--set", "none=1"], "its log has nothing of that name"),
     ],

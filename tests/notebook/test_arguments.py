@@ -5,7 +5,9 @@ import re
 import pytest
 from IPython.core.error import UsageError
 
-from divebook.notebook.commands import parse, split, values
+from divebook.commands.values import read_inputs
+from divebook.errors import InputError
+from divebook.notebook.commands import Arguments, Names, objects_of, parse, split
 
 
 @pytest.mark.parametrize(
@@ -62,18 +64,18 @@ def test_what_is_not_closed_is_told(line, message):
     ],
 )
 def test_values_are_yaml_and_what_is_not_yaml_is_text(written, value):
-    assert values({"x": written}, {}, {}) == {"x": value}
+    assert read_inputs([f"x={written}"], {}) == {"x": value}
 
 
 def test_a_plain_word_is_a_text_where_a_text_is_declared():
-    written = {"a": "1.10", "b": "1.10", "c": "'2'", "d": "null"}
+    written = ["a=1.10", "b=1.10", "c='2'", "d=null"]
     types = {"a": "string", "c": "Text", "d": "str"}
-    assert values(written, types, {}) == {"a": "1.10", "b": 1.1, "c": "2", "d": "null"}
+    assert read_inputs(written, types) == {"a": "1.10", "b": 1.1, "c": "2", "d": "null"}
 
 
 def test_a_dollar_names_a_variable_of_the_kernel():
     rows = [object()]
-    assert values({"x": "$rows"}, {"x": "string"}, {"rows": rows})["x"] is rows
+    assert objects_of(Arguments(inputs={"x": "$rows"}, names=Names({"rows": rows})))["x"] is rows
 
 
 @pytest.mark.parametrize(
@@ -81,13 +83,20 @@ def test_a_dollar_names_a_variable_of_the_kernel():
     [
         ("$row", r"there is no variable 'row' \(did you mean \$rows\?\)"),
         ("$zebra", "define it in a cell, or quote the value if it is text"),
-        ("[1, !x 2]", "input 'x': unknown YAML tag"),
-        ("[.inf]", "a finite number"),
     ],
 )
-def test_bad_values_are_told_with_their_input(written, message):
+def test_bad_expressions_are_told_with_their_input(written, message):
     with pytest.raises(UsageError, match=message):
-        values({"x": written}, {}, {"rows": 1, "_private": 2})
+        objects_of(Arguments(inputs={"x": written}, names=Names({"rows": 1, "_private": 2})))
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [("[1, !x 2]", "input 'x': unknown YAML tag"), ("[.inf]", "a finite number")],
+)
+def test_bad_values_are_told_with_their_input(written, message):
+    with pytest.raises(InputError, match=message):
+        read_inputs([f"x={written}"], {})
 
 
 FLAGS, VALUED = {"-b": "background", "--background": "background"}, {"--store": "store"}

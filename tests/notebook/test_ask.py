@@ -113,8 +113,8 @@ def test_an_agent_without_tools_is_asked_in_the_same_way(cell):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("ask", "needs the name of an agent, and a text in quotes"),
-        ("ask reader", "needs the name of an agent, and a text in quotes"),
+        ("ask", "%dive ask needs AGENT: %dive ask critic"),
+        ("ask reader", "%dive ask needs PROMPT: %dive ask critic"),
         ("ask reader When do owls hunt", "put texts with spaces in quotes"),
         ("ask reader 'x' --moodel y", "did you mean --model"),
     ],

@@ -36,7 +36,7 @@ def completed(shell):
 
 def test_sub_commands_are_offered(completed):
     assert completed("%dive ru") == {"run": "command", "runs": "command", "rules": "command"}
-    assert list(completed("r = %dive "))[:3] == ["run", "ask", "fork"]
+    assert list(completed("r = %dive "))[:3] == ["run", "ask", "resume"]
     assert completed("for i in range(3):\n    r[i] = %dive resu") == {"resume": "command"}
     assert completed("%dive help canc") == {"cancel": "command"}
     assert completed("%dive help Catc") == {"Catch": "key"}

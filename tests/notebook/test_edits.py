@@ -289,7 +289,7 @@ def test_the_notebook_is_what_the_front_end_or_the_parameters_tell(shell, monkey
 
 
 def test_what_to_do_about_edits_is_one_of_two(cell, edit):
-    with pytest.raises(UsageError, match="--changed cannot be 'no'; one of again, keep"):
+    with pytest.raises(UsageError, match="--changed must be one of again, keep, reuse, not 'no'"):
         cell("%dive run flow --changed no")
 
 

@@ -67,7 +67,7 @@ def test_a_cell_lists_what_waits_and_says_who_is_there(cell, session):
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        ("--priority high", "--priority 'high' is no whole number; write --priority 5"),
+        ("--priority high", "--priority must be an integer, not 'high'"),
         ("--at tomorrow", "--at 'tomorrow' is no time; write --at 2026-05-01T08:00"),
     ],
 )

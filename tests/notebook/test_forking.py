@@ -34,7 +34,7 @@ def test_a_run_is_forked_at_an_event_and_shown_as_a_run(cell):
     ("line", "error", "message"),
     [
         ("--at 900", SetupError, "after one of its events, 1 to "),
-        ("--at soon", UsageError, "--at needs the number of an event, not 'soon'; %dive show "),
+        ("--at soon", UsageError, "--at must be an integer, not 'soon'"),
         ("--set n", InputError, "write NAME=VALUE, for instance --set city=Bonn"),
         ("--set n=1 --set n=2", InputError, "--set n=... is given twice; keep one"),
         ("--input fewer=1", SetupError, "there is no input 'fewer' to change (inputs: more)"),

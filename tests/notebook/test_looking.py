@@ -38,7 +38,7 @@ def test_why_as_it_was_at_an_event(cell):
 
 @pytest.mark.parametrize(
     ("line", "said"),
-    [("", "needs the name of a variable"), ("n --at soon", "--at needs the number of an event, not 'soon'")],
+    [("", "%dive why needs NAME: %dive why total exec_01k8"), ("n --at soon", "--at must be an integer, not 'soon'")],
 )
 def test_why_says_what_is_missing(cell, line, said):
     cell(SUM)
@@ -82,7 +82,7 @@ def test_verify_compares_a_run_with_its_definition_as_it_was_and_as_it_is_now(ce
     changed, _ = cell(f"%dive verify {run.id} --definition new")
     assert (changed.divergence.step, changed.divergence.event_type) == ("double", "operation_started")
     assert changed.divergence.place.startswith("Cell [")
-    with pytest.raises(UsageError, match="--definition is new"):
+    with pytest.raises(UsageError, match="--definition must be new, not"):
         cell("%dive verify --definition old")
 
 

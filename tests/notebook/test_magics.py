@@ -211,16 +211,16 @@ def test_a_run_that_waits_fails_its_cell_only_if_that_is_asked_for(cell):
         ("run sum --backgroud", UsageError, "did you mean --background"),
         ("runn", UsageError, r"%dive runn does not exist \(did you mean %dive run\?\)"),
         ("zebra", UsageError, "there are: run, ask, "),
-        ("show", UsageError, "one execution id is needed here, found nothing; %dive runs lists them"),
+        ("show", UsageError, "%dive show needs RUN: %dive show exec_01k8"),
         ("show exec_none", NotFoundError, "execution not found: exec_none"),
         ("resume exec_none", NotFoundError, "execution not found: exec_none"),
-        ("runs --limit many", UsageError, "--limit needs a number, not 'many'"),
-        ("runs --status lost", NotFoundError, "status not found: lost"),
+        ("runs --limit many", UsageError, "--limit must be an integer, not 'many'"),
+        ("runs --status lost", UsageError, "--status must be one of pending, enqueued, "),
         ("runs sum", UsageError, "%dive runs takes no words, found 'sum'"),
         ("list sum", UsageError, "%dive list takes no words, found 'sum'"),
         ("inbox ask_1", UsageError, "%dive inbox takes no words, found 'ask_1'"),
         ("show exec_1 exec_2", UsageError, "unexpected 'exec_2' after %dive show"),
-        ("recover exec_1 --all", UsageError, "takes an execution id or --all, not both"),
+        ("recover exec_1 --all", SetupError, "takes a run or --all, not both"),
         ("answer ask_1 two words", UsageError, "unexpected 'words' after %dive answer; put texts with spaces"),
         ("help run runs", UsageError, "unexpected 'runs' after %dive help"),
     ],
@@ -373,7 +373,7 @@ def test_a_run_may_be_less_durable_and_says_so(cell):
     assert dict(zip(frame["execution_id"], frame["durability"], strict=True))[run.id] == "relaxed"
     assert sorted(frame["durability"]) == ["full", "relaxed"]
     assert (frame["bytes"] > 100).all()
-    with pytest.raises(NotFoundError, match="durability not found: fast"):
+    with pytest.raises(UsageError, match="--durability must be one of full, relaxed, not 'fast'"):
         cell("%dive run sum --durability fast")
 
 

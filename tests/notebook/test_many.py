@@ -1,7 +1,6 @@
 """One thing done with many runs: a row for each, what fails for one stops no other."""
 
 import pytest
-from IPython.core.error import UsageError
 
 import divebook
 from divebook.errors import SetupError
@@ -79,5 +78,5 @@ def test_a_line_takes_several_up_again(three, cell):
     divebook.runs(of=[first.id, last.id]).cancel()
     frame, _ = cell(f"%dive resume {first.id} {last.id} exec_none")
     assert list(frame["status"].fillna("")) == ["waiting", "waiting", ""]
-    with pytest.raises(UsageError, match="--definition goes with one execution"):
+    with pytest.raises(SetupError, match="go with one run; name one"):
         cell(f"%dive resume {first.id} {last.id} --definition new")

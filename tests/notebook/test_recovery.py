@@ -117,7 +117,7 @@ def test_the_magic_shows_a_page_at_a_time(usual, cell):
         leave(usual)
     assert "page" not in cell("%dive recover --page 1")[1]
     assert cell("%dive recover --page 2")[1] == "there is no page 2\n"
-    with pytest.raises(UsageError, match="--page needs a number from 1 on, not '0'"):
+    with pytest.raises(UsageError, match="--page must be an integer from 1 to "):
         cell("%dive recover --page 0")
 
 

@@ -53,10 +53,10 @@ def test_a_strategy_by_its_name(cell, failed):
     ("line", "error", "message"),
     [
         ("--definition new", SetupError, "does nothing otherwise than execution"),
-        ("--definition old", UsageError, "--definition is new"),
-        ("--plan", UsageError, "--plan says what --definition new would do"),
-        ("--strategy from_start --definition new", UsageError, "--strategy goes with neither"),
-        ("--strategy skip", SetupError, "unsupported retry strategy: skip"),
+        ("--definition old", UsageError, "--definition must be new, not 'old'"),
+        ("--plan", SetupError, "--plan says what --definition new would do"),
+        ("--strategy from_start --definition new", SetupError, "--strategy goes with neither"),
+        ("--strategy skip", UsageError, "--strategy must be one of from_start, from_failure, skip_failed, not 'skip'"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_begins_nothing(cell, failed, line, error, message):

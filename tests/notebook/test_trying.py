@@ -28,9 +28,7 @@ def run(cell):
 
 def test_a_cell_tries_a_step_with_other_keys_and_keeps_it_in_a_new_cell(cell, shell, run, monkeypatch):
     cell("%%dive script poet\n- four white roses\n- three red roses\n")
-    trial, shown = cell(
-        f"%%dive try draft --from {run.id[:20]} --times 2 --set n=4\nPrompt: ${{state.n}} white roses\n"
-    )
+    trial, shown = cell(f"%%dive try draft {run.id[:20]} --times 2 --set n=4\nPrompt: ${{state.n}} white roses\n")
     assert [tried.value for tried in trial.tries] == ["four white roses", "three red roses"]
     assert "[-3-]{+4+} [-red-]{+white+} roses" in shown
     assert "[-three-]{+four+} [-red-]{+white+} roses" in shown
@@ -63,13 +61,13 @@ def test_a_line_tries_the_newest_run_and_leaves_trials_alone(cell, run):
 @pytest.mark.parametrize(
     ("line", "error", "message"),
     [
-        ("%dive try", UsageError, "%dive try needs the name of one step, found nothing"),
+        ("%dive try", UsageError, "%dive try needs STEP: %dive try draft exec_01k8"),
         ("%dive try drft", NotFoundError, "workflow 'roses' has no step 'drft' (did you mean 'draft'?)"),
-        ("%dive try draft --times many", UsageError, "--times needs a number, not 'many'"),
+        ("%dive try draft --times many", UsageError, "--times must be an integer, not 'many'"),
         ("%dive try draft --times 0", SetupError, "a step is tried once or more often, not 0 times"),
-        ("%dive try draft --from exec_none", NotFoundError, "execution not found: exec_none"),
+        ("%dive try draft exec_none", NotFoundError, "execution not found: exec_none"),
         ("%dive try draft --set m=1", NotFoundError, "variable 'm' cannot be set"),
-        ("%dive try draft --tools all", SetupError, "a trial cannot treat actions and tools as 'all'"),
+        ("%dive try draft --tools all", UsageError, "--tools must be one of recorded, read-only, live, not 'all'"),
         ("%%dive try draft\n\nPromt: x\n", DefinitionError, "cell line 3, column 1: unknown key 'Promt'"),
         ("%%dive try draft --tims 2\nPrompt: x\n", UsageError, "did you mean --times?"),
     ],
@@ -90,7 +88,7 @@ def test_steps_runs_and_keys_are_completed(shell, cell, run):
 
     with provisionalcompleter():
         assert {"count", "draft"} <= completed("%dive try ")
-        assert run.id in completed("%dive try draft --from ")
+        assert run.id in completed("%dive try draft ")
         assert {"recorded", "read-only", "live"} <= completed("%dive try draft --tools ")
         assert {"count", "draft"} <= completed("%%dive try ")
         assert "try" in completed("%%dive t")

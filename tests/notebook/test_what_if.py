@@ -36,10 +36,10 @@ def test_a_run_is_gone_through_again_with_one_change_and_stays_the_newest(cell):
     ("line", "error", "message"),
     [
         ("--at 900", SetupError, "after one of its events, 1 to "),
-        ("--at soon", UsageError, "--at needs the number of an event, not 'soon'"),
-        ("--repeat many", UsageError, "--repeat needs the number of what-ifs, not 'many'"),
+        ("--at soon", UsageError, "--at must be an integer, not 'soon'"),
+        ("--repeat many", UsageError, "--repeat must be an integer, not 'many'"),
         ("--repeat 0", SetupError, "made once or more often, not 0 times"),
-        ("--tools some", SetupError, "cannot treat actions and tools as 'some' (there are recorded, read-only, live)"),
+        ("--tools some", UsageError, "--tools must be one of recorded, read-only, live, not 'some'"),
         ("--set n", InputError, "write NAME=VALUE, for instance --set city=Bonn"),
         ("--prompt then=hi", SetupError, "has no step 'then' with a prompt"),
         ("--set n=1 --input more=2", SetupError, "behind event 1, from which on the rest changes"),

@@ -1,0 +1,363 @@
+"""Commands about definitions, models and divebook itself: ``keys``, ``list``, ``help``, ``convert``, ``doctor``,
+``version``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+
+from divebook._version import __version__
+from divebook.commands.command import DEFINE, NOTEBOOK, SHELL, Invocation, command, option, word
+from divebook.errors import DefinitionError, DivebookError, InputError
+
+if TYPE_CHECKING:
+    from divebook.agents.models import Examined
+    from divebook.environments.environment import Environment
+    from divebook.errors import Problem
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+class KeysData(TypedDict):
+    """Result of ``keys`` as JSON: the keys of each part of a definition, by name of the part."""
+
+    parts: dict[str, list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Keys of definitions, by part. Its text lists them; the text of the whole reference is a page."""
+
+    parts: dict[str, list[Any]]
+    is_page: bool = False
+    is_schema: bool = False
+
+    def __str__(self) -> str:
+        from divebook.definitions.schema import page, schema_text
+
+        if self.is_page:
+            return page()
+        if self.is_schema:
+            return schema_text().removesuffix("\n")
+        texts = []
+        for label, lines in self.parts.items():
+            width = max(len(line.key) for line in lines)
+            texts.append("\n".join([label, *(f"  {line.key:{width}}  {line}" for line in lines)]))
+        return "\n".join(texts)
+
+
+def keys_data(keys: Keys) -> KeysData:
+    """Return the keys of definitions as plain data."""
+    return {"parts": {label: [asdict(line) for line in lines] for label, lines in keys.parts.items()}}
+
+
+@command("keys", DEFINE, example="keys Step", data=keys_data, is_printed=True, has_store=False, redacts=False)
+def keys(
+    call: Invocation,
+    part: Annotated[str | None, word("PART", "Such as Step, Agent, Each; without it, all.", completes="part")] = None,
+    *,
+    markdown: Annotated[bool, option("--markdown", help="The whole reference as a page.", interfaces=[SHELL])] = False,
+    schema: Annotated[
+        bool, option("--schema", help="The JSON schema of definition files, for editors.", interfaces=[SHELL])
+    ] = False,
+) -> Keys | str:
+    """List the keys of definitions, with their types and meanings."""
+    from divebook.definitions.schema import TABLES, reference
+
+    # All keys are too many for a cell.
+    if part is None and call.interface == NOTEBOOK:
+        return f"parts of a definition: {', '.join(TABLES)}; {call.spell('keys PART')} lists the keys of one"
+    return Keys(dict(map(reference, TABLES if part is None else [part])), markdown, schema)
+
+
+# --- list ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DefinedNames:
+    """Names of the workflows, agents and actions of a session."""
+
+    environment: Environment
+
+
+@command("list", DEFINE, example="list", interfaces=[NOTEBOOK], has_store=False)
+def list_definitions(call: Invocation) -> DefinedNames:
+    """List the defined workflows, agents and actions."""
+    return DefinedNames(call.environment)
+
+
+# --- help ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HelpRequest:
+    """A word to explain: a command or a key of definitions; None for the list of all commands."""
+
+    word: str | None
+
+
+@command("help", DEFINE, example="help run", interfaces=[NOTEBOOK], has_store=False)
+def show_help(
+    _call: Invocation,
+    about: Annotated[
+        str | None,
+        word(
+            "WORD",
+            "The command, as `%dive COMMAND?` and `%dive COMMAND --help` do; or a key, such as Ask, Retry or Each: its "
+            "meaning and type, with an example.",
+            completes="command",
+        ),
+    ] = None,
+) -> HelpRequest:
+    """Describe a command or a key of definitions, or list all commands."""
+    return HelpRequest(about)
+
+
+# --- convert: definitions of the legacy Dive dialect, or of several files, as one text of divebook's own -------------
+
+
+DIFFERENCES = (
+    "an action's result, and each item's, is kept as a value and not as text",
+    "nested items of Each are not flattened",
+    "scripts may change variables with state.set",
+    "tools ask a person before a call only if they, or a rule, say so",
+)
+"""Differences of a converted workflow from the original in the dialect ``dive``, as lines for stderr."""
+
+
+@dataclass(frozen=True)
+class Converted:
+    """Definitions as one text of the divebook dialect, and the problems to correct in it."""
+
+    text: str
+    problems: list[Problem]
+    file: Path | None
+    """The file that has the text; None: it is printed."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@command(
+    "convert",
+    DEFINE,
+    example="convert old.yaml --dialect dive -o new.yaml",
+    interfaces=[SHELL],
+    exit_code=lambda converted: 1 if converted.problems else 0,
+    has_store=False,
+)
+def convert(
+    call: Invocation,
+    file: Annotated[Path, word("FILE|FOLDER", "Definitions to convert.", completes="file")],
+    *,
+    dialect: Annotated[
+        Literal["divebook", "dive"], option("--dialect", metavar="NAME", help="The dialect they are written in.")
+    ] = "dive",
+    output: Annotated[
+        Path | None,
+        option("--output", "-o", metavar="FILE", help="A new file for the result; default: stdout.", completes="file"),
+    ] = None,
+    form: Annotated[
+        Literal["yaml", "json"], option("--format", metavar="yaml|json", help="How it is written.")
+    ] = "yaml",
+) -> Converted:
+    """Convert definitions from the legacy Dive dialect.
+
+    The result is in the divebook dialect. Scripts are translated to Python.
+
+    Differences and problems of the result are printed on stderr. The exit code is 1 if the result must be corrected
+    before it can run.
+    """
+    from divebook.config.loader import load_file, load_folder
+    from divebook.definitions.dialect import OWN
+    from divebook.definitions.reader import definitions_to_text, read_definitions
+    from divebook.steps.checks import syntax_problems
+
+    # Checked before the definitions are loaded, and never overwritten.
+    if output is not None and output.exists():
+        raise InputError(f"{output} exists; name a file that does not, or remove it first")
+    # All files of a folder become one text.
+    load = load_folder if file.is_dir() else load_file
+    definitions = load(file, dialect=dialect)
+    for warning in definitions.warnings:
+        call.note(warning.describe(str(file)), "yellow")
+    text = definitions_to_text(definitions, form)
+    if output is not None:
+        output.write_text(text, encoding="utf-8")
+    if dialect != OWN and definitions.workflows:
+        call.note("the converted workflows differ from those of the dialect dive:")
+        for difference in DIFFERENCES:
+            call.note(f"  {difference}")
+    # The result is read again in the new dialect: scripts that could not be translated are found there.
+    try:
+        converted = read_definitions(text, source_name=str(output or "<converted>"), format=form)
+        problems = list(syntax_problems(converted))
+    except DefinitionError as error:
+        problems = list(error.problems)
+    for problem in problems:
+        call.note(problem.describe(str(output or "<converted>")), "red")
+    return Converted(text, problems, output)
+
+
+# --- doctor: what the agents of a definition, and their models, need before they can be asked -------------------------
+
+
+class ModelsData(TypedDict):
+    """Result of ``doctor`` as JSON: for each model, what it still needs."""
+
+    models: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Needs of each model: a library, a key, a price."""
+
+    rows: list[dict[str, Any]]
+
+    @property
+    def is_usable(self) -> bool:
+        """True if every model can be called, and every agent can work."""
+        return all(row["usable"] for row in self.rows)
+
+
+def diagnosis_data(diagnosis: Diagnosis) -> ModelsData:
+    """Return what each model still needs as plain data."""
+    return {"models": diagnosis.rows}
+
+
+@command(
+    "doctor",
+    DEFINE,
+    example="doctor audit.yaml --ping",
+    interfaces=[SHELL],
+    data=diagnosis_data,
+    exit_code=lambda diagnosis: int(not diagnosis.is_usable),
+    file_help="Definitions; without them, every provider's default.",
+    file_default=None,
+    shell_help="Exit code 1 if a model cannot be called, or an agent cannot work.",
+)
+def doctor(
+    call: Invocation,
+    *,
+    ping: Annotated[bool, option("--ping", help="Make one small request to each model; it may cost a little.")] = False,
+) -> Diagnosis:
+    """Check what each model still needs: a library, a key, a price.
+
+    Also reports names in agents that do not exist; the store is used to look up runs that models replay. Names of keys
+    are shown, never their values.
+    """
+    from divebook.agents.models import examine
+    from divebook.environments.environment import Environment
+    from divebook.plugins import check_plugins
+
+    # Nothing is run, so that no store is needed.
+    environment = Environment(store="memory:")
+    if call.definitions is not None:
+        call.define(environment, None)
+    problems = _problems(environment, call.store)
+    # Whether each plugin of the installed packages can be loaded.
+    for plugin, error in check_plugins():
+        call.note(error or f"{plugin.label} can be loaded", "red" if error else "")
+    rows = []
+    for model, agents in _models(environment, has_file=call.definitions is not None).items():
+        problems_of_agents = [problems[name] for name in agents if name in problems]
+        rows.append(_row(model, agents, examine(model), problems_of_agents, ping=ping))
+    return Diagnosis(rows)
+
+
+def _models(environment: Environment, *, has_file: bool) -> dict[str, list[str]]:
+    """Return the models that ``divebook doctor`` checks, each with the names of the agents that use it. Without a file
+    of definitions, return a default model of each provider.
+    """
+    from divebook.agents.models import DEFAULT_MODELS
+
+    if not has_file:
+        return {f"{provider}:{model}": [] for provider, model in DEFAULT_MODELS.items()}
+    models: dict[str, list[str]] = {}
+    for agent in environment.agents.values():
+        models.setdefault(agent.model_name, []).append(agent.name)
+    return models
+
+
+def _problems(environment: Environment, store: str | None) -> dict[str, str]:
+    """Return the error text of each agent whose settings, tools or model are invalid, by name of the agent."""
+    from divebook.agents.models import RECORDED
+    from divebook.commands.store import existing_store
+    from divebook.steps.checks import check_model
+
+    problems: dict[str, str] = {}
+    for agent in environment.agents.values():
+        try:
+            environment.internals.registry.check_agent(agent)
+            # A recorded model plays runs of the real store.
+            runs = existing_store(store) if agent.model_name.startswith(RECORDED) else environment.store
+            check_model(agent.model, f"agent {agent.name}", runs)
+        except DivebookError as error:
+            problems[agent.name] = str(error)
+    return problems
+
+
+def _row(model: str, agents: list[str], examined: Examined, problems: list[str], *, ping: bool) -> dict[str, Any]:
+    key = examined.key
+    # The name of the variable that contains the key, and never its value.
+    if not key and examined.found_key:
+        key = f"{examined.found_key} is set"
+    elif not key and not examined.library:
+        key = "not needed"
+    row = {
+        "model": model,
+        "agents": ", ".join(agents),
+        "library": examined.library or "installed",
+        "key": key,
+        "price": "known" if examined.has_price else "unknown: max_cost cannot be enforced",
+        "hint": examined.hint,
+        "problems": problems,
+        "usable": examined.is_usable and not problems,
+    }
+    if ping:
+        row["answer"], can_answer = _answer(examined)
+        # The answer of the model decides, whatever the checks have said.
+        row["usable"] = can_answer and not problems
+    return row
+
+
+def _answer(examined: Examined) -> tuple[str, bool]:
+    """Send a test request to a model. Return the text to show (the answer, or the reason why there is none) and whether
+    the model answered.
+    """
+    import anyio
+
+    from divebook.agents.models import ping
+    from divebook.agents.scripted import SCRIPTED
+
+    if examined.model == SCRIPTED:
+        return "answers offline", True
+    if not examined.is_usable:
+        return "not asked", False
+    try:
+        return anyio.run(ping, examined.model) or "an empty answer", True
+    except Exception as error:  # noqa: BLE001 - whatever a provider's client raises is what the person wants to read
+        return f"{type(error).__name__}: {error}", False
+
+
+# --- version ---------------------------------------------------------------------------------------------------------
+
+
+class VersionData(TypedDict):
+    """Result of ``version`` as JSON."""
+
+    version: str
+
+
+def version_data(version: str) -> VersionData:
+    """Return the version of divebook as plain data."""
+    return {"version": version}
+
+
+@command("version", DEFINE, example="version", interfaces=[SHELL], data=version_data, is_printed=True, has_store=False)
+def version(_call: Invocation) -> str:
+    """Print the version of divebook."""
+    return __version__

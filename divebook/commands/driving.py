@@ -1,0 +1,364 @@
+"""Commands that continue runs: ``resume``, ``fork``, ``answer``, ``signal``.
+
+Their result is a `Drive`: a run that is still to be continued. The interface calls `Drive.begin` and waits, since each
+one waits in its own way: with the live view of a cell, or with progress in a terminal and Ctrl-C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+
+from divebook.commands.command import SHELL, START, Invocation, command, option, word
+from divebook.commands.control import BulkResults, BulkResultsData, bulk_data
+from divebook.commands.inspection import ExecutionData, execution_data
+from divebook.commands.parameters import (
+    AnswersChanged,
+    AnswersFile,
+    AtSharedEvent,
+    BoundsText,
+    By,
+    EarlyAnswers,
+    InputsChanged,
+    ModelName,
+    PromptsChanged,
+    ResultsChanged,
+    RunId,
+    RunIds,
+    VariablesChanged,
+)
+from divebook.errors import DefinitionError, ExecutionError, ExecutionNotFoundError, NotFoundError, SetupError
+
+if TYPE_CHECKING:
+    from divebook.config.answers import Answers
+    from divebook.questions.bounds import Bounds
+    from divebook.replay.resume_changed import ResumePlan
+    from divebook.runtime.run import Run
+
+
+@dataclass(frozen=True)
+class Drive:
+    """A run that an interface continues, shows and waits for."""
+
+    call: Invocation
+    _begin: Callable[[], Run]
+    answers: Answers | None = None
+    """Answers given in advance, with which the interface answers questions while it waits."""
+    plan: ResumePlan | None = None
+    """What would be reused and done: the interface shows it before it begins."""
+    needs_advice: bool = True
+    """False if the call names its definitions, so that an error about a missing one needs no advice."""
+    asks: bool = False
+    """True if a person at a terminal is to confirm the plan."""
+
+    def begin(self) -> Run:
+        """Start to continue the run, and return it at once."""
+        if not self.needs_advice:
+            return self._begin()
+        with advising_definitions(self.call):
+            return self._begin()
+
+
+@contextmanager
+def advising_definitions(call: Invocation) -> Iterator[None]:
+    """Replace an error about a missing agent, action, tool or workflow, raised in the ``with`` block, by a `SetupError`
+    that advises to name the file of definitions. Errors in a notebook, and in a call that names a file, stay.
+    """
+    try:
+        yield
+    except (DefinitionError, NotFoundError) as error:
+        # A file would not help if something else is missing, such as the run or a step.
+        is_missing_definition = getattr(error, "kind", "agent") in ("agent", "action", "tool", "workflow")
+        if call.interface != SHELL or call.definitions is not None or not is_missing_definition:
+            raise
+        if isinstance(error, ExecutionNotFoundError):
+            raise
+        raise SetupError(
+            f"{error}. A log holds the workflow, not agents and actions: name their file (-d FILE) or --actions"
+        ) from error
+
+
+def drive_data(run: Run) -> ExecutionData:
+    """Return the run that a command has continued, after it has stopped, as plain data."""
+    return execution_data(run)
+
+
+class ResumePlanData(TypedDict):
+    """Plan of a resumption with another definition, as JSON: reused results, and calls to make."""
+
+    source: str
+    workflow: str
+    at: int
+    reused: int
+    kinds: dict[str, int]
+    cost: float | None
+    lines: list[str]
+
+
+class PlannedData(TypedDict):
+    """Result of ``resume --plan`` as JSON."""
+
+    plan: ResumePlanData
+
+
+def resume_data(result: Run | BulkResults | ResumePlan) -> ExecutionData | BulkResultsData | PlannedData:
+    """Return a resumed run, the results of several, or a plan as plain data."""
+    from divebook.runtime.run import Run
+
+    if isinstance(result, BulkResults):
+        return bulk_data(result)
+    if isinstance(result, Run):
+        return execution_data(result)
+    return {
+        "plan": {
+            "source": result.source,
+            "workflow": result.workflow,
+            "at": result.at,
+            "reused": result.reused,
+            "kinds": dict(result.kinds),
+            "cost": result.cost,
+            "lines": list(result.lines),
+        }
+    }
+
+
+@command(
+    "resume",
+    START,
+    example="resume exec_01k8",
+    data=resume_data,
+    exit_code=lambda result: int(isinstance(result, BulkResults) and result.has_errors),
+    needs_definitions=True,
+    drives=True,
+    waits_for_expiry=True,
+    shell_help="With --definition new, the definition is that of the file that --definitions names. Prints the result, "
+    "as run does.",
+)
+def resume(
+    call: Invocation,
+    runs: RunIds,
+    *,
+    definition: Annotated[
+        Literal["new"] | None,
+        option(
+            "--definition",
+            metavar="new",
+            help="Continue as a new run, with the definition as it is now: all calls up to the first difference are "
+            "reused, and later ones that are equal. The plan is printed first.",
+        ),
+    ] = None,
+    plan: Annotated[
+        bool, option("--plan", help="With --definition: only say what would be reused and done, and its cost.")
+    ] = False,
+    yes: Annotated[
+        bool, option("--yes", "-y", help="With --definition: do not ask before it begins.", interfaces=[SHELL])
+    ] = False,
+    strategy: Annotated[
+        Literal["from_start", "from_failure", "skip_failed"] | None,
+        option(
+            "--strategy",
+            metavar="NAME",
+            help="from_failure (as without it), from_start (a new run, with the same inputs), skip_failed (a fork in "
+            "which steps that have failed count as done).",
+        ),
+    ] = None,
+    bounds: BoundsText = None,
+    answer: EarlyAnswers = None,
+    answers: AnswersFile = None,
+) -> Drive | ResumePlan | BulkResults:
+    """Resume runs where their logs end.
+
+    Completed steps do not run again. With --definition new, a new run continues with a corrected definition. Several
+    runs resume at once; the result of each is shown.
+    """
+    from divebook.config.answers import answers_from, bounds_from
+    from divebook.events.catalog import COMPLETED
+
+    _require_sense(definition, strategy, plan=plan, has_bounds=bounds is not None)
+    limits = bounds_from(bounds)
+    early_answers = answers_from(answer or (), answers)
+    if len(runs) > 1:
+        is_for_one = definition is not None or strategy is not None or answer or answers
+        return _resume_several(call, runs, limits, is_for_one=bool(is_for_one))
+    run = call.run(runs[0])
+    if call.interface == SHELL and strategy is None and run.status == COMPLETED:
+        raise ExecutionError(f"execution {runs[0]} has completed; start a new one to run the workflow again")
+    run = call.run(runs[0], with_definitions=True)
+    if definition is not None:
+        # The plan makes no calls and changes nothing.
+        resume_plan = run.resume(limits, definition=definition, plan=True)
+        if plan:
+            return resume_plan
+        return Drive(call, lambda: run.resume(limits, definition=definition), early_answers, resume_plan, asks=not yes)
+    if strategy is not None:
+        return Drive(call, lambda: run.retry(strategy), early_answers)
+    defined = call.environment.workflows.get(run.workflow.name)
+    if call.definitions is not None and defined is not None and defined.fingerprint != run.workflow.fingerprint:
+        call.note(
+            f"workflow {run.workflow.name!r} has changed since; the run keeps the definition it was started with. "
+            "To continue with the new one: --definition new"
+        )
+    return Drive(call, lambda: run.resume(limits), early_answers)
+
+
+def _require_sense(definition: str | None, strategy: str | None, *, plan: bool, has_bounds: bool) -> None:
+    """Refuse combinations of options without a meaning, before anything is started."""
+    if plan and definition is None:
+        raise SetupError("--plan says what --definition new would do; give both")
+    if strategy is not None and (definition is not None or has_bounds):
+        raise SetupError("--strategy goes with neither --definition nor --bounds; leave those out")
+
+
+def _resume_several(call: Invocation, runs: list[str], bounds: Bounds | None, *, is_for_one: bool) -> BulkResults:
+    """Resume several runs. Each has its own result, so that a failure of one does not stop the others."""
+    from divebook.config.answers import handle_each
+
+    if is_for_one:
+        raise SetupError("--definition, --strategy, --answer and --answers go with one run; name one")
+    call.add_definitions()
+
+    def resume_one(run: Run) -> Run:
+        return run.resume(bounds)
+
+    return BulkResults(handle_each(call.environment, runs, resume_one, wait=call.waits), call.environment)
+
+
+@command(
+    "fork",
+    START,
+    example="fork exec_01k8 --at 12 --set city=Bonn",
+    data=drive_data,
+    needs_definitions=True,
+    drives=True,
+    shell_help="`divebook show RUN --events` lists numbers and ids of events.",
+    notebook_help="`r = %dive fork RUN --at 12 --set city=Bonn` keeps the new run. `%dive show RUN` steps through the "
+    "events of the other one, with their numbers and ids.",
+)
+def fork(
+    call: Invocation,
+    run: RunId,
+    *,
+    at: AtSharedEvent = None,
+    variables: VariablesChanged = None,
+    inputs: InputsChanged = None,
+    answer: AnswersChanged = None,
+    result: ResultsChanged = None,
+    prompt: PromptsChanged = None,
+    model: ModelName = None,
+) -> Drive:
+    """Start a run that shares the first events of another one.
+
+    The other run does not change. The new one continues live after those events.
+    """
+    from divebook.config.answers import change_from
+
+    change = change_from(variables or (), inputs or (), answer or (), result or (), prompts=prompt or ())
+    call.learn(change.variables, change.inputs)
+    source = call.run(run, with_definitions=True)
+    return Drive(call, lambda: source.fork(at, change, model=model))
+
+
+@command(
+    "answer",
+    START,
+    example="answer ask_1f0c retry",
+    data=drive_data,
+    needs_definitions=True,
+    drives=True,
+)
+def answer(
+    call: Invocation,
+    question: Annotated[str, word("QUESTION", "The question, as inbox names it.", completes="question")],
+    response: Annotated[
+        str,
+        word(
+            "ANSWER",
+            "A text, yes or no, a number, data in YAML or JSON: as inbox says.",
+            completes="choice",
+            takes_object=True,
+        ),
+    ],
+    *,
+    result: Annotated[str | None, option("--result", metavar="JSON", help="With done: what the call returned.")] = None,
+    as_: Annotated[
+        Literal["auto", "text", "json"],
+        option(
+            "--as",
+            metavar="auto|text|json",
+            help="How ANSWER is read; auto: as data where the question asks for data, else as text.",
+        ),
+    ] = "auto",
+    alike: Annotated[
+        bool, option("--alike", help="The same answer for all open questions that the step asks alike.")
+    ] = False,
+    by: By = None,
+) -> Drive:
+    """Answer a question, and continue its run.
+
+    A no may give a reason: "no: not today". An answer can also contain data, as inbox shows it: other arguments,
+    '{approved: true, data: {parameters: {host: h9}}}', or a rule that allows more calls like this one, '{approved:
+    true, data: {rule: {scope: always}}}'.
+    """
+    from divebook.config.answers import typed_answer
+    from divebook.text.format import plural
+
+    value: Any = response
+    # An object of the notebook is the answer itself. A text is interpreted according to the question.
+    if isinstance(value, str):
+        value = typed_answer(value, as_, result)
+    elif as_ != "auto" or result is not None:
+        raise SetupError(f"the answer is a {type(response).__name__} already; --as and --result are for texts")
+
+    def send() -> Run:
+        environment = call.environment
+        call.add_definitions()
+        if not alike:
+            return environment.answer(question, value, by=by)
+        first, *other_runs = environment.answer_alike(question, value, by)
+        if other_runs:
+            call.note(f"the same answer continues {plural(len(other_runs), 'other run')}")
+        # A shell ends with the command, so that it waits for all runs. The first one is shown.
+        if call.interface == SHELL:
+            for other in other_runs:
+                other.wait()
+        return first
+
+    return Drive(call, send)
+
+
+@command(
+    "signal",
+    START,
+    example="signal exec_01k8 approved '{by: ann}'",
+    data=drive_data,
+    needs_definitions=True,
+    drives=True,
+)
+def signal(
+    call: Invocation,
+    run: RunId,
+    name: Annotated[str, word("NAME", "Name of the signal, as the step has it.")],
+    payload: Annotated[
+        str | None, word("PAYLOAD", "In YAML or JSON; plain words are a text.", takes_object=True)
+    ] = None,
+    *,
+    by: By = None,
+) -> Drive:
+    """Send a signal to a run, and continue it."""
+    from divebook.definitions.yaml_text import value_typed
+    from divebook.engine.state import kept_until_taken
+
+    value = value_typed(payload) if isinstance(payload, str) else payload
+
+    def send() -> Run:
+        call.add_definitions()
+        receiver = call.run(run)
+        # The text says that no step waits for this signal yet, which is kept until one does. A misspelled name would
+        # be stored without an effect.
+        if (text := kept_until_taken(receiver.state, name)) is not None:
+            call.note(text)
+        return receiver.signal(name, value, by)
+
+    return Drive(call, send)

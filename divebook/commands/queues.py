@@ -1,0 +1,165 @@
+"""Commands about queued and interrupted runs: ``queue``, ``recover``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+from divebook.commands.command import QUEUES, START, Invocation, command, option, with_times, word
+from divebook.errors import SetupError
+from divebook.text.format import json_time
+from divebook.text.ranges import COUNT
+
+if TYPE_CHECKING:
+    from divebook.analysis.lists import QueueLine
+    from divebook.environments.environment import Environment
+    from divebook.stores import ExecutionRecord
+    from divebook.stores.leases import WorkerRecord
+
+
+# --- queue -----------------------------------------------------------------------------------------------------------
+
+
+class WorkerData(TypedDict):
+    """A running worker as JSON."""
+
+    id: str
+    queues: list[str]
+    driving: int
+    parallel: int
+
+
+class QueueData(TypedDict):
+    """Result of ``queue`` as JSON."""
+
+    queued: list[dict[str, Any]]
+    left_alone: list[dict[str, Any]]
+    workers: list[WorkerData]
+
+
+@dataclass(frozen=True)
+class Queue:
+    """The runs that wait in queues, and the running workers."""
+
+    environment: Environment
+    workers: Sequence[WorkerRecord]
+    lines: Sequence[QueueLine]
+
+    @property
+    def waiting(self) -> list[QueueLine]:
+        """The runs that workers may take."""
+        return [line for line in self.lines if not line.withheld]
+
+    @property
+    def withheld(self) -> list[QueueLine]:
+        """The runs that workers leave alone, because they are paused or were interrupted too often."""
+        return [line for line in self.lines if line.withheld]
+
+
+def queue_data(queue: Queue) -> QueueData:
+    """Return the runs in queues and the running workers as plain data."""
+    return {
+        "queued": [with_times(line.to_dict()) for line in queue.waiting],
+        "left_alone": [with_times(line.to_dict()) for line in queue.withheld],
+        "workers": [
+            {
+                "id": worker.id,
+                "queues": list(worker.queues),
+                "driving": worker.driving,
+                "parallel": worker.parallel,
+            }
+            for worker in queue.workers
+        ],
+    }
+
+
+@command(
+    "queue",
+    QUEUES,
+    example="queue",
+    data=queue_data,
+    notebook_help="The running workers are printed; the value is a DataFrame of the runs.",
+)
+def queue(call: Invocation) -> Queue:
+    """List the runs in queues, and the running workers.
+
+    For each run: which workers can run it, or why none can; and which runs workers leave alone.
+    """
+    from divebook.analysis.lists import queue_lines
+
+    workers = call.environment.workers()
+    return Queue(call.environment, workers, [*queue_lines(call.environment, workers)])
+
+
+# --- recover ---------------------------------------------------------------------------------------------------------
+
+
+class InterruptedRun(TypedDict):
+    """An interrupted run as JSON."""
+
+    id: str
+    workflow: str
+    status: str
+    started_at: str | None
+
+
+class InterruptedData(TypedDict):
+    """Result of ``recover`` as JSON."""
+
+    runs: list[InterruptedRun]
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """Interrupted runs. The interface lists them, or resumes them and reports the result of each."""
+
+    environment: Environment
+    records: list[ExecutionRecord]
+    page: int
+    resumes: bool
+
+
+def interrupted_data(interrupted: Interrupted) -> InterruptedData:
+    """Return the interrupted runs as plain data."""
+    return {
+        "runs": [
+            {
+                "id": record.execution_id,
+                "workflow": record.workflow_name,
+                "status": record.status,
+                "started_at": json_time(record.started_at),
+            }
+            for record in interrupted.records
+        ]
+    }
+
+
+@command(
+    "recover",
+    START,
+    example="recover --all",
+    data=interrupted_data,
+    needs_definitions=True,
+    shell_help="Exit code 1 if one failed or cannot continue, 3 if one waits.",
+    notebook_help="The runs continue in the background. The variable DIVEBOOK_RECOVER, or Recover in the Config of a "
+    "definition, sets what happens automatically: ask (a line at %load_ext), auto (they are resumed), off (nothing).",
+)
+def recover(
+    call: Invocation,
+    run: Annotated[
+        str | None, word("RUN", "Resume this one; the beginning of its id is enough.", completes="interrupted run")
+    ] = None,
+    *,
+    every: Annotated[
+        bool, option("--all", help="Resume all of them, as far as the defined agents and actions allow it.")
+    ] = False,
+    page: Annotated[int, option("--page", allowed=COUNT, help="Which page of a long list.")] = 1,
+) -> Interrupted:
+    """List runs whose process has died, or resume them."""
+    from divebook.config.answers import interrupted
+
+    if every and run is not None:
+        raise SetupError(f"{call.spell('recover')} takes a run or --all, not both")
+    call.add_definitions()
+    return Interrupted(call.environment, interrupted(call.environment, run), page, every or run is not None)

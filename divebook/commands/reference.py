@@ -1,0 +1,194 @@
+"""Reference page of all commands, and JSON Schemas of what they print with ``--json``.
+
+``python -m divebook.commands.reference`` writes ``notebooks/COMMANDS.md`` and the files in
+``notebooks/reference/schemas/``; the suite compares them with the declarations.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, NotRequired
+
+from divebook.commands.command import FORMAT, NOTEBOOK, SHELL, Command, Parameter
+from divebook.commands.table import COMMANDS, GROUPS
+
+HEAD = """\
+# Commands
+
+Every command in a terminal (`divebook NAME`) and in a cell (`%dive NAME`). Both have the same words and options, unless
+a line says otherwise. Values are YAML: `n=2` is a number, `n="2"` a text. `--json` prints an object, whose key
+`divebook` is the version of the format; its schema is in `reference/schemas/`. Times are ISO 8601.
+
+Exit codes: 0 completed, 1 failed, 2 bad input or usage, 3 waiting, 130 cancelled.
+"""
+# --- the page --------------------------------------------------------------------------------------------------------
+
+
+def page() -> str:
+    """Return the reference page of all commands in Markdown."""
+    lines = [HEAD]
+    for group in GROUPS:
+        lines.append(f"# {group.title}\n")
+        for command in COMMANDS.values():
+            if command.group is group:
+                lines += _section(command)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _section(command: Command) -> Iterator[str]:
+    is_in_shell = SHELL in command.interfaces
+    yield f"## `{'divebook' if is_in_shell else '%dive'} {command.name}`\n"
+    yield f"{command.help}\n"
+    for text in (command.shell_help, command.notebook_help):
+        if text:
+            yield f"{text}\n"
+    usages = []
+    if is_in_shell:
+        # The file is the first word of a command that takes definitions in a shell.
+        file = " FILE|FOLDER" if command.file_help else ""
+        usages.append(f"divebook {command.name}{file}{command.usage_in(SHELL).removeprefix(command.name)}")
+    if NOTEBOOK in command.interfaces:
+        usages.append(f"%dive {command.usage_in(NOTEBOOK)}")
+    yield "```console"
+    yield from usages
+    yield "```\n"
+    rows = [*_rows(command)]
+    if rows:
+        yield "| word or option | meaning | in |"
+        yield "| --- | --- | --- |"
+        yield from rows
+        yield ""
+    yield f"Example: `{usages[0].partition(' ')[0]} {command.example}`\n"
+
+
+def _rows(command: Command) -> Iterator[str]:
+    """Yield a row of the table for each parameter, with those that the interfaces add."""
+    if command.file_help:
+        yield _row("FILE|FOLDER", command.file_help, "shell")
+    for parameter in command.parameters:
+        yield _row(_term(parameter), parameter.help, _interfaces(command, parameter))
+    for term, text, interface, is_there in (
+        ("--definitions FILE|FOLDER, -d", "Definitions with the agents it needs.", "shell", command.needs_definitions),
+        ("--code", "Run the cells of a notebook that define in Python.", "shell", _has_file(command)),
+        ("--actions MODULE|FILE.py, -a", "Python that defines actions; may be repeated.", "shell", _has_file(command)),
+        ("--strict", "Fail if the run has to wait for an answer.", "", command.drives),
+        ("--wait, --no-wait", "Wait until a question with a Default expires.", "shell", command.waits_for_expiry),
+        ("--quiet, -q", "Show no progress.", "shell", command.drives),
+        ("--background, -b", "Return at once.", "notebook", command.drives),
+        ("--no-check", "Let the cell succeed although the run fails.", "notebook", command.drives),
+        ("--no-data", "Leave the data of the run out of the notebook.", "notebook", command.drives),
+        ("--store PATH", "Where the logs are, a file or a postgresql:// URL.", "", command.has_store),
+        ("--json", "Print JSON.", "shell", command.data is not None),
+    ):
+        if is_there and (not interface or interface in command.interfaces):
+            yield _row(term, text, interface)
+
+
+def _has_file(command: Command) -> bool:
+    return command.needs_definitions or bool(command.file_help)
+
+
+def _row(*cells: str) -> str:
+    term, text, interfaces = (cell.replace("|", "\\|") for cell in cells)
+    return f"| `{term}` | {text} | {interfaces} |"
+
+
+def _term(parameter: Parameter) -> str:
+    return ", ".join([parameter.usage, *parameter.spellings[1:]])
+
+
+def _interfaces(command: Command, parameter: Parameter) -> str:
+    """Return the interface of a parameter that is not in all interfaces of its command; else an empty text."""
+    names = [name for name in (SHELL, NOTEBOOK) if name in command.interfaces]
+    present = [name for name in names if name in parameter.interfaces]
+    return "" if present == names else ", ".join(present)
+
+
+# --- JSON Schemas ----------------------------------------------------------------------------------------------------
+
+
+_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
+
+
+def schema(command: Command) -> dict[str, Any]:
+    """Return the JSON Schema of what a command prints with ``--json``. It is built from the return type of the function
+    that returns the data.
+    """
+    data = command.data
+    if data is None:
+        raise TypeError(f"command {command.name} prints no data")
+    # Other annotations of the function may name modules that are loaded late.
+    result = eval(data.__annotations__["return"], data.__globals__)  # noqa: S307 - an annotation of this package
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"divebook {command.name} --json",
+        "type": "object",
+        "required": ["divebook"],
+        "properties": {"divebook": {"const": FORMAT}},
+        **_schema_of(result, is_top=True),
+    }
+
+
+def _schema_of(kind: Any, *, is_top: bool = False) -> dict[str, Any]:
+    """Return the JSON Schema of a type: a TypedDict, list, dict, union, literal or plain type."""
+    # Only types that occur in the results of commands; another one is a mistake in a declaration.
+    origin = typing.get_origin(kind)
+    arguments = typing.get_args(kind)
+    if kind is Any:
+        return {}
+    if kind in _TYPES:
+        return {"type": _TYPES[kind]}
+    if typing.is_typeddict(kind):
+        return _schema_of_keys(kind, is_top=is_top)
+    if origin in (typing.Union, UnionType):
+        return {"anyOf": [_schema_of(part, is_top=is_top) for part in arguments]}
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin is list:
+        return {"type": "array", "items": _schema_of(arguments[0])}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": _schema_of(arguments[1])}
+    raise TypeError(f"{kind} has no JSON Schema")
+
+
+def _schema_of_keys(kind: Any, *, is_top: bool) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    properties: dict[str, Any] = {"divebook": {"const": FORMAT}} if is_top else {}
+    required = ["divebook"] if is_top else []
+    for name, hint in hints.items():
+        if typing.get_origin(hint) is NotRequired:
+            (hint,) = typing.get_args(hint)  # noqa: PLW2901 - the type inside
+        else:
+            required.append(name)
+        properties[name] = _schema_of(hint)
+        # Keys that end with "_at" are times in ISO 8601.
+        if name.endswith("_at") and hint in (str, str | None):
+            properties[name]["description"] = "Time in ISO 8601."
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def schemas() -> dict[str, str]:
+    """Return the text of each schema file by name of the file."""
+    return {
+        f"{command.name}.json": json.dumps(schema(command), indent=2) + "\n"
+        for command in COMMANDS.values()
+        if command.data is not None
+    }
+
+
+def main(root: Path) -> None:
+    """Write the page and the schemas into the folder ``notebooks`` of the project."""
+    (root / "COMMANDS.md").write_text(page(), encoding="utf-8")
+    folder = root / "reference" / "schemas"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in schemas().items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(*sys.argv[1:2] or ["notebooks"]))

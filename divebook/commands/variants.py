@@ -1,0 +1,269 @@
+"""Commands that try a change without changing a run: ``what-if``, ``try``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+from divebook.commands.command import SHELL, START, Invocation, command, option, word
+from divebook.commands.driving import advising_definitions
+from divebook.commands.parameters import (
+    AnswersChanged,
+    AtSharedEvent,
+    BoundsText,
+    InputsChanged,
+    ModelName,
+    PromptsChanged,
+    ResultsChanged,
+    RunOrNewest,
+    ToolsAllowed,
+    VariablesChanged,
+)
+from divebook.errors import SetupError
+from divebook.text.ranges import INTEGER
+
+if TYPE_CHECKING:
+    from divebook.definitions.definition import Workflow
+    from divebook.environments.variants import TrialOptions, WhatIfOptions
+    from divebook.replay.trial import StepTrial
+    from divebook.replay.what_if import Plan, RepeatedWhatIf, WhatIf
+
+
+class WhatIfsData(TypedDict):
+    """Result of ``what-if`` as JSON: the what-ifs, or with ``--plan`` the plan."""
+
+    what_ifs: list[dict[str, Any]]
+    plan: dict[str, Any] | None
+
+
+def what_if_data(result: WhatIf | RepeatedWhatIf | Plan) -> WhatIfsData:
+    """Return what-ifs, or the plan of one, as plain data."""
+    from divebook.replay.what_if import Plan, WhatIf
+
+    if isinstance(result, Plan):
+        return {"what_ifs": [], "plan": _plan_data(result)}
+    variants = [result] if isinstance(result, WhatIf) else list(result)
+    return {"what_ifs": [_variant_data(each) for each in variants], "plan": None}
+
+
+def _plan_data(plan: Plan) -> dict[str, Any]:
+    """Return the plan of a what-if (reused and live calls, expected cost) as plain data."""
+    names = ("source", "at", "reused", "cost", "unknown", "blocked")
+    data = {name: getattr(plan, name) for name in names}
+    return {**data, "change": plan.change.to_data(), "live": [call._asdict() for call in plan.live]}
+
+
+def _variant_data(variant: WhatIf) -> dict[str, Any]:
+    run = variant.run
+    first = variant.diff
+    return {
+        "id": run.id,
+        "source": variant.source,
+        "at": variant.at,
+        "change": variant.change.to_data(),
+        "status": run.status,
+        "error": run.error,
+        "outputs": variant.outputs,
+        **asdict(variant.tally),
+        "cost": variant.cost,
+        "comparable": variant.comparable,
+        "calls": [call._asdict() for call in variant.calls],
+        "first_difference": None if first is None else {"event": first.event, "step": first.step, "text": first.text},
+        "differences": variant.comparison.pairs[0].counts,
+        "unchecked": variant.unchecked,
+    }
+
+
+def exit_code_of_what_ifs(result: WhatIf | RepeatedWhatIf | Plan) -> int:
+    """Return the exit code of the first what-if that did not complete, else 0."""
+    from divebook.commands.command import EXIT_CODES
+    from divebook.replay.what_if import Plan, WhatIf
+
+    if isinstance(result, Plan):
+        return 0
+    variants = [result] if isinstance(result, WhatIf) else list(result)
+    # A status without a code, such as "moved", counts as a failure.
+    codes = [EXIT_CODES.get(each.run.status, 1) for each in variants]
+    return next((code for code in codes if code != 0), 0)
+
+
+@command(
+    "what-if",
+    START,
+    example="what-if exec_01k8 --input city=Bonn --plan",
+    data=what_if_data,
+    exit_code=exit_code_of_what_ifs,
+    needs_definitions=True,
+    shell_help="Exit codes are those of run.",
+    notebook_help="`w = %dive what-if --input city=Bonn`, then `w.outputs`, `w.served`, `w.live`, `w.blocked`, "
+    "`w.unused`, `w.cost`, `w.diff`; `w.comparison.frame()` has both runs place by place.",
+)
+def what_if(
+    call: Invocation,
+    run: RunOrNewest = None,
+    *,
+    at: AtSharedEvent = None,
+    variables: VariablesChanged = None,
+    inputs: InputsChanged = None,
+    answer: AnswersChanged = None,
+    result: ResultsChanged = None,
+    prompt: PromptsChanged = None,
+    model: ModelName = None,
+    tools: ToolsAllowed = "recorded",
+    repeat: Annotated[
+        int | None,
+        option("--repeat", allowed=INTEGER, help="How many to make: where models are asked, the results differ."),
+    ] = None,
+    plan: Annotated[
+        bool, option("--plan", help="Only say what would be reused and what would be live; no call is made.")
+    ] = False,
+    bounds: BoundsText = None,
+) -> WhatIf | RepeatedWhatIf | Plan:
+    """Run a run again with one change, reusing its results.
+
+    Results come from the log where it has them; models are called; the run does not change. Shows which calls were
+    replayed, live, blocked and unused, and which results differ.
+    """
+    from divebook.config.answers import bounds_from, change_from
+
+    change = change_from(variables or (), inputs or (), answer or (), result or (), prompts=prompt or (), model=model)
+    # Secrets are learned before anything is run that could print them.
+    call.learn(change.variables, change.inputs)
+    options: WhatIfOptions = {"tools": tools, "bounds": bounds_from(bounds)}
+    source = call.run(run, with_definitions=True)
+    with advising_definitions(call):
+        # Three calls, since the result type of `what_if` depends on `plan` and `repeat`.
+        if plan:
+            return source.what_if(change, at, plan=True, **options)
+        if repeat is None:
+            return source.what_if(change, at, **options)
+        return source.what_if(change, at, repeat=repeat, **options)
+
+
+# --- try -------------------------------------------------------------------------------------------------------------
+
+
+class TrialData(TypedDict):
+    """Result of ``try`` as JSON: the recorded result and the tries."""
+
+    source: str
+    step: str
+    cost: float | None
+    entry: dict[str, Any]
+    recorded: dict[str, Any]
+    tries: list[dict[str, Any]]
+
+
+def trial_data(trial: StepTrial) -> TrialData:
+    """Return the tries of a step as plain data."""
+    recorded, *tries = (asdict(tried) for tried in (trial.recorded, *trial.tries))
+    return {
+        "source": trial.source,
+        "step": trial.entry.step,
+        "cost": trial.cost,
+        "entry": trial.entry._asdict(),
+        "recorded": recorded,
+        "tries": tries,
+    }
+
+
+def exit_code_of_trial(trial: StepTrial) -> int:
+    """Return 1 if a try did not complete, else 0."""
+    from divebook.events.catalog import COMPLETED
+
+    return 0 if all(tried.status == COMPLETED for tried in trial.tries) else 1
+
+
+@command(
+    "try",
+    START,
+    example="try draft exec_01k8 --times 3",
+    data=trial_data,
+    exit_code=exit_code_of_trial,
+    needs_definitions=True,
+    shell_help="Exit code 1 if a try did not complete.",
+    notebook_help="The cell `%%dive try STEP` takes the same words, and below them keys that replace those of the "
+    "step, such as `Prompt: Shorter, please`. `t = %dive try draft --times 3`, then `t.tries[0].value`, `t.frame()`; "
+    "`t.keep()` writes the workflow with the changed step into a new cell.",
+)
+def try_step(
+    call: Invocation,
+    step: Annotated[str, word("STEP", "The step; of a workflow function, an agent that it asked.", completes="step")],
+    run: RunOrNewest = None,
+    *,
+    times: Annotated[int, option("--times", allowed=INTEGER, help="How often.")] = 1,
+    keys: Annotated[
+        Path | None,
+        option(
+            "--keys",
+            metavar="FILE",
+            help="YAML: keys that the step is to have in place of its own.",
+            completes="file",
+            interfaces=[SHELL],
+        ),
+    ] = None,
+    variables: VariablesChanged = None,
+    inputs: InputsChanged = None,
+    visit: Annotated[
+        int | None,
+        option("--visit", allowed=INTEGER, help="Which time that it was entered, from 1; default: the last."),
+    ] = None,
+    item: Annotated[
+        int | None, option("--item", allowed=INTEGER, help="Of Each, this item alone, from 0; default: all.")
+    ] = None,
+    model: ModelName = None,
+    tools: ToolsAllowed = "recorded",
+    bounds: BoundsText = None,
+    keep: Annotated[
+        Path | None,
+        option(
+            "--keep",
+            metavar="FILE",
+            help="Write the workflow with the changed step there.",
+            completes="file",
+        ),
+    ] = None,
+) -> StepTrial:
+    """Run one step of a run again, and compare the results.
+
+    The step starts with its recorded state; the run does not change. Models are called; actions and tools return the
+    recorded result of the same call, and else do not run.
+    """
+    from divebook.config.answers import bounds_from, change_from
+    from divebook.definitions.reader import with_keys
+
+    # Checked before the tries, which may cost money.
+    if keep is not None and keep.exists():
+        raise SetupError(f"{keep} exists already; name another file for --keep")
+    change = change_from(variables or (), inputs or ())
+    limits = bounds_from(bounds)
+    call.learn(change.variables, change.inputs)
+    # The same for the keys: an error must not come after the first calls.
+    text = call.cell.text if keys is None else keys.read_text(encoding="utf-8")
+    source_name = call.cell.source_name if keys is None else str(keys)
+    source = call.run(run, with_definitions=True)
+
+    def changed(workflow: Workflow) -> Workflow:
+        return with_keys(workflow, step, text, source_name=source_name, line_offset=call.cell.lines_above)
+
+    options: TrialOptions = {
+        "variables": change.variables,
+        "inputs": change.inputs,
+        "visit": visit,
+        "item": item,
+        "tools": tools,
+        "model": model,
+        "bounds": limits,
+    }
+    has_keys = bool(text.strip())
+    if has_keys:
+        # An error about a missing name may be caused by the keys, and then a file of agents does not help.
+        trial = source.try_step(step, changed, times=times, **options)
+    else:
+        with advising_definitions(call):
+            trial = source.try_step(step, None, times=times, **options)
+    if keep is not None:
+        trial.keep(keep)
+        call.note(f"wrote {keep}")
+    return trial
