@@ -434,7 +434,7 @@ def _print_interrupted(interrupted: Interrupted, _values: Mapping[str, Any]) -> 
         (
             record.execution_id,
             one_line(record.workflow_name, 40),
-            status_text(record.status),
+            ReportText(record.status, record.status),
             local_time(record.started_at),
         )
         # Page 1 has the rows 0 to 49.
