@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from importlib import metadata
 from typing import Any, NamedTuple
 
 from divebook.errors import DivebookError, SetupError
@@ -70,6 +69,8 @@ class Plugin(NamedTuple):
         SetupError
             The import raised an error, or the object has the wrong form.
         """
+        from importlib import metadata  # takes milliseconds, and few processes need it
+
         try:
             value = metadata.EntryPoint(self.name, self.target, self.group).load()
         # The import runs code of the package, which may raise anything. An interrupt by the user passes.
@@ -148,6 +149,8 @@ def _index() -> Mapping[tuple[str, str], tuple[Plugin, ...]]:
 
 @functools.lru_cache(maxsize=1)
 def _scan(path: tuple[str, ...]) -> Mapping[tuple[str, str], tuple[Plugin, ...]]:
+    from importlib import metadata
+
     del path  # the key of the cache
     index: dict[tuple[str, str], tuple[Plugin, ...]] = {}
     for group in GROUPS:
