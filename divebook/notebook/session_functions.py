@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, Unpack, cast, overload
 
 from divebook.agents import Agent
 from divebook.commands import driving, inspection
@@ -19,7 +19,7 @@ from divebook.definitions.reader import read_definitions
 from divebook.definitions.step import Retry
 from divebook.environments.environment import Environment
 from divebook.environments.starts import StartOptions
-from divebook.errors import NotFoundError, SetupError
+from divebook.errors import InputError, NotFoundError, SetupError
 from divebook.mapping import PARALLEL, MappedRows, mapped
 from divebook.notebook.commands import print_answer
 from divebook.notebook.run_wait import show_live
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from divebook.notebook.run_list import Runs
 
 
+P = ParamSpec("P")
 R = TypeVar("R")
 FramesOf: TypeAlias = "EventStore | Environment | Run | Iterable[Run] | pd.DataFrame | str | None"
 
@@ -153,16 +154,19 @@ def run(
     dialect: Dialect = OWN,
     **options: Unpack[StartOptions],
 ) -> Run: ...
-def run(
+# The parameters of the function, except those that have the name of an option.
+@overload
+def run(workflow: WorkflowFunction[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]: ...
+def run(  # type: ignore[misc]
     workflow: Workflow | str | Path,
-    inputs: Mapping[str, Any] | None = None,
-    *,
+    inputs: Any = None,
+    *more_inputs: Any,
     name: str | None = None,
     store: str | None = None,
     answers: Mapping[str, Any] | str | Path | None = None,
     strict: bool = False,
     dialect: Dialect = OWN,
-    **options: Unpack[StartOptions],
+    **options: Any,
 ) -> Run:
     """Start a workflow and return at once; ``await`` the result, or call its `wait`.
 
@@ -170,8 +174,10 @@ def run(
     ----------
     workflow
         A `Workflow`, the name of a defined one, the path of a definition file or folder, or a definition text.
-    inputs
-        Plain data by name.
+    inputs, more_inputs
+        The inputs by name, as a mapping. Each input may also be a keyword, unless an option has its name:
+        ``run(total, words=words)``. A workflow function also takes them in order, as the function does; a single
+        mapping is always the inputs by name.
     name
         The workflow of the file, folder or text; not needed if it has only one.
     store
@@ -192,6 +198,12 @@ def run(
     >>> session = open_session("memory:")
     >>> run("Workflows: [{Name: sum, Steps: [{Name: add, Script: 1 + 1, Store: n}]}]").wait().variables
     {'n': 2}
+    >>> from divebook import workflow
+    >>> @workflow
+    ... async def product(ctx, one: int, other: int):
+    ...     return one * other
+    >>> run(product, one=6, other=7).result(), run(product, 6, 7).result()
+    (42, 42)
     """
     fits = isinstance(workflow, Workflow | str | Path)
     require(workflow, "the workflow to run", "a Workflow, a name, a path or a definition text", fits=fits)
@@ -199,11 +211,36 @@ def run(
     # Names, paths and texts become a registered workflow, so that later calls can use its name.
     if not isinstance(workflow, Workflow):
         workflow = _workflow_from(session, workflow, name, dialect)
+    declared = {definition.name for definition in workflow.inputs} - StartOptions.__annotations__.keys()
+    keywords = {key: options.pop(key) for key in [*options] if key in declared}
+    inputs = _inputs_of_call(workflow, (inputs, *more_inputs), keywords)
     read_answers = answers_from(file=answers) if isinstance(answers, str | Path) else answers_from(mapping=answers)
     started = session.start(workflow, inputs, store=store, answers=read_answers, **options)
     # Set after the start, because `strict` concerns only those who wait with this handle.
     started.strict = strict
     return started
+
+
+def _inputs_of_call(workflow: Workflow, positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+    """Return the inputs of `run` by name. They are in a mapping, in the order of the function's parameters, or in
+    keywords.
+
+    Raises
+    ------
+    InputError
+        An input occurs twice, or the function does not accept the inputs.
+    """
+    first, *others = positional
+    if isinstance(workflow, WorkflowFunction) and (others or not isinstance(first, Mapping | None)):
+        try:
+            return workflow.arguments(positional, keywords)
+        except TypeError as error:
+            raise InputError(f"workflow {workflow.name}: {error}") from error
+    if not keywords:
+        return first
+    if twice := sorted(keywords.keys() & (first or {}).keys()):
+        raise InputError(f'input "{twice[0]}" is given twice, in the mapping and by name; give it once', twice[0])
+    return {**(first or {}), **keywords}
 
 
 def _workflow_from(session: Session, source: str | Path, name: str | None, dialect: Dialect) -> Workflow:

@@ -3,7 +3,8 @@
 import pytest
 
 import divebook
-from divebook.errors import InterruptError, NotFoundError
+from divebook import run, workflow
+from divebook.errors import InputError, InterruptError, NotFoundError, SetupError
 from divebook.widgets.views import LiveView
 
 ASKING = """\
@@ -58,3 +59,26 @@ def test_a_run_shows_itself_as_a_widget(session):
     finally:
         shown.close()
         again.close()
+
+
+def test_inputs_are_a_mapping_keywords_or_in_order(session):
+    @workflow
+    async def product(ctx, one: int, other: int = 1, note: str = ""):
+        return f"{one * other}{note}"
+
+    ways = [
+        run(product, one=6, other=7),
+        run(product, 6, 7),
+        run(product, 6, other=7),
+        run(product, {"one": 6}, other=7),
+    ]
+    assert [each.result() for each in ways] == ["42"] * 4
+    # An option of `run` has the name before an input does.
+    noted = run(product, {"one": 1, "note": "!"}, note="remark")
+    assert (noted.result(), noted.record.note) == ("1!", "remark")
+    with pytest.raises(InputError, match='"one" is given twice'):
+        run(product, {"one": 6}, one=7)
+    with pytest.raises(InputError, match="too many positional arguments"):
+        run(product, 1, 2, "!", 4)
+    with pytest.raises(SetupError, match="did you mean 'tags'"):
+        run(product, one=1, tgas=["x"])

@@ -1,6 +1,7 @@
 """A workflow with steps, ordinary and async, and with options."""
 
-from divebook import Context, Environment, Run, step, workflow
+from divebook import Context, Environment, Run, run, step, workflow
+from divebook.notebook.session import open_session
 
 
 @step
@@ -32,10 +33,21 @@ async def measure(ctx: Context, text: str, times: int = 1) -> str:
     return f"{loud} {number} {twice} {part}"
 
 
+def notebook(text: str) -> str:
+    """Run the workflow as a notebook does."""
+    open_session("memory:")
+    first: Run[str] = run(measure, text=text)
+    second: Run[str] = run(measure, text, times=1)
+    third: Run[str] = run(measure, {"text": text}, tags=["mapping"])
+    assert first.result() == second.result() == third.result()
+    return first.result()
+
+
 if __name__ == "__main__":
+    assert notebook("ab") == "AB! 2 4 2.0"
     with Environment(store="memory:") as environment:
-        run: Run[str] = environment.start(measure, {"text": "abc", "times": 2})
-        result: str = run.result()
+        started: Run[str] = environment.start(measure, {"text": "abc", "times": 2})
+        result: str = started.result()
     assert result == "ABC!! 3 6 3.0"
     name: str = length.__name__
     assert name == "length"
