@@ -249,6 +249,24 @@ def test_words_of_a_command_line_are_yaml_unless_the_input_is_a_text():
         assert (type(found), repr(found)) == (type(value), repr(value)), (annotation, word)
 
 
+def test_a_number_that_was_parsed_before_keeps_its_spelling_for_the_type_of_the_input():
+    cases = [
+        (Decimal, "1.50", Decimal("1.50")),
+        (Path, "007", Path("007")),
+        (str, "1.10", "1.10"),
+        (UUID, "1" * 32, UUID("1" * 32)),
+        (typing.Literal["1"], "1", "1"),
+        (int, "5", 5),
+        (float, "5", 5.0),
+        (int | str, "5", 5),
+        (typing.Any, "5", 5),
+    ]
+    for annotation, word, value in cases:
+        found = arrives(flow_of(annotation), value_typed(word))
+        assert (type(found), repr(found)) == (type(value), repr(value)), (annotation, word)
+    assert [type(part) for part in opened(storable([value_typed("5"), value_typed("2.5")], "x"))] == [int, float]
+
+
 def test_iterables_stay_what_they_are():
     for value in ([1], (1,), {1}):
         assert same(arrives(flow_of(typing.Iterable[int]), value), value)
@@ -278,7 +296,7 @@ def test_the_types_hold_for_queues_children_successors_and_forks(tmp_path):
         assert environment.start("parent_of_day", {"day": "2026-03-01"}).wait(10).outputs["result"] == expected
         first = environment.start("echo_day", {**inputs, "left": 1}).wait(10)
         assert first.successor.wait(10).outputs["result"] == expected
-        other = environment.what_if(run.id, {"inputs": {"day": "2026-04-01"}})
+        other = run.what_if({"inputs": {"day": "2026-04-01"}})
         assert other.run.wait(10).outputs["result"] == [dt.date(2026, 4, 1), Size.LARGE]
         queued = environment.enqueue("echo_day", inputs)
         with pytest.raises(InputError, match=r'input "day" must be of type datetime\.date'):
