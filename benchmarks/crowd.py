@@ -39,7 +39,7 @@ SELECT *, of_row(id, status, created_at, ended_at, last_sequence, error, size, w
 ASKED: dict[str, Callable[[Environment], object]] = {
     "list 20": lambda environment: environment.executions(limit=20),
     "list 20 of a status": lambda environment: environment.executions("failed", limit=20),
-    f"inbox, {ASKING} questions": lambda environment: environment.interrupts(),
+    f"inbox, {ASKING} questions": lambda environment: environment.inbox(),
     "recoverable": lambda environment: environment.recoverable(),
 }
 

@@ -103,7 +103,7 @@ async def asks(ctx: Context, earlier: int) -> int:
 def answer_once(environment: Environment, earlier: int) -> float:
     """Return the seconds from an answer to the call."""
     execution = environment.start(asks, {"earlier": earlier}).wait()
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     started = time.perf_counter()
     environment.answer(question.interrupt_id, "yes", execution.id).wait(check=True)
     return _calls[-1] - started

@@ -85,7 +85,7 @@ class World:
     async def answered(self) -> Counter[str]:
         """Ask, and be answered."""
         execution = await self.environment.start("asks")
-        (question,) = execution.interrupts
+        (question,) = execution.open_questions
         await asyncio.to_thread(execution.answer, question.id, response=True)
         await execution
         return Counter(completed=1)

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import inspect
 import pkgutil
 import re
 import subprocess
@@ -445,3 +446,45 @@ def test_a_process_is_recognized_in_one_way():
     """The start time in seconds changes when the clock is set. Records of older versions of `dev_env` have no other."""
     assert callers("create_time") == {"divebook.devenv.jobs:_began"}
     assert callers("is_running") == {"divebook.devenv.jobs:_is_alive", "divebook.stores.leases:has_died"}
+
+
+def test_there_is_one_handle_of_an_execution():
+    """A method of `Environment` that takes an id would be the verb of `Run` a second time."""
+    from divebook.environments.environment import REMOVED, Environment
+    from divebook.runtime.run import Run
+
+    handles = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                methods = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+                if {"wait", "pause", "resume", "history"} <= methods:
+                    handles.add(node.name)
+    assert handles == {"Run"}, "a second class that drives an execution: add the method to divebook.runtime.run.Run"
+    by_id = set()
+    for name in vars(Environment):
+        method = getattr(Environment, name)
+        if not name.startswith("_") and callable(method) and "execution_id" in inspect.signature(method).parameters:
+            by_id.add(name)
+    assert by_id == {"answer", "recover", "run_of", "signal"}, "what concerns one execution is a method of Run"
+    members = {name for name in vars(Environment) if not name.startswith("_")}
+    assert len(members) <= 46, "Environment grows: put what is not for users on its registry (environment.internals)"
+    assert not members & REMOVED.keys()
+    moved = [text.partition("run_of(id).")[2].partition("(")[0] for text in REMOVED.values() if "run_of(id)." in text]
+    assert [name for name in moved if not hasattr(Run, name)] == [], "the error of an old name names a member of Run"
+
+
+def test_a_property_with_a_plural_name_of_rows_is_a_frame():
+    """Lists of objects have names of their own, so that a reader knows what a property returns."""
+    from divebook.projections.log_frames import Framed
+    from divebook.runtime.run import Run
+
+    frames = {name for name, value in vars(Framed).items() if isinstance(value, property)} | {"questions"}
+    lists = {"chain", "children", "conversation", "failures", "open_questions", "paths", "requests", "tags"}
+    plural = set()
+    for owner in Run.__mro__:
+        for name, value in vars(owner).items():
+            if isinstance(value, property) and name.endswith("s") and not name.startswith("_"):
+                plural.add(name)
+    values = {"continued_as", "inputs", "outputs", "status", "unused_answers", "variables"}
+    assert plural - frames - lists - values == set(), "a frame, or a list with a name of its own: see the class of Run"

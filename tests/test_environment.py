@@ -195,7 +195,7 @@ def test_a_damaged_execution_is_looked_up_as_far_as_it_is_sound_and_not_carried_
         assert "event 3 of execution" in str(execution.damage)
         assert [event.sequence for event in execution.history()] == [1, 2]
         assert "error: the log is damaged; this is what its first 2 events say. event 3" in str(execution)
-        assert world.interrupts() == []
+        assert world.inbox() == []
         for use in (execution.resume, execution.cancel):
             with pytest.raises(CorruptStoreError, match="event 3"):
                 use()

@@ -107,7 +107,7 @@ def test_what_others_recorded_is_forked_at_every_model_call(tmp_path, kind):
         for at in range(1, len(before) + 1):
             called.clear()
             fork = environment.run_of(run.id).fork(at).wait(20)
-            for question in fork.interrupts:
+            for question in fork.open_questions:
                 assert question.kind == "agent_changed"
                 fork = environment.answer(question.id, "finish", fork.id).wait(20)
             assert fork.status == "completed", (at, fork.error)
@@ -118,7 +118,7 @@ def test_what_others_recorded_is_forked_at_every_model_call(tmp_path, kind):
             assert next(data.output for data in reversed(payloads(fork, StepCompleted))).endswith(answer), at
         (call,) = (data for data in payloads(run, OperationCompleted) if data.operation_type == "tool_call")
         changed = environment.run_of(run.id).fork(change={"results": {call.operation_id: "3 larks"}}).wait(20)
-        (question,) = changed.interrupts
+        (question,) = changed.open_questions
         changed = environment.answer(question.id, "finish", changed.id).wait(20)
         (returned,) = (part for part in requests_of(changed.history())[-1].messages[-1]["parts"])
         assert (changed.status, returned["content"]) == ("completed", "3 larks")

@@ -205,7 +205,7 @@ def ended(execution):
     execution.start()
     if execution.workflow.name == "ask asking":  # whose server waits for the answer during its call
         assert asked.wait(PATIENCE)
-        (question,) = execution.interrupts
+        (question,) = execution.open_questions
         execution.answer(question.id, {"say": "yes"})
     return execution.wait(PATIENCE)
 
@@ -244,7 +244,7 @@ def test_what_the_secrets_are_for_has_got_them(left):
     found, server, _ = left
     assert [(f"{PLAIN}: {' | '.join(HIDDEN for _ in VALUES)}", VALUES)] == GIVEN
     assert len(set(server.headers[0].values()) & set(VALUES.values())) >= 30
-    ends = {name: (run.status, [question.kind for question in run.interrupts]) for name, run in found.items()}
+    ends = {name: (run.status, [question.kind for question in run.open_questions]) for name, run in found.items()}
     failed, completed = ("failed", []), ("completed", [])
     assert ends == {
         "teller": completed,

@@ -87,7 +87,7 @@ def ways_on(execution: Run, again: Sequence[str]) -> Iterator[str]:
     """
     if execution.state.is_over:
         return
-    for question in execution.interrupts:
+    for question in execution.open_questions:
         words = [address_of(execution.id, question), example_answer(question)]
         yield f"to answer with {expected_answer(question)}: {command('answer', words, again)}"
     for awaited in awaited_signals_of(execution):

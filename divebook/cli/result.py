@@ -184,7 +184,7 @@ def _signals(execution: Run) -> list[tuple[str, str]]:
 
 
 def _questions(execution: Run) -> list[tuple[str, str]]:
-    return [(question.id, visible(question.question)) for question in execution.interrupts]
+    return [(question.id, visible(question.question)) for question in execution.open_questions]
 
 
 def _print_events(execution: Run) -> None:
@@ -284,7 +284,7 @@ def _print_inbox(inbox: Inbox, _values: Mapping[str, Any]) -> None:
     for run in inbox.executions:
         # The label names a what-if or a trial as such.
         label = f"{badge_of(run.record)} {run.id}".lstrip()
-        for question in run.interrupts:
+        for question in run.open_questions:
             for line in description(label, question):
                 say(line)
         for awaited in awaited_signals_of(run):

@@ -219,7 +219,7 @@ def _continues_alone(execution: Run, *, waits: bool | None) -> bool:
         # A call is held open in this process while it asks, and is not left waiting by default.
         if family_member.is_blocked and not waits:
             continue
-        for question in family_member.interrupts:
+        for question in family_member.open_questions:
             if question.expires_us is not None and question.default is not None:
                 return True
     # An execution is not idle if it sleeps, pauses before a retry, has an unread message, or if a child works.

@@ -267,7 +267,7 @@ def inbox_data(inbox: Inbox) -> QuestionsData:
         "questions": [
             _question_data(execution.id, question)
             for execution in inbox.executions
-            for question in execution.interrupts
+            for question in execution.open_questions
         ]
     }
 

@@ -257,7 +257,7 @@ def execution_data(execution: Run) -> ExecutionData:
         "usage": execution.usage.to_dict(),
         "durability": execution.store.record(execution.id).durability,
         "signals": [awaited.name for awaited in awaited_signals_of(execution)],
-        "questions": {question.id: question.question for question in execution.interrupts},
+        "questions": {question.id: question.question for question in execution.open_questions},
         "started_at": json_time(execution.started_at),
         "ended_at": json_time(execution.ended_at),
     }

@@ -112,7 +112,7 @@ class Answers:
         questions = sorted(execution.state.interrupts.values(), key=lambda question: question.order)
         # The number of a question counts all questions of its step so far, answered ones too, so that ``step:2`` keeps
         # its meaning. The most specific key wins.
-        for question in execution.interrupts:
+        for question in execution.open_questions:
             ids_of_step = [other.id for other in questions if other.step == question.step]
             number = 1 + ids_of_step.index(question.id)
             step = normal_name(question.step)

@@ -140,6 +140,7 @@ REMOVED: Mapping[str, str] = {
     "agent": "environment.agents[name]",
     "execution": "environment.run_of(id)",
     "export_log": "environment.run_of(id).export(file)",
+    "interrupts": "environment.inbox()",
     "own_workflows": "environment.internals.registry.registered_workflows",
     "question": "environment.run_of(id).questions",
     "reach": "Environment(documents=..., policy=...)",
@@ -864,7 +865,7 @@ class Environment:
         Parameters
         ----------
         interrupt_id
-            Id of the question, as in `Run.interrupts`, or ``ask_...@exec_...`` with the execution, which is
+            Id of the question, as in `Run.open_questions`, or ``ask_...@exec_...`` with the execution, which is
             needed if several executions ask a question of that id.
         response
             An answer for the kind of question: a text, or a value that fits its schema (clarification); True, False or
@@ -909,7 +910,7 @@ class Environment:
         drivers = self._control.answering.answer_alike(interrupt_id, response, by)
         return [self._handle(driver) for driver in drivers]
 
-    def interrupts(self) -> list[tuple[str, Question]]:
+    def inbox(self) -> list[tuple[str, Question]]:
         """Return all open questions as pairs of execution id and question, newest execution first."""
         return self._control.answering.questions()
 

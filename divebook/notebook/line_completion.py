@@ -172,7 +172,7 @@ class KnownNames:
     def questions(self) -> Iterable[tuple[str, Question]]:
         """Return the open questions, each with the id of its execution."""
         environment = present_environment()
-        return () if environment is None else environment.interrupts()
+        return () if environment is None else environment.inbox()
 
     def classes(self) -> Iterable[str]:
         """Return the names of the user's classes that can be declared as the type of an agent's answer."""

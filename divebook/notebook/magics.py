@@ -376,7 +376,7 @@ def _view_of_inbox(magics: DiveMagics, inbox: Inbox) -> None:
     from divebook.notebook.run_list import InboxOutput
 
     # Without questions, one line of text is enough. A widget would stay in the notebook.
-    if present_front_end(magics.shell).shows_widgets and inbox.environment.interrupts():
+    if present_front_end(magics.shell).shows_widgets and inbox.environment.inbox():
         InboxOutput(inbox.environment, inbox.store)
     else:
         print_answer(str(questions(inbox.environment, inbox.store)))

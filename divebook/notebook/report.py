@@ -58,7 +58,7 @@ from divebook.report.model import (
     status,
 )
 from divebook.report.shown import Shown
-from divebook.runtime.run import Run
+from divebook.runtime.run import Run, asked_questions
 from divebook.stores import EventStore
 from divebook.text.colours import STATUS_SIGNS
 from divebook.text.format import (
@@ -108,7 +108,7 @@ def questions(environment: Environment, store: str | None = None) -> Listing:
     `store` is the value of ``--store`` in these commands.
     """
     blocks: list[Block] = []
-    for execution_id, question in environment.interrupts():
+    for execution_id, question in environment.inbox():
         # The badge (``what-if``, ``fork``) distinguishes runs whose questions have equal texts.
         badge = badge_of(environment.store.record(execution_id))
         head, text, *more = question_lines(execution_id, question, store, badge)
@@ -177,7 +177,7 @@ def waiting_lines(execution: Run) -> list[str]:
         return [f"{execution.id} is paused. Run the cell again to continue, or: {resume}"]
     lines = [
         f"an answer to {one_line(question.question, 80)!r}: {answer_line(execution.id, question)}"
-        for question in execution.interrupts
+        for question in execution.open_questions
     ]
     lines += [f"{awaited}: {signal_line(execution.id, awaited)}" for awaited in awaited_signals(state)]
     # A run that waits for a timer has neither questions nor signals.
@@ -190,7 +190,7 @@ def ways_on(execution: Run) -> list[str]:
     """
     store = execution.store
     lines = []
-    for question in execution.interrupts:
+    for question in execution.open_questions:
         lines += ["waits for an answer:", *(f"  {line}" for line in question_lines(execution.id, question))]
         words = [address_of(execution.id, question), example_answer(question)]
         lines += _also_in_shell("answer", words, store)
@@ -529,7 +529,7 @@ def _next(execution: Run) -> str:
     be answered or a signal sent first.
     """
     # The commands that answer or send what the execution waits for are shown with the questions and signals.
-    waits = not execution.state.is_over and (execution.interrupts or awaited_signals(execution.state))
+    waits = not execution.state.is_over and (execution.open_questions or awaited_signals(execution.state))
     if execution.damage is not None or waits or execution.state.is_rolled_back:
         return ""
     if execution.is_live or (not execution.state.is_over and execution.goes_on_elsewhere):
@@ -830,7 +830,7 @@ def _amount(value: float | Decimal) -> str:
 
 def questions_of(execution: Run) -> Iterable[tuple[str, tuple[str, ...]]]:
     """Yield a text about each open question of an execution, with the commands that answer it."""
-    for question in execution.interrupts[:MAX_VALUES]:
+    for question in execution.open_questions[:MAX_VALUES]:
         # The Python form of the answer contains the choices, so that it can be copied and shortened.
         choices = (question.data or {}).get("choices")
         argument = one_line(" or ".join(map(repr, choices)), MAX_CELL) if choices else "..."
@@ -853,7 +853,7 @@ def answers_of(execution: Run) -> Iterable[tuple[str, str]]:
     """Yield a text about each of an execution's latest closed questions (answered, expired or withdrawn), with the
     answer, the person and the time.
     """
-    closed = [question for question in execution.asked.values() if not question.is_open]
+    closed = [question for question in asked_questions(execution) if not question.is_open]
     # The id makes the order unique if several questions were closed at the same moment.
     closed.sort(key=lambda question: (question.settled_us or question.raised_us, question.id))
     for question in closed[-MAX_VALUES:]:

@@ -130,7 +130,7 @@ def _outcome_of_waiting(run: Run, front_end: FrontEnd, *, strict: bool) -> Run:
         show_as(error, [error_lines(error)[0], *ways_on(run)])
         raise error
     # Without a live view, the saved report shows the questions and the commands that answer them.
-    if run.interrupts and not front_end.shows_widgets:
+    if run.open_questions and not front_end.shows_widgets:
         from IPython.display import display
 
         display(run)  # type: ignore[no-untyped-call]

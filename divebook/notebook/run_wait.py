@@ -162,7 +162,7 @@ def _waits_for_answer(run: Run) -> bool:
     state = run.refresh().state
     # A live run counts as idle if a running call itself waits for the answer (`Run.is_blocked`).
     is_idle = not run.is_live or run.is_blocked
-    return bool(run.interrupts) and not state.is_over and state.paused is None and is_idle
+    return bool(run.open_questions) and not state.is_over and state.paused is None and is_idle
 
 
 def _has_no_answer(run: Run) -> bool:
@@ -217,7 +217,7 @@ async def browser_shows(output: WatchableOutput | None) -> bool:
 def _ask_in_cell(run: Run) -> bool:
     """Ask all open questions of a run at a prompt in the cell; return whether at least one was answered."""
     # A list and not a generator: `any` would stop at the first answer, and the other questions would not be asked.
-    results = [_ask(run, question) for question in run.interrupts]
+    results = [_ask(run, question) for question in run.open_questions]
     return any(results)
 
 

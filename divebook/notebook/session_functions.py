@@ -340,7 +340,7 @@ def inbox(*, store: str | None = None) -> pd.DataFrame:
     from divebook.notebook.run_list import InboxDisplay
 
     environment = current_session().over(store)
-    questions = environment.interrupts()
+    questions = environment.inbox()
     display = InboxDisplay(environment, store) if questions else None
     return ShownFrame.of(questions_frame(questions), display)
 

@@ -438,7 +438,7 @@ class Pipeline:
         if not self._is_kept:
             waiting = self._waiting.get(envelope.envelope_id)
             return None if waiting is None else self.environment.run_of(waiting)
-        for execution_id, _ in self.environment.interrupts():
+        for execution_id, _ in self.environment.inbox():
             execution = self.environment.run_of(execution_id)
             is_ours = execution.workflow.name == self.config.name
             if is_ours and execution.state.identity.get("envelope_id") == envelope.envelope_id:
@@ -456,8 +456,8 @@ class Pipeline:
         inside = question_inside(execution.state, execution.workflow)
         question = envelope.interrupt
         if inside is not None or question is None:
-            return execution.answer((inside or execution.interrupts[0]).id, _parts_of_response(response))
-        return execution.answer(execution.interrupts[0].id, _checked(question, response))
+            return execution.answer((inside or execution.open_questions[0]).id, _parts_of_response(response))
+        return execution.answer(execution.open_questions[0].id, _checked(question, response))
 
 
 class EngineClock:

@@ -442,7 +442,7 @@ def _consumed(spans: Sequence[Span]) -> dict[str, int]:
 
 
 def _waits(execution: Run) -> str | None:
-    questions = [question.question for question in execution.interrupts[:1]]
+    questions = [question.question for question in execution.open_questions[:1]]
     return f"waits for an answer: {questions[0]}" if questions else None
 
 

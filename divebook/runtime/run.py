@@ -102,6 +102,12 @@ POLL_INTERVAL = 0.1
 """Seconds between two checks while a run is awaited in a kernel. Without checks, the idle event loop of a kernel would
 not notice interrupts.
 """
+REMOVED: Mapping[str, str] = {
+    "asked": "run.questions",
+    "execution": "run",
+    "interrupts": "run.open_questions",
+}
+"""What to write in place of each removed name of `Run`, for the error."""
 MAX_STANDING = 140
 """Maximum number of characters of `standing`."""
 
@@ -114,6 +120,9 @@ class Run(Shown, FramedLog, Generic[R_co]):
 
     All properties are computed from the log, so a live and a past run give equal results. Two handles of one run are
     equal. A method that starts another execution (`fork`, `again`, `resume` with a definition) returns another `Run`.
+
+    A property with a plural noun of rows (`events`, `steps`, `operations`, `questions`, ...) is a DataFrame. Lists of
+    objects have names of their own (`open_questions`, `failures`, `requests`, `conversation`, `children`).
 
     Parameters
     ----------
@@ -162,6 +171,13 @@ class Run(Shown, FramedLog, Generic[R_co]):
 
     def __hash__(self) -> int:
         return hash(self._driver)
+
+    if not TYPE_CHECKING:  # a type checker would accept any name otherwise
+
+        def __getattr__(self, name: str) -> Any:
+            if name in REMOVED:
+                raise AttributeError(f"Run has no {name!r} any more; write {REMOVED[name]}")
+            raise AttributeError(f"Run has no attribute {name!r}", name=name, obj=self)
 
     def _handle(self, driver: Driver) -> Run:
         """Return this handle if it has this driver, else a handle of the other execution."""
@@ -296,7 +312,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         """Questions to people, their answers and waiting times, as a DataFrame with one row per question."""
         from divebook.analysis.lists import frame_of
 
-        return frame_of("questions", ((self.id, question) for question in self.asked.values()))
+        return frame_of("questions", ((self.id, question) for question in self._driver.questions.values()))
 
     @property
     def chain(self) -> list[str]:
@@ -391,16 +407,9 @@ class Run(Shown, FramedLog, Generic[R_co]):
         return self.status == catalog.ENQUEUED or self.driven_by is not None
 
     @property
-    def interrupts(self) -> list[Question]:
+    def open_questions(self) -> list[Question]:
         """Open questions, oldest first. A question with an unread answer in the inbox is not open."""
         return self._driver.interrupts
-
-    @property
-    def asked(self) -> dict[str, Question]:
-        """All questions of the execution by id, oldest first. An answer that is stored in the inbox counts even before
-        the log has it.
-        """
-        return self._driver.questions
 
     def _log(self) -> History:
         # `history` looks for damage, which reads the whole log.
@@ -468,7 +477,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
             return f"{self.state.shown_status}, {held_up}"
         if self.state.shown_status != catalog.WAITING:
             return self.state.shown_status
-        first, *more = waits_for(self.state, self.asked.values()) or ["a time"]
+        first, *more = waits_for(self.state, self._driver.questions.values()) or ["a time"]
         return one_line(shared().text(f"waiting for {first}"), MAX_STANDING) + (
             f", and {len(more)} more" if more else ""
         )
@@ -1222,10 +1231,17 @@ class Run(Shown, FramedLog, Generic[R_co]):
         return chain(more, sent_secrets(self._environment.config))
 
 
+def asked_questions(run: Run) -> list[Question]:
+    """Return all questions of a run, oldest first, for views. An answer that is stored in the inbox counts even before
+    the log has it.
+    """
+    return list(run._driver.questions.values())  # noqa: SLF001 - its own class
+
+
 def waiting_error(run: Run) -> ExecutionWaitingError:
     """Return the error for a run that has to wait: it names the first open question and all awaited signals."""
     # One question is enough for the text of an error. The list of signals is short.
-    questions = run.interrupts
+    questions = run.open_questions
     first_question = one_line(questions[0].question, 200) if questions else ""
     signals = [str(awaited) for awaited in awaited_signals(run.state)]
     return ExecutionWaitingError(run.id, first_question, " and ".join(signals))

@@ -199,7 +199,7 @@ class WorkflowServer:
         try:
             await self._wait_until_idle(execution)
             # Read once for each form: after an answer elsewhere, a second reading may find no question.
-            while asks_within and (questions := await _read(execution, lambda: execution.interrupts)):
+            while asks_within and (questions := await _read(execution, lambda: execution.open_questions)):
                 if not await self._ask_within_call(context, execution, questions[0]):
                     break
                 await self._wait_until_idle(execution)
@@ -264,7 +264,7 @@ class WorkflowServer:
         complaints_by_id = complaints or {}
         requests: dict[str, Any] = {
             question.id: ElicitRequest(params=form_of(question, complaints_by_id.get(question.id, "")))
-            for question in execution.interrupts
+            for question in execution.open_questions
         }
         if not requests or _recorded_state(execution).is_over:
             return result_of(execution)
@@ -274,7 +274,7 @@ class WorkflowServer:
         """Record the answers to questions of an execution that a client has sent, and wait for the execution again. If
         an answer is not valid, ask the questions again.
         """
-        interrupts = await _read(execution, lambda: execution.interrupts)
+        interrupts = await _read(execution, lambda: execution.open_questions)
         questions = {question.id: question for question in interrupts}
         accepted = {name: result for name, result in responses.items() if name in questions and is_accepted(result)}
         complaints = {}
@@ -301,7 +301,7 @@ class WorkflowServer:
         except InterruptError as error:
             # An error on a settled question means that another answer was first. An error on an open one means that
             # this answer does not fit.
-            still_open = any(other.id == question.id for other in execution.refresh().interrupts)
+            still_open = any(other.id == question.id for other in execution.refresh().open_questions)
             return str(error) if still_open else None
         return None
 
@@ -351,7 +351,7 @@ async def _until_driven(execution: Run) -> None:
 
 async def _until_answered(execution: Run, question: Question) -> None:
     """Wait until a question was answered, in any process, or was withdrawn."""
-    await _until(execution, lambda asker: all(other.id != question.id for other in asker.interrupts))
+    await _until(execution, lambda asker: all(other.id != question.id for other in asker.open_questions))
 
 
 async def _until(execution: Run, condition: Callable[[Run], bool]) -> None:
@@ -377,7 +377,7 @@ def _is_idle(execution: Run) -> bool:
         return state.is_over
     # A live execution, or one with unread messages, continues soon although its status is still "waiting".
     is_answered = execution.is_live or has_news(state, execution.store)
-    return bool(execution.interrupts) or not is_answered
+    return bool(execution.open_questions) or not is_answered
 
 
 def _recorded_state(execution: Run) -> ExecutionState:
@@ -577,7 +577,7 @@ def _status_text(execution: Run, state: ExecutionState) -> str:
     questions = "; ".join(
         f"{question.question} (divebook answer {wording_address_of(execution.id, question)} "
         f"{shlex.quote(example_answer(question))})"
-        for question in execution.interrupts
+        for question in execution.open_questions
     )
     progress = f"It waits for a person, who can also answer in a shell: {questions}." if questions else "It goes on."
     return f"The run {execution.id} is {state.status}. {progress} Call {STATUS_TOOL} with its id to look again."

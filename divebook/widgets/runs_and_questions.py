@@ -41,7 +41,7 @@ from divebook.projections.run_columns import cell_text, columns_in
 from divebook.projections.summary import PAUSED, Overview, RunLine, badge_of, badged
 from divebook.questions.question import CANCELLED as KINDS_CANCELLED
 from divebook.questions.question import PENDING, InterruptStatus, address_of, became
-from divebook.runtime.run import Run
+from divebook.runtime.run import Run, asked_questions
 from divebook.stores import EventStore, ExecutionRecord
 from divebook.text.redaction import one_line
 from divebook.widgets.protocol import (
@@ -196,7 +196,7 @@ class InboxFeed:
     def _take(self, execution: Run) -> None:
         badge = badge_of(self.environment.store.record(execution.id))
         workflow = badged(one_line(execution.workflow.name, 120), badge)
-        for question in execution.asked.values():
+        for question in asked_questions(execution):
             address = address_of(execution.id, question)  # copies of an execution ask under the same ids
             # A question that was settled before this feed started is not shown.
             if not question.is_open and address not in self._questions:

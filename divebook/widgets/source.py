@@ -39,7 +39,7 @@ from divebook.projections.spans import PlaceOf, Span, item_name, sleep_name
 from divebook.questions import InterruptKind, InterruptStatus, Question
 from divebook.questions.question import answer_in_words, became, sort_of
 from divebook.runtime.compute.dask import DASHBOARDS
-from divebook.runtime.run import Run
+from divebook.runtime.run import Run, asked_questions
 from divebook.runtime.streaming import TextListener
 from divebook.stores.append import RELAXED
 from divebook.stores.follow import on_change
@@ -512,7 +512,7 @@ def awaited_from_outside(execution: Run) -> str:
     # A message in the store that the log does not have yet lets the execution continue when it is resumed.
     if state.status != WAITING or state.paused is not None or execution.store.has_untaken(execution.id):
         return ""
-    if execution.interrupts:
+    if execution.open_questions:
         return "Answer the question to continue"
     # A wait with a time limit ends by itself.
     signals = [str(awaited) for awaited in awaited_signals(state) if awaited.until_us is None]
@@ -582,7 +582,7 @@ def source_of(execution: Run) -> Source:
         # The driver of this process keeps a live execution up to date. Any other one is read from the store.
         header=lambda: header_of(execution if execution.is_live else execution.refresh()),
         questions=lambda: [
-            question_of(question, execution.workflow.name, hidden) for question in execution.asked.values()
+            question_of(question, execution.workflow.name, hidden) for question in asked_questions(execution)
         ],
         graph=graph_of(execution.workflow),
         read=read,

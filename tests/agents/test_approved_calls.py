@@ -61,7 +61,7 @@ class Post:
 
 
 def question_about(execution, to):
-    (found,) = [q for q in execution.interrupts if q.data["parameters"]["to"] == to]
+    (found,) = [q for q in execution.open_questions if q.data["parameters"]["to"] == to]
     return found
 
 
@@ -69,9 +69,9 @@ def question_about(execution, to):
 def test_all_questions_of_a_response_stand_at_once_and_no_sibling_is_cut():
     post = Post()
     execution = post.world().start("ask").wait(20)
-    assert (post.sent, post.looked, len(execution.interrupts)) == ([], ["owl"], 2)
+    assert (post.sent, post.looked, len(execution.open_questions)) == ([], ["owl"], 2)
     execution.answer(question_about(execution, "bob").id, "yes").wait(20)
-    assert (post.sent, post.looked, len(execution.interrupts)) == (["bob"], ["owl"], 1)
+    assert (post.sent, post.looked, len(execution.open_questions)) == (["bob"], ["owl"], 1)
     execution.answer(question_about(execution, "ann").id, "yes").wait(20)
     assert execution.variables == {"birds": "done"}
     assert (post.sent, post.looked, post.model.calls) == (["bob", "ann"], ["owl"], 2)
@@ -98,7 +98,7 @@ def test_a_question_cancels_no_sibling_that_is_under_way():
     assert reached.wait(20)
     opened.set()
     execution.wait(20)
-    assert (post.looked, len(execution.interrupts)) == (["owl"], 2)
+    assert (post.looked, len(execution.open_questions)) == (["owl"], 2)
     for to in ("ann", "bob"):
         execution.answer(question_about(execution, to).id, "yes").wait(20)
     assert (execution.status, post.looked, post.sent) == ("completed", ["owl"], ["ann", "bob"])
@@ -138,7 +138,7 @@ def test_a_rule_that_came_while_a_call_waited_holds_when_it_is_approved():
     rule = {"tool": "send", "arguments": {"to": "bob"}, "outcome": "deny"}
     later = post.world(store=cut(execution.store, execution, len(execution.history())), approvals=[rule])
     resumed = later.run_of(execution.id).resume().wait(20)
-    for question in resumed.interrupts:
+    for question in resumed.open_questions:
         resumed = later.answer(question.id, "yes").wait(20)
     assert (resumed.status, post.sent) == ("completed", ["ann"])
 
@@ -157,7 +157,7 @@ def test_an_edit_that_only_changes_a_type_reaches_the_tool():
 
     agent = Agent("a", model=ScriptedModel([{"call": {"put": {"value": 1}}}, "done"]), tools=[tool(approval=True)(put)])
     execution = environment(ASK, agents=[agent]).start("ask").wait(20)
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     execution.answer(question.id, {"approved": True, "data": {"parameters": {"value": True}}}).wait(20)
     assert (execution.status, [repr(value) for value in taken]) == ("completed", ["True"])
 
@@ -171,7 +171,7 @@ def test_a_rule_denies_without_a_question_and_the_log_keeps_it():
     assert returns_of(execution, 2) == [denied, "owl: seen", denied]
     at = max(e.sequence for e in execution.history() if e.event_type == "operation_started") - 1
     resumed = post.world(store=cut(execution.store, execution, at)).run_of(execution.id).resume().wait(20)
-    assert (resumed.status, post.sent, resumed.interrupts, post.model.calls) == ("completed", [], [], 1)
+    assert (resumed.status, post.sent, resumed.open_questions, post.model.calls) == ("completed", [], [], 1)
 
 
 def library_agent(*tools, **options):
@@ -194,8 +194,8 @@ def test_approvals_and_answers_that_a_library_agent_waits_for_are_questions():
 
     agent = library_agent(look, pydantic_ai.Tool(send, requires_approval=True))
     execution = environment(ASK, agents=[agent]).start("ask").wait(20)
-    assert len(execution.interrupts) == 3
-    (look_up,) = [q for q in execution.interrupts if q.data.get("tool") == "look"]
+    assert len(execution.open_questions) == 3
+    (look_up,) = [q for q in execution.open_questions if q.data.get("tool") == "look"]
     execution.answer(look_up.id, "an owl").wait(20)
     execution.answer(question_about(execution, "bob").id, "no").wait(20)
     execution.answer(question_about(execution, "ann").id, "yes").wait(20)
@@ -245,7 +245,7 @@ def test_a_hook_that_makes_a_result_of_every_error_does_not_end_a_waiting_turn(m
     post = Post()
     agent = Agent("a", model=ScriptedModel(THREE), tools=post.tools, capabilities=[TakesAllErrors()])
     execution = environment(ASK, agents=[agent]).start("ask").wait(20)
-    assert (execution.status, len(execution.interrupts)) == ("waiting", 2)
+    assert (execution.status, len(execution.open_questions)) == ("waiting", 2)
     for to in ("ann", "bob"):
         execution.answer(question_about(execution, to).id, "yes").wait(20)
     assert execution.variables == {"birds": "done"}
@@ -255,13 +255,13 @@ def test_a_hook_that_makes_a_result_of_every_error_does_not_end_a_waiting_turn(m
 def test_an_approved_call_that_was_cut_is_asked_about_and_not_approved_again():
     post = Post()
     execution = post.world([{"call": {"send": {"to": "ann"}}}, "done"]).start("ask").wait(20)
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     execution.answer(question.id, {"approved": True, "data": {"parameters": {"to": "carl"}}}).wait(20)
     (call,) = [e.sequence for e in execution.history() if getattr(e.data, "operation_type", "") == "tool_call"][:1]
     other = Post()
     world = other.world([{"call": {"send": {"to": "ann"}}}, "done"], store=cut(execution.store, execution, call))
     resumed = world.run_of(execution.id).resume().wait(20)
-    (unknown,) = resumed.interrupts
+    (unknown,) = resumed.open_questions
     assert unknown.question.startswith("Did the call to send")
     assert 'It was called with to = "carl".' in unknown.message
     assert other.sent == []

@@ -84,7 +84,7 @@ def test_nothing_of_assigned_work_is_done_again_wherever_a_process_ends():
         again = Book()
         other, agents = world(again, cut(execution.store, execution, end.sequence))
         resumed = other.run_of(execution.id).resume().wait(20)
-        for question in resumed.interrupts:  # a call that was under way: nobody knows whether it took effect
+        for question in resumed.open_questions:  # a call that was under way: nobody knows whether it took effect
             resumed.answer(question.id, {"choice": "retry"}).wait(20)
         assert resumed.variables == execution.variables
         assert sum(requests(agents)) + len(again.looked) == sum(calls[done:]), f"after {done} of {len(ends)}"
@@ -191,7 +191,7 @@ def test_a_person_is_asked_about_calls_of_an_agent_that_was_given_work_while_ano
         agent("writer", ["written"]),
     ]
     execution = environment(ASK, agents=agents).start("ask").wait(20)
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     assert (question.data["agent"], question.data["tool"]) == ("reader", "remove")
     assert (removed, requests(agents)) == ([], [1, 1, 1])
     for _ in range(2):  # another process takes it up, and nothing is done again
@@ -202,7 +202,7 @@ def test_a_person_is_asked_about_calls_of_an_agent_that_was_given_work_while_ano
         other = environment(ASK, agents=again, store=cut(execution.store, execution, len(execution.history())))
         resumed = other.run_of(execution.id).resume().wait(20)
         assert requests(again) == [0, 0, 0]
-        assert [found.id for found in resumed.interrupts] == [question.id]
+        assert [found.id for found in resumed.open_questions] == [question.id]
     resumed.answer(question.id, {"approved": True, "data": {"parameters": {"name": "wren"}}}).wait(20)
     assert resumed.variables == {"birds": "done"}, resumed.error
     assert (removed, requests(again)) == (["wren"], [1, 1, 0])
@@ -223,7 +223,7 @@ def test_what_assigned_work_has_spent_counts_whatever_process_goes_on():
     assert [event.data.operation_type for event in ends].count("agent_turn") == 1
     for end in ends:
         resumed = bounded(cut(execution.store, execution, end.sequence)).run_of(execution.id).resume().wait(20)
-        (question,) = resumed.interrupts
+        (question,) = resumed.open_questions
         assert "Agent 'boss': Budget reached: 4 of 4 model calls made" in question.question
         assert resumed.usage.requests == 4
     assert resumed.answer(question.id, {"decision": "raise", "data": {"to": 9}}).wait(20).variables == {"birds": "done"}
@@ -233,7 +233,7 @@ def test_a_person_may_have_the_work_done_by_another():
     agents = [agent("boss", [ORDER, "done"], supervisor=True), agent("reader", ["read"]), agent("writer", ["written"])]
     rule = {"tool": "assign_work", "outcome": "ask"}
     execution = environment(ASK, agents=agents, approvals=[rule]).start("ask").wait(20)
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     given = {**question.data["parameters"], "agent": "writer"}
     execution.answer(question.id, {"approved": True, "data": {"parameters": given}}).wait(20)
     assert (execution.variables, requests(agents)) == ({"birds": "done"}, [2, 0, 1])
@@ -255,7 +255,7 @@ def both_at_once(store=None, **bounds):
 def test_works_that_are_handed_on_at_once_share_what_is_left():
     execution = both_at_once().start("ask").wait(20)
     met = "(its share of the bounds of agent 'boss'): Budget reached: 3 of 3 model calls made"
-    said = sorted(question.question.partition(". Raise")[0] for question in execution.interrupts)
+    said = sorted(question.question.partition(". Raise")[0] for question in execution.open_questions)
     assert said == [f"Agent 'left' {met}", f"Agent 'right' {met}"]
     assert execution.usage.requests == 7
 
@@ -266,8 +266,8 @@ def test_the_shares_are_the_same_whatever_process_goes_on():
     assert len(ends) > 9
     for end in ends[::3]:
         resumed = both_at_once(cut(execution.store, execution, end)).run_of(execution.id).resume().wait(20)
-        assert (resumed.usage.requests, len(resumed.interrupts)) == (7, 2)
-        assert all("3 of 3 model calls" in question.question for question in resumed.interrupts)
+        assert (resumed.usage.requests, len(resumed.open_questions)) == (7, 2)
+        assert all("3 of 3 model calls" in question.question for question in resumed.open_questions)
 
 
 def test_work_that_failed_for_its_share_has_a_new_one_when_it_is_done_again():
@@ -293,11 +293,11 @@ def test_replies_that_failed_work_has_paid_for_count_whatever_process_goes_on():
         return environment(ASK, agents=agents, **({} if store is None else {"store": store}))
 
     execution = bounded().start("ask").wait(20)
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     assert "Agent 'boss': Budget reached: 90 of 150 tokens used" in question.question
     failed = [event.sequence for event in execution.history() if event.event_type == "operation_failed"]
     resumed = bounded(cut(execution.store, execution, failed[-1])).run_of(execution.id).resume().wait(20)
-    assert [asked.question for asked in resumed.interrupts] == [question.question]
+    assert [asked.question for asked in resumed.open_questions] == [question.question]
 
 
 def test_what_failed_work_has_spent_counts_whatever_process_goes_on():
@@ -315,9 +315,11 @@ def test_what_failed_work_has_spent_counts_whatever_process_goes_on():
     execution = bounded().start("ask").wait(20)
     ends = [e for e in execution.history() if e.event_type in ("operation_completed", "operation_failed")]
     (failed,) = [e for e in ends if (e.event_type, e.data.operation_type) == ("operation_failed", "agent_turn")]
-    asked = [question.question for question in execution.interrupts]
+    asked = [question.question for question in execution.open_questions]
     assert ["Agent 'boss': Budget reached: 4 of 4 model calls made" in said for said in asked] == [True]
     spent = execution.usage.requests
     for end in ends[ends.index(failed) :]:
         resumed = bounded(cut(execution.store, execution, end.sequence)).run_of(execution.id).resume().wait(20)
-        assert ([question.question for question in resumed.interrupts], resumed.usage.requests) == (asked, spent), end
+        assert ([question.question for question in resumed.open_questions], resumed.usage.requests) == (asked, spent), (
+            end
+        )

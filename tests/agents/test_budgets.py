@@ -50,7 +50,7 @@ def test_a_turn_stops_before_what_it_may_not_spend(note, bounds, made):
 def test_a_person_raises_the_bound_and_nothing_is_made_again(note, noted):
     world = environment(agents=[agent(note, {"max_llm_calls": 2}, **SPENT)])
     execution = world.start(ASK).wait(20)
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     assert question.question == (
         "Agent 'a': Budget reached: 2 of 2 model calls made. Raise `max_llm_calls` and continue, or stop?"
     )
@@ -64,7 +64,7 @@ def test_a_bound_that_was_raised_may_be_met_again(note):
     world = environment(agents=[agent(note, {"max_llm_calls": 1}, **SPENT)])
     execution = world.start(ASK).wait(20)
     for limit in (2, 3, 4):
-        (question,) = execution.interrupts
+        (question,) = execution.open_questions
         execution = world.answer(question.interrupt_id, limit).wait(20)
     assert execution.variables == {"r": "done"}
 
@@ -72,7 +72,7 @@ def test_a_bound_that_was_raised_may_be_met_again(note):
 def test_who_says_stop_fails_the_step_until_the_agent_may_spend_more(note, noted):
     world = environment(agents=[agent(note, {"max_llm_calls": 1}, **SPENT)])
     execution = world.start(ASK).wait(20)
-    done = world.answer(execution.interrupts[0].interrupt_id, "stop").wait(20)
+    done = world.answer(execution.open_questions[0].interrupt_id, "stop").wait(20)
     assert "Agent 'a': Budget reached: 1 of 1 model calls made." in done.error
     assert "Raise `max_llm_calls` in the Bounds of agent 'a' and resume." in done.error
     assert done.usage.requests == 1
@@ -84,11 +84,11 @@ def test_who_says_stop_fails_the_step_until_the_agent_may_spend_more(note, noted
 def test_another_process_goes_on_with_what_was_raised(note, noted):
     world = environment(agents=[agent(note, {"max_llm_calls": 2}, **SPENT)])
     execution = world.start(ASK).wait(20)
-    done = world.answer(execution.interrupts[0].interrupt_id, 3).wait(20)
+    done = world.answer(execution.open_questions[0].interrupt_id, 3).wait(20)
     length = max(e.sequence for e in done.history() if e.event_type == "operation_completed")
     again = environment(store=cut(done.store, done, length), agents=[agent(note, {"max_llm_calls": 2}, **SPENT)])
     resumed = again.run_of(done.id).resume().wait(20)
-    assert [asked.data["limit"] for asked in resumed.interrupts] == [3]
+    assert [asked.data["limit"] for asked in resumed.open_questions] == [3]
     assert noted == ["0", "1", "2"]
 
 
@@ -231,6 +231,6 @@ def test_a_question_about_a_bound_keeps_its_recorded_wording(note):
     store.append(asked.id, [as_earlier(event) for event in asked.history()], 0)
     later = environment(store=store, agents=[agent(note, {"max_llm_calls": 2}, **SPENT)])
     waiting = later.run_of(asked.id).resume().wait(20)
-    assert waiting.interrupts[0].question.startswith("agent 'a': max_llm_calls is reached")
-    done = later.answer(waiting.interrupts[0].id, 9).wait(20)
+    assert waiting.open_questions[0].question.startswith("agent 'a': max_llm_calls is reached")
+    done = later.answer(waiting.open_questions[0].id, 9).wait(20)
     assert done.variables == {"r": "done"}

@@ -87,7 +87,7 @@ def test_another_model_or_setting_makes_no_other_agent(left):
 
 def test_what_changed_is_named(left):
     execution = resumed(left, Birds(), instructions="Be long.", tools=("find",))
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     assert (execution.status, question.kind) == ("waiting", "agent_changed")
     assert question.data == {
         "agent": "a",
@@ -104,7 +104,7 @@ def test_what_changed_is_named(left):
 def test_finishing_with_the_old_sends_the_old_instructions_and_tools(left):
     birds = Birds()
     execution = resumed(left, birds, instructions="Be long.", tools=("look", "find"))
-    done = execution.answer(execution.interrupts[0].id, "finish").wait(20)
+    done = execution.answer(execution.open_questions[0].id, "finish").wait(20)
     assert done.variables == {"birds": "bird-0: seen, bird-1: seen"}
     assert birds.looked == ["bird-1"]
     assert {(told.rpartition("\n")[2], *tools) for told, tools in birds.told} == {("Be brief.", "look")}
@@ -113,7 +113,7 @@ def test_finishing_with_the_old_sends_the_old_instructions_and_tools(left):
 def test_a_tool_that_is_gone_is_not_called_any_more_and_what_it_returned_stays(left):
     birds = Birds()
     execution = resumed(left, birds, tools=("find",))
-    done = execution.answer(execution.interrupts[0].id, "finish").wait(20)
+    done = execution.answer(execution.open_questions[0].id, "finish").wait(20)
     assert done.variables == {"birds": "bird-0: seen, look is not there any more"}
     assert birds.looked == []
 
@@ -137,8 +137,8 @@ class Needier(Birds):
 def test_a_finished_call_stays_though_its_tool_takes_other_arguments(left, changed, second, looked):
     birds = changed()
     execution = resumed(left, birds)
-    assert execution.interrupts[0].data["changes"] == ["tool look is described otherwise"]
-    done = execution.answer(execution.interrupts[0].id, "finish").wait(20)
+    assert execution.open_questions[0].data["changes"] == ["tool look is described otherwise"]
+    done = execution.answer(execution.open_questions[0].id, "finish").wait(20)
     assert (done.error, birds.looked) == (None, looked)
     assert done.variables["birds"].startswith(f"bird-0: seen, {second}")
 
@@ -146,8 +146,8 @@ def test_a_finished_call_stays_though_its_tool_takes_other_arguments(left, chang
 def test_an_agent_that_has_no_tools_any_more_is_asked_about_as_well(left):
     birds = Birds()
     execution = resumed(left, birds, tools=())
-    assert execution.interrupts[0].data["changes"] == ["tool look is gone"]
-    done = execution.answer(execution.interrupts[0].id, "finish").wait(20)
+    assert execution.open_questions[0].data["changes"] == ["tool look is gone"]
+    done = execution.answer(execution.open_questions[0].id, "finish").wait(20)
     assert done.variables == {"birds": "bird-0: seen, look is not there any more"}
 
 
@@ -170,10 +170,10 @@ def test_a_call_that_was_approved_is_made_with_what_was_approved(answers, tmp_pa
 
     with world(old) as before:
         execution = before.start("ask").wait(20)
-        assert execution.interrupts[0].data["parameters"] == {"to": "ann", "cc": "bob"}
+        assert execution.open_questions[0].data["parameters"] == {"to": "ann", "cc": "bob"}
     with world(new) as after:
         execution = after.run_of(execution.id).resume().wait(20)
-        questions = {question.kind: question.id for question in execution.interrupts}
+        questions = {question.kind: question.id for question in execution.open_questions}
         for answer in answers:
             execution.answer(questions["confirmation" if answer == "yes" else "agent_changed"], answer).wait(20)
         assert (execution.error, sent) == (None, [("ann", "bob")])
@@ -182,7 +182,7 @@ def test_a_call_that_was_approved_is_made_with_what_was_approved(answers, tmp_pa
 def test_beginning_anew_has_places_of_its_own(left):
     birds = Birds()
     execution = resumed(left, birds, instructions="Be long.", tools=("find",))
-    done = execution.answer(execution.interrupts[0].id, "anew").wait(20)
+    done = execution.answer(execution.open_questions[0].id, "anew").wait(20)
     assert done.variables == {"birds": "bird-0: found, bird-1: found"}
     keys = [event.data.key for event in done.history() if event.event_type == "operation_started"]
     assert [key for key in keys if str(key).startswith("anew-1/")] == [
@@ -196,7 +196,7 @@ def test_beginning_anew_has_places_of_its_own(left):
 def test_views_show_what_was_begun_first_and_what_was_begun_anew(left):
     """They showed of each number the later request only."""
     execution = resumed(left, Birds(), instructions="Be long.", tools=("find",))
-    done = execution.answer(execution.interrupts[0].id, "anew").wait(20)
+    done = execution.answer(execution.open_questions[0].id, "anew").wait(20)
     (said,) = newest_conversations(spans_of(done.history()), 9, lambda *_: "question")
     told = [(each["number"], each["instructions"].rpartition("\n")[2], each["tools"]) for each in said["requests"]]
     assert told == [(1, "Be brief.", ["look"]), *((number, "Be long.", ["find"]) for number in (2, 3, 4))]
@@ -218,7 +218,7 @@ def test_a_turn_of_a_thread_that_is_begun_anew_has_what_was_said_before():
     again = first.start("ask").wait(20)
     at = [event for event in again.history() if event.event_type == "operation_completed"][1]
     changed = resumed((cut(again.store, again, at.sequence), again.id), Birds(), tools=("find",), thread=True)
-    done = changed.answer(changed.interrupts[0].id, "anew").wait(20)
+    done = changed.answer(changed.open_questions[0].id, "anew").wait(20)
     lengths = [len(view.messages) for view in done.requests]
     assert lengths == [7, 7, 9, 11]
     assert done.requests[1].messages[:6] == done.requests[0].messages[:6]
@@ -228,25 +228,25 @@ def test_a_turn_of_a_thread_that_is_begun_anew_has_what_was_said_before():
 def test_the_choice_holds_in_every_process_that_goes_on(left, choice):
     changed = {"instructions": "Be long."}
     execution = resumed(left, Birds(), **changed)
-    done = execution.answer(execution.interrupts[0].id, choice).wait(20)
+    done = execution.answer(execution.open_questions[0].id, choice).wait(20)
     for end in [event for event in done.history() if event.event_type == "operation_completed"][2:-1]:
         birds = Birds()
         again = resumed((cut(done.store, done, end.sequence), done.id), birds, **changed)
-        for question in again.interrupts:  # a call that was under way
+        for question in again.open_questions:  # a call that was under way
             again = again.answer(question.id, {"choice": "retry"}).wait(20)
         assert again.variables == done.variables
-        assert len(again.asked) - len(again.interrupts) <= 2
+        assert len(again.state.interrupts) - len(again.open_questions) <= 2
 
 
 def test_a_question_that_was_asked_stands_whatever_changes_then(left):
     store, execution_id = left
     waiting = resumed(left, Birds(), instructions="Be long.")
-    (question,) = waiting.interrupts
+    (question,) = waiting.open_questions
     store = cut(waiting.store, waiting, len(waiting.history()))
     for changed in ({"instructions": "Be funny."}, {}):
         birds = Birds()
         again = resumed((store, execution_id), birds, **changed)
-        assert [asked.question for asked in again.interrupts] == [question.question]
+        assert [asked.question for asked in again.open_questions] == [question.question]
         assert birds.told == []
 
 
@@ -254,11 +254,11 @@ def test_an_agent_that_changed_twice_is_asked_about_twice(left):
     failing = Birds()
     failing.breaks = True
     waiting = resumed(left, failing, instructions="Be long.")
-    failed = waiting.answer(waiting.interrupts[0].id, "anew").wait(20)
+    failed = waiting.answer(waiting.open_questions[0].id, "anew").wait(20)
     assert failed.status == "failed"
     birds = Birds()
     again = resumed((failed.store, failed.id), birds, instructions="Be funny.")
-    (question,) = again.interrupts
+    (question,) = again.open_questions
     assert question.data["changes"] == ["instructions differ"]
     done = again.answer(question.id, "anew").wait(20)
     assert done.variables == {"birds": "bird-0: seen, bird-1: seen"}
@@ -274,13 +274,13 @@ def test_a_turn_that_is_begun_anew_has_the_rest_of_its_budget(left):
     """Its first beginning has made one request of three, so that two are left."""
     bounds = {"max_llm_calls": 3}
     waiting = resumed(left, Birds(), instructions="Be long.", bounds=bounds)
-    (question,) = waiting.interrupts
+    (question,) = waiting.open_questions
     assert question.data["spent"]["calls"] == 1
     asked = waiting.answer(question.id, "anew").wait(20)
     birds = Birds()
     again = resumed((asked.store, asked.id), birds, instructions="Be long.", bounds=bounds)
     for execution in (asked, again):
-        (question,) = execution.interrupts
+        (question,) = execution.open_questions
         assert "Agent 'a': Budget reached: 3 of 3 model calls made" in question.question
     assert birds.told == []
 
@@ -288,7 +288,7 @@ def test_a_turn_that_is_begun_anew_has_the_rest_of_its_budget(left):
 def test_a_question_that_does_not_state_what_was_spent_is_answered_as_before(left):
     """Earlier versions have recorded such questions, also for an agent with bounds."""
     waiting = resumed(left, Birds(), instructions="Be long.")
-    (question,) = waiting.interrupts
+    (question,) = waiting.open_questions
     assert question.data.keys() == {"agent", "changes", "choices"}
     world = Birds().world(store=waiting.store, instructions="Be long.", bounds={"max_llm_calls": 3})
     done = world.answer(question.id, "anew", waiting.id).wait(20)
@@ -297,7 +297,7 @@ def test_a_question_that_does_not_state_what_was_spent_is_answered_as_before(lef
 
 def test_changed_output_cannot_finish_with_the_old(left):
     execution = resumed(left, Birds(), output=dict[str, str])
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     assert (question.data["changes"], question.data["choices"]) == (["output differs"], ["anew"])
     with pytest.raises(InterruptError, match="answer with anew, not 'finish'"):
         execution.answer(question.id, "finish")
@@ -341,7 +341,7 @@ def test_the_turn_of_a_subordinate_is_asked_about_by_itself(choice):
     at = [event for event in execution.history() if event.event_type == "operation_completed"][2]
     birds, store = Birds(), cut(execution.store, execution, at.sequence)
     waiting = Boss().world(birds, instructions="Be long.", store=store).run_of(execution.id).resume().wait(20)
-    (question,) = waiting.interrupts
+    (question,) = waiting.open_questions
     assert question.data["agent"] == "a"
     done = waiting.answer(question.id, choice).wait(20)
     assert done.variables == execution.variables
@@ -359,7 +359,7 @@ def test_work_is_handed_on_again_in_a_turn_that_is_begun_anew():
     )
     birds, store = Birds(), cut(execution.store, execution, handed.sequence)
     waiting = Boss().world(birds, store=store, goal="Birds").run_of(execution.id).resume().wait(20)
-    done = waiting.answer(waiting.interrupts[0].id, "anew").wait(20)
+    done = waiting.answer(waiting.open_questions[0].id, "anew").wait(20)
     assert (done.variables, birds.looked) == (execution.variables, ["bird-0", "bird-1"])
 
 
@@ -376,7 +376,7 @@ def test_an_agent_that_gets_tools_while_its_step_is_retried_answers(note, noted)
         return environment(workflow, store=store, agents=[agent])
 
     asked = later(cut(execution.store, execution, retried)).run_of(execution.id).resume().wait(20)
-    done = asked.answer(asked.interrupts[0].id, "yes").wait(20)
+    done = asked.answer(asked.open_questions[0].id, "yes").wait(20)
     assert (done.variables, noted) == ({"r": "done"}, ["owls"])
     ends = [event.sequence for event in done.history() if event.event_type == "operation_completed"]
     again = later(cut(done.store, done, ends[1])).run_of(done.id).resume().wait(20)

@@ -116,7 +116,7 @@ def test_a_request_that_waits_for_a_person_keeps_no_other_one_waiting(monkeypatc
     ask = Workflow("ask", [Step("ask", prompt="Go", store="r")])
     environment = Environment(store="memory:", agents=[Agent("a", model=ScriptedModel(["well"]))])
     bounded = environment.start(ask, bounds={"max_llm_calls": 0})
-    (question,) = bounded.wait(PATIENCE).interrupts
+    (question,) = bounded.wait(PATIENCE).open_questions
     assert limiter.under_way == 0
     assert environment.start(ask).wait(PATIENCE).variables == {"r": "well"}
     bounded.answer(question.interrupt_id, 1)
@@ -136,7 +136,7 @@ def test_a_request_that_a_bound_stops_at_its_slot_is_no_success_of_its_provider(
     ask = Workflow("ask", [Step("ask", prompt="Go", each=Each([1, 2, 3], parallel=3))])
     environment = Environment(store="memory:", agents=[Agent("a", model=FunctionModel(answer))])
     bounded = environment.start(ask, bounds={"max_llm_calls": 2}).wait(PATIENCE)
-    assert (len(bounded.interrupts), bounded.usage.requests) == (1, 2)
+    assert (len(bounded.open_questions), bounded.usage.requests) == (1, 2)
     # The first success has raised the limit to 2, and another one would raise it to 3.
     assert (limiter.under_way, limiter.limit, limiter._successes) == (0, 2, 1)
 

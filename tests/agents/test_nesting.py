@@ -96,12 +96,12 @@ def test_an_agent_inside_a_tool_counts_for_the_bounds_of_its_turn():
         return environment(ASK, agents=[agent], **given)
 
     execution = world().start("ask").wait(20)
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     assert "Agent 'critic': Budget reached: 2 of 2 model calls made" in question.question
     resumed = (
         world(store=cut(execution.store, execution, len(execution.history()))).run_of(execution.id).resume().wait(20)
     )
-    assert [asked.question for asked in resumed.interrupts] == [question.question]
+    assert [asked.question for asked in resumed.open_questions] == [question.question]
     assert resumed.answer(question.id, 3).wait(20).variables == {"said": "an owl"}
 
 

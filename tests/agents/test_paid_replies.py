@@ -104,7 +104,7 @@ def test_the_bounds_of_an_agent_count_them_too_and_alike_after_a_kill():
     execution = environment(workflow, agents=agents(model)).create("w")
     execution.subscribe_text(lambda _: None)
     asked = execution.start().wait(20)
-    (question,) = asked.interrupts
+    (question,) = asked.open_questions
     assert (model.made, asked.usage.input_tokens) == (2, 140)
     assert "140 of 230 tokens used" in question.question
     for length in range(1, len(asked.history()) + 1):
@@ -112,7 +112,7 @@ def test_the_bounds_of_an_agent_count_them_too_and_alike_after_a_kill():
         before = Environment(store=store).run_of(asked.id).usage.input_tokens
         later = Payable([(CALLS, 60)] * 2 if before < 140 else [(OK, 60)])
         again = Environment(store=store, agents=agents(later)).run_of(asked.id).resume().wait(20)
-        (asks,) = again.interrupts or (None,)
+        (asks,) = again.open_questions or (None,)
         if before in (80, 140) and asks.kind != "outcome_unknown":  # which is asked of a call that was under way
             assert asks.question == question.question, length
         assert again.usage.input_tokens == before + later.paid
@@ -131,7 +131,7 @@ def test_the_bounds_of_an_agent_end_attempts_that_are_paid(bounds, made):
     execution = environment(workflow, agents=agents(model)).create("w")
     execution.subscribe_text(lambda _: None)
     asked = execution.start().wait(20)
-    (question,) = asked.interrupts
+    (question,) = asked.open_questions
     assert (model.made, asked.usage.input_tokens) == (made, 80 * made)
     assert "160 of 250 tokens used" in question.question or "3 of 3 model calls made" in question.question
     ends = [event.sequence for event in asked.history() if event.event_type in ("operation_failed", "step_retried")]
@@ -142,7 +142,7 @@ def test_the_bounds_of_an_agent_end_attempts_that_are_paid(bounds, made):
             .resume()
             .wait(20)
         )
-        assert [other.question for other in again.interrupts] == [question.question]
+        assert [other.question for other in again.open_questions] == [question.question]
     done = asked.answer(question.id, 999).wait(20)
     assert (done.status, done.usage.requests, done.verify().equal) == ("completed", 1, True)
 
@@ -155,10 +155,10 @@ def test_streams_at_once_spend_no_more_than_their_bound_and_each_counts_once(see
     model, limit = Payable(plan), chance.randint(MOST, MOST * count)
     name = chance.choice(("max_tokens", "max_cost"))
     done = run(model, {name: limit if name == "max_tokens" else limit * 1e-9}, count=count, parallel=parallel)
-    while done.interrupts and done.interrupts[0].kind == "resource_exhausted":
+    while done.open_questions and done.open_questions[0].kind == "resource_exhausted":
         assert done.usage.input_tokens == done.usage.cost == model.paid <= limit
         limit += MOST * 4
-        done = done.answer(done.interrupts[0].id, limit if name == "max_tokens" else limit * 1e-9).wait(20)
+        done = done.answer(done.open_questions[0].id, limit if name == "max_tokens" else limit * 1e-9).wait(20)
     assert done.usage.input_tokens == done.usage.cost == model.paid <= limit
     assert done.state.ledger.reserved_tokens == done.state.ledger.reserved_cost == 0
 
@@ -187,7 +187,7 @@ def test_what_a_failed_turn_has_spent_counts_after_it_is_resumed(bounds, attempt
     assert (execution.status, model.paid, execution.usage.input_tokens) == ("failed", 160, 160)
     for store in (world.store, cut(world.store, execution, len(execution.history()))):
         asked = bounded(model, bounds, attempts, store).run_of(execution.id).resume().wait(20)
-        (question,) = asked.interrupts
+        (question,) = asked.open_questions
         amounts = ("160 of 250 tokens", "$0.00000016 of $0.00000025", "2 of 2 model calls")
         assert any(amount in question.question for amount in amounts)
         assert model.made == 2
@@ -208,7 +208,7 @@ def test_a_delegated_turn_that_is_resumed_counts_for_who_delegated_it():
     world = environment(ASK, agents=agents)
     failed = world.start("w").wait(20)
     assert (failed.status, model.made) == ("failed", 1)
-    (question,) = world.run_of(failed.id).resume().wait(20).interrupts
+    (question,) = world.run_of(failed.id).resume().wait(20).open_questions
     assert "Agent 'a': Budget reached: 90 of 150 tokens used" in question.question
 
 
@@ -237,8 +237,8 @@ def test_a_request_that_is_answered_from_the_cache_after_it_failed_counts_what_i
 
 def answered(execution, chance):
     """Answer all questions of a run: about calls that were under way, and about an agent that was changed."""
-    while execution.interrupts:
-        question = execution.interrupts[0]
+    while execution.open_questions:
+        question = execution.open_questions[0]
         choice = chance.choice(question.data["choices"]) if question.kind == "agent_changed" else "retry"
         execution = execution.answer(question.id, {"choice": choice}).wait(20)
     return execution

@@ -49,7 +49,7 @@ def test_parameters_and_results_of_calls_are_pinned():
 
 def test_places_of_questions_are_pinned():
     execution = Post().world().start("ask").wait(20)
-    assert {question.id for question in execution.interrupts} == {
+    assert {question.id for question in execution.open_questions} == {
         execution.state.question_id("question", place.operation_id) for place in _places(execution)
     }
 

@@ -153,18 +153,18 @@ def test_a_cached_response_that_is_gone_after_a_crash_is_asked_for_within_the_bu
 
     first = world()
     execution = first.start(ASK).wait(20)
-    first.answer(execution.interrupts[0].id, 99).wait(20)
+    first.answer(execution.open_questions[0].id, 99).wait(20)
     taken = first.start(ASK).wait(20)
     begun = [e.sequence for e in taken.history() if e.event_type == "operation_started"]
     asked = world(cut(taken.store, taken, begun[1])).run_of(taken.id).resume().wait(20)
-    (question,) = asked.interrupts
+    (question,) = asked.open_questions
     assert "10 of 15 tokens used" in question.question
     ledger = asked.state.ledger
     assert (kinds(asked), asked.usage.requests, ledger.llm_calls) == (["agent_response"], 1, 1)
     assert (ledger.reserved_tokens, ledger.reserved_cost) == (0, 0)
     # The consumption also counts if yet another process resumes the turn.
     again = world(cut(asked.store, asked, len(asked.history()))).run_of(asked.id).resume().wait(20)
-    assert [waiting.question for waiting in again.interrupts] == [question.question]
+    assert [waiting.question for waiting in again.open_questions] == [question.question]
     done = again.answer(question.id, 99).wait(20)
     assert done.variables == {"r": "done"}
     assert done.verify().equal, done.verify()
@@ -301,11 +301,11 @@ def test_a_turn_that_is_begun_anew_is_answered_from_the_same_run(note, noted, sc
 
     world = environment(agents=[agent()])
     first = world.start(ASK).wait(20)
-    first.answer(first.interrupts[0].id, "yes").wait(20)
+    first.answer(first.open_questions[0].id, "yes").wait(20)
     again = world.start(ASK, model=f"recorded:{first.id}").wait(20)
     world.add_agent(agent("Be brief."), replace=True)
     for answer in ("yes", "anew", "yes"):
-        again = world.answer(again.interrupts[0].id, answer, again.id).wait(20)
+        again = world.answer(again.open_questions[0].id, answer, again.id).wait(20)
     assert (again.variables, noted) == ({"r": "done"}, ["owls"] * 2)
     assert script.calls == 2
 

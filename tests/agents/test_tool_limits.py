@@ -139,7 +139,7 @@ def test_a_call_that_takes_too_long_is_told_to_the_model_where_nothing_can_have_
 
 def test_a_call_that_takes_too_long_and_may_have_done_something_is_asked_about():
     execution = asked(ToolFunction("look", waits, timeout=0.01), [{"call": {"look": {"name": "owl"}}}, "an owl"])
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     assert "go through?" in question.question
     assert "a call of 'look' took longer than its Timeout of 0.01 seconds" in question.message
     assert execution.tool_calls[["status", "outcome"]].to_numpy().tolist() == [["waiting", "unknown"]]
@@ -223,7 +223,7 @@ def test_a_run_that_is_stopped_while_a_tool_is_called_does_not_make_its_call_aga
     execution.wait(20)
     assert execution.status == ("cancelled" if stop == "cancel" else "waiting")
     resumed = world.run_of(execution.id).resume().wait(20)
-    for question in resumed.interrupts:
+    for question in resumed.open_questions:
         assert (stop, question.kind) == ("cancel", "outcome_unknown")
         resumed.answer(question.id, {"choice": "done", "result": "owl: seen"}).wait(20)
     assert (resumed.error, resumed.variables, calls) == (None, {"birds": "done"}, ["owl"])

@@ -74,7 +74,7 @@ def test_a_turn_that_is_cut_anywhere_makes_no_finished_request_or_call_again():
         again = Book()
         other, model = world(again.look, store=cut(execution.store, execution, end.sequence))
         resumed = other.run_of(execution.id).resume().wait(20)
-        for question in resumed.interrupts:  # a call that was under way: nobody knows whether it took effect
+        for question in resumed.open_questions:  # a call that was under way: nobody knows whether it took effect
             resumed.answer(question.id, {"choice": "retry"}).wait(20)
         assert resumed.variables == execution.variables
         left = max(0, 7 - done - 1)
@@ -190,7 +190,7 @@ def test_a_call_whose_process_died_waits_with_an_unknown_outcome_until_a_person_
     assert stands(execution) == [["cancelled", ""]]
     again = there.run_of(first.id).resume().wait(20)
     assert stands(again) == [["waiting", "unknown"]]
-    assert stands(again.answer(again.interrupts[0].id, answer).wait(20)) == [[status, outcome]]
+    assert stands(again.answer(again.open_questions[0].id, answer).wait(20)) == [[status, outcome]]
 
 
 def stands(execution):

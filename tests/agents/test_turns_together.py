@@ -25,8 +25,8 @@ def test_items_side_by_side_have_turns_of_their_own():
     agent = Agent("a", model=ScriptedModel(turns=script * 2), tools=post.tools)
     step = Step("ask", prompt="Write", agent="a", store="said", each=Each([1, 2], parallel=2))
     execution = environment(agents=[agent]).start(Workflow("w", [step])).wait(20)
-    assert len(execution.interrupts) == 2
-    for question in execution.interrupts:
+    assert len(execution.open_questions) == 2
+    for question in execution.open_questions:
         execution.answer(question.id, "yes").wait(20)
     assert (execution.status, len(post.sent)) == ("completed", 2)
     turns = [o for o in started(execution) if o.operation_type == "agent_turn"]

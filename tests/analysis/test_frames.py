@@ -11,6 +11,7 @@ from divebook.analysis import log as frames
 from divebook.analysis.timeline import layout, svg
 from divebook.events import catalog
 from divebook.projections.spans import spans_of
+from divebook.runtime.run import asked_questions
 from divebook.steps import Action
 from tests.engine.history import begun, events
 
@@ -268,9 +269,9 @@ def test_frames_of_all_runs_of_a_workflow_come_together(retried):
 def test_questions_tell_who_waited_how_long():
     workflow = Workflow("w", [Step("first", ask="Sure?"), Step("second", ask="And now?")])
     execution = Environment(store="memory:").start(workflow).wait()
-    execution.answer(execution.interrupts[0].id, "yes", by="ann").wait()
+    execution.answer(execution.open_questions[0].id, "yes", by="ann").wait()
     asked = [(execution.id, question) for question in execution.state.interrupts.values()]
-    open_us = execution.interrupts[0].raised_us
+    open_us = execution.open_questions[0].raised_us
     rows = lists.questions_frame(asked, open_us + 5_000_000).set_index("step")
     assert rows.loc["first", "answered_by"] == "ann"
     assert rows.loc["first", "waited"] == rows.loc["first", "settled"] - rows.loc["first", "asked"]
@@ -290,7 +291,7 @@ def test_an_execution_and_its_run_have_the_same_frames(retried):
 def test_an_execution_tells_who_was_asked_what():
     execution = Environment(store="memory:").start(Workflow("w", [Step("first", ask="Sure?")])).wait()
     assert list(execution.questions.question) == ["Sure?"]
-    assert list(execution.asked) == list(execution.questions.interrupt_id)
+    assert [question.id for question in asked_questions(execution)] == list(execution.questions.interrupt_id)
 
 
 def test_items_that_failed_and_were_kept_are_told_from_those_that_succeeded():

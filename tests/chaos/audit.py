@@ -48,8 +48,8 @@ def finish(world: Environment) -> Iterator[str]:
 def _carry_on(world: Environment, execution: Run) -> None:
     if execution.is_live:
         return
-    if execution.interrupts:
-        for question in execution.interrupts:
+    if execution.open_questions:
+        for question in execution.open_questions:
             world.answer(question.id, "retry" if question.kind == OUTCOME_UNKNOWN else "yes", execution.id)
     elif SIGNAL in execution.standing:
         world.signal(execution.id, SIGNAL)

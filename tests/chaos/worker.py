@@ -122,7 +122,7 @@ class Worker:
 
     def _answer(self) -> None:
         execution = self._any()
-        for question in [] if execution is None else execution.interrupts[:2]:
+        for question in [] if execution is None else execution.open_questions[:2]:
             text = f"{self._name} {self._random.random()}"
             is_unknown = question.kind == OUTCOME_UNKNOWN
             response = self._random.choice(("retry", {"choice": "done", "result": text})) if is_unknown else text
@@ -181,7 +181,7 @@ class Worker:
     def _look(self) -> None:
         if (execution := self._any()) is not None:
             execution.history()
-            self._world.interrupts()
+            self._world.inbox()
 
     # --- what happens to machines ----------------------------------------------------------------------------------
 

@@ -53,7 +53,7 @@ def built(folder):
             "done": done.id,
             "failed": failed.id,
             "asks": asks.id,
-            "question": asks.interrupts[0].id,
+            "question": asks.open_questions[0].id,
             "folder": str(folder),
         }
 

@@ -29,7 +29,7 @@ def _asked(mode: str, tools: Mapping[str, Mapping[str, bool]]) -> dict[str, bool
     """Return which of some tools a person is asked about; without a tool only ``always`` asks."""
     hints = {name: ToolHints(said["readOnlyHint"], said["destructiveHint"]) for name, said in tools.items()}
     run = _run([_tool(name, said, []) for name, said in hints.items()], [{"call": {name: {}}} for name in tools], mode)
-    asked = {question.data["tool"] for question in run.interrupts if question.data is not None}
+    asked = {question.data["tool"] for question in run.open_questions if question.data is not None}
     return {name: name in asked for name in tools} if asks(mode, None) is (mode == "always") else {}
 
 
@@ -37,7 +37,7 @@ def _denied(answer: str) -> dict[str, Any]:
     """Return what becomes of a call that a person does not confirm."""
     made: list[str] = []
     run = _run([_tool("write", ToolHints(), made)], [{"call": {"write": {}}}], "always")
-    run.answer(run.interrupts[0].id, answer).wait(20)
+    run.answer(run.open_questions[0].id, answer).wait(20)
     (returned,) = [part for part in run.requests[1].messages[-1]["parts"] if part["part_kind"] == "tool-return"]
     result = {"is_error": returned.get("outcome") == "failed", "text": returned["content"]}
     return {"tool_runs": len(made), "tool_result": result, "generation_continues": run.status == "completed"}

@@ -246,7 +246,7 @@ def test_every_key_is_read_or_refused(read_fields, tmp_path):
         environment.fire("monday")
         execution = environment.start(environment.internals.registry.default_workflow).wait(30)
         assert execution.status == "waiting", execution.error
-        execution.answer(execution.interrupts[0].id, "yes")
+        execution.answer(execution.open_questions[0].id, "yes")
         assert execution.signal("go").wait(30).status == "completed", execution.error
     expected = {(table.label, key.name): (record, key.field) for table, record in TABLES for key in table.keys}
     unread = {place for place, found in expected.items() if found not in read_fields and place[1] not in FOR_PEOPLE}

@@ -88,7 +88,7 @@ def test_a_step_whose_schema_refers_to_another_document_fails_before_anybody_is_
     world.define(defined)
     for name in ("asks", "prompts", "wants"):
         run = world.start(name).wait(20)
-        assert (run.status, run.interrupts, run.requests) == ("failed", [], [])
+        assert (run.status, run.open_questions, run.requests) == ("failed", [], [])
         assert "'file:///etc/passwd' is not within this schema, and nothing is fetched" in run.error
 
 

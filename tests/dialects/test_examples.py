@@ -366,8 +366,8 @@ def test_the_tools_of_a_file_of_the_old_system_are_called(folder, page, name):
         environment.add_agent(Agent(environment.internals.registry.agent("A").definition, model=model), replace=True)
         execution = environment.start("Main", REQUIRED.get(name, {})).wait(30)
         asked = []
-        while execution.interrupts:
-            (question,) = execution.interrupts
+        while execution.open_questions:
+            (question,) = execution.open_questions
             asked.append(question.data["tool"])
             execution.answer(question.id, {"approved": True}).wait(30)
         assert execution.status == "completed", execution.error

@@ -57,7 +57,7 @@ def asking():
     workflow = Workflow("told", steps, inputs=["topic"], outputs=["turned"])
     world = Environment(store=MemoryStore(), workflows=[workflow], actions=[TURN], agents=[Agent("poet", model=model)])
     run = world.start("told", {"topic": "a sea"}).wait(60)
-    (asked,) = run.interrupts
+    (asked,) = run.open_questions
     return world.answer(asked.id, "yes, very much so").wait(60)
 
 

@@ -45,7 +45,7 @@ def shopped(text=SHOP):
     if "Prompt" in text:
         made.add_agent(answering(made.internals.registry.agent("poet")), replace=True)
     execution = made.start("shop", {"api_key": SECRET}).wait(20)
-    execution.answer(execution.interrupts[0].id, True).wait(20)
+    execution.answer(execution.open_questions[0].id, True).wait(20)
     assert execution.status == "completed", execution.error
     return made, execution
 

@@ -313,7 +313,7 @@ def take_up(folder: Path, point: tuple[str, float] | None = None, subject: str =
         )
         execution = begun(environment, subject).wait(60)
         while execution.status == "waiting":
-            question = execution.interrupts[0]
+            question = execution.open_questions[0]
             answer = "retry" if question.kind == OUTCOME_UNKNOWN else "yes"
             execution = environment.answer(question.id, answer).wait(60)
         place.result.write_text(json.dumps(comparable(execution)))

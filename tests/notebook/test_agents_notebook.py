@@ -18,7 +18,7 @@ def executed(tmp_path_factory):
 
 def test_the_call_that_writes_a_file_waits_for_a_person(executed):
     assert "… waiting" in shown(executed, "run = %dive ask researcher")
-    assert "Limits in anyio" in shown(executed, "for question in run.interrupts")
+    assert "Limits in anyio" in shown(executed, "for question in run.open_questions")
 
 
 def test_what_the_person_changed_is_what_was_written(executed):

@@ -61,14 +61,14 @@ def test_a_run_that_waits_is_shown_with_the_commands_that_answer(cell, tmp_path)
     cell(DEPLOY)
     _, printed = cell("r = %dive run deploy")
     run = cell("r")[0]
-    asked = run.interrupts[0].interrupt_id
+    asked = run.open_questions[0].interrupt_id
     assert "asks: Which version? (clarification: a value that fits its schema: n (integer))" in printed
     assert f"to answer: %dive answer {asked}@{run.id} '{{\"n\": 1}}' or run.answer('{asked}', ...)" in printed
     with pytest.raises(ExecutionWaitingError) as caught:
         cell(f"%dive resume {run.id} --strict")
     shell = f"  or in a shell: divebook answer {asked}@{run.id} '{{\"n\": 1}}' --store {tmp_path / 'runs.db'}"
     assert shell in caught.value._render_traceback_()
-    assert cell(f"%dive answer {asked} {{n: 7}}")[0].interrupts[0].question == "Deploy?"
+    assert cell(f"%dive answer {asked} {{n: 7}}")[0].open_questions[0].question == "Deploy?"
 
 
 def test_strict_makes_waiting_an_error(deploy):
@@ -173,7 +173,7 @@ def test_questions_are_listed_and_answered_in_place(cell):
         cell(PAY)
         run, _ = cell("%dive run shop")
         assert run.status == "waiting"
-        (question,) = run.interrupts
+        (question,) = run.open_questions
         listed = cell("%dive inbox")[1]
         assert question.interrupt_id in listed
         assert f"%dive answer {question.id}@{run.id} retry" in listed

@@ -26,7 +26,7 @@ def session():
 def test_a_run_shows_its_question_and_later_who_answered(session):
     run = divebook.run(DEPLOY).wait()
     assert "asks: Which <version>? (clarification: a text)" in str(run)
-    run.answer(run.interrupts[0].interrupt_id, "1.2", by="ann").wait()
+    run.answer(run.open_questions[0].interrupt_id, "1.2", by="ann").wait()
     assert "answered: 1.2 (by ann at " in str(run)
     assert "confirmation: yes or no, until 2" in str(run)
     html = run._repr_html_()
@@ -63,7 +63,7 @@ def test_the_listing_says_what_to_type(session):
 
     run = divebook.run(DEPLOY).wait()
     told = str(questions(session.environment))
-    assert f"to answer: %dive answer {run.interrupts[0].id}@{run.id} TEXT" in told
+    assert f"to answer: %dive answer {run.open_questions[0].id}@{run.id} TEXT" in told
     assert f"({run.id}, step version)" in told
 
 

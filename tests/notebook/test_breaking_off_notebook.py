@@ -42,7 +42,7 @@ def test_what_nobody_can_know_of_a_process_that_died_is_asked_and_nothing_is_pai
     assert "exit code 1; the bank has made 6 payments" in shown(executed, "import json")
     assert "The kernel stopped" in shown(executed, "divebook.runs(")
     assert "asks: Did the call to pay go through?" in shown(executed, "import payments")
-    assert "number = 2106, amount = 225.5" in shown(executed, "for question in payment.interrupts")
+    assert "number = 2106, amount = 225.5" in shown(executed, "for question in payment.open_questions")
     numbers = [line.split()[0] for line in (folder / "statement.txt").read_text().splitlines()]
     assert numbers == [str(number) for number in range(2101, 2111)]
 

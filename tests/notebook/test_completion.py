@@ -98,7 +98,7 @@ def test_executions_are_offered_newest_first_with_their_status(completed, cell):
 def test_questions_are_offered(completed, cell):
     cell(ASKING)
     run, _ = cell("%dive run 'ask me'")
-    assert completed("%dive answer ") == {f"{run.interrupts[0].id}@{run.id}": "confirmation"}
+    assert completed("%dive answer ") == {f"{run.open_questions[0].id}@{run.id}": "confirmation"}
 
 
 @pytest.mark.parametrize("text", ["%dive run sum 'a", "%dive zebra a", "%dive list x", "dive run s", "%other run s"])

@@ -225,7 +225,7 @@ def test_what_was_edited_before_its_call_counts_as_called_with_the_new_code(edit
             "n = await first(n); await ctx.ask('Go on?'); return await inc(n)",
         )
     )
-    assert waiting.answer(waiting.interrupts[0].id, "yes").wait(20).outputs["result"] == 101
+    assert waiting.answer(waiting.open_questions[0].id, "yes").wait(20).outputs["result"] == 101
     calls = list(made(shell))
     again = start(on_edit="ask")
     assert (again.id, again.outputs["result"], made(shell)) == (waiting.id, 101, calls)

@@ -154,7 +154,7 @@ def test_ids_are_given_by_expressions(cell):
 def test_answers_and_signals_are_given_by_expressions(cell):
     cell(ASKING)
     cell("asking = %dive run asking n=1")
-    cell("question, text = asking.interrupts[0], 'a text'")
+    cell("question, text = asking.open_questions[0], 'a text'")
     cell("ended = %dive answer $question $text --by $question.id")
     assert cell("ended.variables['it']")[0] == "a text"
     cell(SIGNAL)

@@ -68,7 +68,7 @@ def goes_on_at_once(path: Path) -> None:
     hangs = Workflow("hangs", [Step("h", action="hang")])
     with SqliteStore(path) as store:
         world = environment(hangs, actions=[Action("hang", done, idempotent=True)], store=store)
-        for execution_id, question in world.interrupts():
+        for execution_id, question in world.inbox():
             assert world.answer(question.id, "this", execution_id).wait(20).status == "completed"
         for record in world.executions(status="running"):
             assert world.run_of(record.execution_id).resume().wait(20).status == "completed"

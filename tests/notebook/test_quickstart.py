@@ -44,7 +44,7 @@ def test_what_the_rules_cannot_tell_is_asked_and_the_answer_is_reported(executed
     (shown,) = outputs(notebook, "run = %dive run licence-audit")
     assert "… waiting" in shown.data["text/plain"]
     assert "example-sundial 1.0" in shown.data["text/plain"].partition("asks: No clear licence")[2]
-    (ended,) = outputs(notebook, "for question in run.interrupts")
+    (ended,) = outputs(notebook, "for question in run.open_questions")
     assert ended.data["text/plain"] == "'completed'"
     report = (folder / "licence-report.md").read_text()
     assert "They stay, until our lawyer has read their licences." in report

@@ -130,7 +130,7 @@ def test_a_question_is_shown_and_answered():
     while not calls:
         started.events  # noqa: B018 - reading lets time pass
     asking = started.cancel().wait().resume().wait()
-    (question,) = asking.interrupts
+    (question,) = asking.open_questions
     for form in forms_of(asking):
         assert "… waiting" in form
         assert "running" not in form  # neither the run nor the step that asks
@@ -247,7 +247,7 @@ def test_long_values_leave_room_for_the_question_until_the_run_is_over():
         Step("ask", type="interrupt", ask="Which?", store="x"),
     ).wait()
     assert "… (4,700 more characters)" in str(asking)
-    done = asking.answer(asking.interrupts[0].interrupt_id, "this").wait()
+    done = asking.answer(asking.open_questions[0].interrupt_id, "this").wait()
     assert "… (1,000 more characters)" in str(done)
 
 
@@ -343,7 +343,7 @@ def test_reports_say_how_long_a_run_worked_and_how_long_it_waited_for_a_person(t
     environment = Environment(store="memory:", clock=clock)
     asking = environment.start(Workflow("w", [Step("ask", ask="Which?")])).wait()
     clock.ahead = 63_000_000
-    done = asking.answer(asking.interrupts[0].id, "this").wait()
+    done = asking.answer(asking.open_questions[0].id, "this").wait()
     print_result(done, json=False)
     (reopened,) = open_notebook(notebook(tmp_path, done.static_bundle()))
     for told in (*forms_of(done), capsys.readouterr().out, str(reopened)):

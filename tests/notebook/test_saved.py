@@ -54,7 +54,7 @@ def test_the_data_can_be_switched_off(session, run, way, monkeypatch):
 def test_a_run_that_was_saved_shows_what_was_answered(session, tmp_path):
     session.define("Workflows: [{Name: ask, Steps: [{Name: name, Ask: Which name?, Store: it}]}]")
     run = session.start("ask").wait()
-    run.answer(run.interrupts[0].id, "ann", "bob").wait()
+    run.answer(run.open_questions[0].id, "ann", "bob").wait()
     shown = str(open_notebook(notebook(tmp_path, run.static_bundle()))[0])
     assert "asked: Which name?\nanswered: ann (by bob at " in shown
     assert "asked: Which name?\nanswered: ann (by bob at " in str(run)
@@ -86,7 +86,7 @@ def test_a_notebook_alone_gives_the_run_back(run, tmp_path):
 
 def test_an_answer_in_a_notebook_of_an_older_version_is_read_in_todays_words(session, tmp_path):
     asking = session.start(session.workflow(divebook.Workflow("w", [divebook.Step("s", ask="Which?")]))).wait()
-    bundle = asking.answer(asking.interrupts[0].id, "this").wait().static_bundle()
+    bundle = asking.answer(asking.open_questions[0].id, "this").wait().static_bundle()
     recording = unpack(bundle[MIME]["recording"])
     assert recording["questions"][0]["status"] == "resolved"
     recording["questions"][0]["status"] = "completed"  # what it was called before

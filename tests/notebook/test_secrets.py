@@ -51,7 +51,7 @@ def waiting(cell):
 def test_a_run_shows_no_secret_while_it_waits_and_once_it_has_failed(waiting, cell):
     for look in (repr, str, lambda run: run._repr_mimebundle_(), lambda run: run.static_bundle()):
         assert_clean(look(waiting))
-    (asked,) = waiting.interrupts
+    (asked,) = waiting.open_questions
     with pytest.raises(DivebookError) as raised:
         cell(f"%dive answer {asked.id} yes")
     assert_clean(raised.value.shown)
@@ -128,7 +128,7 @@ def test_a_process_that_takes_a_run_up_knows_its_secrets_before_anything_is_show
     shared.cache_clear()
     printed = []
     other = Environment(store=str(tmp_path / "log.db"), printer=lambda text: printed.append(shared().text(text)))
-    ((execution_id, asked),) = other.interrupts()
+    ((execution_id, asked),) = other.inbox()
     assert_clean(static_bundle(other))
     other.answer(asked.id, "yes", execution_id=execution_id).wait(20, check=True)
     assert printed == ["it was [redacted]"]

@@ -29,7 +29,7 @@ def test_the_tests_of_the_package_fail_at_first_and_pass_in_the_end(executed):
 
 
 def test_two_of_three_files_are_taken_over(executed):
-    told = shown(executed, "for question in run.interrupts")
+    told = shown(executed, "for question in run.open_questions")
     assert "added CHANGES.md +1 -0\nchanged roman.py +4 -1\nchanged test_roman.py +1 -1\n" in told
     assert "{'written': ['CHANGES.md', 'roman.py'], 'there': [], 'left': ['test_roman.py']}" in told
     assert '"xvi"' in (executed[1] / "roman" / "test_roman.py").read_text()
@@ -41,7 +41,7 @@ def test_the_difference_of_a_file_is_shown_as_git_does(executed):
 
 
 def test_a_fork_begins_with_the_files_as_they_were(executed):
-    told = shown(executed, "for question in fork.interrupts")
+    told = shown(executed, "for question in fork.open_questions")
     assert told == "['CHANGES.md', 'roman.py']\n\n{'written': ['roman.py'], 'there': ['CHANGES.md'], 'left': []}"
     compared = shown(executed, "run.compare(fork)")
     assert "first difference: event" in compared

@@ -76,7 +76,7 @@ Pipelines:
 """
     world = environment(text)
     waiting = world.start("ask", {"request": "Write it"}).wait(20)
-    (question,) = waiting.interrupts
+    (question,) = waiting.open_questions
     assert (waiting.status, question.question) == ("waiting", "Which?")
     done = waiting.answer(question.id, "the first").wait(20)
     assert (done.status, done.envelope.interrupt.response.text) == ("completed", "the first")

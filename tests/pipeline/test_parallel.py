@@ -131,8 +131,8 @@ def test_several_questions_of_one_execution_are_answered_by_id():
     runner = pipeline(flat(a={}, b={}), script, environment=environment)
     execution = runner.start(envelope(), mode="parallel").wait(20)
     asked = []
-    while execution.interrupts:
-        (question,) = execution.interrupts
+    while execution.open_questions:
+        (question,) = execution.open_questions
         asked.append(question.question)
         execution = environment.answer(question.interrupt_id, "x").wait(20)
     assert (asked, execution.status) == (["A?", "B?"], "completed")

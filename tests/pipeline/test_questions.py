@@ -242,7 +242,7 @@ def test_at_a_bound_a_person_may_say_stop():
 def test_the_question_is_the_executions_and_is_answered_by_its_id():
     environment = world()
     runner, _waiting, script = asking("confirmation", details={"message": "Delete?"}, environment=environment)
-    ((execution_id, question),) = environment.interrupts()
+    ((execution_id, question),) = environment.inbox()
     assert (question.kind, question.question, environment.run_of(execution_id).status) == (
         "confirmation",
         "Delete?",
@@ -260,7 +260,7 @@ def test_an_envelope_goes_on_in_its_own_execution():
     environment = world()
     runner, waiting, script = asking("clarification", environment=environment)
     done = runner.resume(waiting, {"text": "x"})
-    assert (len(environment.executions()), environment.interrupts()) == (1, [])
+    assert (len(environment.executions()), environment.inbox()) == (1, [])
     assert (script.calls, done.terminal_reason) == (["a", "b", "c"], "completed")
 
 
@@ -280,7 +280,7 @@ def test_a_denial_ends_the_request_of_an_execution_that_completes():
     saved = []
     environment = world()
     runner, _waiting, _ = asking("confirmation", environment=environment, save=saved.append)
-    execution = environment.answer(environment.interrupts()[0][1].interrupt_id, "no").wait(20)
+    execution = environment.answer(environment.inbox()[0][1].interrupt_id, "no").wait(20)
     assert (execution.status, runner.envelope(execution).terminal_reason) == ("completed", "user_cancelled")
     assert len(saved) == 2
 
@@ -289,7 +289,7 @@ def test_a_process_without_the_functions_of_a_pipeline_says_so():
     store = MemoryStore()
     asking("confirmation", environment=Environment(store=store))
     stranger = Environment(store=store)
-    ((execution_id, _),) = stranger.interrupts()
+    ((execution_id, _),) = stranger.inbox()
     with pytest.raises(Exception, match="pipeline 'p' needs functions for a, b, c"):
         stranger.resume(execution_id)
 
@@ -302,7 +302,7 @@ def test_a_question_that_expires_in_an_environment_ends_the_request_without_an_a
     clock.advance(61)
     later = Environment(store=store, clock=EngineClock(clock))
     other = pipeline(chain("a", "b"), script, environment=later)
-    ((execution_id, question),) = later.interrupts()
+    ((execution_id, question),) = later.inbox()
     with pytest.raises(InterruptError, match="expired"):
         later.answer(question.interrupt_id, "src")
     done = other.envelope(later.run_of(execution_id).resume().wait(20))

@@ -186,7 +186,7 @@ def test_executions_go_on_when_connections_are_lost(between):
 def test_executions_go_on_when_the_server_was_stopped(server, address):
     environment = Environment(store=address)
     begun = environment.start(Workflow("asks", [Step("ask", ask="Go on?", store="said"), *NOTED.steps])).wait(20)
-    ((_, question),) = environment.interrupts()
+    ((_, question),) = environment.inbox()
     server.stop()
     server.start()
     environment.answer(question.interrupt_id, "yes")

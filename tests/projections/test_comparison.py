@@ -178,7 +178,7 @@ def test_questions_and_their_answers_and_what_follows_them_are_compared():
     runs = []
     for answer in ("a", "b"):
         run = environment.start(Workflow("w", steps)).wait()
-        environment.answer(run.interrupts[0].id, answer, run.id)
+        environment.answer(run.open_questions[0].id, answer, run.id)
         runs.append(run.wait(check=True))
     found = environment.compare(*runs)
     assert (found.first.row.present.kind, found.first.row.facet) == ("question", "answered")

@@ -35,7 +35,7 @@ def test_it_hears_of_steps_their_outputs_errors_and_questions_in_order():
     heard = Heard()
     with Environment(store="memory:", workflows=[FAILING], formatter=heard) as environment:
         execution = environment.start("failing").wait(20)
-        environment.answer(execution.interrupts[0].id, "yes").wait(20)
+        environment.answer(execution.open_questions[0].id, "yes").wait(20)
     told = [(what, name) for what, name, _ in heard.said]
     assert told == [
         ("begins", "list"),

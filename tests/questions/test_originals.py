@@ -72,7 +72,7 @@ def called():
 
     def call(value, answered):
         run = world.start(CALL, {"v": value}).wait(60)
-        question = run.interrupts[0]
+        question = run.open_questions[0]
         parameters = answered(question.data["parameters"])
         run.answer(question.id, {"approved": True, "data": {"parameters": parameters}}).wait(60)
         assert run.status == "completed", run.error
@@ -139,7 +139,7 @@ def test_arguments_that_are_shown_can_be_given_back(function, arguments, edits):
             store="memory:", agents=[Agent("a", model=model, tools=[tool(function)], approvals=rules)]
         ) as world:
             run = world.start(Workflow("w", [Step("s", agent="a", prompt="x")])).wait(60)
-            question = run.interrupts[0]
+            question = run.open_questions[0]
             data = {"data": {"parameters": {**question.data["parameters"], **edits}}} if is_given_back else {}
             run.answer(question.id, {"approved": True, **data}).wait(60)
             assert run.status == "completed", run.error

@@ -90,7 +90,7 @@ def test_an_execution_that_kills_its_workers_after_a_wait_is_withheld(lives, tmp
         if name == "after_its_signal":
             environment.signal(execution, "go")
         if name == "after_its_answer":
-            ((_, question),) = environment.interrupts()
+            ((_, question),) = environment.inbox()
             environment.answer(question.id, "this", execution)
     # The lease was left, so the first of them counts already if there is a wait to continue.
     assert killed_until_withheld(lives, store, execution, days) in (len(ATTEMPT_PAUSES), 1 + len(ATTEMPT_PAUSES))

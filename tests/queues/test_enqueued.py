@@ -36,8 +36,8 @@ PATIENCE = 20
 
 def asked(made):
     """Return the id of the question that somebody asks, once it is asked."""
-    assert becomes(made.interrupts)
-    ((_, question),) = made.interrupts()
+    assert becomes(made.inbox)
+    ((_, question),) = made.inbox()
     return question.id
 
 
@@ -322,7 +322,7 @@ def test_an_answer_from_anywhere_reaches_the_worker(tmp_path):
         with Worker(working):
             execution = working.enqueue(ASK)
             assert execution.wait(PATIENCE).status == "waiting"
-            (question,) = execution.interrupts
+            (question,) = execution.open_questions
             assert asking.run_of(execution.id).wait(PATIENCE).status == "waiting"  # that it rests is known at once
             answered = asking.answer(question.id, "this one")  # which has no workflows, and needs none
             assert answered.wait(PATIENCE).variables == {"answer": "this one"}
@@ -499,7 +499,7 @@ def test_an_imported_fork_of_what_was_in_a_queue_continues_where_it_is_answered(
         made.run_of(source.id).export(tmp_path / "log.jsonl")
     with environment() as target, Worker(target):
         fork = target.import_log(tmp_path / "log.jsonl", as_fork=True)
-        answered = target.answer(fork.interrupts[0].id, "this", fork.id)
+        answered = target.answer(fork.open_questions[0].id, "this", fork.id)
         assert answered.wait(PATIENCE).variables == {"answer": "this"}
 
 

@@ -271,7 +271,7 @@ def test_a_worker_cancels_what_waits_for_an_answer_below_a_parent_that_has_ended
         batch = Batch(execution.id, last.sequence, records_of([end]), lease.token)
         assert made.store.append_all([batch]) == [None]
         with Worker(made):
-            assert becomes(lambda: made.interrupts() == [])
+            assert becomes(lambda: made.inbox() == [])
         child = members(made, execution)[1]
         assert (child.status, child.error) == ("cancelled", f"its parent {execution.id} is cancelled")
 
@@ -327,7 +327,7 @@ def test_one_waits_for_a_child_at_work_and_not_for_one_that_asks(tmp_path):
             execution.wait(0.3)
         gate.opened.set()
         assert execution.wait(PATIENCE).status == "waiting"
-        assert [question.question for _, question in other.interrupts()] == ["Which one?"]
+        assert [question.question for _, question in other.inbox()] == ["Which one?"]
 
 
 def test_one_waits_for_what_sleeps(tmp_path):

@@ -288,9 +288,9 @@ def test_an_answer_that_nobody_has_read_counts_once_and_is_progress():
     with environment(ASK) as made:
         execution = made.enqueue(ASK)
         with Worker(made):
-            assert becomes(made.interrupts)
+            assert becomes(made.inbox)
             assert becomes(lambda: made.store.leases() == [])
-        ((_, question),) = made.interrupts()
+        ((_, question),) = made.inbox()
         made.store.acquire(execution.id, GONE)
         made.answer(question.id, "this", execution.id)
         with Worker(made):
@@ -302,7 +302,7 @@ def test_a_child_that_must_be_started_or_has_ended_is_work_of_its_parent():
     outer = Workflow("outer", [Step("child", workflow="ask", store="r")])
     with environment(outer, ASK) as made:
         state = made.start(outer).wait(PATIENCE).state
-        ((child, _),) = made.interrupts()
+        ((child, _),) = made.inbox()
         assert children_to_continue(made.store, state) == []
         assert children_to_continue(MemoryStore(), state) == [child]
         made.run_of(child).cancel()

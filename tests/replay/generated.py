@@ -153,8 +153,8 @@ def ended(seed: int, change: Change | None = None):
     environment = Environment(store="memory:", actions=[Action("work", work, idempotent=True)])
     n = 4 + (change.by if change is not None and not change.step else 0)
     execution = environment.start(found.workflow, {"n": n}).wait(20)
-    while execution.interrupts:
-        execution.answer(execution.interrupts[0].id, {"data": 6}).wait(20)
+    while execution.open_questions:
+        execution.answer(execution.open_questions[0].id, {"data": 6}).wait(20)
     return execution
 
 

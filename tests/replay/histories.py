@@ -78,7 +78,7 @@ def _answered(name: str, *answers: Any, **options: Any) -> Story:
     def story(made: Environment) -> Run:
         execution = made.start(name, {"n": 3}, **options).wait(PATIENCE)
         for answer in answers:
-            execution.answer(execution.interrupts[0].id, answer, "ann").wait(PATIENCE)
+            execution.answer(execution.open_questions[0].id, answer, "ann").wait(PATIENCE)
         return execution
 
     return story
@@ -130,12 +130,12 @@ def _pictured(made: Environment, execution: Run) -> Run:
 
 
 def _revoked(made: Environment, execution: Run) -> Run:
-    execution.answer(execution.interrupts[0].id, RULE, "ann").wait(PATIENCE)
+    execution.answer(execution.open_questions[0].id, RULE, "ann").wait(PATIENCE)
     ((_, rule),) = made.rules()
     made.revoke(rule.rule_id, by="ann")
     execution = made.run_of(execution.id)
     for answer in ("yes", True):
-        execution.answer(execution.interrupts[0].id, answer, "ann").wait(PATIENCE)
+        execution.answer(execution.open_questions[0].id, answer, "ann").wait(PATIENCE)
     return execution
 
 
@@ -152,8 +152,8 @@ def _paused(made: Environment) -> Run:
 
 
 def _raised(_: Environment, execution: Run) -> Run:
-    while execution.interrupts:
-        execution.answer(execution.interrupts[0].id, {"choice": "raise"}, "ann").wait(PATIENCE)
+    while execution.open_questions:
+        execution.answer(execution.open_questions[0].id, {"choice": "raise"}, "ann").wait(PATIENCE)
     return execution
 
 
@@ -164,7 +164,7 @@ def _forked(made: Environment, execution: Run) -> Run:
 
 def _forked_turn(made: Environment, execution: Run) -> Run:
     fork = made.run_of(execution.id).fork(9).wait(PATIENCE)
-    return fork.answer(fork.interrupts[0].id, False, "bob").wait(PATIENCE)
+    return fork.answer(fork.open_questions[0].id, False, "bob").wait(PATIENCE)
 
 
 def _asked_otherwise(made: Environment, execution: Run) -> Run:
@@ -221,7 +221,7 @@ def _staged(pipeline: Callable[[Environment], Pipeline], *answers: Any) -> Story
     def story(made: Environment) -> Run:
         execution = pipeline(made).start(history_pipelines.request(history_pipelines.VALUES)).wait(PATIENCE)
         for answer in answers:
-            execution.answer(execution.interrupts[0].id, answer, "ann").wait(PATIENCE)
+            execution.answer(execution.open_questions[0].id, answer, "ann").wait(PATIENCE)
         return execution
 
     return story

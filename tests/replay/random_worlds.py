@@ -126,9 +126,9 @@ def ran(world, definition, n=3):
     CALLS.clear()
     execution = world.start(definition, {"n": n}).wait(20)
     while execution.status == "waiting":
-        for question in execution.interrupts:
+        for question in execution.open_questions:
             world.answer(question.id, 4 if question.schema else "four", execution)
-        if definition is outer and not execution.interrupts:
+        if definition is outer and not execution.open_questions:
             world.signal(execution.id, "go", 2)
         execution.wait(20)
     assert execution.status == "completed", execution.error

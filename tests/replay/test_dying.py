@@ -21,7 +21,7 @@ def test_a_trial_whose_process_was_killed_goes_on_by_name_alone(tmp_path):
         assert (left.status, world.recoverable()) == ("running", [])
         before = world.run_of(left.parent).history()
         again = world.run_of(left.execution_id).resume().wait(20)
-        (question,) = again.interrupts  # it may have been paid
+        (question,) = again.open_questions  # it may have been paid
         again = world.answer(question.id, "retry", execution_id=again.id).wait(20)
         assert (again.status, again.variables["two"]) == ("completed", FATAL)
         assert world.run_of(left.parent).history() == before

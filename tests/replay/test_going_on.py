@@ -195,7 +195,7 @@ def test_people_are_not_asked_again_what_they_have_answered(world):
 
     world.add_workflow(definition([], "refuse"))
     source = world.start("asks").wait(20)
-    source.answer(source.interrupts[0].id, "Ada").wait(20)
+    source.answer(source.open_questions[0].id, "Ada").wait(20)
     plan, again = gone_on(world, source.refresh(), definition([Step("z", script="1", next=["who"])], "note"))
     assert (again.status, MADE) == ("completed", ["Ada"])
     assert (plan.reused, plan.asked, plan.kinds) == (1, (), {"answer": 1})
@@ -212,7 +212,7 @@ def test_an_open_question_is_asked_in_what_goes_on_and_the_old_one_is_cancelled(
     plan, again = gone_on(world, source, definition(2))
     assert (plan.asked, plan.behind, again.status) == (("who",), ("c",), "waiting")
     assert source.refresh().status == "cancelled"
-    again.answer(again.interrupts[0].id, "Ada").wait(20)
+    again.answer(again.open_questions[0].id, "Ada").wait(20)
     assert (again.status, MADE) == ("completed", [2])
 
 

@@ -63,7 +63,7 @@ def test_a_source_that_is_deleted_meanwhile_takes_its_results_along_and_not_what
     plan, again = gone_on(world, source, definition([asked], "note"))
     assert (plan.reused, plan.asked, plan.at_hand, again.status) == (1, ("sure",), 1, "waiting")
     world.store.delete(source.id)
-    again.answer(again.interrupts[0].id, "yes").wait(20)
+    again.answer(again.open_questions[0].id, "yes").wait(20)
     assert (again.status, MADE) == ("completed", [2, 3])
     assert again.variables["z"] == 0
 

@@ -90,7 +90,7 @@ def test_a_run_that_waits_for_a_person_has_waited_for_people():
     environment = Environment(store="memory:")
     execution = environment.start(Workflow("w", [Step("q", ask="How many?", store="n")])).wait()
     assert "w has taken" in str(execution.inspect())
-    execution.answer(execution.interrupts[0].id, "three").wait()
+    execution.answer(execution.open_questions[0].id, "three").wait()
     found = environment.run_of(execution.id).inspect()
     assert "people" in found.spent
     assert "w took" in str(found)

@@ -56,7 +56,7 @@ def test_what_a_plan_says_is_what_then_happens(seeds):
 
 def answered(world, execution):
     while execution.status == "waiting":
-        for question in execution.interrupts:
+        for question in execution.open_questions:
             world.answer(question.id, 4 if question.schema else "four", execution)
         execution.wait(20)
     return execution

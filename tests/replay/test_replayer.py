@@ -26,7 +26,7 @@ def finished():
     ]
     environment = world()
     execution = environment.start(Workflow("demo", steps)).wait(PATIENCE)
-    execution.answer(execution.interrupts[0].id, "yes").wait(PATIENCE)
+    execution.answer(execution.open_questions[0].id, "yes").wait(PATIENCE)
     assert execution.status == "failed"
     return execution
 
@@ -38,8 +38,8 @@ def test_the_state_at_every_position_of_many_random_executions_is_the_live_one()
         witness = Witness(execution.id)
         witness.watch(execution)
         execution.start().wait(PATIENCE)
-        while execution.interrupts:
-            execution.answer(execution.interrupts[0].id, "some").wait(PATIENCE)
+        while execution.open_questions:
+            execution.answer(execution.open_questions[0].id, "some").wait(PATIENCE)
         replay = execution.replay()
         assert replay.total == len(witness.states) - 1
         for sequence in rng.sample(range(replay.total + 1), replay.total + 1):
@@ -202,7 +202,7 @@ def test_a_live_run_is_replayed_as_far_as_it_is_written():
     replay = execution.replay()
     before = replay.total
     assert replay.seek(before).state.status == catalog.WAITING
-    execution.answer(execution.interrupts[0].id, "this").wait(PATIENCE)
+    execution.answer(execution.open_questions[0].id, "this").wait(PATIENCE)
     assert replay.total > before
     assert replay.run_to(event="interrupt_resolved").position > before
     assert repr(replay) == f"<Replayer of {execution.id} at {replay.position} of {replay.total}: interrupt_resolved a>"

@@ -192,7 +192,7 @@ def test_a_question_has_its_recorded_answer_and_another_one_waits():
     flow = Workflow("asks", [Step("ask", ask="How many roses?", store="count"), Step("end", script="1")])
     with Environment(store=MemoryStore()) as world:
         source = world.start(flow).wait(20)
-        world.answer(source.interrupts[0].id, "seven", source.id).wait(20)
+        world.answer(source.open_questions[0].id, "seven", source.id).wait(20)
         assert values(world.run_of(source.id).try_step("ask")) == ("seven", ["seven"])
         other = world.run_of(source.id).try_step("ask", {"Ask": "How many owls?"})
         assert other.tries[0].status == "waiting"

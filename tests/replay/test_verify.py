@@ -81,7 +81,7 @@ def surveyed(text=SURVEY):
     made = world()
     made.add_workflow(read(text))
     execution = made.start("survey", {"n": 3}).wait(20)
-    execution.answer(execution.interrupts[0].id, "four").wait(20)
+    execution.answer(execution.open_questions[0].id, "four").wait(20)
     assert execution.status == "completed", execution.error
     return made, execution
 
@@ -93,8 +93,8 @@ def test_random_executions_are_equal_without_a_call(first, blocked):
         rng = random.Random(seed)
         made = world()
         execution = made.start(random_workflow(rng, seed), {"n": rng.randint(1, 9)}).wait(20)
-        while execution.interrupts:
-            execution.answer(execution.interrupts[0].id, "three").wait(20)
+        while execution.open_questions:
+            execution.answer(execution.open_questions[0].id, "three").wait(20)
         kept.append((made, execution))
     blocked()
     with pytest.raises(Exception, match="the outside was reached"):
@@ -218,7 +218,7 @@ async def outer_verified(ctx, n: int) -> int:
 def test_functions_with_everything_are_equal_and_so_are_their_children():  # traps 1, 2 and 9
     with Environment(store=MemoryStore(), workflows=[inner_verified, outer_verified]) as made:
         execution = made.start("outer_verified", {"n": 3}).wait(20)
-        execution.answer(execution.interrupts[0].id, "three").wait(20)
+        execution.answer(execution.open_questions[0].id, "three").wait(20)
         execution.signal("go", 4).wait(20)
         assert execution.status == "completed", execution.error
         called = len(CALLS)
@@ -315,6 +315,6 @@ def test_items_whose_agent_waited_in_the_middle_are_equal(waits_at):
         waiting = environment.start("w").wait(20)
         assert (waiting.status, len(calls)) == ("waiting", waits_at + 1)
         assert waiting.verify().equal
-        done = waiting.answer(waiting.interrupts[0].id, "retry").wait(20)
+        done = waiting.answer(waiting.open_questions[0].id, "retry").wait(20)
         verified = done.verify()
         assert (done.status, verified.equal) == ("completed", True), str(verified)

@@ -91,8 +91,8 @@ def test_an_item_that_waits_and_begins_again_with_its_answer_is_equal():  # trap
     asked = Step("ask", ask="How is ${name}?", each=Each(["a", "b"], as_="name"), store="said")
     with Environment(store=MemoryStore()) as world:
         execution = world.start(Workflow("items", [asked, Step("len", script="len(state.said)")])).wait(20)
-        while execution.interrupts:
-            execution.answer(execution.interrupts[0].id, "fine").wait(20)
+        while execution.open_questions:
+            execution.answer(execution.open_questions[0].id, "fine").wait(20)
         begun = [e.data.iteration_index for e in execution.history() if e.event_type == "iteration_started"]
         assert len(begun) > 2
         found = world.run_of(execution.id).verify()
@@ -175,7 +175,7 @@ def judged(store):
     """Have an agent judge, which weighs, and throws away with a person's leave."""
     world = judging(call("weigh", "a"), call("throw", "a"), "heavy", store=store)
     execution = world.start("judged", {"what": "a"}).wait(20)
-    execution.answer(execution.interrupts[0].id, True).wait(20)
+    execution.answer(execution.open_questions[0].id, True).wait(20)
     assert execution.status == "completed", execution.error
     return world, execution
 

@@ -335,9 +335,9 @@ def test_a_what_if_whose_source_was_deleted_says_so_and_stays_as_it_is():
 
     with world(asking("Which?")) as environment:
         source = environment.start("asking").wait(20)
-        source.answer(source.interrupts[0].id, "this").wait(20)
+        source.answer(source.open_questions[0].id, "this").wait(20)
         found = environment.run_of(source.id).what_if({"definition": asking("Which one?")}).run
-        (question,) = found.interrupts
+        (question,) = found.open_questions
         environment.store.delete(source.id)
         CALLS.clear()
         with pytest.raises(SourceGoneError, match=f"execution {source.id}, from whose log it is answered, was deleted"):

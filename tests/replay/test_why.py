@@ -203,7 +203,7 @@ def test_an_index_goes_on_with_a_log_that_grows():
     assert environment.run_of(execution.id).why("x").root.step == "a"
     with pytest.raises(NotFoundError, match="step b sets it, and had not ended"):
         environment.run_of(execution.id).why("y")
-    execution.answer(execution.interrupts[0].id, "three").wait()
+    execution.answer(execution.open_questions[0].id, "three").wait()
     assert named(environment.run_of(execution.id).why("y")) == {"y", "q"}
     assert named(why(list(execution.history()), "y")) == {"y", "q"}
 

@@ -23,7 +23,7 @@ def main(store, url, rows, batch):
     frame = pd.DataFrame({"text": [f"text {n}" for n in range(int(rows))]})
     with SqliteStore(store) as opened, Environment(store=opened) as environment:
         found = mapped(environment, frame, Agent("critic", model=model), prompt="${state.row.text}", batch=True)
-        asked = [question.question for question in found.run.wait().interrupts]
+        asked = [question.question for question in found.run.wait().open_questions]
         told = found.frame.reindex(columns=["text", "result", "error"])
         right, errors = (told["result"] == told["text"].str.upper()).sum(), told["error"].notna().sum()
         sys.stdout.write(json.dumps({"rows": int(right), "errors": int(errors), "asked": asked}))

@@ -28,7 +28,7 @@ def main(store, trace, rows, seconds, idempotent):
     with SqliteStore(store) as opened, Environment(store=opened) as environment:
         frame = pd.DataFrame({"n": range(int(rows))})
         found = mapped(environment, frame, label, parallel=100, idempotent=idempotent == "yes", parameters=given)
-        asked = [question.question for question in found.run.wait().interrupts]
+        asked = [question.question for question in found.run.wait().open_questions]
         told = found.frame.reindex(columns=["n", "label", "error"])
         right, errors = (told["label"] == told["n"] * 2).sum(), told["error"].notna().sum()
         sys.stdout.write(json.dumps({"rows": int(right), "errors": int(errors), "asked": asked}))

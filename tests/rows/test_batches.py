@@ -263,7 +263,7 @@ def test_a_key_that_may_not_list_batches_submits_them(environment, server):
 def test_where_batches_cannot_be_listed_a_person_is_asked_about_one_that_may_exist(environment, server):
     server.instead, server.refusals = listing_refused, [503]
     rows = asked(environment)
-    (question,) = rows.run.wait().interrupts
+    (question,) = rows.run.wait().open_questions
     environment.answer(question.id, {"choice": "done", "result": next(iter(server.batches))})
     assert rows.wait().frame["error"].isna().all()
     assert set(server.submitted.values()) == {1}
@@ -273,7 +273,7 @@ def test_a_person_is_asked_where_the_list_is_closed_after_a_submission_that_may_
     server.refusals = [503]
     server.instead = lambda *asked_for: listing_refused(*asked_for) if server.batches else None
     rows = asked(environment)
-    (question,) = rows.run.wait().interrupts
+    (question,) = rows.run.wait().open_questions
     assert set(server.submitted.values()) == {1}
     environment.answer(question.id, {"choice": "retry"})
     assert rows.wait().frame["error"].isna().all()
@@ -302,7 +302,7 @@ class Unsaid(FunctionModel):
 def test_where_the_provider_does_not_tell_a_person_is_asked(environment, choice, made, failed):
     model = Unsaid(lambda *_: ModelResponse(parts=[TextPart("good")]))
     rows = mapped(environment, FRAME, Agent("critic", model=model), prompt="${state.row.text}", batch=True)
-    (question,) = rows.run.wait().interrupts
+    (question,) = rows.run.wait().open_questions
     assert "critic" in question.question
     assert model.made == 1
     environment.answer(question.id, {"choice": choice, "result": None} if choice == "done" else {"choice": choice})
@@ -312,7 +312,7 @@ def test_where_the_provider_does_not_tell_a_person_is_asked(environment, choice,
 
 def test_what_all_rows_may_spend_is_asked_before_they_are_submitted(environment, server):
     rows = asked(environment, bounds={"max_tokens": 20_000})  # 4,096 are taken for each answer
-    (question,) = rows.run.wait().interrupts
+    (question,) = rows.run.wait().open_questions
     assert len(server.batches) == 2
     environment.answer(question.id, 100_000)
     assert len(rows.wait().frame["result"].dropna()) == 5

@@ -61,7 +61,7 @@ def test_an_agent_is_asked_a_prompt_for_each_row(environment):
 def test_what_all_rows_may_spend_is_bounded(environment):
     agent = Agent("critic", model=ScriptedModel(["good"] * 4))
     rows = mapped(environment, FRAME, agent, prompt="${state.row.text}?", bounds={"max_llm_calls": 2}, parallel=1)
-    (question,) = rows.run.wait().interrupts
+    (question,) = rows.run.wait().open_questions
     assert rows.done == 2
     environment.answer(question.id, 4)
     assert rows.wait().frame["result"].tolist() == ["good"] * 4
@@ -129,7 +129,7 @@ def critic(*answers, **own):
 def test_an_agent_that_a_map_needs_is_not_replaced_by_another_of_its_name(environment):
     options = {"prompt": "${state.row.text}", "parallel": 1}
     rows = mapped(environment, FRAME, critic(*["first"] * 9), bounds={"max_llm_calls": 2}, store="one", **options)
-    (question,) = rows.run.wait().interrupts
+    (question,) = rows.run.wait().open_questions
     other = critic(*["second"] * 9, instructions="Be harsh.")
     with pytest.raises(SetupError, match=f"execution {rows.run.id} of 'one' .* another name"):
         mapped(environment, FRAME, other, store="two", **options)

@@ -35,7 +35,7 @@ def test_who_is_asked_about_a_range_is_told_which_of_its_rows_are_in_question(wo
     environment, again, trace = world
     with pytest.warns(UserWarning, match=r"<label: \d+ of 150 rows; waiting for .*>\. Answer that; wait\(\) then"):
         rows = again().wait()
-    (question,) = rows.run.interrupts
+    (question,) = rows.run.open_questions
     told = re.search(r"its rows (\d+) have ended and are written; (\d+) may .*: ([^.]*)", question.message)
     ended, left, named = told.groups()
     first = [int(at) for at in re.findall(r"\d+", named.partition(" and ")[0])]
@@ -62,7 +62,7 @@ def test_those_in_question_are_called_again_where_a_person_says_so(world):
     environment, again, trace = world
     with pytest.warns(UserWarning, match="waiting for"):
         rows = again().wait()
-    (question,) = rows.run.interrupts
+    (question,) = rows.run.open_questions
     environment.answer(question.id, {"choice": "retry"})
     assert rows.wait().failed.empty
     assert repr(rows).startswith("<label: 150 of 150 rows; label: ")

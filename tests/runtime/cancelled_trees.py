@@ -234,9 +234,7 @@ def recover(world: Environment) -> None:
             if (execution := world.run_of(record.execution_id)).is_live:
                 execution.wait(SECONDS)
         questions = [
-            (execution_id, question)
-            for execution_id, question in world.interrupts()
-            if question.kind == "outcome_unknown"
+            (execution_id, question) for execution_id, question in world.inbox() if question.kind == "outcome_unknown"
         ]
         for execution_id, question in questions:
             world.answer(question.id, "retry", execution_id)  # workers, or the next round, continue it

@@ -59,7 +59,7 @@ def one_round(client, folder, random):
         os.kill(int(latest.split()[1]), signal.SIGKILL)
         asked = []
         while execution.wait(60).status == "waiting":
-            for question in execution.interrupts:
+            for question in execution.open_questions:
                 asked.append(question)
                 world.answer(question.id, {"choice": "done", "result": "seen"})
         assert execution.status == "completed", execution.error

@@ -74,5 +74,5 @@ if __name__ == "__main__":
     address = sys.argv[1]
     opened = dying(PostgresStore if address.startswith("postgresql:") else SqliteStore)(address)
     with world(opened) as environment, Worker(environment):
-        ((_, question),) = environment.interrupts()
+        ((_, question),) = environment.inbox()
         environment.answer(question.interrupt_id, "ann").wait(60)

@@ -65,7 +65,7 @@ def one_round(seed: int, folder: Path) -> str:
         name = chance.choice(["start", "answer", "signal", "resume", "cancel", "import"])
         execution_id = None if name == "start" else world.start("w").wait(30).id
         if name == "signal":
-            world.answer(world.interrupts()[0][1].id, "yes").wait(30)
+            world.answer(world.inbox()[0][1].id, "yes").wait(30)
         if name == "import":
             _import_interrupted(store, execution_id or "", folder / f"{seed}.jsonl", chance)
         else:
@@ -81,7 +81,7 @@ def _act(world: Environment, name: str, execution_id: str | None) -> None:
     known = execution_id or ""
     acts: dict[str, Callable[[], object]] = {
         "start": lambda: world.start("w"),
-        "answer": lambda: world.answer(world.interrupts()[0][1].id, "yes", known),
+        "answer": lambda: world.answer(world.inbox()[0][1].id, "yes", known),
         "signal": lambda: world.signal(known, "go"),
         "resume": lambda: world.run_of(known).resume(),
         "cancel": lambda: world.run_of(known).cancel(),
@@ -109,8 +109,8 @@ def _carry_on(world: Environment, execution_id: str) -> None:
             execution.wait(30)
         elif execution.state.is_over:
             return
-        elif execution.interrupts:
-            execution.answer(execution.interrupts[0].id, "yes").wait(30)
+        elif execution.open_questions:
+            execution.answer(execution.open_questions[0].id, "yes").wait(30)
         elif execution_id in {record.execution_id for record in world.recoverable()}:
             world.run_of(execution_id).resume().wait(30)
         else:

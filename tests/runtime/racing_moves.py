@@ -60,7 +60,7 @@ def race(location, rounds):
         for number in range(rounds):
             execution = world.start("asks").wait(20)
             file = Path(folder) / f"{number}.jsonl"
-            (question,) = execution.interrupts
+            (question,) = execution.open_questions
             at_moment(
                 world.store,
                 MOMENTS[number % len(MOMENTS)],

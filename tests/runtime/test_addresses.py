@@ -51,7 +51,7 @@ def test_a_question_is_sent_to_the_addresses_of_the_environment(server, monkeypa
         execution = environment.start(
             Workflow("audit", [ask], inputs=["password"]), {"password": "tulips in the window box"}
         ).wait(20)
-        (question,) = execution.interrupts
+        (question,) = execution.open_questions
     (told,) = server.taken  # the environment waits for what it sends
     answer = f"To answer: divebook answer {question.id}@{execution.id} ANSWER"
     assert (told["title"], told["message"]) == ("audit asks", f"Use [redacted]?\n\nIt is asked once.\n\n{answer}")
@@ -62,8 +62,8 @@ def test_an_address_that_takes_nothing_harms_no_run_and_is_told_of_once(server, 
     monkeypatch.setenv("DIVEBOOK_NOTIFY", f"{dead} {known} nosuch://ann:hush@example.org")
     with Environment(store="memory:") as environment:
         execution = environment.start(ASKING).wait(20)
-        execution.answer(execution.interrupts[0].id, "this").wait(20)
-        execution.answer(execution.interrupts[0].id, "yes").wait(20)
+        execution.answer(execution.open_questions[0].id, "this").wait(20)
+        execution.answer(execution.open_questions[0].id, "yes").wait(20)
     assert execution.status == "completed"
     assert len(server.taken) == 2
     told = [message.split(" took")[0] for message in logs() if "notify" in message]

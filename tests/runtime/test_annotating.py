@@ -61,7 +61,7 @@ def test_one_that_waits_is_not_woken_and_goes_on_as_before(world):
     assert execution.refresh().status == "waiting"
     assert said(execution) == [ExecutionAnnotated(["asked"], None, "for Ann", None, "bob")]
     assert world.store.inbox(execution.id, 0) == []
-    execution.answer(execution.interrupts[0].id, "yes").wait(20, check=True)
+    execution.answer(execution.open_questions[0].id, "yes").wait(20, check=True)
     assert world.store.record(execution.id).tags == ("asked",)
     assert check(world.store).ok
 
@@ -85,7 +85,7 @@ def test_what_another_process_drives_is_sent_to_it(world):
     (message,) = world.store.inbox(execution.id, 0)
     assert (message.kind, said(execution)) == (ANNOTATION, [])
     world.store.release(lease)
-    execution.answer(execution.interrupts[0].id, "yes").wait(20, check=True)
+    execution.answer(execution.open_questions[0].id, "yes").wait(20, check=True)
     assert [fact.note for fact in said(execution)] == ["for whoever drives it"]
     assert said(execution)[0].message == message.number
 
@@ -151,7 +151,7 @@ def test_one_that_moved_goes_on_elsewhere_without_what_was_said_here_later(world
         environment = Environment(store=other)
         copy = environment.import_log(tmp_path / "again.jsonl")
         assert (copy.status, other.record(copy.id).tags) == ("waiting", ("before",))
-        copy.answer(copy.interrupts[0].id, "yes").wait(20, check=True)
+        copy.answer(copy.open_questions[0].id, "yes").wait(20, check=True)
         assert check(other).ok
 
 
@@ -206,7 +206,7 @@ def test_what_is_kept_for_a_driver_comes_before_what_is_said_later(world):
     world.run_of(execution.id).untag("old")
     world.run_of(execution.id).note("second")
     assert [one.note for one in said(execution) if one.note] == ["first", "second"]
-    (question,) = execution.refresh().interrupts
+    (question,) = execution.refresh().open_questions
     world.answer(question.id, "yes", execution.id).wait(20)
     assert [one.note for one in said(execution) if one.note] == ["first", "second"]
     record = world.store.record(execution.id)
@@ -240,7 +240,7 @@ def test_an_answer_that_comes_while_somebody_says_something_continues_the_execut
     def answered(batches):
         if isinstance(batches[0].records[0].facts[0], ExecutionAnnotated):  # the annotation holds the lease
             monkeypatch.undo()
-            answering = threading.Thread(target=lambda: execution.answer(execution.interrupts[0].id, "yes"))
+            answering = threading.Thread(target=lambda: execution.answer(execution.open_questions[0].id, "yes"))
             answering.start()
             answering.join(20)
         return append_all(batches)

@@ -100,7 +100,7 @@ def test_an_answer_that_does_not_fit_is_refused_and_the_question_stays_open(ask,
     with pytest.raises(InterruptError, match=message) as raised:
         world.answer(question.interrupt_id, answer)
     assert "still open" in str(raised.value)
-    assert (world.run_of(execution.id).interrupts, execution.status) == ([question], "waiting")
+    assert (world.run_of(execution.id).open_questions, execution.status) == ([question], "waiting")
     assert len(calls) == 1
 
 
@@ -108,7 +108,7 @@ def test_an_answer_that_is_no_plain_data_is_refused():
     world, _, execution = asked()
     with pytest.raises(Exception, match="response"):
         world.answer(question_of(execution).interrupt_id, object())
-    assert len(world.run_of(execution.id).interrupts) == 1
+    assert len(world.run_of(execution.id).open_questions) == 1
 
 
 def test_line_breaks_and_every_script_are_text():
@@ -173,7 +173,7 @@ def test_a_cancelled_execution_takes_no_answer_until_it_is_resumed():
     with pytest.raises(InterruptError, match="is cancelled; resume it"):
         world.answer(question.interrupt_id, "src", execution.id)
     resumed = world.run_of(execution.id).resume().wait(20)
-    assert resumed.interrupts == [question]
+    assert resumed.open_questions == [question]
     assert world.answer(question.interrupt_id, "src").wait(20).status == "completed"
 
 
@@ -231,7 +231,7 @@ def test_code_before_a_question_never_runs_again():
 def test_a_later_environment_on_the_same_store_answers():
     world, calls, execution = asked()
     later = Environment(store=world.store, workflows=[asking()], actions=[calls.action()])
-    ((asking_id, question),) = later.interrupts()
+    ((asking_id, question),) = later.inbox()
     assert asking_id == execution.id
     assert later.answer(question.interrupt_id, "src").wait(20).status == "completed"
     assert (world.run_of(execution.id).status, len(calls)) == ("completed", 2)
@@ -248,9 +248,9 @@ def test_other_paths_go_on_while_one_waits():
     world = environment(Workflow("w", steps), actions=[gate.action(), calls.action()])
     execution = world.start("w")
     assert gate.reached.wait(20)
-    assert (execution.status, len(execution.interrupts)) == ("running", 1)
-    world.answer(execution.interrupts[0].interrupt_id, "ann")
-    assert not execution.interrupts
+    assert (execution.status, len(execution.open_questions)) == ("running", 1)
+    world.answer(execution.open_questions[0].interrupt_id, "ann")
+    assert not execution.open_questions
     gate.opened.set()
     assert (execution.wait(20).status, len(calls)) == ("completed", 1)
 
@@ -269,7 +269,7 @@ def test_an_answer_that_another_environment_posts_reaches_the_one_that_drives():
     execution = world.start("w")
     assert gate.reached.wait(20)
     other = Environment(store=world.store, actions=[gate.action(), calls.action()])
-    other.answer(execution.interrupts[0].interrupt_id, "ann", execution.id)
+    other.answer(execution.open_questions[0].interrupt_id, "ann", execution.id)
     assert becomes(lambda: calls)
     gate.opened.set()
     assert (execution.wait(20).status, execution.variables["who"], len(calls)) == ("completed", "ann", 1)
@@ -313,9 +313,9 @@ def test_each_item_asks_its_own_question(parallel):
     each = Each(["a", "b", "c"], as_="item", parallel=parallel)
     workflow = Workflow("w", [Step("ask", type="interrupt", ask="${item}?", each=each, store="answers")])
     execution = environment(workflow).start("w").wait(20)
-    assert len(execution.interrupts) == parallel
+    assert len(execution.open_questions) == parallel
     while execution.status == "waiting":
-        question = execution.interrupts[-1]
+        question = execution.open_questions[-1]
         execution = execution.answer(question.interrupt_id, f"re {question.question}").wait(20)
     assert execution.variables["answers"] == ["re a?", "re b?", "re c?"]
 
@@ -340,7 +340,7 @@ def test_questions_asked_side_by_side_keep_their_answers_whatever_ended_first():
         return await ctx.gather(one(ctx, "slow"), one(ctx, "quick"))
 
     execution = environment().start(side_by_side).wait(20)
-    by_text = {question.question: question.interrupt_id for question in execution.interrupts}
+    by_text = {question.question: question.interrupt_id for question in execution.open_questions}
     assert set(by_text) == {"slow?", "quick?"}
     for text in ("quick?", "slow?"):
         execution = execution.answer(by_text[text], f"re {text}").wait(20)

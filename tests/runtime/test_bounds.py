@@ -57,7 +57,7 @@ def test_at_each_bound_it_waits_and_goes_on_once_it_is_raised(bounds, calls):
     world, script = world_with()
     execution = world.start("loop", bounds=bounds).wait(20)
     assert (execution.status, script.calls) == ("waiting", calls)
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     (name,) = bounds
     assert (question.kind, question.data["bound"]) == ("resource_exhausted", name)
     assert question.data["reason"] == REASONS[name]
@@ -74,7 +74,7 @@ def _operations(execution):
 def test_stop_ends_it_with_the_typed_reason(bounds, calls):
     world, script = world_with()
     execution = world.start("loop", bounds=bounds).wait(20)
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     done = world.answer(question.interrupt_id, "stop").wait(20)
     (name,) = bounds
     assert (done.status, done.envelope.terminal_reason, script.calls) == ("failed", REASONS[name], calls)
@@ -94,7 +94,7 @@ def test_iterations_count_passes_beyond_the_first():
     world, script = world_with()
     execution = world.start("loop", bounds={"max_iterations": 2}).wait(20)
     assert (execution.status, execution.envelope.iteration) == ("waiting", 2)
-    assert world.answer(execution.interrupts[0].interrupt_id, "raise").wait(20).status == "completed"
+    assert world.answer(execution.open_questions[0].interrupt_id, "raise").wait(20).status == "completed"
     assert script.calls == 5
 
 
@@ -114,8 +114,8 @@ def test_seconds_count_while_it_runs_and_not_while_it_waits():
     world = environment(Workflow("w", steps), actions=[Action("work", work, idempotent=True)], clock=clock)
     execution = world.start("w", bounds={"max_seconds": 10}).wait(20)
     clock.at += 3_600_000_000
-    execution = world.answer(execution.interrupts[0].interrupt_id, "ann").wait(20)
-    (question,) = execution.interrupts
+    execution = world.answer(execution.open_questions[0].interrupt_id, "ann").wait(20)
+    (question,) = execution.open_questions
     assert (question.data["bound"], question.data["used"]) == ("max_seconds", 12.0)
     assert world.answer(question.interrupt_id, 60).wait(20).status == "completed"
 
@@ -125,8 +125,8 @@ def test_a_new_bound_must_be_above_the_old_one(answer):
     world, _ = world_with()
     execution = world.start("loop", bounds={"max_llm_calls": 2}).wait(20)
     with pytest.raises(InterruptError, match="still open"):
-        world.answer(execution.interrupts[0].interrupt_id, answer)
-    assert len(world.run_of(execution.id).interrupts) == 1
+        world.answer(execution.open_questions[0].interrupt_id, answer)
+    assert len(world.run_of(execution.id).open_questions) == 1
 
 
 def test_each_bound_that_is_met_again_asks_again():
@@ -134,7 +134,7 @@ def test_each_bound_that_is_met_again_asks_again():
     execution = world.start("loop", bounds={"max_llm_calls": 1}).wait(20)
     asked = []
     while execution.status == "waiting":
-        (question,) = execution.interrupts
+        (question,) = execution.open_questions
         asked.append(question.interrupt_id)
         execution = world.answer(question.interrupt_id, question.data["limit"] + 1).wait(20)
     assert (execution.status, script.calls, len(set(asked))) == ("completed", 5, 4)
@@ -148,13 +148,13 @@ def test_bounds_and_counters_survive_a_resume_and_can_be_replaced():
     execution = world.start("loop", bounds={"max_llm_calls": 2}).wait(20)
     later = Environment(store=world.store, agents=[Agent("ann", model=script)])
     again = later.run_of(execution.id).resume().wait(20)
-    assert (again.status, script.calls, len(again.interrupts)) == ("waiting", 2, 1)
-    (question,) = again.interrupts
+    assert (again.status, script.calls, len(again.open_questions)) == ("waiting", 2, 1)
+    (question,) = again.open_questions
     stopped = later.answer(question.interrupt_id, "stop").wait(20)
     assert stopped.status == "failed"
     asked = later.run_of(execution.id).resume().wait(20)
     assert (asked.status, script.calls) == ("waiting", 2)
-    assert asked.interrupts[0].interrupt_id != question.interrupt_id
+    assert asked.open_questions[0].interrupt_id != question.interrupt_id
     later.run_of(execution.id).cancel().wait(20)
     done = later.run_of(execution.id).resume({"max_llm_calls": 5}).wait(20)
     assert (done.status, script.calls, done.envelope.llm_call_count) == ("completed", 5, 5)
@@ -173,7 +173,7 @@ def test_attempts_count():
     world, _ = world_with(workflow, model=model)
     execution = world.start("w", bounds={"max_llm_calls": 2}).wait(20)
     assert (execution.status, model.calls, execution.envelope.llm_call_count) == ("waiting", 2, 2)
-    done = world.answer(execution.interrupts[0].interrupt_id, 3).wait(20)
+    done = world.answer(execution.open_questions[0].interrupt_id, 3).wait(20)
     assert (done.status, model.calls, done.envelope.agent_hop_count) == ("completed", 3, 1)
 
 
@@ -217,12 +217,12 @@ def test_a_loop_that_branches_on_its_way_is_found_to_repeat_itself():
 def test_two_hundred_calls_at_once_never_overshoot(bounds):
     world, script = world_with(ITEMS)
     execution = world.start("items", {"items": list(range(200))}, bounds=bounds).wait(60)
-    assert (execution.status, script.calls, len(execution.interrupts)) == ("waiting", 37, 1)
+    assert (execution.status, script.calls, len(execution.open_questions)) == ("waiting", 37, 1)
     assert execution.usage.cost <= 9.25e9
     later = Environment(store=world.store, agents=[Agent("ann", model=script)])
     assert later.run_of(execution.id).resume().wait(60).status == "waiting"
     assert script.calls == 37
-    (question,) = later.run_of(execution.id).interrupts
+    (question,) = later.run_of(execution.id).open_questions
     done = later.answer(question.interrupt_id, 100_000).wait(60)
     assert (done.status, script.calls) == ("completed", 200)
 
@@ -257,7 +257,7 @@ def test_one_question_is_shared_by_all_paths_that_meet_the_bound():
     ]
     world, script = world_with(Workflow("w", steps))
     execution = world.start("w", bounds={"max_llm_calls": 2}).wait(20)
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     assert (execution.status, script.calls, len(question.waiting)) == ("waiting", 2, 4)
     done = world.answer(question.interrupt_id, 6).wait(20)
     assert (done.status, script.calls) == ("completed", 6)
@@ -272,7 +272,7 @@ def test_a_shared_question_that_is_answered_with_stop_stops_all_paths():
     ]
     world, script = world_with(Workflow("w", steps, continue_on_failure=True))
     execution = world.start("w", bounds={"max_llm_calls": 1}).wait(20)
-    done = world.answer(execution.interrupts[0].interrupt_id, "stop").wait(20)
+    done = world.answer(execution.open_questions[0].interrupt_id, "stop").wait(20)
     assert (done.status, script.calls, done.envelope.terminal_reason) == ("failed", 1, "max_llm_calls_exceeded")
 
 

@@ -49,7 +49,7 @@ def test_calls_wait_for_the_budget_that_others_under_way_hold():
     model = Spender([10] * 12)
     world = environment(each(12, 8), agents=[Agent("a", model=model)])
     done = world.start("each", bounds={"max_tokens": 350}).wait(20)
-    assert (done.status, done.interrupts, done.usage.requests) == ("completed", [], 12)
+    assert (done.status, done.open_questions, done.usage.requests) == ("completed", [], 12)
     assert 1 < model.most_under_way <= 3
 
 
@@ -67,9 +67,9 @@ def test_a_person_is_asked_only_where_the_money_is_spent_and_then_once(seed, eno
     spent = run.usage.input_tokens
     assert spent <= limit
     if enough:
-        assert (run.status, len(run.interrupts)) == ("completed", 0)
+        assert (run.status, len(run.open_questions)) == ("completed", 0)
         return
-    (question,) = run.interrupts
+    (question,) = run.open_questions
     assert f"{spent} of {limit} tokens used, and the next call needs up to 100" in question.question
     assert run.answer(question.id, sum(uses) + RESERVED).wait(20).status == "completed"
 
@@ -97,7 +97,7 @@ def test_a_call_that_fails_gives_its_reservation_back():
 
     world = environment(three, agents=[Agent("a", model=Failing([5] * 3))])
     run = world.start("three", bounds={"max_tokens": 150}).wait(20)
-    assert (run.interrupts, run.outputs) == ([], {"result": ["StepError"] * 3})
+    assert (run.open_questions, run.outputs) == ([], {"result": ["StepError"] * 3})
 
 
 def test_a_call_that_was_cut_off_gives_its_reservation_back():

@@ -68,7 +68,7 @@ def test_a_step_function_that_takes_too_long_is_a_timeout_for_the_workflow(slow)
 def test_a_call_that_may_not_be_made_twice_and_takes_too_long_is_asked_about(slow):
     made = Workflow("w", [Step("s", action="slow", timeout=0.02)])
     execution = environment(made, actions=[Action("slow", slow.waiting)]).start("w").wait(20)
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     assert (question.kind, slow.begun) == ("outcome_unknown", 1)
 
 
@@ -166,4 +166,4 @@ class Broken(ProcessPoolExecutor):
 def test_a_pool_that_breaks_leaves_an_outcome_unknown():
     world = Environment(store=MemoryStore(), executor=Broken(), actions=[Action("pay", lambda: 1)])
     world.add_workflow(Workflow("w", [Step("s", action="pay")]))
-    assert [question.kind for question in world.start("w").wait(20).interrupts] == ["outcome_unknown"]
+    assert [question.kind for question in world.start("w").wait(20).open_questions] == ["outcome_unknown"]

@@ -47,7 +47,7 @@ def test_cancel_waits_for_everything_below():
     top = world.start("w1").wait(20)
     assert len(world.executions()) == 7
     assert top.cancel("enough").wait(20).status == "cancelled"
-    assert (statuses(world), world.recoverable(), world.interrupts()) == (["cancelled"], [], [])
+    assert (statuses(world), world.recoverable(), world.inbox()) == (["cancelled"], [], [])
 
 
 @pytest.mark.parametrize("level", range(1, 7))
@@ -98,7 +98,7 @@ def test_whatever_comes_for_an_abandoned_execution_cancels_it(way):
     (child,) = [record for record in later.executions() if record.parent]
     assert child.status == "waiting"
     if way == "answer":
-        ((_, question),) = later.interrupts()
+        ((_, question),) = later.inbox()
         with suppress(ExecutionError):  # it has ended before the answer could be taken in
             later.answer(question.id, "ann")
     elif way == "signal":
@@ -118,7 +118,7 @@ def test_a_child_that_a_person_resumed_by_itself_goes_on_alone():
     (child,) = [record for record in world.executions() if record.parent]
     assert world.run_of(child.execution_id).resume().wait(20).status == "waiting"
     assert (abandoned(world.store, child.execution_id), all_abandoned(world.store), world.recoverable()) == ([], [], [])
-    ((_, question),) = world.interrupts()
+    ((_, question),) = world.inbox()
     assert world.answer(question.id, "ann").wait(20).status == "completed"
     assert calls == [None]
 
@@ -192,7 +192,7 @@ def test_a_stale_parent_resumes_no_child_that_another_process_has_cancelled(tmp_
     second = Environment(store=SqliteStore(tmp_path / "s.db"), workflows=[two, ASKS], actions=[calls.action()])
     top = first.start("two")
     assert reached.wait(20)
-    while not first.interrupts():
+    while not first.inbox():
         assert top.is_live
     assert second.run_of(top.id).cancel().wait(20).status == "cancelled"
     assert statuses(second) == ["cancelled"]

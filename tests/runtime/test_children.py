@@ -54,7 +54,7 @@ def _ids(world):
 
 
 def answer_next(world, text):
-    ((_, question),) = world.interrupts()
+    ((_, question),) = world.inbox()
     return world.answer(question.interrupt_id, text).wait(20)
 
 
@@ -63,7 +63,7 @@ def test_a_child_that_asks_makes_its_parent_wait_and_both_go_on(parent_of_asks):
     world = family(calls)
     parent = world.start(parent_of_asks).wait(20)
     (child,) = children_of(world, parent)
-    assert (parent.status, child.status, parent.interrupts) == ("waiting", "waiting", [])
+    assert (parent.status, child.status, parent.open_questions) == ("waiting", "waiting", [])
     answer_next(world, "ann")
     assert parent.wait(20).status == "waiting"
     answer_next(world, "bob")
@@ -114,7 +114,7 @@ def test_children_side_by_side_wait_side_by_side():
     calls = Calls()
     world = family(calls)
     parent = world.start(two_children).wait(20)
-    asked = dict(world.interrupts())
+    asked = dict(world.inbox())
     assert (parent.status, len(asked)) == ("waiting", 2)
     for number, question in enumerate(asked.values()):
         world.answer(question.interrupt_id, f"n{number}").wait(20)
@@ -200,7 +200,7 @@ def test_what_a_child_consumes_counts_in_the_bounds_of_its_parent():
     bounded = world.start(talkative, {"n": 3}, bounds={"max_llm_calls": 2, "on_exhausted": "fail"}).wait(20)
     assert (bounded.status, bounded.envelope.llm_call_count, script.calls) == ("failed", 2, 5)
     asked = world.start(talkative, {"n": 3}, bounds={"max_tokens": 12}).wait(20)
-    ((asking, question),) = world.interrupts()
+    ((asking, question),) = world.inbox()
     assert (asked.status, question.data["limit"], script.calls) == ("waiting", 2, 7)
     world.answer(question.interrupt_id, 10, asking).wait(20)
     assert (asked.wait(20).status, asked.envelope.token_count) == ("completed", 15)
@@ -349,7 +349,7 @@ def test_a_process_that_finds_no_parent_definition_leaves_it_recoverable(parent_
     world = family(calls)
     parent = world.start(parent_of_asks).wait(20)
     other = Environment(store=world.store)
-    ((_, question),) = world.interrupts()
+    ((_, question),) = world.inbox()
     WORKFLOW_FUNCTIONS.clear()
     assert other.answer(question.interrupt_id, "ann").wait(20).status == "completed"
     assert [record.execution_id for record in other.recoverable()] == [parent.id]

@@ -56,7 +56,7 @@ def started(name):
 def answer_all(world, execution_id, response):
     execution = world.run_of(execution_id)
     while not execution.state.is_over:
-        (question,) = execution.interrupts
+        (question,) = execution.open_questions
         world.answer(question.id, response, execution_id).wait(20)
         execution = world.run_of(execution_id)
     return execution
@@ -66,7 +66,7 @@ def answer_all(world, execution_id, response):
 def test_a_copy_keeps_its_questions_and_each_is_answered_once_in_each(name, response):
     world, execution = started(name)
     copy = copied(world, execution)
-    assert [q.id for q in copy.interrupts] == [q.id for q in execution.interrupts]
+    assert [q.id for q in copy.open_questions] == [q.id for q in execution.open_questions]
     for execution_id in (execution.id, COPY):
         done = answer_all(world, execution_id, response)
         asked = [event for event in done.history() if event.event_type == "interrupt_raised"]
@@ -84,7 +84,7 @@ def test_different_answers_stay_apart():
 def test_an_answer_that_does_not_say_which_copy_it_is_for_is_refused():
     world, execution = started("asks")
     copied(world, execution)
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     with pytest.raises(DivebookError, match=r"@exec_.*@exec_"):
         world.answer(question.id, "ann")
     assert {world.run_of(found).status for found in (execution.id, COPY)} == {"waiting"}
@@ -93,8 +93,8 @@ def test_an_answer_that_does_not_say_which_copy_it_is_for_is_refused():
 def test_two_executions_of_a_workflow_never_share_the_id_of_a_question():
     world, first = started("asks")
     second = world.start(ASKS).wait(20)
-    assert first.interrupts[0].id != second.interrupts[0].id
-    assert world.answer(second.interrupts[0].id, "bob").wait(20).id == second.id
+    assert first.open_questions[0].id != second.open_questions[0].id
+    assert world.answer(second.open_questions[0].id, "bob").wait(20).id == second.id
 
 
 def without_seed():
@@ -104,7 +104,7 @@ def without_seed():
     old = environment(ASKS, actions=[Calls().action()])
     old.store.append(execution.id, [replace(opening, data=replace(opening.data, seed=None))], 0)
     waiting = old.run_of(execution.id).resume().wait(20)
-    assert waiting.interrupts[0].id != execution.interrupts[0].id
+    assert waiting.open_questions[0].id != execution.open_questions[0].id
     return old, waiting
 
 
@@ -119,7 +119,7 @@ def test_a_log_without_a_seed_keeps_its_questions_under_another_name():
     export(old.store, waiting.id, file)
     file.seek(0)
     copy = old.run_of(import_(file, old.store, as_fork=True))
-    assert copy.interrupts == waiting.interrupts
+    assert copy.open_questions == waiting.open_questions
     for execution_id in (waiting.id, copy.id):
         done = answer_all(old, execution_id, "ann")
         assert (done.status, len(done.state.interrupts)) == ("completed", 1)
@@ -150,10 +150,10 @@ def test_a_call_that_was_under_way_has_the_same_key_in_a_copy():
 def test_a_child_is_started_once_whatever_its_parent_is_called():
     world, parent = started("has_a_child")
     copy = copied(world, parent)
-    ((child, question),) = world.interrupts()
+    ((child, question),) = world.inbox()
     resumed = world.run_of(copy.id).resume().wait(20)
     assert resumed.status == "waiting"
-    assert len(world.interrupts()) == 1
+    assert len(world.inbox()) == 1
     world.answer(question.id, "ann", child).wait(20)
     assert parent.wait(20).outputs == {"result": "ann"}
     again = world.run_of(COPY)
@@ -166,7 +166,7 @@ def test_a_child_belongs_to_the_parent_that_started_it():
     world, parent = started("has_a_child")
     copied(world, parent)
     world.run_of(COPY).cancel().wait(20)
-    ((child, question),) = world.interrupts()
+    ((child, question),) = world.inbox()
     assert (world.run_of(child).is_live, world.run_of(child).status) == (False, "waiting")
     world.answer(question.id, "ann", child).wait(20)
     assert parent.wait(20).outputs == {"result": "ann"}

@@ -111,7 +111,7 @@ def content(question):
 
 def answered(world, execution, shown):
     """Answer the question that is open, if there is one, and note what it was."""
-    for question in world.run_of(execution.id).interrupts:
+    for question in world.run_of(execution.id).open_questions:
         shown.append(content(question))
         fields = question.schema["properties"] if question.schema and not question.data else None
         response = ANSWERS[question.kind] if fields is None else dict.fromkeys(fields, "yes")
@@ -232,7 +232,7 @@ def test_an_approved_call_runs_with_the_arguments_that_the_record_has():
 
     world = environment()
     execution = world.start("hands_on").wait(20)
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     answer = {"approved": True, "data": {"parameters": {"rows": [2]}}}
     assert world.answer(question.id, answer).wait(20).status == "completed"
     assert PAID == [[2]]
@@ -329,7 +329,7 @@ def test_a_call_without_an_end_that_the_code_leaves_out_is_not_forgotten(kind, o
         # With the former code, the execution continues.
         PROGRAM[:] = program
         execution = world.run_of(name).resume().wait(20)
-        for question in execution.interrupts:
+        for question in execution.open_questions:
             execution.answer(question.id, {"choice": "done", "result": kind}, "ann").wait(20)
         assert world.run_of(name).status == "completed"
 
@@ -391,7 +391,7 @@ def test_calls_that_the_code_has_given_up_are_not_missed():
         with world_of_calls(store=store) as again:
             resumed = again.run_of(execution.id).resume().wait(20)
             while not resumed.state.is_over:
-                resumed.answer(resumed.interrupts[0].id, {"choice": "done", "result": "x"}, "ann").wait(20)
+                resumed.answer(resumed.open_questions[0].id, {"choice": "done", "result": "x"}, "ann").wait(20)
                 resumed = again.run_of(execution.id)
             ends.add((resumed.status, resumed.error))
     assert ends == {("completed", None)}

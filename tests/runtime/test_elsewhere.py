@@ -65,7 +65,7 @@ def test_what_another_process_drives_is_waited_for(driven):
         execution.wait(0.2)
     go_on(process)
     assert execution.wait(20).status == "waiting"
-    assert [question.question for question in execution.interrupts] == ["Which?"]
+    assert [question.question for question in execution.open_questions] == ["Which?"]
 
 
 def test_what_another_environment_of_this_process_drives_is_waited_for(tmp_path):
@@ -76,7 +76,7 @@ def test_what_another_environment_of_this_process_drives_is_waited_for(tmp_path)
     )
     asking = first.start(held).wait(PATIENCE)
     here = second.run_of(asking.id).resume().wait(PATIENCE)
-    first.answer(asking.interrupts[0].interrupt_id, "yes", asking.id)
+    first.answer(asking.open_questions[0].interrupt_id, "yes", asking.id)
     assert gate.reached.wait(PATIENCE)
     with pytest.raises(TimeoutError):
         here.wait(0.2)
@@ -104,7 +104,7 @@ def test_a_question_that_is_listed_is_answered_whoever_asked_it(driven):
 
 
 def _asked(environment, name, text):
-    return [found for where, found in environment.interrupts() if where == name and found.question == text]
+    return [found for where, found in environment.inbox() if where == name and found.question == text]
 
 
 def test_a_pause_says_who_can_make_it(driven):
@@ -137,7 +137,7 @@ def test_what_is_answered_is_not_taken_for_waiting_while_a_worker_takes_the_answ
         with Worker(there):
             assert execution.wait(PATIENCE).status == "waiting"
         seen = here.run_of(execution.id)
-        ((_, asked),) = here.interrupts()
+        ((_, asked),) = here.inbox()
         here.answer(asked.id, "this one")
         working = Worker(there)
 
@@ -158,7 +158,7 @@ def test_the_end_that_another_environment_gave_a_waiting_execution_is_seen(tmp_p
     with SqliteStore(tmp_path / "s.db") as store, SqliteStore(tmp_path / "s.db") as other_store:
         execution = Environment(store=store, workflows=[ASK]).start("ask").wait(PATIENCE)
         other = Environment(store=other_store, workflows=[ASK])
-        other.answer(execution.interrupts[0].id, "this")
+        other.answer(execution.open_questions[0].id, "this")
         assert other.run_of(execution.id).wait(PATIENCE).status == "completed"
         assert execution.wait(PATIENCE).status == "completed"
         assert execution.variables == {"answer": "this"}

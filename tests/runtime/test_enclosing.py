@@ -76,7 +76,7 @@ def test_another_process_enters_it_again_and_makes_no_call_a_second_time():
     turn, later = Turn(asks=True), Turn(asks=True)
     store = MemoryStore()
     execution = world_of(turn, store).start(TURN).wait(20)
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     assert question.operation_id == started(execution)[0].operation_id
     done = world_of(later, store)
     done.answer(question.id, "yes", execution.id)

@@ -88,7 +88,7 @@ def test_what_nobody_holds_is_found_in_the_store(world):
     gc.collect()
     assert environment.run_of(ended).variables == {"x": 1, "y": 1}
     assert [record.execution_id for record in environment.executions()] == [asking, ended]
-    ((found, question),) = environment.interrupts()
+    ((found, question),) = environment.inbox()
     assert found == asking
     assert environment.answer(question.id, True).wait().status == "completed"
 

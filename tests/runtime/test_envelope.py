@@ -102,7 +102,7 @@ def test_questions_queue_and_their_answers_stay():
     branches = [Step("s", script="1", next=["a", "b"]), Step("a", **each), Step("b", **each)]
     workflow = Workflow("w", [*branches, Step("end", script="1")])
     execution = environment(workflow).start("w").wait(20)
-    first, second = execution.interrupts
+    first, second = execution.open_questions
     envelope = execution.envelope
     assert (envelope.interrupt_pending, envelope.interrupt.id) == (True, first.interrupt_id)
     assert [question.id for question in envelope.interrupt_queue] == [second.interrupt_id]
@@ -118,7 +118,7 @@ def test_a_bound_that_is_met_is_its_reason_until_it_is_raised():
     envelope = execution.envelope
     assert (envelope.terminal_reason, envelope.terminated) == (TerminalReason.MAX_LLM_CALLS_EXCEEDED, False)
     assert envelope.max_llm_calls == 1
-    raised = execution.answer(execution.interrupts[0].interrupt_id, 5).wait(20).envelope
+    raised = execution.answer(execution.open_questions[0].interrupt_id, 5).wait(20).envelope
     assert (raised.terminal_reason, raised.max_llm_calls) == (TerminalReason.COMPLETED, 5)
 
 
@@ -187,7 +187,7 @@ def test_the_envelope_is_the_fold_of_the_log_at_every_sequence_number(workflow, 
         for _ in range(12):
             if execution.status != "waiting":
                 break
-            question = execution.interrupts[-1]
+            question = execution.open_questions[-1]
             bound = question.kind == "resource_exhausted"
             execution = execution.answer(question.interrupt_id, "stop" if bound else "yes").wait(30)
     state, history = ExecutionState(execution.id), execution.history()

@@ -142,7 +142,7 @@ def test_a_call_begins_and_its_time_limit_when_it_has_a_worker(kind, repeatable,
             (tmp_path / "go on").write_text("")
         execution = execution.wait(30)
         assert (tmp_path / "calls").read_text() == "0 1 2 "
-        assert len(execution.interrupts) == (not repeatable)
+        assert len(execution.open_questions) == (not repeatable)
         ended = [e.data.result for e in execution.history() if e.event_type == "operation_completed"]
         assert ended == [1, 2]
     (pool.close if kind == "ours" else pool.shutdown)()
@@ -200,7 +200,7 @@ def test_a_worker_that_dies_concerns_the_call_that_it_made(repeatable, tmp_path)
 
     with environment(several, executor=functools.partial(ProcessPoolExecutor, 1)) as world:
         execution = world.start("several").wait(60)
-        assert [question.kind for question in execution.interrupts] == ([] if repeatable else ["outcome_unknown"])
+        assert [question.kind for question in execution.open_questions] == ([] if repeatable else ["outcome_unknown"])
     made = (tmp_path / "calls").read_text()
     assert made == ("0 1 1 2 3 " if repeatable else "0 1 2 3 ")
 

@@ -269,7 +269,7 @@ def test_a_failed_step_is_not_repeated_when_an_answer_continues_another_path():
     execution = world.start("w")
     for _ in range(2):
         assert execution.wait(20).status == "waiting"
-        world.answer(execution.interrupts[0].id, "x")
+        world.answer(execution.open_questions[0].id, "x")
     assert execution.wait(20).status == "failed"
     assert (failing.calls, calls) == (1, [None])
     # A person who resumes the ended execution has the failed step repeated.

@@ -76,7 +76,7 @@ def test_the_error_has_its_typed_reason_and_can_be_caught_and_replays_alike():
     asks = world.start("careful", bounds={"max_depth": 0}).wait(20)
     assert asks.status == "waiting"
     later = environment(LEAF, careful, store=world.store)
-    ((_, question),) = later.interrupts()
+    ((_, question),) = later.inbox()
     assert later.answer(question.id, "yes").wait(20).status == "completed"
     assert set(caught) == {("max_depth", "max_depth_exceeded")}
     failed = world.start(wide(), {"count": 1}, bounds={"max_depth": 0}).wait(20)
@@ -133,7 +133,7 @@ def test_the_count_survives_the_process(tmp_path):
     begun = world.start("slow", {"n": 20}, bounds={"max_descendants": 5}).wait(20)
     assert (begun.status, count(world)) == ("waiting", 4)
     later = environment(LEAF, slow, store=SqliteStore(tmp_path / "s.db"))
-    ((_, question),) = later.interrupts()
+    ((_, question),) = later.inbox()
     assert later.answer(question.id, "yes").wait(20).status == "failed"
     assert count(later) == 6
 

@@ -63,10 +63,10 @@ def world_of_forged(tmp_path):
 
 def test_a_forged_log_hides_nothing_but_itself(world_of_forged):
     world, asking, names = world_of_forged
-    assert asking.id in {execution_id for execution_id, _ in world.interrupts()}
+    assert asking.id in {execution_id for execution_id, _ in world.inbox()}
     assert len(world.executions()) == len(names) + 1
     assert len(runs_frame(world.executions(), world.store)) == len(names) + 1
-    assert asking.id in set(questions_frame(world.interrupts())["execution_id"])
+    assert asking.id in set(questions_frame(world.inbox())["execution_id"])
     records = world.recoverable()
     recovered = recover_automatically(world, records)
     assert len(recovered.resumed) + len(recovered.refused) + recovered.untried == len(records)
@@ -75,7 +75,7 @@ def test_a_forged_log_hides_nothing_but_itself(world_of_forged):
             execution.wait(20)
         except DivebookError:
             continue
-    assert asking.answer(asking.interrupts[0].id, "yes").wait(20).status == "completed"
+    assert asking.answer(asking.open_questions[0].id, "yes").wait(20).status == "completed"
 
 
 def test_a_forged_log_is_a_corrupt_log(world_of_forged):

@@ -68,7 +68,7 @@ def answered(environment, execution):
     asked = []
     for _ in range(20):
         execution.wait(20)
-        for question in list(execution.interrupts):
+        for question in list(execution.open_questions):
             asked.append(question.question)
             execution = environment.answer(question.id, "Bonn", execution.id)
         if execution.refresh().state.is_over:
@@ -175,8 +175,8 @@ def test_an_open_question_is_answered_once_in_each(world):
     """Trap 13: an answer without an execution's id is refused where two could take it."""
     source = world.start("everywhere_asking").wait(20)
     fork = world.run_of(source.id).fork().wait(20)
-    (question,) = source.interrupts
-    assert [asked.id for asked in fork.interrupts] == [question.id]
+    (question,) = source.open_questions
+    assert [asked.id for asked in fork.open_questions] == [question.id]
     with pytest.raises(InterruptError, match="2 executions ask it; say which"):
         world.answer(question.id, "Bonn")
     for execution, city in ((source, "Bonn"), (fork, "Kiel")):

@@ -218,7 +218,7 @@ def test_a_call_whose_outcome_is_unknown_is_asked_about():
     execution = environment().start("shop").wait(20)
     length = next(e.sequence for e in execution.history() if e.event_type == "operation_started")
     world = Environment(store=cut(execution.store, execution, length))
-    (question,) = world.run_of(execution.id).resume().wait(20).interrupts
+    (question,) = world.run_of(execution.id).resume().wait(20).open_questions
     answered = world.answer(question.interrupt_id, {"choice": "done", "result": "seen"}).wait(20)
     assert answered.outputs == {"result": "seen"}
     assert CALLS == ["pay"]
@@ -346,7 +346,9 @@ def test_a_step_function_that_breaks_off_is_asked_about():
         "waiting",
         ["pay"],
     )
-    answered = world.answer(execution.interrupts[0].interrupt_id, {"choice": "fail", "error": "it did not"}).wait(20)
+    answered = world.answer(execution.open_questions[0].interrupt_id, {"choice": "fail", "error": "it did not"}).wait(
+        20
+    )
     assert (answered.outputs, calls) == ({"result": "it did not"}, ["pay"])
 
 
@@ -364,4 +366,4 @@ def test_calls_in_a_task_group_of_its_own_are_asked_about_like_others(fails):
 
     execution = environment().start("paying").wait(20)
     assert execution.status == ("failed" if fails else "waiting")
-    assert len(execution.interrupts) == (1 if fails else 2)
+    assert len(execution.open_questions) == (1 if fails else 2)

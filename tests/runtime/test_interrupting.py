@@ -27,12 +27,12 @@ def test_a_lease_that_this_process_left_undriven_is_taken_at_once(act, tmp_path)
     with Interrupted(tmp_path / "s.db") as store:
         world = Environment(store=store, workflows=[Workflow("w", [Step("a", ask="Go?"), Step("b", script="1")])])
         execution = world.start("w").wait(20)
-        (question,) = execution.interrupts
+        (question,) = execution.open_questions
         store.is_armed = True
         with pytest.raises(KeyboardInterrupt):
             world.answer(question.id, "yes")
         assert [record.execution_id for record in world.recoverable()] == [execution.id]
-        assert world.interrupts() == []
+        assert world.inbox() == []
         acts = {
             "answer": lambda: world.answer(question.id, "yes"),
             "resume": lambda: world.run_of(execution.id).resume(),

@@ -7,6 +7,7 @@ import pytest
 from divebook import Environment, Step, Workflow
 from divebook.engine.inbox import ANSWER, Message, answer_payload
 from divebook.errors import AnswerKeptError, ExecutionError, InterruptError, NotFoundError
+from divebook.runtime.run import asked_questions
 from divebook.stores import MemoryStore, Owner
 from tests.runtime.worlds import Busy, Calls, Gate, becomes
 from tests.store.logs import batch, cancelled
@@ -34,7 +35,7 @@ def over(store, *actions, workflow=ASKING):
 
 def kept(store, execution, response="yes"):
     """Keep an answer as a process does that dies before its execution goes on."""
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     payload = answer_payload({"text": response}, "ann")
     store.post(Message(execution.id, ANSWER, question.id, payload, "ann 1", 1))
     return question
@@ -51,19 +52,20 @@ def test_an_answer_needs_no_action_of_a_finished_step():
     store = MemoryStore()
     execution = over(store, Calls().action(), Calls().action("other"), workflow=TWO_CALLS).start("w").wait(PATIENCE)
     elsewhere = Environment(store=store, actions=[Calls().action("other")])
-    assert elsewhere.answer(execution.interrupts[0].id, "yes").wait(PATIENCE).status == "completed"
+    assert elsewhere.answer(execution.open_questions[0].id, "yes").wait(PATIENCE).status == "completed"
 
 
 def test_an_answer_that_cannot_take_effect_here_is_kept_and_says_so():
     store = MemoryStore()
     execution = over(store, Calls().action(), Calls().action("other"), workflow=TWO_CALLS).start("w").wait(PATIENCE)
-    elsewhere, question = Environment(store=store), execution.interrupts[0]
+    elsewhere, question = Environment(store=store), execution.open_questions[0]
     with pytest.raises(
         AnswerKeptError, match=f'{question.id}@{execution.id} is kept.*action "other" of step "d" not found'
     ):
         elsewhere.answer(question.id, "yes")
-    assert elsewhere.interrupts() == []
-    assert elsewhere.run_of(execution.id).asked[question.id].response == {"text": "yes"}
+    assert elsewhere.inbox() == []
+    (kept,) = asked_questions(elsewhere.run_of(execution.id))
+    assert (kept.id, kept.response) == (question.id, {"text": "yes"})
     at_home = over(store, Calls().action(), Calls().action("other"), workflow=TWO_CALLS)
     assert at_home.run_of(execution.id).resume().wait(PATIENCE).variables == {"c": "yes"}
 
@@ -83,7 +85,7 @@ def test_a_signal_that_cannot_take_effect_here_is_kept_as_well():
 def test_a_kept_answer_is_not_asked_for_again_and_the_same_one_carries_on(waiting):
     store, execution = waiting
     question = kept(store, execution)
-    assert over(store).interrupts() == []
+    assert over(store).inbox() == []
     assert over(store).answer(question.id, "yes").wait(PATIENCE).variables == {"x": "yes"}
 
 
@@ -98,12 +100,13 @@ def test_another_answer_than_the_kept_one_is_refused_and_shows_it(waiting):
 def test_a_question_is_closed_as_soon_as_it_is_answered(waiting):
     store, execution = waiting
     question = kept(store, execution)
-    assert (execution.interrupts, execution.asked[question.id].answered_by) == ([], "ann")
+    assert execution.open_questions == []
+    assert {each.id: each.answered_by for each in asked_questions(execution)}[question.id] == "ann"
 
 
 def test_a_second_answer_shows_the_first_also_after_the_end(waiting):
     store, execution = waiting
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     over(store).answer(question.id, "first", by="ann").wait(PATIENCE)
     for name in (question.id, f"{question.id}@{execution.id}"):
         with pytest.raises(InterruptError, match=r"answered already by ann, with .*first"):
@@ -122,8 +125,8 @@ def test_copies_that_ask_under_one_id_are_told_apart(waiting):
     copy = execution.id[:-4] + "copy"
     log = [replace(event, id=f"{event.id}c", execution_id=copy) for event in execution.history()]
     store.append(copy, log, 0)
-    (asked,) = execution.interrupts
-    assert {question.id for _, question in over(store).interrupts()} == {asked.id}
+    (asked,) = execution.open_questions
+    assert {question.id for _, question in over(store).inbox()} == {asked.id}
     with pytest.raises(
         InterruptError, match=rf"2 executions ask it; say which: {asked.id}@exec_\w+ or {asked.id}@exec_"
     ):
@@ -137,7 +140,7 @@ def test_copies_that_ask_under_one_id_are_told_apart(waiting):
 def test_an_address_names_the_execution_as_well():
     store = MemoryStore()
     first, second = (over(store).start("w").wait(PATIENCE) for _ in range(2))
-    asked = second.interrupts[0]
+    asked = second.open_questions[0]
     assert over(store).answer(f"{asked.id}@{second.id}", "two").wait(PATIENCE).variables == {"x": "two"}
     assert over(store).run_of(first.id).status == "waiting"
     with pytest.raises(NotFoundError, match="question not found"):

@@ -72,7 +72,7 @@ def test_a_plan_leaves_no_lease():
         assert made.store.leases() == []
         # Another process can continue it at once.
         with Environment(store=made.store, workflows=[asking("Who?")]) as other:
-            ((_, question),) = other.interrupts()
+            ((_, question),) = other.inbox()
             assert other.answer(question.id, "ann").wait(PATIENCE).outputs == {"answer": "ann"}
 
 

@@ -104,11 +104,11 @@ def test_a_call_whose_result_was_lost_is_asked_about_on_resume(kind, answer, tmp
         with world(store) as environment:
             assert environment.run_of(run.id).verify().equal
             resumed = environment.run_of(run.id).resume().wait(20)
-            (question,) = resumed.interrupts
+            (question,) = resumed.open_questions
             assert (resumed.status, question.kind, len(PAID)) == ("waiting", "outcome_unknown", 1)
             assert "it returned {'receipt': <object object at" in question.message
             again = environment.run_of(run.id).resume().wait(20)
-            assert (again.interrupts, len(PAID)) == ([question], 1)
+            assert (again.open_questions, len(PAID)) == ([question], 1)
             answered = environment.answer(question.id, given, run.id).wait(20)
             assert (answered.status, len(PAID)) == (status, payments), answered.error
             assert list(violations(answered.history())) == []
@@ -126,8 +126,8 @@ def test_whatever_a_call_returned_it_is_made_once(value, kind):
         assert len(failed.lost["text"]) < 3_000
         assert SECRET not in str(failed.lost)
         resumed = environment.run_of(run.id).resume().wait(20)
-        assert (resumed.status, len(resumed.interrupts), len(PAID)) == ("waiting", 1, 1)
-        answered = environment.answer(resumed.interrupts[0].id, {"choice": "done", "result": "r"}, run.id).wait(20)
+        assert (resumed.status, len(resumed.open_questions), len(PAID)) == ("waiting", 1, 1)
+        answered = environment.answer(resumed.open_questions[0].id, {"choice": "done", "result": "r"}, run.id).wait(20)
         result = answered.outputs["result"] if kind == "function" else answered.variables["r"]
         assert (answered.status, result, len(PAID)) == ("completed", "r", 1)
 
@@ -171,5 +171,5 @@ def test_a_result_that_cannot_leave_its_process_is_lost_as_well(tmp_path):
         assert run.status == "failed"
         assert "cannot come back from its process" in run.error
         resumed = environment.run_of(run.id).resume().wait(60)
-        assert (resumed.status, len(resumed.interrupts), path.read_text()) == ("waiting", 1, "x")
-        assert "generator object" in resumed.interrupts[0].message
+        assert (resumed.status, len(resumed.open_questions), path.read_text()) == ("waiting", 1, "x")
+        assert "generator object" in resumed.open_questions[0].message

@@ -55,7 +55,7 @@ def file(tmp_path):
 
 
 def finish(environment, execution):
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     return environment.answer(question.id, "yes", execution.id).wait(20)
 
 
@@ -85,9 +85,9 @@ def test_a_picture_cannot_go_on_and_says_what_can(source, waiting, file, calls, 
     source.run_of(waiting.id).export(file)
     target = world(calls)
     picture = target.import_log(file)
-    assert (picture.status, target.interrupts(), target.recoverable()) == ("picture", [], [])
+    assert (picture.status, target.inbox(), target.recoverable()) == ("picture", [], [])
     with pytest.raises((ExecutionError, InterruptError)) as refused:
-        ACTS[act](target, picture.id, waiting.interrupts[0].id)
+        ACTS[act](target, picture.id, waiting.open_questions[0].id)
     if act != "pause":
         assert "--as-fork" in str(refused.value)
     assert target.store.leases() == []
@@ -98,13 +98,13 @@ def test_what_has_moved_cannot_go_on_here(source, waiting, file):
     source.run_of(waiting.id).export(file, move=True)
     for act in ("resume", "answer", "signal"):
         with pytest.raises(ExecutionError, match="where its file was imported"):
-            ACTS[act](source, waiting.id, waiting.interrupts[0].id)
+            ACTS[act](source, waiting.id, waiting.open_questions[0].id)
 
 
 def test_a_fork_goes_on_beside_the_original(source, waiting, file, calls):
     source.run_of(waiting.id).export(file)
     fork = source.import_log(file, as_fork=True)
-    assert (fork.status, fork.interrupts[0].id) == ("waiting", waiting.interrupts[0].id)
+    assert (fork.status, fork.open_questions[0].id) == ("waiting", waiting.open_questions[0].id)
     for execution in (fork, waiting):
         assert finish(source, execution).status == "completed"
     assert calls == ["paid", "shipped", "shipped"]
@@ -116,7 +116,7 @@ def test_an_answer_reaches_what_moved_into_a_store_of_few_messages(source, file,
         finish(source, source.start("pays").wait(20))
     twice = Workflow("twice", [Step("one", ask="One?"), Step("two", ask="Two?", store="two")], outputs=["two"])
     execution = source.start(twice).wait(20)
-    source.answer(execution.interrupts[0].id, "first").wait(20)
+    source.answer(execution.open_questions[0].id, "first").wait(20)
     source.run_of(execution.id).export(file, move=True)
     target = world(calls)
     assert finish(target, target.import_log(file)).outputs == {"two": "yes"}
@@ -134,7 +134,7 @@ def test_what_has_ended_does_not_move(source, waiting, file):
 
 def test_an_answer_that_is_kept_is_not_left_behind(source, waiting, file):
     payload = {"response": {"text": "yes"}, "by": "ann"}
-    source.store.post(Message(waiting.id, "answer", waiting.interrupts[0].id, payload, "ann", 1))
+    source.store.post(Message(waiting.id, "answer", waiting.open_questions[0].id, payload, "ann", 1))
     with pytest.raises(ExecutionError, match="has an answer or a signal that its log has not taken in"):
         source.run_of(waiting.id).export(file, move=True)
     assert (source.store.record(waiting.id).status, source.store.leases()) == ("waiting", [])
@@ -192,7 +192,7 @@ def before_the_move(store, act):
 
 MESSAGES = {
     "answer": lambda execution: Message(
-        execution.id, "answer", execution.interrupts[0].id, {"response": {"text": "yes"}, "by": "ann"}, "ann", 1
+        execution.id, "answer", execution.open_questions[0].id, {"response": {"text": "yes"}, "by": "ann"}, "ann", 1
     ),
     "signal": lambda execution: Message(execution.id, "signal", "sig_1", {"name": "go", "payload": 1}, "ann", 1),
     "revocation": lambda execution: Message(execution.id, "revocation", "rule_1", {"by": "ann"}, "ann", 1),
@@ -240,7 +240,7 @@ def test_who_answers_while_an_execution_moves_continues_it(stores, file, calls):
     store, other = stores
     source = environment(PAYS, actions=[calls.action()], store=store)
     waiting = source.start("pays").wait(20)
-    (question,) = waiting.interrupts
+    (question,) = waiting.open_questions
     elsewhere = environment(PAYS, actions=[calls.action()], store=other)
 
     def answer():
@@ -283,7 +283,7 @@ def test_who_sends_a_message_directly_after_the_move_is_told(stores, file, calls
     elsewhere = environment(PAYS, actions=[calls.action()], store=other)
     move_before_posting(source, other, waiting, file)
     with pytest.raises(ExecutionError, match=f"{waiting.id} has meanwhile ended as moved, without the {kind}"):
-        SENDS[kind](elsewhere, waiting.id, waiting.interrupts[0].id)
+        SENDS[kind](elsewhere, waiting.id, waiting.open_questions[0].id)
     assert store.inbox(waiting.id) == []
     target = world(calls)
     assert finish(target, target.import_log(file)).status == "completed"
@@ -302,7 +302,7 @@ def test_an_annotation_directly_after_the_move_is_in_the_log_of_what_has_moved(s
 
 
 def test_a_question_of_an_execution_that_has_moved_does_not_expire(source, waiting, file):
-    (question,) = waiting.interrupts
+    (question,) = waiting.open_questions
     source.run_of(waiting.id).export(file, move=True)
     source._control.answering.claim_expired(waiting.id, question.id)
     assert source.store.inbox(waiting.id) == []

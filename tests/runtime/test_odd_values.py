@@ -77,7 +77,7 @@ def test_a_run_ends_of_what_its_code_hands_over_or_goes_on_and_its_log_is_sound(
     assert execution.status in ("completed", "failed", "waiting")
     assert execution.status != "failed" or execution.error
     again = world.run_of(execution.id)  # as another process reads it
-    assert (repr(again), str(again.interrupts)) == (repr(execution), str(execution.interrupts))
+    assert (repr(again), str(again.open_questions)) == (repr(execution), str(execution.open_questions))
     assert check(world.store).ok
     if execution.status == "waiting":
         assert execution.cancel().wait(20).status == "cancelled"
@@ -92,7 +92,7 @@ async def asks(ctx):
 def test_what_a_person_gives_is_refused_before_anything_is_written_or_arrives(value):
     world = environment(store=MemoryStore())
     execution = world.start("asks").wait(20)
-    question, before = execution.interrupts[0].id, len(execution.history())
+    question, before = execution.open_questions[0].id, len(execution.history())
     given = (
         lambda: world.signal(execution.id, value),
         lambda: world.signal(execution.id, "go", value),

@@ -82,7 +82,7 @@ def resting(world, execution, is_there):
         found = world.run_of(execution.id)
         if is_there(found):
             return found
-        for question in found.interrupts:
+        for question in found.open_questions:
             answer = FIRST_ANSWERS.get(question.question, FIRST_ANSWERS.get(question.kind))
             if answer is not None:
                 world.answer(question.id, answer, execution.id).wait(20)
@@ -91,7 +91,7 @@ def resting(world, execution, is_there):
 
 
 def asks_to_go_on(execution):
-    return any(question.question == "Go on?" for question in execution.interrupts)
+    return any(question.question == "Go on?" for question in execution.open_questions)
 
 
 def met_twice(operation):
@@ -99,7 +99,7 @@ def met_twice(operation):
     met, failing = [], Failing()
     world = environment(CHILD, actions=[failing.action()])
     execution = world.start(meeting(operation, met))
-    (question,) = resting(world, execution, asks_to_go_on).interrupts
+    (question,) = resting(world, execution, asks_to_go_on).open_questions
     first = list(met)
     WORLD["works"], failing.broken = True, False
     world.signal(execution.id, "go", "late")

@@ -28,7 +28,7 @@ def test_word_of_its_end_that_comes_late_ends_no_parent_that_goes_on_again():
         world.run_of(child.id).cancel(orphaned(parent.id, status)).wait(20)
         assert world.run_of(parent.id).wait(20).status == "waiting"
         assert world.run_of(child.id).wait(20).status == "waiting"
-    ((_, question),) = world.interrupts()
+    ((_, question),) = world.inbox()
     world.answer(question.interrupt_id, "ann").wait(20)
     assert world.run_of(parent.id).wait(20).outputs == {"result": "ann"}
 

@@ -43,10 +43,10 @@ def test_a_call_that_waits_for_a_person_lets_the_others_end_first():
 
     world = Environment(store=MemoryStore())
     execution = world.start("mixed").wait(20)
-    assert (execution.status, len(execution.interrupts)) == ("waiting", 2)
+    assert (execution.status, len(execution.open_questions)) == ("waiting", 2)
     ended = [e.data.result for e in execution.history() if e.event_type == "operation_completed"]
     assert ended == [4]
-    for number, question in enumerate(execution.interrupts):
+    for number, question in enumerate(execution.open_questions):
         answered = world.answer(question.id, {"choice": "done", "result": number}, execution.id).wait(20)
     assert answered.outputs == {"result": [0, 4, 1]}
 

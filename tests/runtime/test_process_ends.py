@@ -115,11 +115,11 @@ def test_a_process_that_dies_leaves_the_outcome_of_its_call_unknown_and_no_other
     execution = environment().start("pair")
     meeting.arrived()
     for _ in range(3000):
-        if execution.refresh().interrupts:
+        if execution.refresh().open_questions:
             break
         ENGINE.submit(asyncio.sleep(0.01)).result()
     meeting.let_go("alive")
-    (question,) = execution.wait(30).interrupts
+    (question,) = execution.wait(30).open_questions
     assert question.kind == "outcome_unknown"
     assert 'step "die_once" may or may not have taken effect: its process' in question.message
     assert "was ended by SIGKILL, as when memory runs out" in question.message

@@ -51,7 +51,7 @@ def asking(word="Who?"):
 
 
 def question_of(execution):
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     return question.id
 
 
@@ -250,7 +250,7 @@ def test_a_time_limit_of_the_functions_own_is_refused_and_asks_nothing():
             return await note("too late")
 
     execution = environment().start(hurries).wait(20)
-    assert (execution.status, execution.interrupts, standing()) == ("failed", [], 0)
+    assert (execution.status, execution.open_questions, standing()) == ("failed", [], 0)
     assert "`ctx.ask(..., expires_in=seconds)`" in execution.error
 
 
@@ -335,7 +335,7 @@ def lived(program, order):
     execution = Environment(store=MemoryStore(), clock=Still()).start(program_of_parts, {"program": program}).wait(20)
     while execution.status == "waiting":
         asked, signals = (
-            sorted(execution.interrupts, key=lambda asked: asked.question),
+            sorted(execution.open_questions, key=lambda asked: asked.question),
             [found.name for found in awaited_signals(execution.state)],
         )
         chosen = order.choice([*asked, *signals])

@@ -75,7 +75,7 @@ def test_a_run_without_a_value_says_why(world):
     asking = world.start(Workflow("asks", [Step("a", ask="Which one?", store="it")], outputs=["it"]))
     with pytest.raises(ExecutionWaitingError, match="Which one"):
         asking.result(PATIENCE)
-    assert asking.answer(asking.interrupts[0].id, "this").result(PATIENCE) == "this"
+    assert asking.answer(asking.open_questions[0].id, "this").result(PATIENCE) == "this"
     waits = world.start(Workflow("waits", [Step("a", type="wait", signal="go")])).wait(PATIENCE)
     with pytest.raises(ExecutionCancelledError):
         waits.cancel().result(PATIENCE)

@@ -29,9 +29,9 @@ def answered(world, execution_id, truth):
     """Answer all that is asked of an execution, as calls in fact were; return it, once it has ended."""
     for _ in range(20):
         execution = world.run_of(execution_id)
-        if not execution.interrupts:
+        if not execution.open_questions:
             return execution.wait(20)
-        asked = execution.interrupts[0]
+        asked = execution.open_questions[0]
         assert asked.kind == "outcome_unknown"
         parameters = asked.data["parameters"]
         what = (parameters.get("params") or parameters.get("arguments"))["what"]
@@ -232,7 +232,7 @@ def test_what_cannot_be_kept_is_asked_about_and_undone_with_what_a_person_says()
     actions = [Action("book", lambda: iter([1, 2])), cancelling(told)]
     world = environment(Workflow("w", [Step("a", action="book", rollback=undone())]), actions=actions)
     execution = world.start("w").wait(20)
-    (asked,) = execution.interrupts
+    (asked,) = execution.open_questions
     assert asked.kind == "outcome_unknown"
     assert "cannot store result" in asked.message
     execution.cancel("enough").wait(20)
@@ -254,9 +254,9 @@ def test_a_question_that_is_open_as_it_is_cancelled_stays_until_it_is_answered(t
     made = Workflow("w", [Step("a", action="book", parameters={"what": "bus"}, rollback=undone())])
     world = environment(made, actions=actions)
     execution = world.start("w").wait(20)
-    (asked,) = execution.interrupts
+    (asked,) = execution.open_questions
     execution.cancel("enough").wait(20)
-    assert (execution.status, [q.id for q in world.run_of(execution.id).interrupts]) == ("waiting", [asked.id])
+    assert (execution.status, [q.id for q in world.run_of(execution.id).open_questions]) == ("waiting", [asked.id])
     over = answered(world, execution.id, truth)
     assert (over.status, told) == ("cancelled", ["bus-1"] if truth == DONE else [])
     assert world.run_of(execution.id).verify().equal
@@ -285,10 +285,10 @@ def test_nothing_else_begins_while_it_is_asked():
     world = environment(once)
     execution = world.start("once").wait(20)
     execution.cancel("enough").wait(20)
-    asked = world.run_of(execution.id).interrupts[0]
+    asked = world.run_of(execution.id).open_questions[0]
     world.run_of(execution.id).answer(asked.id, {"choice": "done", "result": 5}, "ann").wait(20)
     ended = world.run_of(execution.id)
-    assert (ended.status, ended.interrupts, told) == ("cancelled", [], [5])
+    assert (ended.status, ended.open_questions, told) == ("cancelled", [], [5])
 
 
 def test_what_nobody_is_asked_about_is_named_at_the_end():
@@ -432,7 +432,7 @@ def test_only_the_call_that_is_to_be_settled_is_asked_about(beside, gathering):
     store, name = side.left(beside)
     with environment(*side.definitions, store=store) as after:
         waiting = after.run_of(name).cancel("enough").wait(20)
-        (asked,) = [question for question in waiting.interrupts if question.kind == "outcome_unknown"]
+        (asked,) = [question for question in waiting.open_questions if question.kind == "outcome_unknown"]
         assert "book" in asked.question
         # It waits for the answer only: neither a timer nor a worker drives it again.
         assert (waiting.status, waiting.state.is_asleep, after.recoverable()) == ("waiting", False, [])
@@ -480,7 +480,7 @@ def test_a_call_of_unknown_outcome_is_settled_where_its_path_waits_for_something
     execution.cancel("enough")
     go.set()
     waiting = execution.wait(20)
-    (asked,) = [question for question in waiting.interrupts if question.kind == "outcome_unknown"]
+    (asked,) = [question for question in waiting.open_questions if question.kind == "outcome_unknown"]
     waiting.answer(asked.id, {"choice": "done", "result": 5}, "ann").wait(20)
     assert (world.run_of(execution.id).status, told) == ("cancelled", [5])
 
@@ -556,7 +556,7 @@ def test_a_child_whose_rollback_waits_for_a_person_is_not_recovered_again_and_ag
     with environment(parent, child, store=copies[0]) as later:
         (record,) = later.recoverable()
         waiting = later.recover(record.execution_id).wait(20)
-        (question,) = [question for question in waiting.interrupts if question.kind == "outcome_unknown"]
+        (question,) = [question for question in waiting.open_questions if question.kind == "outcome_unknown"]
         assert later.recoverable() == []
         later.answer(question.id, "retry").wait(20)
         assert {record.status for record in later.executions()} == {"cancelled"}

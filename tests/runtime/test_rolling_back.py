@@ -160,8 +160,8 @@ def test_a_call_whose_outcome_is_unknown_is_asked_about_and_the_next_waits():
     book, cancel, fly = travel.actions()
     world = environment(trip(), actions=[book, Action("cancel", cancel.function), fly])
     execution = world.start("trip").wait(20)
-    assert (execution.status, execution.interrupts[0].kind, travel.told) == ("waiting", "outcome_unknown", ALL[:3])
-    execution.answer(execution.interrupts[0].id, {"choice": "done", "result": None}, "ann").wait(20)
+    assert (execution.status, execution.open_questions[0].kind, travel.told) == ("waiting", "outcome_unknown", ALL[:3])
+    execution.answer(execution.open_questions[0].id, {"choice": "done", "result": None}, "ann").wait(20)
     assert (world.run_of(execution.id).status, travel.told[3:]) == ("failed", ["cancel oslo-1", "cancel train-1"])
 
 
@@ -181,7 +181,7 @@ def test_a_call_that_a_person_says_went_through_is_undone_as_well():
         raise ValueError("late")
 
     execution = environment(once).start("once").wait(20)
-    execution.answer(execution.interrupts[0].id, {"choice": "done", "result": 5}, "ann").wait(20)
+    execution.answer(execution.open_questions[0].id, {"choice": "done", "result": 5}, "ann").wait(20)
     assert (execution.refresh().status, told) == ("failed", [5])
 
 
@@ -337,13 +337,13 @@ def test_what_a_person_did_not_want_undone_is_asked_again_as_it_is_resumed():
     world = environment(trip(), actions=[book, Action("cancel", cancel.function, approval=True), fly])
     execution = world.start("trip").wait(20)
     answers = iter(["approve", "no", "approve"])
-    while execution.interrupts:
-        execution.answer(execution.interrupts[0].id, next(answers), "ann").wait(20)
+    while execution.open_questions:
+        execution.answer(execution.open_questions[0].id, next(answers), "ann").wait(20)
     assert (execution.refresh().status, travel.told) == ("failed", [*ALL[:3], "cancel rome-1", "cancel train-1"])
     assert "not rolled back: hotels: not approved" in execution.state.error
     for answer in ("no", "approve"):
         world.run_of(execution.id).resume().wait(20)
-        (asked,) = execution.interrupts
+        (asked,) = execution.open_questions
         assert asked.step == "hotels"
         execution.answer(asked.id, answer, "ann").wait(20)
         assert execution.refresh().status == "failed"

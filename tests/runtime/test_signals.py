@@ -20,7 +20,7 @@ WAIT = Workflow("w", [Step("wait", type="wait", signal="go", store="payload")])
 def test_a_wait_step_takes_the_payload():
     world = environment(WAIT)
     execution = world.start("w").wait(20)
-    assert (execution.status, execution.interrupts, execution.state.wake_at) == ("waiting", [], None)
+    assert (execution.status, execution.open_questions, execution.state.wake_at) == ("waiting", [], None)
     done = world.signal(execution.id, "go", {"n": [1]}).wait(20)
     assert (done.status, done.variables) == ("completed", {"payload": {"n": [1]}})
 
@@ -175,7 +175,7 @@ def test_the_log_names_the_sender_of_a_signal_and_nothing_else(by):
 def test_the_end_of_a_child_is_sent_by_that_child():
     world = environment(Workflow("asks", [Step("ask", type="interrupt", ask="Who?")]))
     parent = world.start(Workflow("w", [Step("below", workflow="asks")])).wait(20)
-    ((child, question),) = world.interrupts()
+    ((child, question),) = world.inbox()
     world.answer(question.id, "ann").wait(20)
     world.run_of(parent.id).wait(20)
     assert [(data.signal_type, data.source) for data in signals_in(world, parent.id)] == [(child, child)]

@@ -84,7 +84,7 @@ def test_a_workflow_function_asks_agents_and_their_requests_count():
         "agent_response",
     ]
     bounded = world.start("judged", bounds={"max_llm_calls": 1}).wait(20)
-    assert [question.kind for question in bounded.interrupts] == ["resource_exhausted"]
+    assert [question.kind for question in bounded.open_questions] == ["resource_exhausted"]
 
 
 def test_an_agent_that_is_not_there_is_named():

@@ -48,7 +48,7 @@ def test_a_call_that_may_have_taken_effect_is_not_made_again_but_asked_about():
     bank = Bank()
     world, execution_id = died_during_the_call(bank)
     resumed = world.run_of(execution_id).resume().wait(20)
-    (question,) = resumed.interrupts
+    (question,) = resumed.open_questions
     assert (resumed.status, bank.payments, question.kind) == ("waiting", 1, "outcome_unknown")
     assert question.question == "Did the call to pay go through?"
     stopped = "The process stopped after it began, or the run was cancelled."
@@ -67,7 +67,7 @@ def test_a_call_that_may_have_taken_effect_is_not_made_again_but_asked_about():
 def test_the_answer_decides(answer, status, variables, payments):
     bank = Bank()
     world, execution_id = died_during_the_call(bank)
-    (question,) = world.run_of(execution_id).resume().wait(20).interrupts
+    (question,) = world.run_of(execution_id).resume().wait(20).open_questions
     answered = world.answer(question.interrupt_id, answer).wait(20)
     assert (answered.status, bank.payments) == (status, payments)
     assert {key: value for key, value in answered.variables.items() if key == "receipt"} == variables
@@ -78,7 +78,7 @@ def test_the_answer_may_come_from_another_process_later():
     world, execution_id = died_during_the_call(bank)
     world.run_of(execution_id).resume().wait(20)
     other = Environment(store=world.store, actions=[bank.pay()])
-    ((asking, question),) = other.interrupts()
+    ((asking, question),) = other.inbox()
     assert asking == execution_id
     assert other.answer(question.interrupt_id, "retry").wait(20).status == "completed"
 
@@ -89,7 +89,7 @@ def test_the_store_knows_that_an_execution_waits_until_it_is_answered():
     resumed = world.run_of(execution_id).resume().wait(20)
     assert world.executions(status="waiting") == [world.store.record(execution_id)]
     assert (world.recoverable(), world.executions(status="running")) == ([], [])
-    world.answer(resumed.interrupts[0].interrupt_id, "retry").wait(20)
+    world.answer(resumed.open_questions[0].interrupt_id, "retry").wait(20)
     assert world.store.record(execution_id).status == "completed"
 
 
@@ -97,13 +97,13 @@ def test_resuming_again_asks_no_second_time():
     world, execution_id = died_during_the_call(Bank())
     world.run_of(execution_id).resume().wait(20)
     again = world.run_of(execution_id).resume().wait(20)
-    assert len(again.interrupts) == 1
+    assert len(again.open_questions) == 1
     assert event_types(again).count("interrupt_raised") == 1
 
 
 def test_a_second_answer_is_refused_and_shows_the_first():
     world, execution_id = died_during_the_call(Bank())
-    (question,) = world.run_of(execution_id).resume().wait(20).interrupts
+    (question,) = world.run_of(execution_id).resume().wait(20).open_questions
     world.answer(question.interrupt_id, "retry").wait(20)
     with pytest.raises(InterruptError, match=r"answered already by .*, with {'choice': 'retry'}"):
         world.answer(question.interrupt_id, "fail", execution_id)
@@ -112,10 +112,10 @@ def test_a_second_answer_is_refused_and_shows_the_first():
 @pytest.mark.parametrize("answer", ["maybe", {"choice": "perhaps"}, None, 3])
 def test_an_answer_that_does_not_fit_leaves_the_question_open(answer):
     world, execution_id = died_during_the_call(Bank())
-    (question,) = world.run_of(execution_id).resume().wait(20).interrupts
+    (question,) = world.run_of(execution_id).resume().wait(20).open_questions
     with pytest.raises(InterruptError, match="answer with retry, done or fail"):
         world.answer(question.interrupt_id, answer)
-    assert world.run_of(execution_id).interrupts == [question]
+    assert world.run_of(execution_id).open_questions == [question]
 
 
 def test_an_unknown_question_is_told():
@@ -163,9 +163,9 @@ def test_without_the_key_every_broken_call_is_asked_about_and_none_is_repeated(r
     workflow = Workflow("w", [Step("a", action="pay", parameters={"amount": 1}, retry=retry, each=each)])
     world = environment(actions=[bank.pay()])
     execution = world.start(workflow).wait(60)
-    assert (execution.status, bank.payments, len(execution.interrupts)) == ("waiting", 209, 209)
+    assert (execution.status, bank.payments, len(execution.open_questions)) == ("waiting", 209, 209)
     resumed = world.run_of(execution.id).resume().wait(60)
-    assert (resumed.status, bank.payments, len(resumed.interrupts)) == ("waiting", 209, 209)
+    assert (resumed.status, bank.payments, len(resumed.open_questions)) == ("waiting", 209, 209)
 
 
 def test_a_call_that_breaks_off_in_a_step_that_is_not_tried_again_is_asked_about():
@@ -177,7 +177,7 @@ def test_a_call_that_breaks_off_in_a_step_that_is_not_tried_again_is_asked_about
         "waiting",
         1,
     )
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     bank.error = None
     answered = world.answer(question.interrupt_id, {"choice": "done", "result": "seen"}).wait(20)
     assert (answered.status, answered.variables["receipt"], bank.payments) == ("completed", "seen", 1)
@@ -192,7 +192,7 @@ def test_a_call_that_breaks_off_is_asked_about_before_its_failure_is_caught():
     world = environment(actions=[bank.pay()])
     execution = world.start(Workflow("w", steps)).wait(20)
     assert (execution.status, bank.payments) == ("waiting", 1)
-    answered = world.answer(execution.interrupts[0].interrupt_id, "fail").wait(20)
+    answered = world.answer(execution.open_questions[0].interrupt_id, "fail").wait(20)
     assert (answered.status, answered.variables, bank.payments) == ("completed", {"rescued": 1}, 1)
 
 
@@ -200,7 +200,7 @@ def test_a_call_that_was_never_sent_has_failed_and_is_made_again_on_resume():
     bank = Bank(error=ConnectionRefusedError("nobody there"))
     world = environment(PAY, actions=[bank.pay()])
     execution = world.start("pay").wait(20)
-    assert (execution.status, execution.interrupts) == ("failed", [])
+    assert (execution.status, execution.open_questions) == ("failed", [])
     bank.error = None
     assert (world.run_of(execution.id).resume().wait(20).status, bank.payments) == ("completed", 2)
 
@@ -211,7 +211,7 @@ def test_a_call_that_may_be_repeated_fails_when_it_breaks_off():
 
     slowly = Workflow("w", [Step("a", action="slow")])
     execution = environment(actions=[Action("slow", slow, idempotent=True)]).start(slowly).wait(20)
-    assert (execution.status, execution.interrupts) == ("failed", [])
+    assert (execution.status, execution.open_questions) == ("failed", [])
 
 
 def test_an_action_may_say_itself_that_it_does_not_know():
@@ -234,7 +234,7 @@ def test_other_items_go_on_while_one_waits_and_answers_release_it():
     world = environment(actions=[Action("act", sometimes)])
     execution = world.start(Workflow("w", [step])).wait(20)
     assert (execution.status, bank.payments) == ("waiting", 3)
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     answered = world.answer(question.interrupt_id, "retry").wait(20)
     assert (answered.variables["r"], bank.payments) == (["0", "1", "2"], 4)
 
@@ -253,7 +253,7 @@ def test_a_path_that_waits_does_not_stop_the_others():
 def test_who_asks_may_be_named_by_the_execution_itself():
     world, execution_id = died_during_the_call(Bank())
     asking = world.run_of(execution_id).resume().wait(20)
-    (question,) = asking.interrupts
+    (question,) = asking.open_questions
     with pytest.raises(SetupError, match="execution_id must be an id or a Run, not 3"):
         world.answer(question.id, "retry", 3)
     assert world.answer(question.id, "retry", asking).wait(20).status == "completed"

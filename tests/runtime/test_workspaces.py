@@ -198,7 +198,7 @@ def test_a_command_of_unknown_outcome_is_asked_about_with_what_it_has_changed(en
     broken, folder = broken_off(environment, *asked)
     made = environment(*asked)
     execution = made.run_of(broken).resume().wait()
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     assert question.kind == "outcome_unknown"
     assert "1 added: half" in question.message
     (project.parent / "go").touch()
@@ -233,9 +233,9 @@ def test_files_that_somebody_else_has_changed_are_asked_about(environment, proje
     folder = KeptFiles(made.store, made.store.read(broken)).folder
     (folder / "stray").write_text("mine")
     execution = made.run_of(broken).resume().wait()
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     execution.answer(question.id, "approve").wait()
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     assert "The files of workspace app are not as the run left them" in question.question
     assert "1 added: stray" in question.message
     execution.answer(question.id, outcome).wait()
@@ -250,14 +250,14 @@ def test_nobody_is_asked_where_the_files_are_as_they_were(environment, project):
     broken, make = interrupted(environment, project)
     made = make()
     execution = made.run_of(broken).resume().wait()
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     execution.answer(question.id, "approve").wait()
     assert execution.status == "completed"
 
 
 def test_in_place_there_is_no_copy(environment, project):
     found = run(environment(EDIT, in_place=True))
-    (question,) = found.execution.interrupts  # what is changed is a person's own file
+    (question,) = found.execution.open_questions  # what is changed is a person's own file
     found.execution.answer(question.id, "approve").wait()
     assert "a + b" in (project / "calc.py").read_text()
     fork = Run(found.environment, found.environment.run_of(found.id).fork(at=files(found).changed_at[0] - 2).wait())

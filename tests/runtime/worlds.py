@@ -144,5 +144,5 @@ def event_types(execution, path=None):
 
 
 def question_of(execution):
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     return question

@@ -119,7 +119,7 @@ def test_a_question_that_is_declined_stays_open(here, mode):
     execution = here.run_of(record.execution_id)
     assert not result.is_error
     assert "ask_" in result.content[0].text
-    here.answer(execution.interrupts[0].id, 4)
+    here.answer(execution.open_questions[0].id, 4)
     assert execution.wait(20).outputs == {"result": 4}
     later = called(here, "divebook_status", {"execution": execution.id}, mode=mode)
     assert later.structured_content["outputs"] == {"result": 4}
@@ -131,7 +131,7 @@ def test_whoever_answers_first_has_answered(here, mode):
 
     async def elicited(context, params):
         (record,) = here.executions()
-        (question,) = here.run_of(record.execution_id).interrupts
+        (question,) = here.run_of(record.execution_id).open_questions
         await asyncio.to_thread(here.answer, question.id, 5, by="ann")
         return ElicitResult(action="accept", content={"answer": 6})
 
@@ -141,7 +141,7 @@ def test_whoever_answers_first_has_answered(here, mode):
 def test_an_older_client_is_not_kept_from_a_result_by_a_form_that_nobody_fills(here):
     async def elicited(context, params):
         (record,) = here.executions()
-        (question,) = here.run_of(record.execution_id).interrupts
+        (question,) = here.run_of(record.execution_id).open_questions
         await asyncio.to_thread(here.answer, question.id, 5)
         await asyncio.Event().wait()
 
@@ -154,7 +154,7 @@ def test_a_form_is_closed_whenever_its_question_is_answered_elsewhere(here, monk
     """The answer arrives after the server has read so many times that the question is open, and before it does anything
     with that. After the answer nothing happens in the run until the server asks again.
     """
-    interrupts, readings = Run.interrupts.fget, itertools.count(1)
+    interrupts, readings = Run.open_questions.fget, itertools.count(1)
     is_answered = threading.Event()
 
     def read(execution):
@@ -175,7 +175,7 @@ def test_a_form_is_closed_whenever_its_question_is_answered_elsewhere(here, monk
     async def talking(client):
         return await asyncio.wait_for(client.call_tool(tool, {}), 20)
 
-    monkeypatch.setattr(Run, "interrupts", property(read))
+    monkeypatch.setattr(Run, "open_questions", property(read))
     assert talk(here, talking, mode=LEGACY, elicited=elicited).structured_content["outputs"] == {"result": result}
 
 
@@ -183,7 +183,7 @@ def test_a_form_is_closed_whenever_its_question_is_answered_elsewhere(here, monk
 def test_a_client_that_cannot_ask_gets_the_run_and_how_it_is_answered(here, mode):
     result = called(here, "counted", mode=mode)
     (record,) = here.executions()
-    (question,) = here.run_of(record.execution_id).interrupts
+    (question,) = here.run_of(record.execution_id).open_questions
     assert not result.is_error
     assert result.structured_content == {"execution": record.execution_id, "status": "waiting", "outputs": {}}
     assert f"divebook answer {question.id}@{record.execution_id} 1" in result.content[0].text

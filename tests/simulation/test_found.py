@@ -64,7 +64,7 @@ def test_a_process_that_dies_again_during_a_call_made_again_asks_again():
     bank = Bank()
     whole = environment(PAY, actions=[bank.action()]).start("pay").wait(20)
     world = Environment(store=cut(whole.store, whole, last(whole, "operation_started")), actions=[bank.action()])
-    (question,) = world.run_of(whole.id).resume().wait(20).interrupts
+    (question,) = world.run_of(whole.id).resume().wait(20).open_questions
     again = world.answer(question.interrupt_id, "retry").wait(20)
     world = Environment(store=cut(world.store, again, last(again, "operation_started")), actions=[bank.action()])
     assert world.run_of(whole.id).resume().wait(20).status == "waiting"
@@ -76,7 +76,7 @@ def test_an_answer_counts_for_one_beginning_of_a_call_also_where_it_failed_in_be
     whole = environment(PAY, actions=[bank.action()]).start("pay").wait(20)
     bank.errors.append(RuntimeError("refused"))
     world = Environment(store=cut(whole.store, whole, last(whole, "operation_started")), actions=[bank.action()])
-    (question,) = world.run_of(whole.id).resume().wait(20).interrupts
+    (question,) = world.run_of(whole.id).resume().wait(20).open_questions
     assert world.answer(question.interrupt_id, "retry").wait(20).status == "failed"
     done = world.run_of(whole.id).resume().wait(20)
     assert (done.status, bank.payments) == ("completed", 3)
@@ -148,7 +148,7 @@ def test_an_answered_path_that_frees_a_join_does_not_have_it_run_twice():
     store = cut(whole.store, whole, last(whole, "operation_completed", "x") - 1)
     calls.clear()
     world = Environment(store=store, actions=actions)
-    (question,) = world.run_of(whole.id).resume().wait(20).interrupts
+    (question,) = world.run_of(whole.id).resume().wait(20).open_questions
     other = Environment(store=store, actions=actions)
     execution = other.answer(question.interrupt_id, {"choice": "done", "result": 1}).wait(20)
     assert (execution.status, execution.error, calls) == ("completed", None, ["j"])
@@ -171,7 +171,7 @@ def test_gathered_calls_in_doubt_can_be_answered_one_by_one():
     execution = world.run_of(whole.id).resume().wait(20)
     answers = 0
     while execution.status == "waiting" and answers < 10:
-        execution = world.answer(execution.interrupts[0].interrupt_id, "retry").wait(20)
+        execution = world.answer(execution.open_questions[0].interrupt_id, "retry").wait(20)
         answers += 1
     assert (execution.status, answers) == ("completed", 3)
 

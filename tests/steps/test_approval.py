@@ -185,7 +185,7 @@ def test_a_book_is_in_no_list_unless_it_is_asked_for():
     till = Till()
     run = till.approved(till.asked(), scope="always")
     assert [record.execution_id for record in till.world.executions()] == [run.id]
-    assert (till.world.recoverable(), till.world.interrupts(), till.store.unended()) == ([], [], [])
+    assert (till.world.recoverable(), till.world.inbox(), till.store.unended()) == ([], [], [])
     (book,) = till.world.executions(origin="book")
     assert book.status == "waiting"
 

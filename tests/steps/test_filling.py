@@ -57,7 +57,7 @@ def test_inputs_of_another_workflow():
 
 def test_data_of_a_question():
     execution = started(Step("s", ask=Ask("Go on?", data={"x": GIVEN})))
-    assert execution.interrupts[0].data["x"] == FILLED
+    assert execution.open_questions[0].data["x"] == FILLED
 
 
 def test_parameters_of_a_rollback():

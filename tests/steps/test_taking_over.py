@@ -52,12 +52,12 @@ def changing(environment, *commands, **parameters):
 
 
 def asked(execution):
-    (question,) = execution.wait().interrupts
+    (question,) = execution.wait().open_questions
     return question
 
 
 def answer(execution, response):
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     execution.answer(question.id, response)
 
 
@@ -133,7 +133,7 @@ def test_what_was_shown_is_taken_over_and_not_what_came_after(environment, proje
 
     environment.add_workflow(go_on)
     execution = environment.start("go_on").wait()
-    questions = {question.question: question.id for question in execution.interrupts}
+    questions = {question.question: question.id for question in execution.open_questions}
     execution.answer(questions.pop("Change more?"), True)
     execution.wait()
     (choice,) = questions.values()

@@ -117,8 +117,8 @@ def test_a_run_of_the_format_before_is_forked_and_goes_on(path, name):
         before = store.read(source)
         point = next(entry.sequence for entry in before if entry.event_type == "step_started")
         made = environment.run_of(source).fork(point).wait(20)
-        while made.interrupts:
-            made = environment.answer(made.interrupts[0].id, "yes", made.id).wait(20)
+        while made.open_questions:
+            made = environment.answer(made.open_questions[0].id, "yes", made.id).wait(20)
         assert made.status == "completed", made.error
         assert store.read(source) == before
         shared = made.history()[:point]

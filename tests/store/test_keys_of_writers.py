@@ -101,7 +101,7 @@ def is_readable(path, run, *threads):
     """Return whether the execution can be read, answered and completed with its key."""
     with world(path / "s.db", RIGHT) as environment:
         assert environment.internals.registry.threads.ids == list(threads)
-        environment.answer(environment.interrupts()[0][1].id, "yes", run).wait(20)
+        environment.answer(environment.inbox()[0][1].id, "yes", run).wait(20)
         assert environment.signal(run, "go").wait(20).status == "completed"
         return check(environment.store).ok
 
@@ -151,9 +151,9 @@ def test_a_worker_without_the_key_leaves_a_queued_execution_as_it_is(key, tmp_pa
     with world(tmp_path / "s.db", key) as environment, Worker(environment) as worker:
         worker.wait_until_idle(20)
     with world(tmp_path / "s.db", RIGHT) as environment, Worker(environment):
-        while not environment.interrupts():
+        while not environment.inbox():
             environment.store.wait_for_news(-1, 0.05)
-        environment.answer(environment.interrupts()[0][1].id, "yes", run)
+        environment.answer(environment.inbox()[0][1].id, "yes", run)
         assert environment.signal(run, "go").wait(20).status == "completed"
 
 

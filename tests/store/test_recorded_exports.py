@@ -50,7 +50,7 @@ def test_a_fork_of_a_recorded_export_goes_on(path, store):
     environment = Environment(store=store)
     fork = environment.import_log(path, as_fork=True)
     assert fork.status == "waiting"
-    environment.answer(fork.interrupts[0].id, "four", fork.id, "ann").wait(20)
+    environment.answer(fork.open_questions[0].id, "four", fork.id, "ann").wait(20)
     ended = environment.signal(fork.id, "go").wait(20)
     assert ended.outputs == {"all": ["four", 10, 20, 30]}
     assert check(store).ok

@@ -138,7 +138,7 @@ def test_what_a_replay_takes_from_the_log_is_not_told_again(heard, tmp_path):
         other = Heard()  # of another process
         with Environment(store=store, telemetry=other.telemetry) as environment:
             execution = environment.run_of(environment.executions()[0].execution_id)
-            execution.answer(execution.interrupts[0].id, "yes").wait(20)
+            execution.answer(execution.open_questions[0].id, "yes").wait(20)
             execution.verify()
     assert set(other.tree()) == {
         ("step ask", "workflow w"),

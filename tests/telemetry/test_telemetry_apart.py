@@ -111,12 +111,12 @@ def test_a_fork_takes_its_own_time():
     ask = Workflow("w", [Step("ask", ask="Sure?", store="sure"), Step("after", script="1")])
     with Environment(store="memory:") as silent:
         source = silent.start(ask).wait(20)
-        source.answer(source.interrupts[0].id, "yes").wait(20)
+        source.answer(source.open_questions[0].id, "yes").wait(20)
         heard = Heard()
         with Environment(store=silent.store, telemetry=heard.telemetry) as environment:
             (asked,) = [e.sequence for e in source.history() if e.event_type == "interrupt_raised"]
             fork = environment.run_of(source.id).fork(asked).wait(20)
-            fork.answer(fork.interrupts[0].id, "yes").wait(20)
+            fork.answer(fork.open_questions[0].id, "yes").wait(20)
         (forked,) = [e.recorded_at for e in fork.history() if e.event_type == "execution_forked"]
     began = {span.name: span.start_time // 1000 for span in heard.spans}
     assert {name: at >= forked for name, at in began.items()} == dict.fromkeys(

@@ -148,8 +148,8 @@ def files_below(folder):
 def settled(execution, until):
     """Answer what a run asks as a careful person does; return it once it has ended, or TimeoutError."""
     execution.wait(max(0.1, until - time.monotonic()))
-    while not execution.state.is_over and execution.interrupts:
-        question = execution.interrupts[0]
+    while not execution.state.is_over and execution.open_questions:
+        question = execution.open_questions[0]
         answer = ANSWERS.get(question.kind, "decline")
         execution.answer(question.id, answer).wait(max(0.1, until - time.monotonic()))
     return execution

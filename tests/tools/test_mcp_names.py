@@ -135,7 +135,7 @@ def test_a_resume_asks_for_what_the_log_lacks_and_no_more():
 def test_a_card_and_a_rule_have_the_real_name():
     with world(Provider(), odd(tool("files.read")), approvals=[ApprovalRule("files.read", outcome="ask")]) as here:
         execution = here.start("ask").wait(60)
-        (question,) = execution.interrupts
+        (question,) = execution.open_questions
         assert (question.question, question.data["tool"]) == ("Run files.read?", "files.read")
         assert execution.answer(question.id, True).wait(60).variables == {"said": "called files.read"}
 

@@ -14,6 +14,7 @@ from divebook.definitions.resources import ApprovalRule
 from divebook.errors import InterruptError
 from divebook.questions.answer import checked_answer
 from divebook.questions.question import Question
+from divebook.runtime.run import asked_questions
 from tests.runtime.test_expiring import Watch
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import Gate, becomes, environment
@@ -85,7 +86,7 @@ def forms():
 def test_a_server_is_told_that_nobody_agreed_where_nobody_answered(forms, name):
     here, clock = forms
     execution = here.start(name).wait(60)
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     clock.at += LATE
     assert becomes(lambda: execution.state.is_over)
     assert told(execution) == [{"action": "decline"}]
@@ -97,7 +98,7 @@ def test_a_server_is_told_that_nobody_agreed_where_nobody_answered(forms, name):
 def test_a_server_is_told_that_a_person_declined(forms, name):
     here, _ = forms
     execution = here.start(name).wait(60)
-    assert told(execution.answer(execution.interrupts[0].id, "decline").wait(60)) == [{"action": "decline"}]
+    assert told(execution.answer(execution.open_questions[0].id, "decline").wait(60)) == [{"action": "decline"}]
 
 
 @pytest.mark.parametrize("in_full", [False, True])
@@ -105,7 +106,7 @@ def test_a_server_is_told_that_a_person_declined(forms, name):
 def test_a_server_is_told_exactly_what_a_person_has_filled_in(forms, name, in_full):
     here, _ = forms
     execution, content = here.start(name).wait(60), FORMS[name][1]
-    execution.answer(execution.interrupts[0].id, {"data": content} if in_full else content).wait(60)
+    execution.answer(execution.open_questions[0].id, {"data": content} if in_full else content).wait(60)
     assert told(execution) == [{"action": "accept", "content": content}]
 
 
@@ -114,8 +115,8 @@ def test_a_person_agrees_to_an_address_in_so_many_words(forms):
     execution = here.start("address").wait(60)
     for answer in (True, "yes", {"why": "x"}):
         with pytest.raises(InterruptError, match="still open"):
-            execution.answer(execution.interrupts[0].id, answer)
-    assert told(execution.answer(execution.interrupts[0].id, "accept").wait(60)) == [{"action": "accept"}]
+            execution.answer(execution.open_questions[0].id, answer)
+    assert told(execution.answer(execution.open_questions[0].id, "accept").wait(60)) == [{"action": "accept"}]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ def test_what_an_earlier_version_recorded_as_the_default_agrees_to_nothing(monke
         execution = here.start("ask").wait(60)
         clock.at += LATE
         assert becomes(lambda: execution.state.is_over)
-        (question,) = execution.asked.values()
+        (question,) = asked_questions(execution)
         assert question.response == {"data": {"data": "decline"}}
         assert told(execution) == [{"action": "decline"}]
 
@@ -156,10 +157,10 @@ def test_a_question_that_expired_while_no_process_ran_is_asked_again(tmp_path):
     clock.at += LATE
     with world(script, str(file), clock=clock, store=store) as here:
         execution = here.run_of(execution.id).resume().wait(60)
-        (unknown,) = execution.interrupts
+        (unknown,) = execution.open_questions
         assert unknown.kind == "outcome_unknown"
         execution.answer(unknown.id, "retry").wait(60)
-        (question,) = execution.interrupts
+        (question,) = execution.open_questions
         execution.answer(question.id, {"why": "old"}).wait(60)
         assert told(execution) == [{"action": "accept", "content": {"why": "old"}}]
     assert '"accept"' not in file.read_text().partition("\n")[0] or file.read_text().count("\n") == 1
@@ -171,9 +172,9 @@ def test_an_answer_that_was_given_before_a_process_ended_is_used_by_the_next_one
         execution = here.start("ask").wait(60)
         store = cut(execution.store, execution, execution.state.last_sequence)
     with world(script, store=store) as here:
-        here.run_of(execution.id).answer(execution.interrupts[0].id, {"why": "old"})
+        here.run_of(execution.id).answer(execution.open_questions[0].id, {"why": "old"})
         execution = here.run_of(execution.id).resume().wait(60)
-        execution.answer(execution.interrupts[0].id, "retry").wait(60)
+        execution.answer(execution.open_questions[0].id, "retry").wait(60)
         assert told(execution) == [{"action": "accept", "content": {"why": "old"}}]
 
 
@@ -193,7 +194,7 @@ def test_a_form_that_no_answer_can_fit_is_not_shown(schema, logs):
         execution = here.start("ask").wait(60)
         assert execution.variables == {"said": "done"}
         assert told(execution)[0].get("action") != "accept"
-        assert not execution.asked
+        assert not asked_questions(execution)
 
 
 def test_a_refused_request_to_a_model_is_an_error_and_no_answer_of_one():
@@ -220,7 +221,7 @@ def test_a_question_whose_call_has_ended_is_open_no_more(way, status):
         execution.start()
         assert ended.wait(60)
         assert becomes(lambda: execution.status == status and not execution.is_live)
-        question, *others = execution.asked.values()
+        question, *others = asked_questions(execution)
         assert (question.status, question.response) == ("expired", {"data": "decline"})
         assert [other.kind for other in others] == ["outcome_unknown"] * (way == "dies")
 
@@ -229,7 +230,7 @@ def test_a_question_whose_call_has_ended_is_open_no_more(way, status):
 
 
 def answered(execution, content=None):
-    return execution.answer(execution.interrupts[0].id, content or {"why": "old"})
+    return execution.answer(execution.open_questions[0].id, content or {"why": "old"})
 
 
 QUESTION = asking(elicit(form({"why": TEXT})))
@@ -244,7 +245,7 @@ def test_waiting_returns_where_a_call_asks_and_again_at_its_next_question():
             assert (execution.wait(60).status, execution.is_live, execution.is_blocked) == ("waiting", True, True)
         assert here.store.record(execution.id).status == "waiting"
         answered(execution).wait(60)
-        assert [question.schema["anyOf"][0]["properties"] for question in execution.interrupts] == [{"how": TEXT}]
+        assert [question.schema["anyOf"][0]["properties"] for question in execution.open_questions] == [{"how": TEXT}]
         answered(execution, {"how": "so"}).wait(60)
         assert (execution.status, execution.is_blocked) == ("completed", False)
         assert [answer["content"] for answer in told(execution)] == [{"why": "old"}, {"how": "so"}]
@@ -270,7 +271,7 @@ def test_waiting_goes_on_while_another_path_can_do_something():
     with world(QUESTION, workflows=[Workflow("ask", steps)], actions=[gate.action()]) as here:
         execution = here.start("ask")
         assert gate.reached.wait(60)
-        assert becomes(lambda: bool(execution.interrupts))
+        assert becomes(lambda: bool(execution.open_questions))
         assert not execution.is_blocked
         with pytest.raises(TimeoutError):
             execution.wait(0.05)
@@ -305,7 +306,7 @@ def test_waiting_returns_where_all_paths_ask_in_their_own_way():
     ]
     with world(QUESTION, workflows=[Workflow("ask", steps)]) as here:
         execution = here.start("ask").wait(60)
-        by_step = {question.step: question.id for question in execution.interrupts}
+        by_step = {question.step: question.id for question in execution.open_questions}
         assert set(by_step) == {"ask", "who"}
         execution.answer(by_step["who"], "ann").wait(60)
         assert execution.is_blocked
@@ -317,7 +318,7 @@ def test_an_execution_waits_for_a_child_that_is_blocked_as_for_one_that_rests():
     with world(QUESTION, workflows=[ASK, outer]) as here:
         execution = here.start("outer").wait(60)
         assert (execution.status, execution.is_live) == ("waiting", False)
-        ((child, question),) = here.interrupts()
+        ((child, question),) = here.inbox()
         here.answer(question.id, {"why": "old"}, child).wait(60)
         assert becomes(lambda: here.run_of(execution.id).status == "completed")
         assert told(here.run_of(child)) == ACCEPTED
@@ -327,7 +328,7 @@ def test_an_execution_that_is_cancelled_cancels_a_child_that_is_blocked(tmp_path
     outer, file = Workflow("outer", [Step("child", workflow="ask", store="child")]), tmp_path / "told"
     with world(QUESTION, str(file), workflows=[ASK, outer]) as here:
         execution = here.start("outer").wait(60)
-        ((child, _),) = here.interrupts()
+        ((child, _),) = here.inbox()
         assert execution.cancel().wait(60).status == "cancelled"
         assert becomes(lambda: here.run_of(child).state.is_over)
         assert here.run_of(child).status == "cancelled"
@@ -357,8 +358,8 @@ def test_calls_side_by_side_ask_side_by_side_with_an_approval_beside_them():
     with environment(ASK, agents=[agent], approvals=rules) as here:
         execution = here.start("ask").wait(60)
         assert execution.is_blocked, execution.error
-        while execution.interrupts:
-            question = execution.interrupts[0]
+        while execution.open_questions:
+            question = execution.open_questions[0]
             names = list((question.schema or {}).get("anyOf", [{}])[0].get("properties", ()))
             answer = True if question.kind == "confirmation" else {names[0]: "x"}
             execution.answer(question.id, answer).wait(60)
@@ -370,7 +371,7 @@ def test_rows_side_by_side_each_ask():
     with world(QUESTION, workflows=[Workflow("ask", [step])]) as here:
         execution = here.start("ask").wait(60)
         assert execution.is_blocked, execution.error
-        while execution.interrupts:
+        while execution.open_questions:
             answered(execution).wait(60)
         assert execution.variables == {"said": ["done"] * 3}, execution.error
 
@@ -392,5 +393,5 @@ def test_the_process_may_leave_an_execution_that_is_blocked_and_the_next_one_ask
         store = execution.store
     with world(QUESTION, store=store) as here:
         execution = here.run_of(execution.id).resume().wait(60)
-        kinds = {question.kind for question in execution.interrupts}
+        kinds = {question.kind for question in execution.open_questions}
         assert "outcome_unknown" in kinds

@@ -65,7 +65,7 @@ def test_it_counts_for_the_bounds_of_the_agent_that_called():
             replace=True,
         )
         execution = here.start("ask").wait(60)
-        assert [question.kind for question in execution.interrupts] == ["resource_exhausted"]
+        assert [question.kind for question in execution.open_questions] == ["resource_exhausted"]
 
 
 @pytest.mark.parametrize(("tool", "within"), [("ponder", False), ("ponder_as_before", True)])
@@ -78,7 +78,7 @@ def test_a_bound_that_is_met_during_a_call_is_asked_about_while_the_call_waits(t
         agent = Agent("a", model=script, servers=["good"], bounds=bounds if is_of_agent else None)
         here.add_agent(agent, replace=True)
         execution = here.create("ask", bounds={} if is_of_agent else bounds).start().wait(20)
-        (question,) = execution.interrupts
+        (question,) = execution.open_questions
         assert (question.kind, execution.is_blocked) == ("resource_exhausted", within)
         done = execution.answer(question.id, 9).wait(20)
         assert done.variables == {"said": "done"}, done.error
@@ -96,12 +96,12 @@ def test_it_counts_for_those_bounds_whatever_process_goes_on(tool, within, most)
 
     with bounded() as here:
         execution = here.start("ask").wait(60)
-        (question,) = execution.interrupts
+        (question,) = execution.open_questions
         log = execution.history()
     returned = max(event.sequence for event in log if event.event_type == "operation_completed")
     with bounded(cut(execution.store, execution, returned)) as other:
         resumed = other.run_of(execution.id).resume().wait(60)
-        assert [asked.question for asked in resumed.interrupts] == [question.question]
+        assert [asked.question for asked in resumed.open_questions] == [question.question]
         assert resumed.answer(question.id, 9).wait(60).variables == {"said": "done"}
 
 

@@ -109,7 +109,7 @@ def test_a_resume_starts_a_server_only_for_a_call_that_the_log_does_not_have(mon
 @pytest.mark.parametrize(("answer", "said"), [({"colour": "red"}, "easel: red"), ("decline", "easel: decline")])
 def test_a_question_of_a_server_stands_in_the_log_and_its_answer_goes_back(good, answer, said):
     execution = good.start("paint").wait(60)
-    (question,) = execution.interrupts
+    (question,) = execution.open_questions
     assert question.question == "Which colour?"
     assert question.data == {"server": "good", "tool": "paint"}
     execution.answer(question.id, answer).wait(60)
@@ -128,8 +128,8 @@ def test_each_answer_reaches_its_own_call_whatever_ids_the_model_gives_to_calls(
     flow = Workflow("ask", [Step("ask", prompt=f"c1|c1{ending}", agent="inquire", store="said")])
     execution = good.start(flow).wait(60)
     asked = []
-    while execution.interrupts:
-        for question in execution.interrupts:
+    while execution.open_questions:
+        for question in execution.open_questions:
             asked.append(question.question)
             execution.answer(question.id, {"colour": f"red-{question.question}"})
         execution.wait(60)
@@ -145,7 +145,7 @@ def test_questions_under_their_former_keys_are_found_again(good, monkeypatch):
         return (elicitation_keys(call, number)[1],) * 2
 
     def answer_all():
-        for question in execution.interrupts:
+        for question in execution.open_questions:
             execution.answer(question.id, {"colour": "red"})
         execution.wait(60)
 
@@ -154,7 +154,7 @@ def test_questions_under_their_former_keys_are_found_again(good, monkeypatch):
         patched.setattr(server_tools, "elicitation_keys", former)
         execution = good.start(flow).wait(60)
         answer_all()
-    while execution.interrupts:
+    while execution.open_questions:
         answer_all()
     place = Place("main", "ask", 1, None, "")
     expected = ["-1", "-1-1", ":2", ":2-1", ":2-2", ":3"]
@@ -173,10 +173,10 @@ def test_a_server_of_2025_asks_during_its_call(answer, said):
         execution.subscribe(lambda events: any(e.event_type == "interrupt_raised" for e in events) and raised.set())
         execution.start()
         assert raised.wait(60)
-        (question,) = execution.interrupts
+        (question,) = execution.open_questions
         assert (question.question, question.expires_at is None) == ("Which colour?", False)
         assert (execution.status, here.store.record(execution.id).status) == ("waiting", "waiting")
-        assert [asked.id for _, asked in here.interrupts()] == [question.id]
+        assert [asked.id for _, asked in here.inbox()] == [question.id]
         assert execution.is_live  # it cannot rest while the call waits
         execution.answer(question.id, answer).wait(60)
         assert execution.variables == {"said": "done"}
@@ -211,14 +211,14 @@ def test_a_server_that_is_called_again_the_next_day_asks_again():
         execution.start()
         assert raised.wait(60)
         store = cut(execution.store, execution, execution.state.last_sequence)
-        execution.answer(execution.interrupts[0].id, "decline").wait(60)
+        execution.answer(execution.open_questions[0].id, "decline").wait(60)
     with world(GO, defined("rough.py", "asks"), store=store, clock=Tomorrow()) as here:
         execution = here.run_of(execution.id).resume().wait(60)
-        (unknown,) = execution.interrupts
+        (unknown,) = execution.open_questions
         raised = asking(execution)
         execution.answer(unknown.id, "retry")
         assert raised.wait(60)
-        (question,) = execution.interrupts
+        (question,) = execution.open_questions
         assert question.question == "Which colour?"
         execution.answer(question.id, {"colour": "red"}).wait(60)
         assert '"red"' in results(execution)["tool-1-call-1-1"]["result"]
@@ -234,7 +234,7 @@ def test_a_server_made_with_the_sdk_asks_during_its_call_if_its_definition_says_
         execution.start()
         if within:
             assert raised.wait(60)
-            execution.answer(execution.interrupts[0].id, {"colour": "red"})
+            execution.answer(execution.open_questions[0].id, {"colour": "red"})
         assert execution.wait(60).variables == {"said": "done"}
         found = results(execution)["tool-1-call-1-1"]
         assert ("red" in str(found), "asks_within_calls=True" in str(found)) == (within, not within)
@@ -305,7 +305,7 @@ def test_what_a_server_says_against_a_call_is_for_the_model(good):
 def test_a_connection_that_ends_in_a_call_asks_a_person_what_it_came_to():
     with world(GO, defined("rough.py", "dies")) as here:
         execution = here.start("ask").wait(60)
-        (question,) = execution.interrupts
+        (question,) = execution.open_questions
         assert question.kind == "outcome_unknown"
         execution.answer(question.id, {"choice": "done", "result": "gone"}).wait(60)
         assert execution.variables == {"said": "done"}
@@ -328,10 +328,10 @@ def test_calls_of_servers_are_approved_as_their_definition_says(more, asks):
     agent = Agent("a", model=ScriptedModel(GO), servers=[server])
     with environment(ASK, agents=[agent]) as here:
         execution = here.start("ask").wait(60)
-        assert [question.kind for question in execution.interrupts] == ["confirmation"] * asks
+        assert [question.kind for question in execution.open_questions] == ["confirmation"] * asks
         if asks:
-            assert execution.interrupts[0].data["server"] == "s"
-            execution.answer(execution.interrupts[0].id, "yes").wait(60)
+            assert execution.open_questions[0].data["server"] == "s"
+            execution.answer(execution.open_questions[0].id, "yes").wait(60)
         assert execution.variables == {"said": "done"}, execution.error
 
 

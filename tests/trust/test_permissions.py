@@ -310,7 +310,7 @@ def test_a_log_that_names_the_folder_of_another_run_does_not_reach_its_files(fol
         environment.run_of(asking.id).export("moved.jsonl", move=True)
     with world(second) as environment:
         run = environment.import_log("moved.jsonl")
-        environment.answer(run.interrupts[0].id, "yes", run.id)
+        environment.answer(run.open_questions[0].id, "yes", run.id)
         run.resume()
         run.wait(PATIENCE)
         assert run.status == "failed"
@@ -334,7 +334,7 @@ RELAXED = {
 @pytest.mark.parametrize("how", RELAXED)
 def test_a_definition_cannot_ask_less(folder, how, logs):
     run = ran(RELAXED[how])
-    assert ([question.question for question in run.interrupts], (folder / "notes.md").exists()) == (
+    assert ([question.question for question in run.open_questions], (folder / "notes.md").exists()) == (
         ["Run write_file?"],
         False,
     )
@@ -353,13 +353,13 @@ def test_a_server_of_a_definition_cannot_ask_less(settings):
     server |= {"Trusted": True} if settings is None else {"ToolConfiguration": settings}
     definition = {**calling("add", {"a": 1, "b": 2}), "MCPServers": [server]}
     run = ran(definition, "programs")
-    assert ([question.question for question in run.interrupts], run.error) == (["Run add?"], None)
+    assert ([question.question for question in run.open_questions], run.error) == (["Run add?"], None)
     assert ran(definition, "programs", "approvals").status == "completed"
 
 
 def test_what_a_definition_makes_stricter_holds_and_what_a_person_allows_is_not_asked(folder):
     reads = calling("read_file", {"path": "docs/a.md"}, Config={"ConfirmationMode": "always"})
-    assert [question.question for question in ran(reads).interrupts] == ["Run read_file?"]
+    assert [question.question for question in ran(reads).open_questions] == ["Run read_file?"]
     denies = calling("read_file", {"path": "docs/a.md"}, Config={"Approvals": [{"Tool": "*", "Outcome": "deny"}]})
     assert "A rule denies read_file" in ran(denies).said
     assert ran(RELAXED["a mode"], approvals=[{"tool": "write_file"}]).status == "completed"
@@ -374,7 +374,7 @@ def test_changes_of_a_copy_are_applied_after_a_question_only(folder):
     steps = acting("Workspace.Write", {"InPlace": False}, Path="notes.md", Content="changed")
     steps["Workflows"][0]["Steps"].append({"Name": "t", "Action": "Workspace.Apply", "Parameters": {"Ask": False}})
     run = ran(steps)
-    assert [question.question for question in run.interrupts] == ["Which of these files are to be taken over?"]
+    assert [question.question for question in run.open_questions] == ["Which of these files are to be taken over?"]
     assert (folder / "notes.md").read_text() == "as it was"
     assert ran(steps, "approvals").status == "completed"
     assert (folder / "notes.md").read_text() == "changed"
@@ -491,7 +491,10 @@ def test_a_definition_may_use_a_workspace_of_python_code(folder):
     assert (run.status, (folder / "started").exists()) == ("completed", True)
     (folder / "started").unlink()
     run = ran({**asked, "Workflows": flow({"Agent": "runs", "Prompt": "go"})}, workspaces=[space])
-    assert ([question.kind for question in run.interrupts], (folder / "started").exists()) == (["confirmation"], False)
+    assert ([question.kind for question in run.open_questions], (folder / "started").exists()) == (
+        ["confirmation"],
+        False,
+    )
     with pytest.raises(SetupError, match="programs are not allowed"):  # it takes the name of the workspace
         ran({"Workspaces": [SPACE], "Workflows": flow(SHELL, Workspace="app")}, workspaces=[space])
 
@@ -526,7 +529,7 @@ def test_only_workflows_of_python_code_apply_changes_of_its_workspaces_unasked(f
         else:
             run = environment.start(workflow if origin == "code without a name" else "w").wait(PATIENCE)
     is_of_code = origin.startswith("code")
-    assert len(run.interrupts) == (not is_of_code)
+    assert len(run.open_questions) == (not is_of_code)
     assert (folder / "notes.md").read_text() == ("changed" if is_of_code else "as it was")
 
 

@@ -59,7 +59,7 @@ def written(paths, *rules, tool="write_file", argument="path", **agent):
         own = Agent("a", model=model, tools=[tool], approvals=rules, **agent)
         with Environment(store=MemoryStore(), agents=[own], workspaces=[SPACE]) as environment:
             run = environment.start(ASK).wait(PATIENCE)
-            asked += [path] if run.interrupts else []
+            asked += [path] if run.open_questions else []
     return asked
 
 
@@ -210,5 +210,5 @@ def test_a_definition_cannot_evade_a_rule_by_another_name_or_fixed_arguments(fol
     with Environment(store=MemoryStore(), approvals=rules, tools=[deploy]) as environment:
         environment.define(definitions_from(text))
         run = environment.start(ASK).wait(PATIENCE)
-        assert [question.question for question in run.interrupts] == ([] if is_denied else ["Run read_file?"])
+        assert [question.question for question in run.open_questions] == ([] if is_denied else ["Run read_file?"])
     assert (sent, (folder / "notes.md").read_text()) == ([], "as it was")

@@ -81,7 +81,7 @@ def test_a_view_follows_a_run_that_another_process_drives(here, there, gate):
         assert seen.goes_on_elsewhere
         gate.opened.set()
         assert page.shows("waiting")
-        (question,) = seen.interrupts
+        (question,) = seen.open_questions
         here.answer(question.id, "this one", seen)
         assert page.shows("completed")
     assert not seen.goes_on_elsewhere

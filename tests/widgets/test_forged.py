@@ -122,7 +122,7 @@ def test_forged_messages_are_answered_and_nothing_is_lost(kind, asking, monkeypa
         view._receive(view, forged(chance), [])
     if kind != "replay":
         view._receive(
-            view, {"type": "answer", "id": "last", "interrupt_id": execution.interrupts[0].id, "response": "a"}, []
+            view, {"type": "answer", "id": "last", "interrupt_id": execution.open_questions[0].id, "response": "a"}, []
         )
         with news:
             assert news.wait_for(lambda: any(m["type"] == "ack" and m["id"] == "last" for m in told), PATIENCE)
@@ -141,5 +141,5 @@ def refusals(told):
 def test_an_answer_that_nobody_types_is_refused_and_the_question_stays(asking, response):
     world, execution = asking
     with pytest.raises(InterruptError, match=r"character|surrogate"):
-        world.answer(execution.interrupts[0].id, response)
-    assert len(world.interrupts()) == 1
+        world.answer(execution.open_questions[0].id, response)
+    assert len(world.inbox()) == 1

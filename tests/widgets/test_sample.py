@@ -27,7 +27,7 @@ def log():
     )
     world = environment(workflow, actions=[Action("check", check)])
     execution = world.start("w").wait(20)
-    return execution.answer(execution.interrupts[0].id, "yes").wait(20).history()
+    return execution.answer(execution.open_questions[0].id, "yes").wait(20).history()
 
 
 @pytest.fixture(scope="module")

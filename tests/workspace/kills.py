@@ -53,7 +53,7 @@ def live(folder):
             return "completed"
         execution = (made.run_of(known[0].execution_id).resume() if known else made.start("work")).wait()
         while execution.status == "waiting":
-            for question in execution.interrupts:
+            for question in execution.open_questions:
                 execution.answer(question.id, "retry" if question.kind == "outcome_unknown" else "restore")
             execution.wait()
         return execution.status

@@ -31,6 +31,6 @@ if __name__ == "__main__":
         except ExecutionWaitingError as error:
             assert "Publish Rivers?" in str(error)
         for response in ("yes", {"score": 4}, "fine"):
-            (question,) = run.interrupts
+            (question,) = run.open_questions
             run.answer(question.id, response).wait()
         assert run.result() == "Rivers: 4 fine"
