@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from divebook.definitions import dialect
@@ -584,10 +583,6 @@ def _notes(key: Key) -> Iterator[str]:
 # --- JSON schema of definition files, for ``divebook keys --schema`` and editors --------------------------------------
 
 
-SCHEMA_FILE = Path(__file__).with_name("definitions.schema.json")
-"""The JSON schema of a definition file in the dialect ``divebook``, as a part of the package."""
-
-
 def json_schema(language: dialect.Dialect = dialect.OWN) -> dict[str, Any]:
     """Return the JSON schema of a definition file in YAML, for editors. The reader refuses some files that fit it, such
     as one in which two agents have the same name; it accepts no file that does not fit.
@@ -612,7 +607,9 @@ def json_schema(language: dialect.Dialect = dialect.OWN) -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """Return the content of `SCHEMA_FILE`."""
+    """Return the JSON schema of a definition file in the dialect ``divebook``, as ``definitions.schema.json`` in this
+    package contains it.
+    """
     return json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
 
 
