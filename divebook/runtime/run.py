@@ -147,7 +147,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         if not isinstance(present, Driver):
             raise SetupError(
                 f"a Run cannot be made of {describe(present)}; divebook.run(workflow), environment.start(workflow) and "
-                "environment.execution(id) return one"
+                "environment.run_of(id) return one"
             )
         self._environment = environment
         self._control = environment.internals.control

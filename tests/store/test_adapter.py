@@ -264,7 +264,7 @@ def test_a_run_is_resumed_and_answered_after_the_store_was_opened_again(tmp_path
         ((name, question),) = environment.store.asking()
         assert name == execution_id
         environment.answer(f"{question}@{name}", "Ada")
-        assert environment.resume(execution_id).wait(10).variables["text"] == "Hello Ada"
+        assert environment.run_of(execution_id).resume().wait(10).variables["text"] == "Hello Ada"
 
 
 def test_a_factory_of_a_scheme_may_return_a_small_store(tmp_path):
