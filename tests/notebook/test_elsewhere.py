@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from IPython.core.error import UsageError
 
 from divebook.errors import InputError, StartKeyTakenError, StartKeyWarning
 from divebook.notebook import magics, run_in_cell
@@ -73,5 +74,5 @@ def test_a_cell_lists_what_waits_and_says_who_is_there(cell, session):
 )
 def test_what_makes_no_sense_of_a_queue_is_said(cell, option, told):
     cell(ADD)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises((InputError, UsageError), match=told):
         cell(f"%dive enqueue add n=2 {option}")
