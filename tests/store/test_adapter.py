@@ -244,7 +244,7 @@ def test_environments_share_the_adapter_of_a_store_and_leave_it_open():
     with Environment(store=lists, workflows=[workflow]) as one, Environment(store=lists) as other:
         assert one.store is other.store is as_store(lists)
         execution = one.start("w").wait(10)
-        assert other.execution(execution.id).variables == {"n": 2}
+        assert other.run_of(execution.id).variables == {"n": 2}
     assert not one.store.closed
     store = MemoryStore()
     assert as_store(store) is store
