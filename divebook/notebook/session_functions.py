@@ -230,8 +230,8 @@ def _inputs_of_call(workflow: Workflow, positional: tuple[Any, ...], keywords: M
     InputError
         An input occurs twice, or the function does not accept the inputs.
     """
-    first, *others = positional
-    if isinstance(workflow, WorkflowFunction) and (others or not isinstance(first, Mapping | None)):
+    first, *rest = positional
+    if isinstance(workflow, WorkflowFunction) and (rest or not isinstance(first, Mapping | None)):
         try:
             return workflow.arguments(positional, keywords)
         except TypeError as error:
