@@ -660,8 +660,9 @@ class Registry:
         steps = [step for step in workflow.steps if ahead is None or step.name in ahead]
         if workflow.start.type == FUNCTION and workflow.manner.is_strict:
             require_function(workflow.name)
-        for step in steps:
-            self.step_handler(step.type)  # a plugin may be missing or broken
+        if workflow.manner.is_strict:
+            for step in steps:
+                self.step_handler(step.type)  # a plugin may be missing or broken
         # Checks that other packages have added for their step types, such as those of pipelines.
         for step_type in {step.type for step in steps} & self._step_checks.keys():
             self._step_checks[step_type](workflow)

@@ -179,7 +179,7 @@ def test_questions_are_listed_and_answered_in_place(cell):
         assert f"%dive answer {question.id}@{run.id} retry" in listed
         answered, _ = cell(f"%dive answer {question.interrupt_id} retry")
         assert (answered.status, answered.variables) == ("completed", {"receipt": "receipt"})
-        assert "none" in cell("%dive inbox")[1]
+        assert "no open questions" in cell("%dive inbox")[1]
     finally:
         del REGISTERED["Test.Pay"]
 

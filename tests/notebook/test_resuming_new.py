@@ -25,7 +25,7 @@ def failed(cell):
 def test_a_corrected_cell_is_gone_on_with_after_the_plan_is_said(cell, failed):
     cell(CORRECTED)
     plan, _ = cell(f"%dive resume {failed.id} --definition new --plan")
-    assert (str(plan), repr(plan).splitlines()[0]) == (
+    assert (plan.summary, str(plan).splitlines()[0]) == (
         "1 operation reused, 0 live",
         f"to go on with {failed.id} of 'sums': 1 operation reused, 0 live",
     )
