@@ -52,6 +52,7 @@ from divebook.runtime.driver import folded
 from divebook.runtime.queueing import attempts_made
 from divebook.stores import EventStore, ExecutionRecord
 from divebook.stores.leases import QueuedExecution, WorkerRecord
+from divebook.text.format import plural
 
 # --- queues -----------------------------------------------------------------------------------------------------------
 
@@ -82,6 +83,11 @@ class QueueLine:
         # The state is only read for executions that workers skip: the reason of a pause is in the log.
         self._paused = environment.run_of(queued.execution_id).state.paused if withheld else None
         self._queued = queued
+
+    @property
+    def able_workers(self) -> str:
+        """Number of workers that can run the queued execution, as text: ``2 workers``."""
+        return plural(len(self.workers), "worker") if self.workers else NOBODY
 
     @property
     def why(self) -> str | None:

@@ -12,14 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from divebook.analysis.lists import NOBODY, QueueLine
 from divebook.cli.options import description, file_of, ways_on
 from divebook.cli.output import (
     as_json,
@@ -85,6 +84,9 @@ from divebook.text.format import (
     seconds,
     visible,
 )
+
+if TYPE_CHECKING:
+    from divebook.analysis.lists import QueueLine
 
 _CELL = 120
 
@@ -415,9 +417,8 @@ def _print_queue(queue: Queue, _values: Mapping[str, Any]) -> None:
 def _queue_cells(line: QueueLine) -> tuple[str, ...]:
     attempts = f", {plural(line.attempts, 'attempt')}" if line.attempts else ""
     due = "" if line.due is None else local_time(line.due)
-    able = plural(len(line.workers), "worker") if line.workers else NOBODY
     cells = (line.queue, str(line.priority), line.execution_id, line.workflow)
-    return (*cells, f"{line.status}{attempts}", due, line.key or "", able)
+    return (*cells, f"{line.status}{attempts}", due, line.key or "", line.able_workers)
 
 
 PAGE = 50

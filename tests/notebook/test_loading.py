@@ -18,7 +18,7 @@ HEAVY = (
 )
 LATER = tuple(
     f"divebook.{part}"
-    for part in ("agents", "engine.state", "environment", "replay", "runtime.manager", "scripting", "store")
+    for part in ("agents", "engine.state", "environments", "replay", "runtime.manager", "scripting", "stores")
 )
 """Modules of divebook that a command loads when it is used. Together they double the time that loading takes."""
 
