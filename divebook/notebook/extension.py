@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 # Sub-commands that wait for a run. All others return at once.
-AWAITED_COMMANDS = ("run", "resume", "fork", "answer", "signal")
+AWAITED_COMMANDS = ("run", "ask", "resume", "fork", "answer", "signal")
 # The text into which IPython turns ``%dive ...``, except for its argument.
 _CALL = "run_line_magic('dive', "
 _COMMAND_WITH_QUESTION_MARK = re.compile(r"^(\s*%dive\s+)([a-z-]+)\s*\?{1,2}\s*$")

@@ -221,7 +221,7 @@ def test_no_command_is_declared_outside_of_the_table():
 
 def test_cells_await_the_commands_that_continue_runs():
     driving = {name for name, command in COMMANDS.items() if command.drives}
-    assert set(AWAITED_COMMANDS) == driving - {"ask"}, "a cell waits for these with its event loop free"
+    assert set(AWAITED_COMMANDS) == driving, "a cell waits for these with its event loop free"
 
 
 def test_a_wrong_value_is_worded_by_each_interface():
