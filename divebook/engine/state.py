@@ -823,6 +823,17 @@ class ExecutionState(Timed):
             return self.last_us
         return min((deadline for _, deadline in self.deadlines()), default=None)
 
+    def deadline_after(self, moment: int) -> int | None:
+        """Return the first deadline of a waiting execution after `moment`, in microseconds since 1970; None if there is
+        none, or if the execution is paused.
+
+        A deadline that had passed when a drive began, and that the drive has left open, belongs to a call that the code
+        has given up, for example because another call of the same `gather` has failed.
+        """
+        if self.status != WAITING or self.paused is not None:
+            return None
+        return min((deadline for _, deadline in self.deadlines() if deadline > moment), default=None)
+
     @property
     def is_asleep(self) -> bool:
         """True if a path sleeps in a timer, or pauses before another attempt."""

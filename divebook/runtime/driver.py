@@ -181,6 +181,8 @@ class Driver:
         self._future: Future[None] | None = None
         self.drives = 0
         """Number of drives that this process has begun. A caller that waits for a drive notices a later one by it."""
+        self.began_at = 0
+        """Time in microseconds since 1970 at which the last drive of this process began."""
         self._standstill = _Standstill()
         self._task: asyncio.Task[None] | None = None
         self._token: int | None = None  # of the last lease under which this process drove it
@@ -689,6 +691,7 @@ class Driver:
             try:
                 # One round per lease. A message that arrives while the execution is parked starts another round in the
                 # same task, so that callers who wait for the task see one drive.
+                self.began_at = dependencies.clock.now()
                 await self._drive_once(dependencies, journal, lease, first)
                 while (next_lease := await self._lease_for_more()) is not None:
                     journal, first = self._reopen_log(

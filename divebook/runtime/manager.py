@@ -537,7 +537,9 @@ class Control:
         may_be_abandoned = driver.started_by is not None and not self.store.closed
         if may_be_abandoned and await self._session.calls.work(lambda: self.cancel_with_parent(driver)):
             return
-        if (due := driver.state.wake_at) is not None:
+        # Not `wake_at`: a drive does not end while its code sleeps, so that a sleep which is open now was given up. The
+        # execution would be resumed again and again (test_a_run_that_gave_up_a_sleep_is_not_resumed_again_and_again).
+        if (due := driver.state.deadline_after(driver.began_at)) is not None:
             self._set_timer(driver.id, due)
 
     def _set_timer(self, execution_id: str, due: int) -> None:
@@ -566,7 +568,7 @@ class Control:
     def _continue_if_due(self, execution_id: str, due: int) -> None:
         driver = self._registry.find(execution_id)
         # The execution may have been resumed, and may wait for another time by now.
-        if not driver.is_driving and driver.state.wake_at == due:
+        if not driver.is_driving and driver.state.deadline_after(driver.began_at) == due:
             self.continue_parked(driver)
 
     def _continue_parent(self, parent_id: str) -> None:

@@ -110,7 +110,7 @@ async def turn(context: Context, calls: Sequence[tuple[int, CallPlan]], invoke: 
         return results
 
     key = context._next_key("agent")
-    with context.tasks:
+    with context._tasks:
         found: list[Any] = await around.enclosing(AGENT_TURN, {"agent": "simulated"}, body, key=f"{key}/turn")
     return found
 
