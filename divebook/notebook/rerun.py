@@ -436,7 +436,7 @@ class ChangedDefinition:
         default.
         """
         message = f"The definition of {self.plan.workflow!r} changed since this cell's run {self.plan.source}."
-        choices = {REUSE: str(self.plan), AGAIN: "runs all of it, as a new run"}
+        choices = {REUSE: self.plan.summary, AGAIN: "runs all of it, as a new run"}
         return CodeChangedError(message, choices, begin, AGAIN if self.has_ended else None)
 
     @property
@@ -446,7 +446,7 @@ class ChangedDefinition:
         """
         return (
             f"the definition changed since this cell's run {self.plan.source}, so that this is a new run; "
-            f"--changed {REUSE} would have continued it: {self.plan}"
+            f"--changed {REUSE} would have continued it: {self.plan.summary}"
         )
 
     def run_again(self, environment: Environment, answers: Answers | None, options: StartOptions) -> Run:
@@ -464,7 +464,7 @@ class ChangedDefinition:
         """
         return (
             f"the definition changed since this cell's run {self.plan.source}; {new_id} continues from event "
-            f"{self.plan.at} of it: {self.plan}. To run all of it: --new"
+            f"{self.plan.at} of it: {self.plan.summary}. To run all of it: --new"
         )
 
 
