@@ -51,6 +51,8 @@ GAP = 2
 """Number of spaces between two columns."""
 LEAST_CELL = 12
 """Width to which a cell is cut at least."""
+PATCH = "patch"
+"""Style of the lines of a patch."""
 MAX_MARKED = 400
 """Maximum number of characters of one difference."""
 
@@ -63,7 +65,15 @@ def text_of(report: Report, width: int | None = None) -> str:
       a
       b
     """
-    return "\n".join("".join(part.content for part in parts).rstrip(" ") for parts in lines_of(report, width))
+    return "\n".join(map(_plain, lines_of(report, width)))
+
+
+def _plain(parts: Parts) -> str:
+    """Return the text of a line without its styles, and without spaces at its end. A line of a patch keeps them, so
+    that the patch can be applied.
+    """
+    plain = "".join(part.content for part in parts)
+    return plain if parts and parts[-1].style == PATCH else plain.rstrip(" ")
 
 
 def lines_of(report: Report, width: int | None = None, clean: Callable[[str], str] = str) -> Iterator[Parts]:
@@ -153,9 +163,10 @@ class _Layout:
     def _(self, block: Patch) -> Iterator[Parts]:
         yield (INDENT, *texts_of(block.title))
         if block.in_text:
-            # `visible` would replace "\r\n" by "\n", and a patch of a file with such line ends must keep them.
-            content = block.content.removesuffix("\n").split("\r\n")
-            yield from ((Text(line),) for line in "\r\n".join(map(visible, content)).split("\n"))
+            for line in block.content.removesuffix("\n").split("\n"):
+                # A patch of a file with line ends of Windows keeps the "\r" before each "\n", also in the last.
+                content = line.removesuffix("\r")
+                yield (Text(visible(content) + line[len(content) :], PATCH),)
 
     @_lines.register
     def _(self, block: ChangedText) -> Iterator[Parts]:
@@ -379,7 +390,7 @@ def terminal_text(report: Report, width: int | None = None, clean: Callable[[str
 
     lines = []
     for parts in lines_of(report, width, clean):
-        plain = "".join(part.content for part in parts).rstrip(" ")
+        plain = _plain(parts)
         clean_line = clean(plain)
         line = RichText(clean_line)
         if clean_line == plain:

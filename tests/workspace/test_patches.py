@@ -1,5 +1,6 @@
 """A difference of two trees is one that git can apply, whatever files are named and hold."""
 
+import io
 import os
 import subprocess
 from contextlib import closing
@@ -43,7 +44,7 @@ def patch(old, new):
 
 
 def apply(text, folder):
-    git = ["git", "-c", "core.autocrlf=false", "apply", "-"]
+    git = ["git", "-c", "core.autocrlf=false", "apply", "--whitespace=nowarn", "-"]
     subprocess.run(["git", "init", "-q", folder], check=True)
     return subprocess.run(git, input=text.encode(), cwd=folder, capture_output=True, check=False)
 
@@ -75,9 +76,13 @@ def test_git_takes_what_files_hold_and_are_named(tmp_path):
     assert changed["becomes"] == ("changed", 0, 1)
 
 
-def test_what_is_printed_of_a_file_with_other_line_ends_can_be_applied(tmp_path):
-    for name, text in (("old", b"1\r\n2\r\n"), ("new", b"1\r\n3\r\n"), ("work", b"1\r\n2\r\n")):
+def test_what_is_printed_of_files_with_other_line_ends_and_spaces_can_be_applied(tmp_path):
+    before = {"a.bat": b"1\r\n2\r\n", "spaces": b" 1  \n  \n2  \n"}
+    after = {"a.bat": b"1\r\n3\r\n", "spaces": b" 1  \n  \n3   \n"}
+    for name, files in (("old", before), ("new", after), ("work", before)):
         (tmp_path / name).mkdir()
-        fill(tmp_path / name, {"a.bat": text})
-    assert apply(str(patch(tmp_path / "old", tmp_path / "new")), tmp_path / "work").stderr == b""
-    assert (tmp_path / "work/a.bat").read_bytes() == b"1\r\n3\r\n"
+        fill(tmp_path / name, files)
+    printed = io.StringIO()
+    print(patch(tmp_path / "old", tmp_path / "new"), file=printed)
+    assert apply(printed.getvalue(), tmp_path / "work").stderr == b""
+    assert held(tmp_path / "work") == held(tmp_path / "new")
