@@ -52,10 +52,10 @@ def test_what_rows_gave_is_told_in_words_also_from_the_notebook_alone(session, t
 
     run = divebook.map(FRAME, judged).wait().run
     bundle = run.static_bundle()
-    assert "\n  mark: fine 3, <b>poor</b> 2\n" in bundle["text/plain"]
-    assert "mark: fine 3, &lt;b&gt;poor&lt;/b&gt; 2</p>" in bundle["text/html"]
+    assert "\n\nmark: fine 3, <b>poor</b> 2\n" in bundle["text/plain"]
+    assert "mark: fine 3, &lt;b&gt;poor&lt;/b&gt; 2</div>" in bundle["text/html"]
     (opened,) = divebook.notebook.saved_notebook.open_notebook(notebook(tmp_path, bundle))
-    assert "\n  mark: fine 3, <b>poor</b> 2\n" in str(opened)
+    assert "\n\nmark: fine 3, <b>poor</b> 2\n" in str(opened)
 
 
 def test_of_several_steps_each_is_named(session):
@@ -63,4 +63,4 @@ def test_of_several_steps_each_is_named(session):
         "[{Name: %s, Each: {Items: [1, 1, 2], As: n}, Script: n}, {Name: %s, Each: {Items: [3, 3], As: n}, Script: n}]"
     )
     session.define(f"Workflows: [{{Name: w, Steps: {steps % ('first', 'second')}}}]")
-    assert "\n  first: result: 1 2, 2 1\n  second: result: 3 2" in str(session.start("w").wait())
+    assert "\n\nfirst: result: 1 2, 2 1\nsecond: result: 3 2" in str(session.start("w").wait())

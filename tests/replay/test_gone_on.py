@@ -38,7 +38,7 @@ def test_the_plan_costs_what_going_on_then_costs():
         source = failed(world, paid("refuse"))
         plan, again = gone_on(world, source, paid())
         assert (plan.reused, plan.behind, plan.cost) == (5, ("end",), 0.25)
-        assert str(plan) == "5 operations reused, 1 live, about $0.25, then end"
+        assert plan.summary == "5 operations reused, 1 live, about $0.25, then end"
         assert again.usage.cost == plan.cost * NANODOLLARS
 
 
@@ -49,7 +49,7 @@ def test_items_that_are_still_to_begin_cost_as_those_that_are_done():
         world.add_agent(Agent("writer", model=ScriptedModel(["so"], price=0.25)), replace=True)
         plan, again = gone_on(world, source, paid("odd"))
         assert (plan.reused, len(plan.live), plan.items, plan.cost) == (2, 1, {"one": 2}, 1.0)
-        assert str(plan) == "2 operations reused, 1 live, about $1.00, then 2 items of one, c and end"
+        assert plan.summary == "2 operations reused, 1 live, about $1.00, then 2 items of one, c and end"
         assert again.usage.cost == plan.cost * NANODOLLARS
 
 
@@ -185,5 +185,5 @@ def test_items_that_failed_beside_the_first_one_are_live_and_not_reused(world):
         source = failed(own, definition(0))
         plan, again = gone_on(own, source, definition(10))
         assert (again.status, sorted(MADE)) == ("completed", [12, 13])
-    assert str(plan) == "2 operations reused, 2 live"
+    assert plan.summary == "2 operations reused, 2 live"
     assert plan.lines[3] == "live: action even (step s), 2 times"

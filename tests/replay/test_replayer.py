@@ -195,7 +195,8 @@ def test_a_long_log_in_a_file_is_read_by_need(tmp_path, monkeypatch):
     assert replay.variables["n"] < times
 
 
-def test_a_live_run_is_replayed_as_far_as_it_is_written():
+def test_a_live_run_is_replayed_as_far_as_it_is_written(monkeypatch):
+    monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: None)  # other tests have a shell
     environment = Environment(store="memory:", actions=[Action("id", lambda x: x)])
     execution = environment.start(Workflow("w", [Step("a", ask="Which?", store="x"), Step("b", script="1")]))
     execution.wait(PATIENCE)

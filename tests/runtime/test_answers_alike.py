@@ -19,7 +19,7 @@ def test_one_answer_is_given_to_all_that_ask_alike_and_its_changes_to_none_of_th
     named = first.open_questions[0].interrupt_id
     went_on = world.answer_alike(f"{named}@{first.id}", {"approved": True, "data": {"n": 1}}, by="ann")
     assert sorted(one.wait(20).id for one in went_on) == sorted((first.id, second.id))
-    given = [question.response for one in went_on for question in one.asked.values()]
+    given = [question.response for one in went_on for question in one.state.interrupts.values()]
     assert sorted(map(str, given)) == ["{'approved': True, 'data': {'n': 1}}", *["{'approved': True}"] * 3]
     assert [one.status for one in (first.refresh(), second.refresh(), unlike.refresh())] == [
         "completed",
