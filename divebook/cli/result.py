@@ -373,8 +373,7 @@ def _print_schedules(schedules: Schedules, values: Mapping[str, Any]) -> None:
 
 
 def _print_what_if(result: WhatIf | RepeatedWhatIf | Plan, _values: Mapping[str, Any]) -> None:
-    # The text of a plan is its head only.
-    write(secrets.text(repr(result) if isinstance(result, Plan) else str(result)))
+    write(secrets.text(str(result)))
 
 
 def _print_keys(keys: Keys, values: Mapping[str, Any]) -> None:
