@@ -87,7 +87,7 @@ def messages_frame(events: Iterable[Event]) -> pd.DataFrame:
 
     A message that was sent in several requests has several rows.
 
-    `divebook.Execution.conversation` has each message once.
+    `divebook.Run.conversation` has each message once.
     """
     return frame(MESSAGE_COLUMNS, [_MessageRow(view, message) for view in requests_of(events) for message in view.said])
 
@@ -141,7 +141,7 @@ MODEL_CALL_COLUMNS: Columns = {
 def model_calls_frame(events: Iterable[Event]) -> pd.DataFrame:
     """Return one row per model request, in the order in which the requests started.
 
-    `divebook.Execution.requests` has the complete requests, with exactly the messages that were sent.
+    `divebook.Run.requests` has the complete requests, with exactly the messages that were sent.
     """
     return frame(MODEL_CALL_COLUMNS, requests_of(events))
 

@@ -266,8 +266,7 @@ def _print_patch(changes: ChangedFiles, _values: Mapping[str, Any]) -> None:
 def _print_bulk_results(results: BulkResults, _values: Mapping[str, Any]) -> None:
     # The run that is named alone is shown without the status before.
     for row in results.rows:
-        error = "" if row.error is None else str(row.error)
-        say(status_text(row.status or "failed"), row.execution_id, error)
+        say(status_text(row.status or "failed"), row.execution_id, results.error_of(row) or "")
 
 
 def _print_resumed(result: BulkResults | ResumePlan, values: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ import typer
 
 from divebook.cli.options import range_check
 from divebook.cli.output import as_json, ending_damaged, note, print_report, say, secrets, write
-from divebook.commands.command import REQUIRED, SHELL, Command, Invocation, Parameter, ParameterError
+from divebook.commands.command import EXIT_CODES, REQUIRED, SHELL, Command, Invocation, Parameter, ParameterError
 from divebook.commands.driving import Drive
 from divebook.commands.queues import Interrupted
 from divebook.definitions.dialect import OWN
@@ -162,7 +162,8 @@ def _drive(command: Command, values: dict[str, Any]) -> None:
     result = command.function(call, **values)
     if not isinstance(result, Drive):
         show(command, result, values, prints_json=prints_json)
-        raise typer.Exit(command.exit_code(result))
+        code = command.exit_code(result)
+        raise typer.Exit(EXIT_CODES["failed"] if strict and code == EXIT_CODES["waiting"] else code)
     if result.plan is not None:
         show_plan(result.plan, asks=result.asks)
     try:

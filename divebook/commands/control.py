@@ -51,6 +51,14 @@ class BulkResults:
         """True if the operation failed on any run."""
         return any(row.error is not None for row in self.rows)
 
+    def error_of(self, row: BulkResult) -> str | None:
+        """Return the error of the operation on a run, or else the error with which the run has failed."""
+        from divebook.events.catalog import FAILED
+
+        if row.error is not None:
+            return str(row.error)
+        return self.environment.run_of(row.new_id or row.execution_id).error if row.status == FAILED else None
+
 
 def bulk_data(results: BulkResults) -> BulkResultsData:
     """Return the results of an operation on several runs as plain data."""
@@ -61,7 +69,7 @@ def bulk_data(results: BulkResults) -> BulkResultsData:
                 "before": row.before,
                 "status": row.status,
                 "new_id": row.new_id or None,
-                "error": None if row.error is None else str(row.error),
+                "error": results.error_of(row),
             }
             for row in results.rows
         ]

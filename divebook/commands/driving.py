@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
-from divebook.commands.command import SHELL, START, Invocation, command, option, word
+from divebook.commands.command import EXIT_CODES, SHELL, START, Invocation, command, option, word
 from divebook.commands.control import BulkResults, BulkResultsData, bulk_data
 from divebook.commands.inspection import ExecutionData, execution_data
 from divebook.commands.parameters import (
@@ -124,12 +124,22 @@ def resume_data(result: Run | BulkResults | ResumePlan) -> ExecutionData | BulkR
     }
 
 
+def _exit_code_of_resumption(result: BulkResults | ResumePlan) -> int:
+    """Return the exit code for several resumed runs: that of a failed run before that of a cancelled or waiting one."""
+    if not isinstance(result, BulkResults):
+        return 0
+    if result.has_errors:
+        return EXIT_CODES["failed"]
+    codes = {EXIT_CODES.get(row.status, EXIT_CODES["failed"]) for row in result.rows}
+    return next((code for code in (1, 130, 3) if code in codes), 0)
+
+
 @command(
     "resume",
     START,
     example="resume exec_01k8",
     data=resume_data,
-    exit_code=lambda result: int(isinstance(result, BulkResults) and result.has_errors),
+    exit_code=_exit_code_of_resumption,
     needs_definitions=True,
     drives=True,
     waits_for_expiry=True,

@@ -53,7 +53,7 @@ NO_HOLDERS: Map[int, str] = Map()
 class Usage(NamedTuple):
     """Consumption of model calls: requests, tokens, and `cost` in nanodollars (1,000,000,000 are one US dollar).
 
-    Frames, for example `divebook.Execution.costs`, have dollars.
+    Frames, for example `divebook.Run.costs`, have dollars.
 
     Examples
     --------

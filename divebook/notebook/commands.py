@@ -219,17 +219,6 @@ class Arguments:
         # `parse` joins repeated values by line breaks. Values with line breaks cannot be typed on one line.
         return [value for value in self.options.get(name, "").split("\n") if value]
 
-    def only_word(self, what: str, advice: str = "") -> str:
-        """Return the word of a ``%dive`` line that must have exactly one word.
-
-        If the line has no word or several words, raise `UsageError` with `what` as the name of the word and `advice` at
-        the end.
-        """
-        if len(self.words) != 1:
-            words = " ".join(self.words) or "nothing"
-            raise UsageError(f"one {what} is needed here, found {words}{advice}")
-        return self.words[0]
-
 
 def split(line: str) -> list[str]:
     """Split a ``%dive`` line into words.

@@ -46,7 +46,7 @@ from divebook.notebook.rerun import (
     start_key,
 )
 from divebook.notebook.run_view import connect_page
-from divebook.projections.summary import Overview, newest_run
+from divebook.projections.summary import Overview
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.run import Run
 from divebook.steps.actions import REGISTERED, Action, action_of
@@ -438,19 +438,6 @@ class Session:
     def run_of(self, execution_id: str, *, store: str | None = None) -> Run:
         """Return the run with this id, running or past; the beginning of the id is enough."""
         return self.over(store).run_of(execution_id)
-
-    def run_or_newest(self, execution_id: str | None, *, store: str | None = None) -> Run:
-        """Return the run with this id; without an id, the newest run.
-
-        Raises `NotFoundError` if there is none.
-        """
-        if execution_id is not None:
-            return self.run_of(execution_id, store=store)
-        environment = self.over(store)
-        newest = newest_run(environment.store)
-        if newest is None:
-            raise NotFoundError("run", "the newest one", (), "there are no runs yet; %dive run NAME starts one")
-        return environment.run_of(newest.execution_id)
 
     def open(self, file: Path) -> Run:
         """Return the run in a file, imported into a new store in memory."""

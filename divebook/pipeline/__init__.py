@@ -4,7 +4,7 @@ The package contains the state of a request (the envelope) and the `Pipeline` th
 envelope can also be used without an execution. Inside an execution, it is computed from the event log. Only budgets are
 defined in a lower layer (`divebook.questions.bounds`), because workflows and the engine use them as well. Modules of
 lower layers do not import this package when they are loaded: `Environment` adds the step type of stages, and
-`Execution.envelope` imports the package when the property is first used.
+`Run.envelope` imports the package when the property is first used.
 """
 
 from divebook.definitions.pipelines import AgentStage, EdgeLimit, PipelineConfig, RoutingRule

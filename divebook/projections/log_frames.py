@@ -124,7 +124,7 @@ class FramedLog(Framed):
             The variable had no value then and no recorded choice explains why, or the log does not record which item
             produced the row.
         """
-        # Higher packages are imported when they are used: `Execution` has these methods, and must not load pandas.
+        # Higher packages are imported when they are used: `Run` has these methods, and must not load pandas.
         from divebook.replay.provenance import why
 
         return why(self._log(), name, at, row=row, column=column)

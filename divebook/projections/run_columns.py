@@ -18,7 +18,6 @@ from divebook.text.redaction import one_line
 
 Place: TypeAlias = Literal["notebook", "shell", "frame", "browser"]
 LISTS: tuple[Place, ...] = ("notebook", "shell")
-EVERYWHERE: tuple[Place, ...] = ("notebook", "shell", "frame", "browser")
 
 
 class RunColumn(NamedTuple):

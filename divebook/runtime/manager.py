@@ -781,7 +781,7 @@ class Control:
         """Pause an execution, so that it starts no more operations. This process must drive the execution, or it must
         wait in a queue.
 
-        See `Execution.pause`.
+        See `Run.pause`.
         """
         paused = catalog.ExecutionPaused(reason or f"paused by {this_person()}")
         checked(paused)
@@ -796,7 +796,7 @@ class Control:
 
     def leave(self, driver: Driver) -> None:
         """Stop driving an execution, as if this process had ended, and wait until it has stopped. Do nothing if this
-        process does not drive it. See `Execution.leave`.
+        process does not drive it. See `Run.leave`.
         """
         driver.leave_and_wait()
 

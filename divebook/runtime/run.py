@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, Unpack, overload
 from divebook.definitions.definition import Workflow
 from divebook.definitions.resources import Config
 from divebook.engine.forks import Change
+from divebook.engine.lifecycle import WAY_ON
 from divebook.engine.state import ExecutionState, PathState, Usage, awaited_signals, waits_for
 from divebook.errors import (
     CorruptStoreError,
@@ -412,15 +413,15 @@ class Run(Shown, FramedLog, Generic[R_co]):
         return self._driver.interrupts
 
     def _log(self) -> History:
-        # `history` looks for damage, which reads the whole log.
-        return self.history() if self._driver.is_read else self.store.history(self.id)
+        return self.history()  # of a damaged log, the readable part
 
     def _frame(self, kind: str) -> Any:
+        from divebook.analysis.lists import frame_of
+
         if not self._driver.is_read:
-            # Tried without the check for damage first, because most logs are sound.
+            # Tried without the check for damage first, which reads the whole log, because most logs are sound.
             with suppress(CorruptStoreError, NewerStoreError):
-                return super()._frame(kind)
-            self._driver.read()  # finds the readable part of a damaged log
+                return frame_of(kind, self.store.history(self.id))
         return super()._frame(kind)
 
     def history(self, after: int = 0) -> History:
@@ -698,7 +699,11 @@ class Run(Shown, FramedLog, Generic[R_co]):
         while (successor := run.wait(_remaining(until), check=True).successor) is not None:
             run = successor
         if run.status != catalog.COMPLETED:
-            raise ExecutionPausedError(run.id) if run.state.paused is not None else waiting_error(run)
+            if run.state.paused is not None:
+                raise ExecutionPausedError(run.id)
+            if run.status in WAY_ON:  # it has ended here without a result
+                raise ExecutionError(f"execution {run.id} is {run.status} and has no result here; {WAY_ON[run.status]}")
+            raise waiting_error(run)
         outputs = run.outputs
         value: Any = next(iter(outputs.values())) if len(outputs) == 1 else outputs
         result: R_co = value

@@ -686,7 +686,7 @@ class Context:
         return await self._perform(name, lambda: call(self._context, action, parameters, key), key)
 
     def emit(self, name: str, data: Any = None) -> None:
-        """Record an application event in the log, once, even if the function runs again. `Execution.subscribe`, frames
+        """Record an application event in the log, once, even if the function runs again. `Run.subscribe`, frames
         and timelines include application events.
         """
         self._tasks.require_place("ctx.emit()")

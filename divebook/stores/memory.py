@@ -13,6 +13,7 @@ import threading
 import weakref
 from base64 import b64decode, b64encode
 from bisect import bisect_right
+from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -414,7 +415,7 @@ class StoreAdapter(MemoryStore):
         if batch.beginning is not None:  # a fork begins with the records that it shares
             records = _records_of(log.heads, log.payloads, log.checksums) + records
             new_blobs |= log.shared_blobs
-        contents = {**self._large_values.contents, **batch.blobs}
+        contents = ChainMap(batch.blobs, self._large_values.contents)
         to_parent = self._message_to_parent(batch)
         entry = {
             "records": records,
@@ -535,7 +536,7 @@ class StoreAdapter(MemoryStore):
                 self._start_keys[log.beginning.key] = execution_id
         self._log_numbers = itertools.count(max((log.number for log in self._logs.values()), default=-1) + 1)
         for message in sorted(messages, key=lambda message: message.number):
-            self._last_number = message.number
+            self._last_number = max(self._last_number, message.number)
             if message.execution_id in self._logs:
                 self._keep(message)
 
@@ -555,6 +556,9 @@ class StoreAdapter(MemoryStore):
             if entry.get("deleted"):
                 log = None
                 blobs = {}
+                # Those to other runs stay, such as word of its end to its parent. No number is used again.
+                self._last_number = max([self._last_number, *(message.number for message in messages)])
+                messages = [message for message in messages if message.execution_id != list_id]
                 continue
             blobs |= {bytes.fromhex(digest): b64decode(content) for digest, content in entry.get("blobs", {}).items()}
             messages += [_message_from(fields) for fields in entry.get("messages", ())]

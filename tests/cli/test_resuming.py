@@ -1,5 +1,6 @@
 """`divebook resume` with a corrected definition: the plan first, then what is left to do; and other ways to retry."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -105,3 +106,17 @@ def test_the_failed_stage_of_a_pipeline_is_asked_again(divebook, folder, failing
     assert '"check": {"verdict": "proceed"}' in resumed.stdout
     begun = [event.data for event in open_store().read(record.execution_id) if event.step == "draft"]
     assert sum(getattr(data, "operation_type", "") == "agent_response" for data in begun) == 2  # began and ended once
+
+
+def test_the_exit_code_of_several_resumed_runs_is_that_of_the_worst(divebook, folder, failed):
+    file, source = failed
+    asks = write(folder / "asks.yaml", "Workflows: [{Name: asks, Steps: [{Name: ask, Ask: 'Which one?'}]}]")
+    assert divebook("run", asks, "--quiet").exit_code == 3
+    waiting = open_store().records("waiting")[0].execution_id
+    assert divebook("resume", waiting, waiting, "--quiet").exit_code == 3
+    assert divebook("resume", waiting, waiting, "--quiet", "--strict").exit_code == 1
+    both = divebook("resume", source, waiting, "--quiet")
+    assert both.exit_code == 1
+    assert "divi" in both.stdout
+    rows = json.loads(divebook("resume", source, waiting, "--quiet", "--json").stdout)["runs"]
+    assert ["divi" in (row["error"] or "") for row in rows] == [True, False]

@@ -1,17 +1,19 @@
 """The list of runs has its columns from one place, whoever shows it."""
 
+from typing import get_args
+
 from typer.testing import CliRunner
 
 from divebook import Environment, Step, Workflow
 from divebook.cli.main import app
 from divebook.notebook.run_list import Runs
 from divebook.projections import run_columns
-from divebook.projections.run_columns import EVERYWHERE, RUN_COLUMNS, RunColumn
+from divebook.projections.run_columns import RUN_COLUMNS, Place, RunColumn
 from divebook.widgets.runs_and_questions import EVERYTHING, RunsFeed
 
 
 def test_a_new_column_is_one_entry_and_is_seen_everywhere(tmp_path, monkeypatch):
-    owner = RunColumn("owner", lambda line: f"owner of {line.record.workflow_name}", places=EVERYWHERE)
+    owner = RunColumn("owner", lambda line: f"owner of {line.record.workflow_name}", places=get_args(Place))
     monkeypatch.setattr(run_columns, "RUN_COLUMNS", (*RUN_COLUMNS, owner))
     store = str(tmp_path / "runs.db")
     with Environment(store=store) as environment:

@@ -82,6 +82,25 @@ def test_frames_of_a_damaged_log_show_what_is_sound_before_anything_else_was_loo
         Environment(store=store).run_of(done)
 
 
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda run: run.requests,
+        lambda run: run.failures,
+        lambda run: run.conversation,
+        lambda run: run.inspect(),
+        lambda run: run.compare(run),
+    ],
+)
+def test_every_look_at_a_damaged_log_shows_what_is_sound_whatever_was_looked_at_before(path, done, look):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE events SET data = '{oops' WHERE place = (SELECT max(place) FROM events)")
+    with SqliteStore(path) as store:
+        fresh, known = Environment(store=store).run_of(done), Environment(store=store).run_of(done)
+        assert known.damage is not None
+        assert str(look(fresh)) == str(look(known))
+
+
 def test_a_run_that_a_worker_claims_at_once_has_one_driver(path, monkeypatch):
     entered, leave_step = threading.Event(), threading.Event()
 

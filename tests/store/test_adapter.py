@@ -222,6 +222,16 @@ def test_the_message_of_a_deleted_child_reaches_its_parent():
     assert StoreAdapter(lists).inbox(ONE) == inbox
 
 
+def test_a_message_to_a_deleted_execution_does_not_come_back():
+    lists = Lists()
+    store = StoreAdapter(lists)
+    store.append(ONE, log(2), 0)
+    store.post(Message(ONE, SIGNAL, "go", 1, "test", START))
+    store.delete(ONE)
+    store.append(ONE, log(2), 0)
+    assert StoreAdapter(lists).inbox(ONE) == store.inbox(ONE) == []
+
+
 def test_payloads_are_encrypted_for_the_store():
     lists = Lists()
     store = StoreAdapter(lists)

@@ -287,9 +287,9 @@ class KeepsLargeValuesForEver(MemoryStore):
 
 
 class CountsLargeValuesEveryTime(MemoryStore):
-    def _refer(self, log, digest, content):
-        log.blobs.discard(digest)
-        super()._refer(log, digest, content)
+    def _extend(self, log, batch):
+        log.blobs -= batch.blobs.keys()
+        super()._extend(log, batch)
 
 
 class KeepsTheOldestCheckpoint(MemoryStore):
