@@ -70,6 +70,8 @@ PLACEHOLDERS = (
     (re.compile(r"\b(event|path|op|art|rule|sig|msg)_[0-9a-z]{26}\b"), r"\1_<id>"),
     (re.compile(r"\b(ask|rule|path)_[0-9a-f]{16}\b"), r"\1_<id>"),
     (re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d+)?( UTC|Z|\+00:00)"), "<time>"),
+    # Which of two runs took longer is a matter of chance.
+    (re.compile(r"\([+\u2212](?=\d+(\.\d+)? (ms|us|s)\b)"), "(±"),
     (re.compile(r"\b\d+(\.\d+)? (ms|us|s)\b"), "<duration>"),
     (re.compile(r"\b\d+(\.\d+)? (k|M)?B\b"), "<size>"),
     (re.compile(r'(?<="bytes": )\d+'), "<size>"),
