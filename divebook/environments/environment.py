@@ -145,7 +145,7 @@ REMOVED: Mapping[str, str] = {
     "question": "environment.run_of(id).questions",
     "reach": "Environment(documents=..., policy=...)",
     "requests_of": "environment.run_of(id).requests",
-    "stream_text": "environment.internals.control.texts.always",
+    "stream_text": "environment.internals.control.texts.always = True",
     "workflow": "environment.workflows[name]",
     "workspace": "environment.workspaces[name]",
 }

@@ -211,7 +211,7 @@ def _results(calls: Iterable[str]) -> Iterator[str]:
             kind = kind or name.rpartition("-")[2]
             try:
                 if verb == "get":
-                    yield getattr(environment, kind)(name).name
+                    yield getattr(environment.internals.registry, kind)(name).name
                 elif kind == "agent":
                     environment.add_agent(Agent(name))
                     yield "ok"

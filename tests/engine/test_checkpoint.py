@@ -62,7 +62,7 @@ def test_every_state_along_a_log_comes_back(execution):
         again = reloaded(state, history)
         assert again == state
         assert vars(again).keys() == vars(state).keys()
-    assert execution.status == "completed" or execution.interrupts
+    assert execution.status == "completed" or execution.open_questions
 
 
 @settings(max_examples=30, deadline=None)
@@ -137,7 +137,7 @@ def test_variables_that_many_paths_have_read_are_written_once():
     steps += [Step(name, ask="Go on?", end=True) for name in names]
     world = environment(Workflow("wide", steps), actions=[Action("echo", echo)])
     execution = world.start("wide").wait(20)
-    assert len(execution.interrupts) == 40
+    assert len(execution.open_questions) == 40
     assert dump_state(execution.state).count(b"seen_by_all") == 1
 
 

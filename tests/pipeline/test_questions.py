@@ -291,7 +291,7 @@ def test_a_process_without_the_functions_of_a_pipeline_says_so():
     stranger = Environment(store=store)
     ((execution_id, _),) = stranger.inbox()
     with pytest.raises(Exception, match="pipeline 'p' needs functions for a, b, c"):
-        stranger.resume(execution_id)
+        stranger.run_of(execution_id).resume()
 
 
 def test_a_question_that_expires_in_an_environment_ends_the_request_without_an_answer():

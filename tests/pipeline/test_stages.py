@@ -349,7 +349,7 @@ def test_the_text_of_a_stage_is_heard_while_its_model_writes():
     listening, deltas = threading.Event(), []
     model = ScriptedModel(['{"ok": [1, 2]}'], pace=lambda: asyncio.to_thread(listening.wait, 20))
     place = world(agents=[Agent("writer", model=model)])
-    place.stream_text(always=True)
+    place.internals.control.texts.always = True
     execution = Pipeline(flat(a={**MODEL, "timeout_seconds": 20}), environment=place).start(envelope())
     execution.subscribe_text(deltas.append)
     listening.set()

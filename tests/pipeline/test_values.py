@@ -76,7 +76,7 @@ def test_a_stage_gets_the_same_value_live_resumed_and_replayed(name):
         lines = io.BytesIO()
         export(made.store, run.id, lines)
         lines.seek(0)
-        assert elsewhere.verify(import_(lines, elsewhere.store)).equal
+        assert elsewhere.run_of(import_(lines, elsewhere.store)).verify().equal
         assert elsewhere.run_of(run.id).envelope.metadata == {"given": value, "added": [value]}
 
 

@@ -18,6 +18,7 @@ from divebook.engine.lifecycle import violations
 from divebook.errors import ExecutionNotFoundError, InputError, InterruptError, SetupError, StoreError
 from divebook.events import catalog
 from divebook.events.codec import encode_line
+from divebook.runtime.run import asked_questions
 from divebook.steps.actions import Action
 from divebook.stores.maintenance import check
 from divebook.stores.sqlite import SqliteStore, back_up
@@ -238,7 +239,7 @@ def test_one_forks_at_the_end_of_a_failed_run_with_a_mended_definition(world):
 
 def test_a_result_and_an_answer_are_changed_before_what_follows_from_them(world):
     source, _ = answered(world, world.start("everywhere_asking"))
-    (question,) = source.asked.values()
+    (question,) = asked_questions(source)
     fork = world.run_of(source.id).fork(change={"answers": {question.id: "Kiel"}}).wait(20)
     assert (fork.status, fork.outputs["result"][0]) == ("completed", "Kiel")
     made = next(event.data for event in source.history() if isinstance(event.data, catalog.OperationCompleted))

@@ -38,15 +38,15 @@ class KeepingStore(MemoryStore):
 
     def __init__(self):
         super().__init__()
-        self.records = []
+        self.appended = []
 
     def append_all(self, batches):
-        self.records += [record for batch in batches for record in batch.records]
+        self.appended += [record for batch in batches for record in batch.records]
         return super().append_all(batches)
 
     def kinds(self):
         """Return what each record is of."""
-        return [" ".join(data.event_type for data in record.facts) for record in self.records]
+        return [" ".join(data.event_type for data in record.facts) for record in self.appended]
 
 
 @pytest.fixture

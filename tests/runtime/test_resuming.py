@@ -228,7 +228,7 @@ def test_what_runs_here_already_is_returned_as_it_is_unless_its_bounds_are_to_ch
 
 def test_an_unknown_execution_is_told():
     with pytest.raises(ExecutionNotFoundError):
-        environment().resume("exec_nobody")
+        environment().run_of("exec_nobody").resume()
 
 
 def test_a_past_execution_answers_like_a_live_one():

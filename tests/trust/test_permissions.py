@@ -288,7 +288,7 @@ def test_a_workspace_is_refused_where_it_is_opened_too(folder):
     with world({"Workspaces": [SPACE]}) as environment:
         space = environment.workspaces["app"]
         with pytest.raises(SetupError, match="programs are not allowed"):
-            EnvironmentWorkspaces(environment, environment.store).made(space, folder, lambda _: None)
+            EnvironmentWorkspaces(environment.internals.registry, environment.store).made(space, folder, lambda _: None)
 
 
 @pytest.mark.parametrize("has_snapshots", [True, False], ids=["with snapshots", "without snapshots"])
