@@ -26,10 +26,11 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
+    Sequence,
 )
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from types import FunctionType, UnionType
 from typing import (
     Annotated,
@@ -570,6 +571,7 @@ WORKFLOW_FUNCTIONS: dict[str, WorkflowFunction[..., Any]] = {}
 """Workflow functions of this process, by name. A later function of the same name replaces an earlier one."""
 
 
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class WorkflowFunction(Workflow, Generic[P, R]):
     """A workflow written as an async Python function: the result of ``@workflow``.
 
@@ -582,17 +584,32 @@ class WorkflowFunction(Workflow, Generic[P, R]):
     ----------
     function
         The async function.
-    definition
-        The workflow made from it.
+    name, steps, options
+        The arguments of `Workflow`.
     """
 
-    __slots__ = ("function",)
-    function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]
+    function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]] = field(
+        kw_only=True, compare=False, metadata={"transient": True}
+    )
 
-    def __init__(self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], definition: Workflow) -> None:
-        # The checks of the definition have passed already.
-        self._fill(**{each.name: getattr(definition, each.name) for each in fields(Workflow) if each.init})
+    def __init__(
+        self,
+        name: str,
+        steps: Sequence[Step] = (),
+        *,
+        function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
+        **options: Any,
+    ) -> None:
+        Workflow.__init__(self, name, steps, **options)
         self._put(function=function)
+
+    @classmethod
+    def from_definition(
+        cls, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], definition: Workflow
+    ) -> WorkflowFunction[P, R]:
+        """Return the workflow with this definition whose code is the function."""
+        values = {each.name: getattr(definition, each.name) for each in fields(Workflow) if each.init}
+        return cls(function=function, **values)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
         """Run the workflow as a child execution of the workflow function that is running.
@@ -633,12 +650,6 @@ class WorkflowFunction(Workflow, Generic[P, R]):
         _, *names = signature_of(self.function).parameters
         arguments = signature_of(self.function).bind(None, *args, **kwargs).arguments
         return {name: arguments[name] for name in names if name in arguments}
-
-    def like(self, **changes: Any) -> Self:
-        """Return a copy of this definition with changed fields, for the same function."""
-        copy = Workflow.like(self, **changes)
-        object.__setattr__(copy, "function", self.function)
-        return copy
 
     def __eq__(self, other: object) -> bool:
         # A definition from a log is a plain `Workflow`, and may be equal to that of a function.
@@ -860,7 +871,7 @@ def _make_workflow(target: Any, name: str | None, workspace: str | None) -> Work
         source=source,
         workspace=workspace,
     )
-    workflow_function: WorkflowFunction[..., Any] = WorkflowFunction(function, definition)
+    workflow_function: WorkflowFunction[..., Any] = WorkflowFunction.from_definition(function, definition)
     WORKFLOW_FUNCTIONS[definition.name] = workflow_function
     warn_of(function)
     return workflow_function

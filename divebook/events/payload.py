@@ -110,8 +110,8 @@ def _source(entries: tuple[Field[Any], ...], names: dict[str, Any], ending: Sequ
             parameters.append(f"{name}=MISSING")
             value = f"make_{name}() if {name} is MISSING else {name}"
         else:
-            # A field with init=False is computed later.
-            parameters.append(name if entry.init else f"{name}=None")
+            # A field with init=False is computed later. A field passed by name may follow fields with a default.
+            parameters.append(name if entry.init and not entry.kw_only else f"{name}=None")
         lines.append(f"self.{name} = {value}")
     lines += ["self.__class__ = cls", *ending]
     return f"def __init__({', '.join(parameters)}):\n" + "".join(f"    {line}\n" for line in lines)

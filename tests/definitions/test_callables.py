@@ -182,3 +182,19 @@ def test_a_method_undoes_calls():
 def test_a_partial_cannot_undo_calls_since_no_process_finds_it_again():
     with pytest.raises(DefinitionError, match="no name by which a later process would find it"):
         step(rollback=functools.partial(search, "!"))
+
+
+@pytest.mark.parametrize("changed", [dataclasses.replace, Workflow.like], ids=["replace", "like"])
+def test_a_changed_copy_of_a_workflow_function_keeps_the_function(changed):
+    @workflow
+    async def double(ctx, n: int):
+        return 2 * n
+
+    copy = changed(double, description="Doubles a number")
+    assert (type(copy), copy.function) == (type(double), double.function)
+    assert (copy.description, copy.steps, copy.to_dict() == double.to_dict()) == (
+        "Doubles a number",
+        double.steps,
+        False,
+    )
+    assert Workflow.from_dict(double.to_dict()) == double

@@ -292,7 +292,7 @@ def register_function(killer: Killer) -> None:
             added.append(str(error))
         return [*added, await idempotent(21), await stubborn()]
 
-    WORKFLOW_FUNCTIONS[WORKFLOW.name] = WorkflowFunction(function, WORKFLOW)
+    WORKFLOW_FUNCTIONS[WORKFLOW.name] = WorkflowFunction.from_definition(function, WORKFLOW)
 
 
 def take_up(folder: Path, point: tuple[str, float] | None = None, subject: str = WORKFLOW.name) -> None:

@@ -196,7 +196,7 @@ def functions_of(subjects: Sequence[Subject]) -> Iterator[None]:
     for subject in subjects:
         if subject.scenario.function is not None:
             function = made_function(subject.scenario.function, subject.world.invoke)
-            WORKFLOW_FUNCTIONS[subject.workflow.name] = WorkflowFunction(function, subject.workflow)
+            WORKFLOW_FUNCTIONS[subject.workflow.name] = WorkflowFunction.from_definition(function, subject.workflow)
     try:
         yield
     finally:
