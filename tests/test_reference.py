@@ -130,6 +130,8 @@ PLUMBING = {
     "divebook.definitions.table.Table": "same; `Frames.arrow` returns a table of pyarrow",
     "divebook.runtime.compute.threads.LimitedSlot": "slot of an executor",
     "divebook.runtime.concurrency.ConcurrentCalls": "bookkeeping of concurrent calls",
+    "divebook.widgets.protocol.RunsPage": "message to the view of a list of runs",
+    "divebook.widgets.runs_and_questions.RunsFeed": "reads the rows for the view of a list of runs",
 }
 """Classes that only internal methods return, with the reason."""
 EXAMPLES = ("context.md", "replay.md", "testing.md")
