@@ -535,10 +535,11 @@ class StoreAdapter(MemoryStore):
             if log.beginning.key is not None:
                 self._start_keys[log.beginning.key] = execution_id
         self._log_numbers = itertools.count(max((log.number for log in self._logs.values()), default=-1) + 1)
+        last_number = self._last_number
         for message in sorted(messages, key=lambda message: message.number):
-            self._last_number = max(self._last_number, message.number)
             if message.execution_id in self._logs:
                 self._keep(message)
+            self._last_number = max(last_number, message.number)
 
     def _load_list(self, list_id: str, entries: Sequence[Mapping[str, Any]]) -> list[StoredMessage]:
         """Load one list of entries, and return the messages in it.

@@ -109,7 +109,7 @@ def test_the_failed_stage_of_a_pipeline_is_asked_again(divebook, folder, failing
 
 
 def test_the_exit_code_of_several_resumed_runs_is_that_of_the_worst(divebook, folder, failed):
-    file, source = failed
+    _, source = failed
     asks = write(folder / "asks.yaml", "Workflows: [{Name: asks, Steps: [{Name: ask, Ask: 'Which one?'}]}]")
     assert divebook("run", asks, "--quiet").exit_code == 3
     waiting = open_store().records("waiting")[0].execution_id
