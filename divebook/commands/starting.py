@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 from divebook.commands.command import (
     NOTEBOOK,
     QUEUES,
-    SHELL,
     START,
     Invocation,
     StartRequest,
@@ -112,8 +111,6 @@ def run(
     call.add_definitions(dialect)
     chosen = call.choose_workflow(call.environment, name or workflow)
     options: StartOptions = {
-        # Values of a command line are texts, which the types of the workflow convert.
-        "coerce_text": call.interface == SHELL,
         "durability": durability,
         "bounds": limits,
         "model": model,
@@ -298,7 +295,6 @@ def enqueue(
     call.add_definitions()
     chosen = call.choose_workflow(call.environment, name or workflow)
     options: StartOptions = {
-        "coerce_text": call.interface == SHELL,
         "key": key,
         "on_conflict": on_conflict,
         "tags": tags,

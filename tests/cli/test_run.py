@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from divebook import Environment
 from divebook.stores import open_store
 from tests.cli.conftest import HELLO, write
 
@@ -269,3 +270,13 @@ def test_an_old_file_that_leaves_the_model_to_a_provider_runs_where_that_cannot_
     assert "a scripted model stands in for it: this run and what resumes it hold no text of a model" in caplog.text
     assert "For real answers: pip install 'pydantic-ai-slim[anthropic]', and start it anew" in caplog.text
     assert divebook("run", file, "-q").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [("n=2", 2), ('n="2"', "2"), ('n="true"', "true"), ('n="[1]"', "[1]"), ('n:="2"', "2"), ("n=[1]", [1])],
+)
+def test_a_value_in_quotes_is_a_text(divebook, folder, word, value):
+    path = write(folder / "a.yaml", "Workflows: [{Name: a, Inputs: [{Name: n}], Steps: [{Name: s, Script: inputs.n}]}]")
+    assert divebook("run", path, "-v", word).exit_code == 0
+    assert Environment(store=open_store()).run_of(open_store().records()[0].execution_id).inputs == {"n": value}
