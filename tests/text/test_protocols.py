@@ -109,7 +109,7 @@ def sleeps_later(self, seconds) -> Awaitable[None]:
         with_members(put=functools.partialmethod(lambda self, a, b, c, wait=False: None, 1)),
         with_members(keys=lambda self: []),
         with_members(sleep=sleeps_later),
-        with_members(sleep=functools.partial(a_sleep)),
+        with_members(sleep=staticmethod(functools.partial(a_sleep))),
         types.SimpleNamespace(size=0, put=Good().put, keys=dict, sleep=a_sleep),
         create_autospec(Good, instance=True),
         Mock(spec=Good),
