@@ -197,15 +197,14 @@ def test_an_execution_has_one_timer_however_often_it_waits():
     assert becomes(lambda: execution.id in timers and not timers[execution.id].done())
 
 
-@workflow
-async def gives_up_a_sleep(ctx):
-    async def fail():
-        raise ValueError("at once")
-
-    return await ctx.gather(ctx.sleep(3600), ctx.wait_signal("go"), fail())
-
-
 def test_a_run_that_gave_up_a_sleep_is_not_resumed_again_and_again():
+    @workflow
+    async def gives_up_a_sleep(ctx):
+        async def fail():
+            raise ValueError("at once")
+
+        return await ctx.gather(ctx.sleep(3600), ctx.wait_signal("go"), fail())
+
     with Environment(store="memory:", workflows=[gives_up_a_sleep]) as made:
         run = made.start("gives_up_a_sleep").wait(20)
         assert run.status == "waiting"
