@@ -275,7 +275,7 @@ class Command:
     file_default: Any
     """Default of that word; `REQUIRED` if it has none."""
     file_help: str
-    """Help for the first word of the shell, a file or folder of definitions; empty if there is no such word."""
+    """Help for the first word of the shell, a file or folder of definitions; empty for commands that take none."""
     shell_help: str
     notebook_help: str
     notebook_example: str
@@ -414,7 +414,7 @@ class StartRequest:
     always_new: bool = False
     """True if a new run is started even if the cell has started one before."""
     changed: str | None = None
-    """What the cell does if functions were edited since its earlier run; None: it asks."""
+    """Action of the cell if functions were edited since its earlier run; None to ask the person."""
 
 
 def _choose_no_workflow(_environment: Environment, name: str | None) -> Workflow:

@@ -47,7 +47,7 @@ class Drive:
     answers: Answers | None = None
     """Answers given in advance, with which the interface answers questions while it waits."""
     plan: ResumePlan | None = None
-    """What would be reused and done: the interface shows it before it begins."""
+    """Plan of the results to reuse and the calls to make. The interface shows it before the run begins."""
     needs_advice: bool = True
     """False if the call names its definitions, so that an error about a missing one needs no advice."""
     asks: bool = False

@@ -443,7 +443,7 @@ def annotating(
     label_values = pairs("--label", labels, "--label quality=good")
     # The annotation is built only for its checks, before the first execution is changed.
     annotation(tags=tags, untagged=untag, note=note, labels=label_values)
-    # Not the run itself, since nobody waits for the run of an annotation.
+    # The record and not the run, because an annotation starts nothing that a caller could wait for.
     return lambda run: run.annotate(note=note, labels=label_values, tags=tags, untag=untag).record
 
 

@@ -149,7 +149,7 @@ REMOVED: Mapping[str, str] = {
     "workflow": "environment.workflows[name]",
     "workspace": "environment.workspaces[name]",
 }
-"""What to write in place of each removed name of `Environment`, for the error."""
+"""Replacement of each removed name of `Environment`, as the error shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,7 +506,7 @@ class Environment:
 
     @property
     def policy(self) -> Policy:
-        """What definitions may reach beyond their folder and the public internet."""
+        """Permissions of definitions beyond the files of their own folder and the public internet."""
         return self._registry.policy
 
     @property

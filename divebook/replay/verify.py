@@ -292,8 +292,8 @@ class Verification(Shown):
     >>> from divebook import Environment, Step, Workflow
     >>> environment = Environment(store="memory:")
     >>> execution = environment.start(Workflow("sum", [Step("add", script="1 + 1", store="n")])).wait()
-    >>> found = execution.verify()
-    >>> found.equal, found.calls, found.divergence
+    >>> verification = execution.verify()
+    >>> verification.equal, verification.calls, verification.divergence
     (True, 0, None)
     """
 

@@ -47,8 +47,8 @@ class WhatIf(Shown):
     --------
     ::
 
-        found = run.what_if({"inputs": {"city": "Bonn"}})
-        found.outputs, found.served, found.blocked, str(found.diff)
+        what_if = run.what_if({"inputs": {"city": "Bonn"}})
+        what_if.outputs, what_if.served, what_if.blocked, str(what_if.diff)
     """
 
     run: Run

@@ -243,7 +243,7 @@ class DifferentPart:
     before: str | None
     after: str | None
     is_whole: bool = False
-    """Whether text that both runs have in common is shown in full."""
+    """True if text that both runs have in common is shown in full."""
 
     def marked(self) -> list[Piece]:
         """Return the words of both texts in order, as unchanged, removed and added pieces. Long unchanged pieces are
@@ -280,7 +280,7 @@ class Difference:
     labels: tuple[str, str] = ("", "")
     """Words about the result in each run, such as ``live``."""
     notes: tuple[str, ...] = ()
-    """How much more the second run needed."""
+    """Texts that compare the second run with the first, such as its additional time."""
     count: int = 1
     """Number of equal places, for ``same``."""
 

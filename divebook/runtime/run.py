@@ -108,7 +108,7 @@ REMOVED: Mapping[str, str] = {
     "execution": "run",
     "interrupts": "run.open_questions",
 }
-"""What to write in place of each removed name of `Run`, for the error."""
+"""Replacement of each removed name of `Run`, as the error shows it."""
 MAX_STANDING = 140
 """Maximum number of characters of `standing`."""
 
