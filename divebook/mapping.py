@@ -281,7 +281,7 @@ class _ItemsPart(NamedTuple):
 
     ended: list[RowResult]
 
-    def open(self) -> Any:
+    def to_python(self) -> Any:
         """Convert the recorded results of these rows to a DataFrame."""
         from divebook.events.arrow.rows import frame_of
 

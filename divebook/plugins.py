@@ -57,7 +57,7 @@ class Plugin(NamedTuple):
     """Name and version of the package."""
 
     @property
-    def label(self) -> str:
+    def full_name(self) -> str:
         """Description for errors, with all that is needed to find the package."""
         return f"the plugin {self.name!r} of {self.distribution} (entry point {self.target} in {self.group})"
 
@@ -75,10 +75,12 @@ class Plugin(NamedTuple):
             value = metadata.EntryPoint(self.name, self.target, self.group).load()
         # The import runs code of the package, which may raise anything. An interrupt by the user passes.
         except (Exception, SystemExit) as error:
-            raise SetupError(f"{self.label} cannot be loaded: {type(error).__name__}: {error}") from error
+            raise SetupError(f"{self.full_name} cannot be loaded: {type(error).__name__}: {error}") from error
         problems = _problems(self.group, value)
         if problems:
-            raise SetupError(f"{self.label} has the wrong form: {'; '.join(problems)}. See the reference, 'extending'")
+            raise SetupError(
+                f"{self.full_name} has the wrong form: {'; '.join(problems)}. See the reference, 'extending'"
+            )
         return value
 
 

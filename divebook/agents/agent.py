@@ -165,7 +165,7 @@ class Agent:
         """Tools passed as functions, without those that the definition names."""
         for tool in self.tools:
             if tool.schema is not None:
-                require_schema(tool.schema, f"schema of {tool.label}", has_patterns=False)
+                require_schema(tool.schema, f"schema of {tool.kind_and_name}", has_patterns=False)
         server_arguments = list_of(servers, "servers", "servers=['search']")
         self.servers = tuple(server for server in server_arguments if not isinstance(server, str))
         """Servers passed as definitions, which the agent adds to an environment."""
@@ -574,7 +574,7 @@ def _model_called(model: str) -> Model:
         def system(self) -> str:
             return provider
 
-    async def answer(*_: Any) -> Any:
+    async def respond(*_: Any) -> Any:
         raise StepError(f"model {model!r} was asked for an answer that its log does not have")
 
     # The profile decides the form of requests, for example how structured output is requested.
@@ -582,4 +582,4 @@ def _model_called(model: str) -> Model:
         profile = infer_provider_class(provider).model_profile(name)
     except (ImportError, ValueError):  # library missing or provider unknown: use the default form of requests
         profile = None
-    return Unasked(answer, model_name=name, profile=profile)
+    return Unasked(respond, model_name=name, profile=profile)

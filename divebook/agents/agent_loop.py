@@ -644,7 +644,7 @@ def _recorded_run_model() -> Model:
     itself raises an error if a request is sent to it.
     """
 
-    async def answer(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
+    async def respond(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
         raise StepError("a run that is played again was asked for an answer that it does not have")
 
-    return FunctionModel(answer, model_name=RECORDED)
+    return FunctionModel(respond, model_name=RECORDED)

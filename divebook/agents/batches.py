@@ -305,7 +305,7 @@ class AgentBatches:
         except UNREADABLE:  # for example an HTML page of a proxy
             return dict(handle)
 
-    async def cancel(self, handle: Mapping[str, Any] | None) -> None:
+    async def cancel_batch(self, handle: Mapping[str, Any] | None) -> None:
         """Ask the provider to cancel a batch. Requests that were answered before the cancellation are billed."""
         if handle is not None and handle["status"] == "in_progress":
             with suppress(ModelAPIError, NotImplementedError, *UNREADABLE):  # it may have ended, or cannot be cancelled

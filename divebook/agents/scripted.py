@@ -167,7 +167,7 @@ class ScriptedModel:
             self._numbers[run_id] = len(self._numbers) if number is None else number
         return self._numbers[run_id]
 
-    def answer(self, prompt: str, run_id: str | None, answered: int) -> ScriptedReply:
+    def reply_to(self, prompt: str, run_id: str | None, answered: int) -> ScriptedReply:
         """Return the scripted reply to a model request. Used for a script whose replies are not all texts.
 
         Parameters

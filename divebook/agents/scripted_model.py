@@ -59,18 +59,18 @@ class ScriptedFunction(FunctionModel):
     """
 
     def __init__(self, script: ScriptedModel) -> None:
-        async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        async def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
             prompt = _last_prompt(messages)
             # A script of texts has no turns: each request of the process takes the next text.
             if script.is_texts:
                 return ModelResponse(parts=[TextPart(script.reply(prompt))])
-            reply = await made_for(script.answer(prompt, *_position(messages)), prompt, messages)
+            reply = await made_for(script.reply_to(prompt, *_position(messages)), prompt, messages)
             if reply.error is not None:
                 raise _failure(reply)
             # Counted over all messages, so that ids stay unique in a conversation of several turns.
             return ModelResponse(parts=list(_parts(reply, info, len(_responses(messages)) + 1)))
 
-        super().__init__(answer, model_name=SCRIPTED)
+        super().__init__(respond, model_name=SCRIPTED)
         self.script = script
 
     async def request(

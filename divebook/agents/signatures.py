@@ -74,7 +74,7 @@ def library_tool(tool: ToolFunction, call: Call) -> Tool[Any]:
             call_tool, takes_ctx=False, name=tool.name, description=_explicit_description(tool), function_schema=schema
         )
     except (UserError, PydanticUserError, NameError) as error:
-        message = f"{tool.label} cannot be shown to a model: {error}"
+        message = f"{tool.kind_and_name} cannot be shown to a model: {error}"
         hint = "annotate its parameters with types that JSON can hold, defined where the function is"
         raise DefinitionError([Problem(message, hint=hint)]) from error
     if schema is None and code is not None and shape is not None:

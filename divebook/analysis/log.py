@@ -379,7 +379,7 @@ class EventTable:
             elif kind == "execution_resumed":
                 # A resumption continues all paths, and has no path of its own.
                 for step in current.values():
-                    if step.resume():
+                    if step.update_after_resume():
                         # All later rows of this visit have one attempt more.
                         times[row:][self._step[row:] == step.row] += 1
             else:
@@ -892,7 +892,7 @@ class _Step:
         elif kind == "step_failed" or self.status == _RUNS:
             self.status = _STOPPED
 
-    def resume(self) -> bool:
+    def update_after_resume(self) -> bool:
         """Update the status of the step after the execution was resumed. Return True if the step starts again, because
         it had stopped without output.
         """

@@ -26,7 +26,7 @@ from typer.core import TyperGroup
 
 from divebook._version import __version__
 from divebook.cli.options import number_option
-from divebook.cli.output import json_escaped, note, run_with_streams, write
+from divebook.cli.output import json_escaped, print_note, run_with_streams, write
 from divebook.devenv import DevEnvManager
 from divebook.devenv.docker import ALWAYS, MISSING, NEVER
 from divebook.devenv.environments import WAIT
@@ -90,17 +90,17 @@ class DevEnvCommands(TyperGroup):
         except BrokenPipeError:  # the reader of the output has ended
             code = GENERAL + _exit_code_offset(arguments)
         except OSError as error:  # the system says on which file
-            note(f"dev_env: {error}; name another file or folder, or see to it", _FAILURE)
+            print_note(f"dev_env: {error}; name another file or folder, or see to it", _FAILURE)
             code = GENERAL + _exit_code_offset(arguments)
         except _USAGE as error:
-            note(f"dev_env: {error.format_message()} (dev_env --help lists the commands)", _FAILURE)
+            print_note(f"dev_env: {error.format_message()} (dev_env --help lists the commands)", _FAILURE)
             code = GENERAL + _exit_code_offset(arguments)
         sys.exit(code)
 
 
 def print_error(error: DivebookError) -> None:
     """Print an error on stderr, in red."""
-    note(f"dev_env: {error}", _FAILURE)
+    print_note(f"dev_env: {error}", _FAILURE)
 
 
 def _exit_code_offset(arguments: Sequence[str]) -> int:
@@ -441,7 +441,7 @@ def _run_connected(
 
 def _exit(result: ShellResult, *, passthrough: bool) -> None:
     if result.exit_code:
-        note(f"dev_env: command exited with status {result.exit_code}")
+        print_note(f"dev_env: command exited with status {result.exit_code}")
         # -15 -> 143, as shells report a process that a signal has ended.
         status = result.exit_code if result.exit_code > 0 else 128 - result.exit_code
         raise typer.Exit(status if passthrough else FAILED)

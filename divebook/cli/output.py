@@ -133,7 +133,7 @@ def console(*, error: bool = False) -> Console:
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
-def note(text: str, style: str = "") -> None:
+def print_note(text: str, style: str = "") -> None:
     """Print a line on stderr, in an optional rich style, with secrets replaced."""
     console(error=True).print(styled(secrets.text(text), style), soft_wrap=True)
 
@@ -144,7 +144,7 @@ def note_damage(readable: int, events: int | None, damage: Exception) -> None:
     `events` is the number of all events, None if unknown.
     """
     of_all = "" if events is None else f" of {events}"
-    note(f"damaged: this is what the first {readable}{of_all} events say. {damage}", "bold red")
+    print_note(f"damaged: this is what the first {readable}{of_all} events say. {damage}", "bold red")
 
 
 def styled(text: str, style: str = "") -> Text:
@@ -322,7 +322,7 @@ def ending_damaged() -> Iterator[None]:
 def report(error: DivebookError) -> None:
     """Print an error on stderr. An error that contains several problems gets one line for each problem."""
     for line in _lines(error):
-        note(f"error: {line}", "bold red")
+        print_note(f"error: {line}", "bold red")
 
 
 def _is_file(name: str) -> bool:

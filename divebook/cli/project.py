@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from divebook.cli.output import note
+from divebook.cli.output import print_note
 from divebook.config import load, with_documents
 from divebook.config.loader import (
     NOTEBOOK,
@@ -43,7 +43,7 @@ def read(path: Path, dialect: Dialect) -> Definitions:
 
 def _resolved(definitions: Definitions, path: Path) -> Definitions:
     for warning in definitions.warnings:
-        note(warning.describe(str(path)), "yellow")
+        print_note(warning.describe(str(path)), "yellow")
     # Paths of documents are relative to the file that names them.
     return with_documents(definitions, path if path.is_dir() else path.parent, FileDocuments())
 
@@ -89,7 +89,7 @@ def _add_notebook(environment: Environment, path: Path) -> None:
     if cells:
         from divebook.notebook.cells import run_cells
 
-        note(f"running {cells_text(cells)} of {path}", "yellow")
+        print_note(f"running {cells_text(cells)} of {path}", "yellow")
         add_values(environment, run_cells(cells.items(), path))
 
 

@@ -25,10 +25,10 @@ from divebook.cli.output import (
     columns,
     console,
     json_escaped,
-    note,
     note_damage,
     one_line,
     pairs,
+    print_note,
     print_report,
     say,
     secrets,
@@ -169,7 +169,7 @@ def _times(execution: Run) -> str:
 
 def _print_error(execution: Run) -> None:
     if execution.error and execution.status == catalog.FAILED:
-        note(f"error: {execution.error}", "bold red")
+        print_note(f"error: {execution.error}", "bold red")
         with suppress(StoreError):  # a damaged log: the sound part was printed before
             failure = execution.failure
             failures = execution.failures
@@ -178,7 +178,7 @@ def _print_error(execution: Run) -> None:
             if len(failures) > 1:
                 lines.append(summary(failures))
             for line in lines:
-                note(f"  {line}")
+                print_note(f"  {line}")
 
 
 def _signals(execution: Run) -> list[tuple[str, str]]:
@@ -235,9 +235,9 @@ def note_problems_of(result: object) -> None:
     if isinstance(result, Diagnosis):
         for row in result.rows:
             if row["hint"]:
-                note(f"{row['model']}: {row['hint']}", "yellow")
+                print_note(f"{row['model']}: {row['hint']}", "yellow")
             for problem in row["problems"]:
-                note(problem, "red")
+                print_note(problem, "red")
     if not isinstance(result, ShownRun) or result.damage is None:
         return
     execution = result.execution
@@ -249,13 +249,13 @@ def note_problems_of(result: object) -> None:
 def _print_runs(query: RunQuery, _values: Mapping[str, Any]) -> None:
     records = query.records
     if not records:
-        note("no runs" + (" of that kind" if query.filters else " yet"))
+        print_note("no runs" + (" of that kind" if query.filters else " yet"))
         return
     print_report(Report(blocks=(run_table(query.lines(records), "shell"),)))
     # Runs with relaxed durability could lose their last events in a power failure.
     relaxed = [record.execution_id for record in records if record.durability == RELAXED]
     if relaxed:
-        note(f"relaxed durability: {', '.join(relaxed)}", "yellow")
+        print_note(f"relaxed durability: {', '.join(relaxed)}", "yellow")
 
 
 def _print_patch(changes: ChangedFiles, _values: Mapping[str, Any]) -> None:
@@ -293,9 +293,9 @@ def _print_inbox(inbox: Inbox, _values: Mapping[str, Any]) -> None:
         # A file is only named where the log alone is not enough.
         for line in ways_on(run, [*file_of(run, inbox.environment), *again]):
             has_commands = True
-            note(line, "yellow")
+            print_note(line, "yellow")
     if not has_commands:
-        note("no questions, and nothing waits for a signal")
+        print_note("no questions, and nothing waits for a signal")
 
 
 def _print_rules(rules: Rules, values: Mapping[str, Any]) -> None:
@@ -305,7 +305,7 @@ def _print_rules(rules: Rules, values: Mapping[str, Any]) -> None:
     if rules.rules:
         write(secrets.text(str(rules)))
     else:
-        note(str(rules))
+        print_note(str(rules))
 
 
 def _print_check(report: CheckReport, _values: Mapping[str, Any]) -> None:
@@ -317,10 +317,12 @@ def _print_check(report: CheckReport, _values: Mapping[str, Any]) -> None:
     for damage in report.all_damages():
         # Damage of the store itself belongs to no execution.
         place = " ".join(str(part) for part in (damage.execution_id, damage.sequence) if part is not None)
-        note(visible(f"{place or 'store'}: {damage.text}"), "bold red")
+        print_note(visible(f"{place or 'store'}: {damage.text}"), "bold red")
     for entry in report.executions:
         if entry.damages:
-            note(f"{entry.execution_id}: the first {entry.readable} of {entry.events} events can be read", "yellow")
+            print_note(
+                f"{entry.execution_id}: the first {entry.readable} of {entry.events} events can be read", "yellow"
+            )
     say("sound" if report.ok else "damaged")
 
 
@@ -426,7 +428,7 @@ PAGE = 50
 def _print_interrupted(interrupted: Interrupted, _values: Mapping[str, Any]) -> None:
     records = interrupted.records
     if not records:
-        note("nothing to recover")
+        print_note("nothing to recover")
         return
     page = interrupted.page
     rows = [
@@ -441,8 +443,8 @@ def _print_interrupted(interrupted: Interrupted, _values: Mapping[str, Any]) -> 
     ]
     columns(("id", "workflow", "status", "started"), rows, whole=("id",))
     if len(records) > PAGE:
-        note(f"page {page} of {-(-len(records) // PAGE)}, {len(records):,} executions: divebook recover --page N")
-    note("to continue: divebook recover RUN, or divebook recover --all, or divebook resume RUN -d FILE", "yellow")
+        print_note(f"page {page} of {-(-len(records) // PAGE)}, {len(records):,} executions: divebook recover --page N")
+    print_note("to continue: divebook recover RUN, or divebook recover --all, or divebook resume RUN -d FILE", "yellow")
 
 
 def _print_provenance(provenance: Provenance, values: Mapping[str, Any]) -> None:

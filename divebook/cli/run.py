@@ -19,7 +19,7 @@ from divebook.cli.options import (
     command,
     ways_on,
 )
-from divebook.cli.output import note, one_line, say, secrets, status_text
+from divebook.cli.output import one_line, print_note, say, secrets, status_text
 from divebook.commands.command import EXIT_CODES
 from divebook.errors import (
     AnswerKeptError,
@@ -281,7 +281,7 @@ def show_plan(plan: ResumePlan, *, asks: bool) -> None:
     definition. With `asks`, ask the person at the terminal for confirmation; a refusal ends the command.
     """
     for line in plan.lines:
-        note(line)
+        print_note(line)
     # Without a terminal, no person can confirm; the option --definition is then the confirmation.
     if asks and sys.stdin.isatty():
         typer.confirm("Continue?", abort=True, err=True)
@@ -291,9 +291,9 @@ def stop_at_kept_answer(error: AnswerKeptError, again: Sequence[str]) -> NoRetur
     """Print how to continue a run whose answer is stored, but which cannot continue here. Exit with the code of a run
     that waits.
     """
-    note(str(error), "yellow")
+    print_note(str(error), "yellow")
     needed = again if "-d" in again else ["-d", "FILE", *again]
-    note(f"to continue: {command('resume', [error.execution_id], needed)}", "yellow")
+    print_note(f"to continue: {command('resume', [error.execution_id], needed)}", "yellow")
     raise typer.Exit(WAITS) from error
 
 
@@ -318,24 +318,26 @@ def conclude(
     # A store in memory ends with the process, so that no command could continue.
     ways = [line for each in with_children(execution) for line in ways_on(each, again)] if is_kept else []
     for line in ways:
-        note(line, "yellow")
+        print_note(line, "yellow")
     for each in with_children(execution):
         # The call cannot wait in another process. It is made again, and then finds the answer.
         if each.is_blocked:
-            note("the tool call that asks is cut off when this command ends; the answer is used when it is made again")
+            print_note(
+                "the tool call that asks is cut off when this command ends; the answer is used when it is made again"
+            )
             each.leave()
     if is_elsewhere:
         code = WAITS
         # `--store` and its value are the last two options.
         look = command("show", [execution.id], again[-2:] if "--store" in again else ())
-        note(
+        print_note(
             f"it is stored; another process drives the execution and continues it. To see its status: {look}",
             "yellow",
         )
     elif code and is_kept and not ways:
-        note(f"to continue: {command('resume', [execution.id], again)}", "yellow")
+        print_note(f"to continue: {command('resume', [execution.id], again)}", "yellow")
     if strict and execution.status == WAITING:
-        note("error: it has to wait for an answer or a signal, which --strict does not allow", "bold red")
+        print_note("error: it has to wait for an answer or a signal, which --strict does not allow", "bold red")
         code = STRICT
     raise typer.Exit(INTERRUPTED if code and interrupted else code)
 
@@ -358,12 +360,12 @@ def _recovered(environment: Environment, record: ExecutionRecord) -> int:
     """
     try:
         # Each run has its own handling of Ctrl-C, which cancels only this one.
-        with Interrupts(note) as interrupts:
+        with Interrupts(print_note) as interrupts:
             run = environment.run_of(record.execution_id).resume()
             interrupts.guard(run)
             run.wait()
     except DivebookError as error:
-        note(f"{record.execution_id} was not resumed: {one_line(str(error))}", "bold red")
+        print_note(f"{record.execution_id} was not resumed: {one_line(str(error))}", "bold red")
         return 1
     say(status_text(run.status), one_line(run.workflow.name), run.id)
     # After Ctrl-C the remaining runs are not resumed.

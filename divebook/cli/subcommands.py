@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from divebook.cli.options import range_check
-from divebook.cli.output import as_json, ending_damaged, note, print_report, say, secrets, write
+from divebook.cli.output import as_json, ending_damaged, print_note, print_report, say, secrets, write
 from divebook.commands.command import EXIT_CODES, REQUIRED, SHELL, Command, Invocation, Parameter, ParameterError
 from divebook.commands.driving import Drive
 from divebook.commands.queues import Interrupted
@@ -181,7 +181,7 @@ def _run(command: Command, values: dict[str, Any]) -> None:
         _drive(command, values)
     _join_words(command, values)
     prints_json = values.pop("json", False)
-    call = _invocation(command, values, say if command.name in PRINTING else note)
+    call = _invocation(command, values, say if command.name in PRINTING else print_note)
     try:
         if command.reports_damage:
             with ending_damaged():
@@ -262,7 +262,7 @@ def _invocation(command: Command, values: dict[str, Any], print_text: Callable[[
     return Invocation(
         SHELL,
         open_environment,
-        note,
+        print_note,
         store,
         define,
         secrets.learn,

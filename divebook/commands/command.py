@@ -495,7 +495,7 @@ class Invocation:
         """The environment over the store of the call, opened at the first access."""
         return self.open_environment()
 
-    def note(self, text: str, style: str = "") -> None:
+    def print_remark(self, text: str, style: str = "") -> None:
         """Print a line for the person beside the result."""
         self.print_note(text, style)
 

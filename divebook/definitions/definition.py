@@ -138,7 +138,7 @@ class Workflow(Definition):
     Examples
     --------
     >>> workflow = Workflow("hello", [Step("ask", prompt="Greet ${inputs.who}", store="text")], inputs=["who"])
-    >>> workflow.start.name
+    >>> workflow.first_step.name
     'ask'
     """
 
@@ -280,7 +280,7 @@ class Workflow(Definition):
         return DIALECT_RULES[self.dialect]
 
     @property
-    def start(self) -> Step:
+    def first_step(self) -> Step:
         """The step at which an execution starts: the first one in the list."""
         return self.steps[0]
 
@@ -692,7 +692,7 @@ def declared(config: PipelineConfig) -> Workflow:
 
 def is_pipeline(workflow: Workflow) -> bool:
     """Return True if a workflow was created from a pipeline."""
-    return bool(workflow.steps) and workflow.start.type == STAGE
+    return bool(workflow.steps) and workflow.first_step.type == STAGE
 
 
 def visible_steps(workflow: Workflow) -> list[Step]:
@@ -705,7 +705,7 @@ def visible_steps(workflow: Workflow) -> list[Step]:
     if not is_pipeline(workflow):
         return list(workflow.steps)
     # The script of the first step is the whole pipeline as JSON (`_route`).
-    config = PipelineConfig.from_text(str(workflow.start.script))
+    config = PipelineConfig.from_text(str(workflow.first_step.script))
     if any(step.parameters.get(PART) == BATCH for step in workflow.steps):
         # `reversed` lets the first step of each part win.
         steps_by_part = {step.parameters.get(PART): step for step in reversed(workflow.steps)}

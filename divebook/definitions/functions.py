@@ -140,7 +140,9 @@ class UserFunction:
             raise DefinitionError([Problem(message, key="timeout", hint="leave it out for no limit")])
         if self.kind == "step" and self.takes.is_context_annotated:
             parameter = self.takes.context
-            message = f"{self.label} has the parameter {parameter} of type ToolContext, which actions and tools get"
+            message = (
+                f"{self.kind_and_name} has the parameter {parameter} of type ToolContext, which actions and tools get"
+            )
             hint = "let the workflow function, which has a Context, pass what the step needs"
             raise DefinitionError([Problem(message, key=parameter, hint=hint)])
         if self.executor is not None:
@@ -158,11 +160,11 @@ class UserFunction:
             raise DefinitionError([Problem(f"{message}, not {self.executor!r}", key="executor", hint=hint)])
         # A coroutine runs on the engine's loop, not in an executor.
         if inspect.iscoroutinefunction(self.function):
-            message = f"{self.label} is async, so it runs on the engine's loop and in no executor"
+            message = f"{self.kind_and_name} is async, so it runs on the engine's loop and in no executor"
             raise DefinitionError([Problem(message, key="executor", hint="write `def`, or leave the executor out")])
         # A context holds the recorder and other objects of this process, which cannot be pickled.
         if self.executor == "process" and self.context_parameter:
-            message = f"{self.label} takes a {CONTEXT}, which lives in this process only"
+            message = f"{self.kind_and_name} takes a {CONTEXT}, which lives in this process only"
             hint = f"leave out the parameter {self.context_parameter}, or the executor"
             raise DefinitionError([Problem(message, key="executor", hint=hint)])
 
@@ -187,7 +189,7 @@ class UserFunction:
         return takes.context if is_supplied else ""
 
     @property
-    def label(self) -> str:
+    def kind_and_name(self) -> str:
         """Kind and name of the function for error messages, such as ``step "parse"``."""
         return f'{self.kind} "{self.name}"'
 
@@ -943,7 +945,7 @@ def declared_type(workflow: Workflow, definition: InputDefinition) -> ParameterT
 
     The function of a workflow from a log is looked up in this process. If it is not defined here, the result is None.
     """
-    if definition.annotated is not None or workflow.start.type != FUNCTION:
+    if definition.annotated is not None or workflow.first_step.type != FUNCTION:
         return definition.annotated
     # A definition from a log has no annotations. The function with its name in this process has.
     registered = WORKFLOW_FUNCTIONS.get(workflow.name)
@@ -1088,7 +1090,7 @@ def _warn_unrecordable(user_function: UserFunction) -> None:
     if declared is None or not hasattr(function, "__code__") or not _is_unrecordable(declared):
         return
     place, line = shown_place(function, function.__code__.co_firstlineno)
-    message = f"{user_function.label} returns {inspect.formatannotation(declared)}, which a log cannot contain"
+    message = f"{user_function.kind_and_name} returns {inspect.formatannotation(declared)}, which a log cannot contain"
     hint = "return plain data, or an instance of a dataclass, model, named tuple or enum"
     warnings.warn_explicit(f"{message}; {hint}", UnrecordableWarning, place, line)
 
@@ -1165,7 +1167,7 @@ def roots_of(workflow: Workflow, actions: Mapping[str, UserFunction]) -> dict[st
     of its steps. Built-in actions of divebook are left out.
     """
     # A workflow that is a function is its only root. The functions that it calls are found in its code.
-    if workflow.start.type == FUNCTION:
+    if workflow.first_step.type == FUNCTION:
         registered = WORKFLOW_FUNCTIONS.get(workflow.name)
         return {} if registered is None else {f"workflow {workflow.name}": registered.function}
     called = {step.action for step in workflow.steps if step.action}
@@ -1397,7 +1399,7 @@ def inputs_schema(workflow: Workflow) -> dict[str, Any]:
     A description that a definition lacks is taken from the docstring of the workflow function.
     """
     registered = WORKFLOW_FUNCTIONS.get(workflow.name)
-    is_function = registered is not None and workflow.start.type == FUNCTION
+    is_function = registered is not None and workflow.first_step.type == FUNCTION
     texts = parameter_texts(inspect.getdoc(registered.function) or "") if registered and is_function else {}
     return {
         **combine({entry.name: _input_schema(workflow, entry, texts) for entry in workflow.inputs}),

@@ -129,12 +129,14 @@ class ToolFunction(UserFunction):
         for option, allowed in (("most", CHARACTERS), ("limit", COUNT), ("concurrency", COUNT)):
             value = getattr(self, option)
             if value is not None and not allowed.fits(value):
-                message = f"{option} of {self.label} must be {allowed}, not {shown_number(value)}"
+                message = f"{option} of {self.kind_and_name} must be {allowed}, not {shown_number(value)}"
                 raise DefinitionError([Problem(message, key=option, hint="leave it out for the default")])
         # A call of a tool has one result, which the log records.
         if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
             hint = "let it return a list of what it yields"
-            raise DefinitionError([Problem(f"{self.label} yields, and a call of a tool returns once", hint=hint)])
+            raise DefinitionError(
+                [Problem(f"{self.kind_and_name} yields, and a call of a tool returns once", hint=hint)]
+            )
         # An explicit schema names the arguments itself.
         if self.schema is None:
             self._require_names()
@@ -145,7 +147,7 @@ class ToolFunction(UserFunction):
         """
         for parameter in inspect.signature(self.function).parameters.values():
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
-                message = f"parameter {parameter.name!r} of {self.label} has no name for a model"
+                message = f"parameter {parameter.name!r} of {self.kind_and_name} has no name for a model"
                 raise DefinitionError([Problem(message, hint="write it as an ordinary parameter")])
 
     @property

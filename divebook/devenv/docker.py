@@ -179,7 +179,7 @@ class DockerIsolation(Isolation):
         root = sha256(str(self.folder.parent).encode()).hexdigest()[:8]
         return f"dev-env-{root}-{self.state['tenant']}"
 
-    async def start(self) -> None:
+    async def start_container(self) -> None:
         """Start the environment's container, so that commands can run in it."""
         async with self._engine() as engine:
             if await self.retrying(lambda: engine.state(self._container)) is None:

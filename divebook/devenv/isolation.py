@@ -110,7 +110,7 @@ class Isolation(ABC):
         environment's state.
         """
 
-    async def start(self) -> None:  # noqa: B027 - many need nothing to be started
+    async def start_container(self) -> None:  # noqa: B027 - many need nothing to be started
         """Start what isolates the environment, for example its container, so that commands can run. Does nothing by
         default.
         """

@@ -52,7 +52,7 @@ class Jobs:
 
     folder: Path
 
-    def start(self, request: Mapping[str, Any], now: str) -> str:
+    def start_job(self, request: Mapping[str, Any], now: str) -> str:
         """Start a command in the environment as a background job. Return the id of the job.
 
         Parameters

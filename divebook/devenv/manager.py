@@ -450,7 +450,7 @@ class DevEnvManager:
         call = {"name": name, "command": command, "environ": environ, "cwd": cwd, "user": user}
         limits = {"timeout": None if math.isinf(timeout) else timeout}
         request = {**identity, "log_format": self.log_format, **call, **limits}
-        return self.jobs(name).start(request, self.now())
+        return self.jobs(name).start_job(request, self.now())
 
     def jobs(self, name: str) -> Jobs:
         """Return the background jobs of an environment: an object that lists, reads and ends them."""
@@ -510,7 +510,7 @@ class DevEnvManager:
             if status == STOPPED and not start:
                 raise CommandFailedError(f"the environment {name!r} is stopped: dev_env start {name}")
             if status == STOPPED:
-                await isolation.start()
+                await isolation.start_container()
             isolation.state = {**isolation.state, "status": RUNNING, "last_used": self.now()}
             self._environments.write(folder, isolation.state)
             return isolation

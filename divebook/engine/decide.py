@@ -66,7 +66,7 @@ def decide(workflow: Workflow, state: ExecutionState) -> tuple[Instruction, ...]
 
 def decide_start(workflow: Workflow) -> Fact:
     """Return the event that starts the first path (the root path) of an execution."""
-    return Fact(catalog.PathStarted(workflow.start.name), ROOT)
+    return Fact(catalog.PathStarted(workflow.first_step.name), ROOT)
 
 
 # --- one path --------------------------------------------------------------------------------------------------------

@@ -892,7 +892,7 @@ class Environment:
         """
         require(interrupt_id, "the question", "its id as a string", fits=isinstance(interrupt_id, str))
         asker = None if execution_id is None else id_of(execution_id, "execution_id")
-        return self._handle(self._control.answering.answer(interrupt_id, response, asker, by))
+        return self._handle(self._control.answering.answer_question(interrupt_id, response, asker, by))
 
     def answer_alike(self, interrupt_id: str, response: Any, by: str | None = None) -> list[Run]:
         """Give the same answer to a question and to all similar open questions of all executions. Return the executions

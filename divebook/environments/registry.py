@@ -658,7 +658,7 @@ class Registry:
         for name in to_begin:
             self.workflow(name)
         steps = [step for step in workflow.steps if ahead is None or step.name in ahead]
-        if workflow.start.type == FUNCTION and workflow.manner.is_strict:
+        if workflow.first_step.type == FUNCTION and workflow.manner.is_strict:
             require_function(workflow.name)
         if workflow.manner.is_strict:
             for step in steps:

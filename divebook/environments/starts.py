@@ -170,7 +170,7 @@ class Starter:
         opening = opening_of(BOOK_WORKFLOW, {}, {}, {"key": key}, origin=catalog.BOOK)
         driver = self._control.create(BOOK_WORKFLOW, opening, self._durability(None))
         try:
-            self._control.start(driver)
+            self._control.begin(driver)
         except StartKeyTakenError as conflict:
             return existing_execution(conflict, BOOK_WORKFLOW.name, self._store)
         return driver.id

@@ -294,7 +294,7 @@ class Variants:
         """
         try:
             durability = self._durability(options.get("durability"))
-            return self._run_of(self._control.fork(forked, durability))
+            return self._run_of(self._control.start_fork(forked, durability))
         except StartKeyTakenError as conflict:
             on_conflict = options.get("on_conflict", WARN)
             existing = existing_execution(
@@ -323,7 +323,7 @@ class Variants:
         verification = verified(variant.source, self._control, None)
         if verification.divergence is not None:
             raise ReplayMismatchError(variant.source.id, str(verification.divergence))
-        executions = [self._run_of(self._control.fork(variant.forked)) for _ in range(count)]
+        executions = [self._run_of(self._control.start_fork(variant.forked)) for _ in range(count)]
         try:
             results = RepeatedWhatIf(result_of(each.wait(), variant, verification.unchecked) for each in executions)
         except KeyboardInterrupt:  # nobody waits for the others any more, so they must not spend more
@@ -574,7 +574,7 @@ class Variants:
         seed = prefix.state.seed
         forked = self._forked(prefix, single, whole, limits, catalog.TRIAL, seed=seed, tools=tools, only=entry.only)
         # Start all tries before waiting for the first, so that they run concurrently.
-        drivers = [self._control.fork(forked) for _ in range(count)]
+        drivers = [self._control.start_fork(forked) for _ in range(count)]
         executions = tuple(self._run_of(driver).wait() for driver in drivers)
         tries = tuple(tried_in(each.history(), entry, number, each) for number, each in enumerate(executions, 1))
         recorded = tried_in(events, entry, RECORDED_NUMBER, source)

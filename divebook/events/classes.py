@@ -325,7 +325,7 @@ class PluginValue(Recorded):
         """Return the class, the plain data and the package."""
         return {"class": self.cls, "content": self.content, "distribution": self.distribution}
 
-    def open(self) -> Any:
+    def to_python(self) -> Any:
         """Build the instance with the function of the plugin.
 
         Raises
@@ -415,7 +415,7 @@ class Instance(Recorded):
             data["private"] = self.private
         return data if self.extra is None else {**data, "extra": self.extra}
 
-    def open(self) -> Any:
+    def to_python(self) -> Any:
         """Build the instance from its recorded form, without running its constructor or validators.
 
         Raises
@@ -559,7 +559,7 @@ class Member(Recorded):
         """
         return {"class": self.cls, "name": self.name, "value": self.value}
 
-    def open(self) -> Any:
+    def to_python(self) -> Any:
         """Return the enum member, or the combination of flags, from its recorded form."""
         cls: Any = _required(self.cls)
         # The name counts, not the value: a member may have another value by now.

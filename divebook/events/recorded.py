@@ -92,7 +92,7 @@ class Recorded(ABC):
         """Return the plain data that describe the recorded value. The log stores them under the key ``value``."""
 
     @abstractmethod
-    def open(self) -> Any:
+    def to_python(self) -> Any:
         """Build a new Python value, equal to the original, from the recorded form.
 
         Raises
@@ -156,7 +156,7 @@ class Container(Recorded):
         """Return the items of the recorded container; for a mapping, pairs of key and value."""
         return self.items
 
-    def open(self) -> Any:
+    def to_python(self) -> Any:
         """Build the tuple, set or mapping; recorded forms among its items are opened as well."""
         try:
             return CONTAINERS[self.tag](opened(self.items))
@@ -202,7 +202,7 @@ class Deque(Container):
         """Return the items and the maximum length of the recorded deque."""
         return {"items": self.items, "maxlen": self.maxlen}
 
-    def open(self) -> Any:
+    def to_python(self) -> Any:
         """Build the deque; recorded forms among its items are opened as well."""
         return deque(opened(self.items), self.maxlen)
 
@@ -279,13 +279,13 @@ def _opened(value: Any, lenient: bool) -> Any:  # noqa: FBT001 - it calls itself
     # Lists and dicts above are copied, and a recorded form becomes a new value. What user code changes in the result
     # therefore reaches neither the state nor another step.
     if isinstance(value, Recorded):
-        return _opened_or_recorded(value) if lenient else value.open()
+        return _opened_or_recorded(value) if lenient else value.to_python()
     return _builtin(value)
 
 
 def _opened_or_recorded(value: Recorded) -> Any:
     try:
-        return value.open()
+        return value.to_python()
     except UnopenableValueError:
         return value
 
@@ -332,7 +332,7 @@ class StandardValue(Recorded):
         """Return the strings and integers from which the standard-library value is built again."""
         return self.content
 
-    def open(self) -> Any:
+    def to_python(self) -> Any:
         """Build the standard-library value from its recorded form."""
         try:
             return KINDS[self.tag].make(*self.content)

@@ -99,7 +99,7 @@ class ByHash(Recorded):
         """Return the value that the store keeps by its hash, in normalized form (plain data and recorded forms)."""
         return self.value
 
-    def open(self) -> Any:
+    def to_python(self) -> Any:
         """Build a new copy of the value that the store keeps by its hash, in which recorded forms are opened."""
         return opened(self.value)
 
@@ -166,7 +166,7 @@ class StoredFile(Recorded):
         """Return the digest and the size of the file."""
         return [self.digest, self.size]
 
-    def open(self) -> NoReturn:
+    def to_python(self) -> NoReturn:
         """Raise UnopenableValueError, because the log does not contain the content of the file."""
         raise UnopenableValueError("file", "the content of a file lies in the store, not in its log")
 

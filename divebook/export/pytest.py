@@ -202,7 +202,7 @@ def write_test(
     definitions_file = "" if definitions is None else os.path.relpath(definitions, path.parent)
     # A workflow function is imported, so only other workflows are written as YAML.
     if definitions is None:
-        text = "" if execution.workflow.start.type == FUNCTION else redactor.text(_text_of(environment, execution))
+        text = "" if execution.workflow.first_step.type == FUNCTION else redactor.text(_text_of(environment, execution))
         definitions_read = read_definitions(text, dialect=execution.workflow.dialect) if text else None
         definitions_file = path.with_suffix(".yaml").name if text else ""
     values = [value for module in modules for value in vars(module).values()]
@@ -366,7 +366,7 @@ def _modules_of(environment: Environment, execution: Run) -> Iterator[ModuleType
     Python, and with tools of other agents.
     """
     workflow = execution.workflow
-    if workflow.start.type == FUNCTION:
+    if workflow.first_step.type == FUNCTION:
         function = WORKFLOW_FUNCTIONS.get(workflow.name)
         if function is None:
             raise NotFoundError("workflow function", workflow.name, WORKFLOW_FUNCTIONS)

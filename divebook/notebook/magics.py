@@ -266,7 +266,7 @@ class DiveMagics(Magics):
         # A front end without cells, such as a terminal, starts a new run for each line. So does a start key, which
         # decides itself whether a run is started.
         if place is None or request.options.get("key") is not None:
-            return self._session.start(
+            return self._session.start_run(
                 request.workflow, request.inputs, store=call.store, answers=request.answers, **request.options
             )
         # Programs that run notebooks cannot press a button, so the run starts again.

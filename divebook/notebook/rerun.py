@@ -362,7 +362,7 @@ class ChangedFunctions:
         }
         return CodeChangedError(message, choices, begin)
 
-    def note(self, new_id: str) -> str:
+    def replacement_note(self, new_id: str) -> str:
         """Return the note that a cell prints after it has replaced its earlier run by a new run with the edited
         functions. `new_id` is the id of the new run.
         """
@@ -455,10 +455,10 @@ class ChangedDefinition:
         """
         run = environment.run_of(self.plan.source).run_again(**options)
         run.answers = answers
-        run.remark = self.note(run.id)
+        run.remark = self.replacement_note(run.id)
         return run
 
-    def note(self, new_id: str) -> str:
+    def replacement_note(self, new_id: str) -> str:
         """Return the note that a cell prints after it has replaced its earlier run by a new run with the edited
         definition. `new_id` is the id of the new run.
         """

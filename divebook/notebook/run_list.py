@@ -222,14 +222,14 @@ class RunsOutput:
         self._environment = runs.environment
         # The saved form is made before the view, because both are part of the same first output.
         static = bundle_of(runs.report())
-        self._view = RunsView(runs.feed(), self.open)
+        self._view = RunsView(runs.feed(), self.show_run)
         self._output = ViewOutput(self._view, static)
         # An empty output below the list, which later shows the opened execution.
         self._opened = display_bundle(NOTHING)
         # Saved at once: the page without a kernel needs the list, and no later event would save it.
         self._output.save(static)
 
-    def open(self, execution_id: str | None) -> None:
+    def show_run(self, execution_id: str | None) -> None:
         """Show an execution in the output below the list of runs; None removes the shown execution."""
         # The person has closed the execution in the browser.
         if execution_id is None:

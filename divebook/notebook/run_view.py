@@ -186,7 +186,7 @@ def _handlers(run: Run, on_new_execution: Callable[[], None]) -> Handlers:
             run.refer_to(continued)
             on_new_execution()
 
-    def resume() -> None:
+    def resume_in_background() -> None:
         reason = awaited_from_outside(run)
         # Resuming a run that needs an answer would do nothing. The view shows the reason instead.
         if reason:
@@ -201,7 +201,9 @@ def _handlers(run: Run, on_new_execution: Callable[[], None]) -> Handlers:
 
     # The plan is made when the person presses the button, with the definitions of that moment.
     plan = partial(plan_of, run)
-    return Handlers(run.answer, run.pause, resume, run.cancel, plan=plan, fix=fix, again=again, take_over=take_over)
+    return Handlers(
+        run.answer, run.pause, resume_in_background, run.cancel, plan=plan, fix=fix, again=again, take_over=take_over
+    )
 
 
 # --- recovery options of a failed run --------------------------------------------------------------------------------

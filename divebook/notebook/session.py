@@ -94,7 +94,7 @@ class Session:
     >>> change = session.define("Workflows: [{Name: sum, Steps: [{Name: add, Script: 1 + 1, Store: n}]}]")
     >>> change.defined
     ("workflow 'sum' (1 step)",)
-    >>> session.start("sum").wait().variables
+    >>> session.start_run("sum").wait().variables
     {'n': 2}
     """
 
@@ -271,7 +271,7 @@ class Session:
 
     # --- runs ------------------------------------------------------------------------------------------------------
 
-    def start(
+    def start_run(
         self,
         workflow: Workflow | str | None,
         inputs: Mapping[str, Any] | None = None,
@@ -333,7 +333,7 @@ class Session:
         def start_new(choice: str) -> Run:
             if definition_edit is not None and choice == REUSE:
                 return definition_edit.run_again(environment, answers, options)
-            run = self.start(workflow, inputs, store=store, answers=answers, **options)
+            run = self.start_run(workflow, inputs, store=store, answers=answers, **options)
             # Another process has started a run with this key, and drives it.
             if not run.was_driven:
                 run.remark = elsewhere_note(run.id)
@@ -389,7 +389,7 @@ class Session:
             else:
                 run = environment.start(workflow, inputs, **options)
             run.answers = answers
-            run.remark = edit.note(run.id)
+            run.remark = edit.replacement_note(run.id)
             return run
 
         if edit is not None and on_edit == "ask":

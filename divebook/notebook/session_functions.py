@@ -215,7 +215,7 @@ def run(  # type: ignore[misc]
     keywords = {key: options.pop(key) for key in [*options] if key in declared}
     inputs = _inputs_of_call(workflow, (inputs, *more_inputs), keywords)
     read_answers = answers_from(file=answers) if isinstance(answers, str | Path) else answers_from(mapping=answers)
-    started = session.start(workflow, inputs, store=store, answers=read_answers, **options)
+    started = session.start_run(workflow, inputs, store=store, answers=read_answers, **options)
     # Set after the start, because `strict` concerns only those who wait with this handle.
     started.strict = strict
     return started

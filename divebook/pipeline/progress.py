@@ -83,7 +83,7 @@ def _failed_envelope(slot_names: SlotNames, state: ExecutionState, workflow: Wor
     path = state.paths.get(state.failed_path or "")
     if path is None or path.open is None or path.ended_us is None:
         return None
-    config = PipelineConfig.from_text(str(workflow.start.script))
+    config = PipelineConfig.from_text(str(workflow.first_step.script))
     error = path.error or ""
     # The error text begins with the name of the stage (`failure_of`).
     stage = next((stage for stage in config.agents if error.startswith(failure_of(stage.name))), None)
@@ -142,7 +142,7 @@ def question_inside(state: ExecutionState, workflow: Workflow) -> Question | Non
     """
     if not is_pipeline(workflow):
         return None
-    start = workflow.start.name
+    start = workflow.first_step.name
     # The first step, which routes, asks the questions of the envelope. All other questions come from stages.
     return next((question for question in state.pending_interrupts() if question.step != start), None)
 

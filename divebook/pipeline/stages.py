@@ -134,12 +134,12 @@ class StageStep:
             A function is missing, or an agent names something that is missing or not allowed.
         """
         bound = self._functions.get(workflow.name, NO_FUNCTIONS)
-        missing = sorted(set(workflow.start.parameters.get(FUNCTIONS, ())) - bound.stages)
+        missing = sorted(set(workflow.first_step.parameters.get(FUNCTIONS, ())) - bound.stages)
         if missing:
             message = f"pipeline {workflow.name!r} needs functions for {', '.join(missing)}"
             hint = "make its Pipeline with this environment first"
             raise DefinitionError([Problem(message, hint=hint)], f"workflow {workflow.name!r}")
-        self._work.check(pipeline_of(workflow.start.script), bound)
+        self._work.check(pipeline_of(workflow.first_step.script), bound)
 
     async def __call__(self, context: StepContext) -> Outcome:
         """Run the part of a compiled pipeline for which the step stands: routing, a stage, a parallel branch, or the
@@ -194,7 +194,7 @@ class _Run:
         self._context = context
         self._functions = functions
         self._work = work
-        self._config = pipeline_of(context.workflow.start.script)
+        self._config = pipeline_of(context.workflow.first_step.script)
         self._state: Mapping[str, Any] = context.variables.get(STATE) or {}
         self._slots = slots_from(context.inputs.get(SLOTS))
 
@@ -744,7 +744,7 @@ class Trial:
 
         `key` is the key that was passed to `retried`, under which the attempts are counted.
         """
-        self.context.note(StepRetried(self._number + 1, error, 0.0, None, attempts_key(self.context, key)))
+        self.context.record_event(StepRetried(self._number + 1, error, 0.0, None, attempts_key(self.context, key)))
 
     async def _operation(  # noqa: PLR0917 - the signature of `OperationWrapper`
         self,

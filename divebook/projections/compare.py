@@ -155,7 +155,7 @@ class OperationTree:
         return self.key
 
     @property
-    def label(self) -> str:
+    def display_name(self) -> str:
         """Name of the node for people, without the names of the nodes that contain it."""
         if self.kind == "step":
             visit = self.span.visit if self.span is not None else 1
@@ -706,7 +706,7 @@ def _rows(a: OperationTree, b: OperationTree, above: str) -> Iterator[Row]:
         if its is None:
             yield from _alone(inner, above, is_first=True)
         else:
-            place = above + inner.label
+            place = above + inner.display_name
             yield Row(inner, its, place, _facet(inner, its))
             if inner.inside or its.inside:
                 yield from _rows(inner, its, f"{place} / ")
@@ -718,7 +718,7 @@ def _alone(inner: OperationTree, above: str, *, is_first: bool) -> Iterator[Row]
     """Yield a `Row` (a place, with its difference) for a node that only one of the runs has, and for each node inside
     it.
     """
-    place = above + inner.label
+    place = above + inner.display_name
     yield Row(inner if is_first else None, None if is_first else inner, place, None)
     for part in inner.inside:
         yield from _alone(part, f"{place} / ", is_first=is_first)

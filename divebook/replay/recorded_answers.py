@@ -132,7 +132,7 @@ class RecordedAnswers:
 
     # --- answering -------------------------------------------------------------------------------------------------
 
-    def answer(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
+    def answer_to(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
         """Return the recorded answer for an operation. If there is none, return an error (the operation is blocked in a
         what-if) or a `NoAnswer` (the operation has to run; in a rehearsal, the code stops).
         """
@@ -740,7 +740,7 @@ class ReusedAnswers(RecordedAnswers):
         child = self._children.get(request.parameters["workflow"], {}).get(request.operation_id)
         return None if child is None else WhatIfSource(child, self._tools)
 
-    def answer(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
+    def answer_to(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
         """Return the recorded answer for an operation. If there is none, return a `NoAnswer`, which lets the operation
         run or, in a rehearsal, stops the code.
         """
@@ -759,7 +759,7 @@ class ReusedAnswers(RecordedAnswers):
             return self._policy_answer(end)
         # A plan does not wait for a timer; a real run does.
         if kind == TIMER and self._stops_at_calls:
-            return super().answer(request, options)
+            return super().answer_to(request, options)
         return self._run_or_stop(request)
 
 

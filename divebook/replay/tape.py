@@ -880,7 +880,7 @@ class TapeOperations:
         """Return False, because a verification sends no requests to models."""
         return False
 
-    def answer(self, request: OperationRequest, options: CallOptions) -> NoAnswer:
+    def answer_to(self, request: OperationRequest, options: CallOptions) -> NoAnswer:
         """Return `NoAnswer.REST`, which stops the code, because an operation without a recorded result must not run."""
         del request, options
         return NoAnswer.REST

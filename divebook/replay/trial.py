@@ -118,7 +118,7 @@ class StepTrial(Shown):
         if self.change.model is not None:
             changes["model"] = self.change.model
         text = ", ".join(f"{name} = {one_line(readable(value), 60)}" for name, value in changes.items())
-        return f"{self.entry.label} of {self.source}" + (f" with {text}" if text else "")
+        return f"{self.entry.display_name} of {self.source}" + (f" with {text}" if text else "")
 
     def report(self) -> Report:
         """Return the prompts, the recorded result, and each new result with its differences marked."""
@@ -161,7 +161,7 @@ class StepEntry(NamedTuple):
         return {name: value for name, value in fields.items() if value is not None}
 
     @property
-    def label(self) -> str:
+    def display_name(self) -> str:
         """Name of the place for people, with step, item and visit."""
         if self.call is not None:
             return f"call {self.call} of agent {self.step}"
@@ -287,7 +287,7 @@ def is_call(workflow: Workflow, name: str) -> bool:
     """Return True if `name` is an agent that a workflow function calls, so that the trial repeats one call of the
     agent. In a workflow function, each name other than that of its only step is the name of an agent.
     """
-    return workflow.start.type == FUNCTION and name != workflow.start.name
+    return workflow.first_step.type == FUNCTION and name != workflow.first_step.name
 
 
 def call_of(log: ReadLog, workflow: Workflow, agent: str, number: int | None = None) -> CallOfAgent:
@@ -329,7 +329,7 @@ def _not_asked(calls: Sequence[Span], workflow: Workflow, name: str) -> Exceptio
         return SetupError(f"{name!r} is a step function, which needs no run to be tried: call it, {name}({arguments})")
     agents = dict.fromkeys(str(span.called) for span in calls if span.type in _ASKS)
     message = f"workflow {workflow.name!r} is a Python function, which asked no agent {name!r} in this run"
-    return NotFoundError("agent", name, [workflow.start.name, *agents], message)
+    return NotFoundError("agent", name, [workflow.first_step.name, *agents], message)
 
 
 def _class_of(call: Span) -> str | None:

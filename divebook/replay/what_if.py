@@ -200,7 +200,7 @@ def rehearsed(variant: Variant, control_over: ControlOver, reuse_inputs: ReuseIn
         try:
             # The fork shares the first events of its source, which must therefore be in the same store.
             store.append(forked.source, variant.events[: forked.at], 0)
-            driver = control.fork(forked)
+            driver = control.start_fork(forked)
             # The driver returns when all code has stopped at calls without a recorded result, or when the execution has
             # ended.
             interruptible_result(driver.driving())

@@ -187,7 +187,7 @@ def workspace_of(context: StepContext, function: UserFunction) -> str | None:
     StepError
         The function works in a workspace, but none is configured.
     """
-    return None if function.workspace is None else named_workspace(context, function.label, function.workspace)
+    return None if function.workspace is None else named_workspace(context, function.kind_and_name, function.workspace)
 
 
 def named_workspace(context: StepContext, label: str, name: str = "") -> str:
@@ -261,11 +261,13 @@ def compute_for(context: StepContext, function: UserFunction, arguments: Mapping
         return THREADS if takes.is_async or is_bound else context.executors.default
     compute = context.executors.named(executor)
     if takes.is_async:
-        raise StepError(f"{function.label} is async and runs on the engine's loop: write def, or name no executor")
+        raise StepError(
+            f"{function.kind_and_name} is async and runs on the engine's loop: write def, or name no executor"
+        )
     if is_bound and not compute.shares_memory:
         raise StepError(
-            f"{function.label} takes what lives in this process only ({'workspace' if is_here else CONTEXT}) and "
-            'cannot run in another: leave that out, or let it run in a thread: executor="thread"'
+            f"{function.kind_and_name} takes what lives in this process only ({'workspace' if is_here else CONTEXT}) "
+            'and cannot run in another: leave that out, or let it run in a thread: executor="thread"'
         )
     return compute
 
@@ -307,7 +309,7 @@ async def invoke(
     try:
         args, kwargs = function.bound(values)
     except TypeError as error:
-        raise StepError(f"{function.label} {error}") from error
+        raise StepError(f"{function.kind_and_name} {error}") from error
     # Without a current workflow context, `@step` functions that the function calls run as ordinary functions.
     token = CURRENT.set(None)
     try:
@@ -317,7 +319,7 @@ async def invoke(
             return await result if _is_awaitable(result) else result
         task = Task(
             f"{context.execution_id}/{context.place(key, failures).operation_id}",
-            function.label,
+            function.kind_and_name,
             function.function,
             args,
             kwargs,

@@ -416,7 +416,7 @@ async def continue_as_successor(
     The operation fails, also recorded, while `other_paths`, the number of other active paths, is not 0.
     """
 
-    async def start() -> str:
+    async def start_child() -> str:
         # Checked when the operation runs, because other paths may end before it.
         if other_paths():
             raise StepError(
@@ -425,7 +425,7 @@ async def continue_as_successor(
         return await begin(successor)
 
     parameters = {"inputs": successor.inputs, "reason": reason}
-    successor_id = await operation(CONTINUE_AS_NEW, parameters, start, key="continue-as-new", repeatable=True)
+    successor_id = await operation(CONTINUE_AS_NEW, parameters, start_child, key="continue-as-new", repeatable=True)
     raise ContinuedAsNew(successor_id, reason, successor.inputs)
 
 

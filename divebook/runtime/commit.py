@@ -251,7 +251,7 @@ class GroupCommit:
             self._was_quick = seconds < MOMENT
             self._end(batches, appending.answers)
             return PendingCommit(batches, None)
-        call = self.calls.start(lambda: _outcomes(appending.finish, count))
+        call = self.calls.start_in_thread(lambda: _outcomes(appending.finish, count))
         pending = PendingCommit(batches, call, seconds)
         # If the store could not even send the batch, the thread has just started the write, so the loop grants it one
         # `MOMENT`. A batch that was sent has used its `MOMENT` already.
@@ -288,7 +288,7 @@ class GroupCommit:
 
     def _hand_over(self) -> PendingCommit:
         batches = self._take()
-        return PendingCommit(batches, self.calls.start(lambda: self._append(batches.values())))
+        return PendingCommit(batches, self.calls.start_in_thread(lambda: self._append(batches.values())))
 
     async def _wait_for(self, pending: PendingCommit) -> None:
         assert pending.call is not None  # noqa: S101 - it is not over
@@ -591,7 +591,7 @@ class StoreCalls:
         """
         return await _in_thread(call, _calls, CALL_THREADS)
 
-    def start(self, call: Callable[[], object]) -> ThreadCall:
+    def start_in_thread(self, call: Callable[[], object]) -> ThreadCall:
         """Start a function in a thread and return at once. The loop can block for a short time on the returned handle
         (`within`), or await its end (`end`).
         """

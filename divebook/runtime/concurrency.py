@@ -374,7 +374,7 @@ class Group:
             finally:
                 self.is_open = False
                 if self._tasks:
-                    self.cancel()
+                    self.cancel_all()
                     # The tasks still run their `finally` blocks. No task outlives the group, even if the caller is
                     # cancelled again.
                     with anyio.CancelScope(shield=True):
@@ -388,7 +388,7 @@ class Group:
             finally:
                 del error  # its traceback holds this frame
 
-    def start(self, work: Coroutine[Any, Any, object], *, is_background: bool = False) -> None:
+    def spawn(self, work: Coroutine[Any, Any, object], *, is_background: bool = False) -> None:
         """Start a task of the group that runs a coroutine. If the block of `running` has ended already, the task is
         cancelled at once.
 
@@ -403,7 +403,7 @@ class Group:
         if is_background:
             self._background.add(task)
 
-    def cancel(self) -> None:
+    def cancel_all(self) -> None:
         """Cancel the `with` block of `running` and all tasks of the group. May be called before the block starts."""
         self._scope.cancel()
         for scope, _ in self._tasks.values():
@@ -424,7 +424,7 @@ class Group:
         error = None if task.cancelled() else task.exception()
         if error is not None or task.cancelled():  # a direct `Task.cancel` cancels the whole group
             self._error = self._error or error
-            self.cancel()
+            self.cancel_all()
         if self._next_end_future is not None and not self._next_end_future.done():
             self._next_end_future.set_result(None)
 
@@ -510,7 +510,7 @@ class Waits:
         if at is not None and self.deadlines is not None:
             self.deadlines(path, at)
 
-    async def answer(self, path: str, interrupt_id: str) -> Question:
+    async def wait_for_answer(self, path: str, interrupt_id: str) -> Question:
         """Wait until a question is answered or has expired, and return the question with its answer.
 
         Raises

@@ -334,7 +334,7 @@ class StepContext:
         """
         return bool(unknown(self._open_step))
 
-    def note(self, fact: catalog.Payload) -> None:
+    def record_event(self, fact: catalog.Payload) -> None:
         """Record an event about the step. The event is not an operation: replayed code need not request it again."""
         self._recorder.operations.record(self.place("note"), fact)
 
@@ -505,7 +505,7 @@ class StepContext:
         if question is not None and question.is_open:
             await self._recorder.waits.expire(question.id)
 
-    async def signal(self, name: str, within: float | None = None) -> Any:
+    async def wait_signal(self, name: str, within: float | None = None) -> Any:
         """Wait for a signal and return its payload. Each call returns the next signal of that name, in the order of the
         log.
 

@@ -10,9 +10,9 @@ A drive has these steps. A process that dies between two of them leaves a state 
 
 1. The caller acquires the lease in the store. After the death of the process the lease expires.
 2. `Driver.state_under` reads the events that the lease holder does not know. Nothing is written yet.
-3. `Driver.begin` or `Driver.resume` opens the journal, and the runner runs the paths (`divebook.runtime.runner`).
-   After a death the log has everything up to the last commit. `resume` replays it: calls with a recorded result are
-   not made again (`divebook.runtime.operations`).
+3. `Driver.begin` or `Driver.continue_from` opens the journal, and the runner runs the paths
+   (`divebook.runtime.runner`). After a death the log has everything up to the last commit. `continue_from` replays it:
+   calls with a recorded result are not made again (`divebook.runtime.operations`).
 4. When no path can continue, the journal writes the last events, and the driver releases the lease. If the process dies
    before the release, the log is complete and only the lease must expire.
 5. The driver checks the inbox once more. If a message arrived in the meantime, it takes the lease again (step 2).
@@ -487,7 +487,7 @@ class Driver:
             # An execution that fails before its first commit must not leave the caller of `start` waiting.
             driving.add_done_callback(functools.partial(copy_error, first_commit))
 
-    def resume(
+    def continue_from(
         self,
         dependencies: DriverDependencies,
         resumption: catalog.ExecutionResumed,
@@ -602,7 +602,7 @@ class Driver:
         EXIT_NOTICE.add(self)
         return self._future
 
-    def cancel(self, reason: str) -> bool:
+    def request_cancel(self, reason: str) -> bool:
         """Request the cancellation of the execution. The request is ignored while the execution is rolled back. Return
         False if this process no longer drives the execution.
         """
@@ -613,7 +613,7 @@ class Driver:
             self._forward_requests()
         return self._is_driving
 
-    def pause(self, reason: str, *, gives_back: bool = False) -> bool:
+    def request_pause(self, reason: str, *, gives_back: bool = False) -> bool:
         """Request that the execution starts no further operations. Return False if this process no longer drives the
         execution.
         """
@@ -675,9 +675,9 @@ class Driver:
             # Set here, because each new runner is created before its requests are forwarded.
             self._runner.blocked = self._note_blocked
         if self._runner is not None and self._cancel_reason is not None:
-            self._runner.cancel(self._cancel_reason)
+            self._runner.end_as_cancelled(self._cancel_reason)
         elif self._runner is not None and self._paused is not None:
-            self._runner.pause(self._paused[0], gives_back=self._paused[1])
+            self._runner.pause_when_idle(self._paused[0], gives_back=self._paused[1])
 
     async def _run(
         self, dependencies: DriverDependencies, journal: Journal, lease: Lease, first: Sequence[Fact] = ()

@@ -148,7 +148,7 @@ class Control:
         )
         """Executions in queues."""
         self._family = FamilyTree(
-            store, self._registry.find, self._registry.present, self.cancel, self._continue_parent
+            store, self._registry.find, self._registry.present, self.request_cancel, self._continue_parent
         )
         self.dependencies = DriverDependencies(
             services(self), clock, chance, code_of, self._family.cancel_before_rollback, self._on_stopped
@@ -171,7 +171,7 @@ class Control:
         self._registry.enter(driver)
         return driver
 
-    def start(self, driver: Driver) -> None:
+    def begin(self, driver: Driver) -> None:
         """Start a pending execution. Return once its first events are in the store, so that other processes can find
         the execution.
         """
@@ -245,7 +245,9 @@ class Control:
         if source_driver is not None:
             driver.inherit_queue(source_driver)
 
-    def fork(self, forked: catalog.ExecutionForked, durability: Durability | None = None, child_id: str = "") -> Driver:
+    def start_fork(
+        self, forked: catalog.ExecutionForked, durability: Durability | None = None, child_id: str = ""
+    ) -> Driver:
         """Create an execution that shares the first events of another one, and drive it. Return its driver.
 
         `forked` is its first own event. It names the source, and the last shared event.
@@ -303,12 +305,12 @@ class Control:
         event = resumption or catalog.ExecutionResumed(state.status)
         self._registry.enter(driver)
         if ENGINE.is_current():
-            driver.resume(self.dependencies, event, lease, state, must_replay=must_replay)
+            driver.continue_from(self.dependencies, event, lease, state, must_replay=must_replay)
             return
         driving_started = Future[None]()
 
         def go_on() -> None:
-            driver.resume(self.dependencies, event, lease, state, must_replay=must_replay)
+            driver.continue_from(self.dependencies, event, lease, state, must_replay=must_replay)
             # Wake the caller two turns later, after the first work of the execution: a thread that wakes earlier would
             # only compete with it for the processor.
             loop = asyncio.get_running_loop()
@@ -667,7 +669,7 @@ class Control:
         await work(lambda: self.family_bounds.admit(child.id, child.parent))
         workflow, first_event, durability = await work(opening)
         if isinstance(first_event, catalog.ExecutionForked):
-            driver = await work(lambda: self.fork(first_event, durability, child.id))
+            driver = await work(lambda: self.start_fork(first_event, durability, child.id))
         else:
             driver = self.create(workflow, first_event, durability, child.id)
             first_commit = Future[None]()
@@ -686,7 +688,7 @@ class Control:
 
     # --- cancelling, pausing, leaving --------------------------------------------------------------------------------
 
-    def cancel(self, execution_id: str, reason: str = "") -> Driver:
+    def request_cancel(self, execution_id: str, reason: str = "") -> Driver:
         """Cancel an execution; see `Run.cancel`. Without a reason, the recorded reason names the person who
         cancels.
         """
@@ -743,7 +745,7 @@ class Control:
 
         with driver.handover():  # no other thread may begin to drive it between the first and the last line
             # One call on the loop: between the two questions no drive can begin or end.
-            if ENGINE.call(lambda: driver.cancel_pending(self.dependencies, reason) or driver.cancel(reason)):
+            if ENGINE.call(lambda: driver.cancel_pending(self.dependencies, reason) or driver.request_cancel(reason)):
                 return True
             refuse_over(driver.refresh())
             if driver.state.rolling_back is not None and driver.state.paused is None:
@@ -774,10 +776,10 @@ class Control:
         abandoned_executions = abandoned(self.store, driver.id)
         for execution in abandoned_executions:  # itself first, so that it does not run while its ancestors are checked
             with suppress(ExecutionError):  # another process or its parent cancels it now
-                self.cancel(execution.id, execution.reason)
+                self.request_cancel(execution.id, execution.reason)
         return bool(abandoned_executions)
 
-    def pause(self, driver: Driver, reason: str = "") -> None:
+    def request_pause(self, driver: Driver, reason: str = "") -> None:
         """Pause an execution, so that it starts no more operations. This process must drive the execution, or it must
         wait in a queue.
 
@@ -785,7 +787,7 @@ class Control:
         """
         paused = catalog.ExecutionPaused(reason or f"paused by {this_person()}")
         checked(paused)
-        if ENGINE.call(lambda: driver.pause(paused.reason)):
+        if ENGINE.call(lambda: driver.request_pause(paused.reason)):
             return
         driver.refresh()
         # Not driven here. Only an execution in a queue can be paused in that state, because only workers would resume

@@ -78,7 +78,7 @@ class Answering:
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
-    def answer(
+    def answer_question(
         self, interrupt_id: str, response: Any, execution_id: str | None = None, by: str | None = None
     ) -> Driver:
         """Answer a question and continue its execution; see `Environment.answer`."""
@@ -116,10 +116,10 @@ class Answering:
         other_questions = [key for key in self._similar(sort) if key != (driver.id, question.id)]
         fitting = checked_answer(question, response, FITTING, self._clock.now())
         # The named question comes first: if its answer fails, no other question is answered.
-        answered = {driver.id: self.answer(question.id, response, driver.id, by)}
+        answered = {driver.id: self.answer_question(question.id, response, driver.id, by)}
         for execution_id, name in other_questions:
             with suppress(InterruptError):  # answered or withdrawn meanwhile
-                answered[execution_id] = self.answer(name, for_others(question, fitting), execution_id, by)
+                answered[execution_id] = self.answer_question(name, for_others(question, fitting), execution_id, by)
         return list(answered.values())
 
     def _similar(self, sort: Hashable) -> list[tuple[str, str]]:

@@ -357,7 +357,7 @@ class OperationLog:
         """Return the result of an operation that is not in the log of a what-if. The policy of the what-if answers it
         from another log. Without an answer, run the operation or raise `Suspended`.
         """
-        match miss_policy.answer(request, options):
+        match miss_policy.answer_to(request, options):
             case NoAnswer.REST:
                 raise Suspended
             case PolicyAnswer(end, origin, files):
@@ -783,7 +783,7 @@ class MissPolicy(Protocol):
         its key and library.
         """
 
-    def answer(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
+    def answer_to(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
         """Return the result or error that the what-if records for an operation instead of running it. Return a
         `NoAnswer` if the policy finds none.
         """

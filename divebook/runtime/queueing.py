@@ -423,11 +423,11 @@ class QueuedExecutions:
         them.
         """
 
-        def pause() -> None:  # all in one turn, so that none starts anything meanwhile
+        def pause_all() -> None:  # all in one turn, so that none starts anything meanwhile
             for driver in drivers:
-                driver.pause(reason, gives_back=True)
+                driver.request_pause(reason, gives_back=True)
 
-        ENGINE.call(pause)
+        ENGINE.call(pause_all)
 
 
 # --- moving an execution to another store ----------------------------------------------------------------------------

@@ -95,7 +95,7 @@ class Recorder:
         """Child executions of the execution. Created when first used, since most executions have none."""
         return Children(self.operations, self.waits, self.chance)
 
-    def pause(self, on_idle: Callable[[], None]) -> None:
+    def stop_when_idle(self, on_idle: Callable[[], None]) -> None:
         """Start no more calls. Then call `on_idle` as soon as all running calls that must not be repeated have ended;
         immediately if there are none.
         """
@@ -266,7 +266,7 @@ class Recorder:
             # which the rollback needs.
             is_unheld = has_returned and call.rollback_ref is not None
             if is_unheld or (not call.repeatable and leaves_outcome_unknown(error)):
-                self.workspaces.note(request.place, changed)
+                self.workspaces.record_events(request.place, changed)
                 return Unknown(clean_failure(error))
             lost = described(result) if has_returned else lost_in(error)
             if call.repeatable:
@@ -281,7 +281,7 @@ class Recorder:
                     setattr(error, CONSUMED, dict(usage))
             details = clean_text(error), names_of(error), usage
             failure = self.operations.fail(request.place, record, *details, since=started_at, raised=error, lost=lost)
-            self.workspaces.note(request.place, changed)
+            self.workspaces.record_events(request.place, changed)
             raise failure from error
         changed = () if lease is None else await lease.events_after(request.operation_id)
         usage = None if call.usage is None else call.usage(result)
@@ -290,7 +290,7 @@ class Recorder:
         self.operations.complete(request.place, record, result, usage, since=started_at, may_wait=is_inner)
         if call.extra_event is not None:
             self.operations.record(request.place, call.extra_event(result))
-        self.workspaces.note(request.place, changed)
+        self.workspaces.record_events(request.place, changed)
         return result
 
     def enclosing(
@@ -599,7 +599,7 @@ class UnknownOutcomes:
         if question_id not in state.interrupts:
             wording = _wording(record, parameters, place, cause, effects)
             self._operations.record(place, wording.event(question_id, OUTCOME_UNKNOWN, record.operation_id))
-        response = (await self._waits.answer(place.path, question_id)).response
+        response = (await self._waits.wait_for_answer(place.path, question_id)).response
         if response["choice"] == RETRY:
             return OutcomeDecision(again=True)
         # Time begins here, because the time that the person took is not the duration of the call.

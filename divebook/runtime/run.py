@@ -713,7 +713,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
 
     def start(self) -> Self:
         """Start a pending execution. Return this execution once its first events are in the store."""
-        self._control.start(self._driver)
+        self._control.begin(self._driver)
         return self
 
     @overload
@@ -791,7 +791,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
 
     def answer(self, interrupt_id: str, response: Any, by: str | None = None) -> Self:
         """Answer an open question of the execution, which continues at once. See `Environment.answer`."""
-        self._control.answering.answer(interrupt_id, response, self.id, by)
+        self._control.answering.answer_question(interrupt_id, response, self.id, by)
         return self
 
     def signal(self, name: str, payload: Any = None, by: str | None = None) -> Self:
@@ -809,7 +809,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         its effects were rolled back. During a rollback, another `cancel` has no effect. Without a reason, the log has
         the name of the person who cancelled it.
         """
-        self._control.cancel(self.id, reason)
+        self._control.request_cancel(self.id, reason)
         return self
 
     def leave(self) -> Self:
@@ -828,7 +828,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         Calls that must not be repeated are awaited. Other calls are aborted and repeated later. An execution in a queue
         that is not driven at present is paused as well: workers ignore it.
         """
-        self._control.pause(self._driver, reason)
+        self._control.request_pause(self._driver, reason)
         return self
 
     # --- variants of the execution -----------------------------------------------------------------------------------

@@ -333,7 +333,7 @@ class Alarms:
     def set(self, path: str, deadline: int) -> None:
         """Set a timer that checks whether a path can continue, at a time in microseconds since 1970."""
         # In the background: a timer alone does not keep the execution driven.
-        self._group.start(self._ring(path, deadline), is_background=True)
+        self._group.spawn(self._ring(path, deadline), is_background=True)
 
     async def expire(self, interrupt_id: str) -> None:
         """Make an open question expire before its time, and continue the paths that wait for it. An answer that was
@@ -491,7 +491,7 @@ class Runner(PathRunner):
         self._driven: set[str] = set()
         """Paths that have a task, including tasks that have not started yet."""
 
-    def cancel(self, reason: str) -> None:
+    def end_as_cancelled(self, reason: str) -> None:
         """Stop all paths, and end the execution as cancelled. Call on the engine's loop."""
         if self._cancel_reason is None:
             self._cancel_reason = reason
@@ -505,9 +505,9 @@ class Runner(PathRunner):
         # Buffered facts are recorded first, while code of the paths still runs.
         self._recorder.leave()
         self.journal.is_stopping = True
-        self._group.cancel()
+        self._group.cancel_all()
 
-    def pause(self, reason: str, *, gives_back: bool = False) -> None:
+    def pause_when_idle(self, reason: str, *, gives_back: bool = False) -> None:
         """Start no more operations, wait for running calls that must not be repeated, then stop all paths and record
         the pause of the execution. Call on the engine's loop.
 
@@ -516,7 +516,7 @@ class Runner(PathRunner):
         if self._pause_reason is None and self._cancel_reason is None:
             self._pause_reason = reason
             self._gives_back = gives_back
-            self._recorder.pause(self._stop)
+            self._recorder.stop_when_idle(self._stop)
 
     def abandon_calls(self) -> None:
         """Stop waiting for running calls that have a rollback. The execution is left as if the process had ended."""
@@ -728,7 +728,7 @@ class Runner(PathRunner):
     def _start(self, path_id: str) -> None:
         """Run a path in a task of its own, unless the path has a task already."""
         if path_id not in self._driven:
-            self._group.start(self._drive(path_id))
+            self._group.spawn(self._drive(path_id))
             self._driven.add(path_id)
             self.blocked()
 
@@ -844,7 +844,7 @@ def _code_identity(workflow: Workflow, services: Services) -> tuple[object, obje
     """
     if len(workflow.steps) != 1:
         return None, None
-    step = workflow.start
+    step = workflow.first_step
     function = WORKFLOW_FUNCTIONS.get(workflow.name) if step.type == FUNCTION else None
     return function, services.agent_of_step(step)
 

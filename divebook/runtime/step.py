@@ -217,7 +217,7 @@ class Iterations:
                     if not remaining:  # the earlier workers took all items
                         with strand():
                             continue
-                    tasks.start(work(strand))
+                    tasks.spawn(work(strand))
                     await after_start(number)
         # A failure ends the step at once, even if other items wait for an answer. Only a question about an unknown
         # outcome comes first.

@@ -83,7 +83,7 @@ class Asking:
             settled = None if self._operations.miss_policy is None else self._operations.miss_policy.settled(request)
             if settled is not None:
                 self._operations.record(place, settled)
-        answered = await self._waits.answer(place.path, request.id)
+        answered = await self._waits.wait_for_answer(place.path, request.id)
         if answered.status == EXPIRED and answered.response is None:
             raise InterruptExpiredError(answered.id, answered.question)
         return answered
@@ -146,7 +146,7 @@ class Asking:
             # Paths that reach the same bound share one question.
             interrupt_id = question_about(journal.state, exhausted)
             journal.record_all(facts_about(journal.state, exhausted, place.path, place.step))
-            await self._waits.answer(place.path, interrupt_id)
+            await self._waits.wait_for_answer(place.path, interrupt_id)
 
     @contextmanager
     def model_call(self) -> Iterator[None]:

@@ -466,7 +466,7 @@ class Workspaces:
             self._operations.record(place, wording.event(question_id, CLARIFICATION, f"{ABOUT_FILES}{name}"))
         # The question is not asked by code of the step, so a replay does not request it.
         self._operations.skip(question_id)
-        await self._waits.answer(place.path, question_id)
+        await self._waits.wait_for_answer(place.path, question_id)
 
     # --- looking for changes -----------------------------------------------------------------------------------------
 
@@ -502,7 +502,7 @@ class Workspaces:
         opened.at = None  # set when the event is recorded
         return event
 
-    def note(self, place: Place, events: Sequence[catalog.Payload]) -> None:
+    def record_events(self, place: Place, events: Sequence[catalog.Payload]) -> None:
         """Record events about changed files of a workspace, directly after the end of the call that changed them."""
         self._note(place, events)
 

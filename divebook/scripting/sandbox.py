@@ -155,7 +155,7 @@ def _step(snapshot: monty.SyncSnapshot, answers: HostAnswers) -> monty.SyncSnaps
     # An import is not a call of the host. Monty's default applies: its own modules, or an error.
     if name == "import":
         return snapshot.resume_not_handled()
-    return snapshot.resume(cast(monty.ExternalResult, answers.answer(name, snapshot.args)))
+    return snapshot.resume(cast(monty.ExternalResult, answers.execute_call(name, snapshot.args)))
 
 
 def _failure(error: monty.MontyError) -> SandboxError:
@@ -255,7 +255,7 @@ class HostAnswers:
         self.missing: FileNotFoundError | None = None
         """Error of the last document that the script requested and that does not exist."""
 
-    def answer(self, name: str, arguments: tuple[Any, ...]) -> dict[str, Any]:
+    def execute_call(self, name: str, arguments: tuple[Any, ...]) -> dict[str, Any]:
         """Execute one system call of the sandbox with the functions of the `Host`. Return its result in the form that
         Monty expects. Exceptions of the host are not caught.
         """

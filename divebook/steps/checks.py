@@ -257,7 +257,7 @@ class Naming:
 
     def __init__(self, workflow: Workflow) -> None:
         self._steps = {step.name: step for step in workflow.steps}
-        self._start = workflow.start.name
+        self._start = workflow.first_step.name
         self._order = {name: number for number, name in enumerate(self._steps)}
         self._inputs = [entry.name for entry in workflow.inputs]
         # {step: names that its script sets}; None if only running the code shows them.

@@ -511,7 +511,7 @@ class Context:
         self._tasks.require_place("ctx.wait_signal()")
         within = None if within is None else seconds_of(within, "within of ctx.wait_signal()")
         with self._tasks:
-            return opened(await self._context.signal(name, within))
+            return opened(await self._context.wait_signal(name, within))
 
     # Typed as `asyncio.gather` is: a fixed number of calls gives a tuple of types. The result is always a list.
     @overload
@@ -582,7 +582,7 @@ class Context:
             try:
                 async with group.running():
                     for index, call in enumerate(calls):
-                        group.start(store_result(strand, index, call))
+                        group.spawn(store_result(strand, index, call))
             except Exception:
                 self._failed.add(gathering)
                 raise

@@ -36,7 +36,7 @@ async def wait_step(context: StepContext) -> Outcome:
         await context.sleep(seconds or 0.0)
         return Outcome("", None)
     (name,) = await render_texts([context.step.signal], context.names)
-    payload = await context.signal(name, seconds)
+    payload = await context.wait_signal(name, seconds)
     return Outcome(value_text(payload), payload)
 
 

@@ -378,7 +378,7 @@ async def ask_agent(
         Returns the content blocks of the `Context` of agents to which the agent delegates tasks. By default these
         agents get no blocks.
     """
-    return await TaskTurn(context, agent, task, services, blocks or _none).answer()
+    return await TaskTurn(context, agent, task, services, blocks or _none).run_task()
 
 
 class TaskTurn:
@@ -412,7 +412,7 @@ class TaskTurn:
         self._has_run = False
         """True if the enclosed turn ran in this process, even if it failed. False if its result came from the log."""
 
-    async def answer(self) -> Answer:
+    async def run_task(self) -> Answer:
         """Return the agent's answer to the task."""
         # A turn that was recorded with its calls is resumed in this form, even if the agent has lost its tools since.
         is_recorded = self._context.record_of(self._key) is not None
@@ -970,7 +970,7 @@ class BatchedRows:
             operation_id = self._context.place(key).operation_id
             result = storable(frame_of(results), "rows")
             event = catalog.RowsCompleted(number, operation_id, result, len(results), failed, len(self._rows))
-            self._context.note(event)
+            self._context.record_event(event)
         return {"rows": len(rows), "failed": failed, "usage": _total_usage(answers)}
 
 

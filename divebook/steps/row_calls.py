@@ -91,7 +91,7 @@ def _require_fit(action: UserFunction) -> None:
         ("takes a context or an idempotency key", takes.context or takes.key),
     ):
         if holds:
-            raise StepError(f"Rows cannot call {action.label}, which {hindrance}: use Each with Items")
+            raise StepError(f"Rows cannot call {action.kind_and_name}, which {hindrance}: use Each with Items")
 
 
 def arguments_of(
@@ -120,8 +120,8 @@ def arguments_of(
     positional_only = [name for name, each in parameters.items() if each.kind is each.POSITIONAL_ONLY]
     if positional_only:
         raise StepError(
-            f"{action.label} takes {', '.join(positional_only)} by position only, and columns are given by their "
-            "names; call it in a function of yours, whose parameters are named as the columns are"
+            f"{action.kind_and_name} takes {', '.join(positional_only)} by position only, and columns are given by "
+            "their names; call it in a function of yours, whose parameters are named as the columns are"
         )
     missing = [name for name in needed if name not in columns]
     # A function of one parameter, which is not a column, takes the whole row.
@@ -135,7 +135,7 @@ def arguments_of(
     if missing or unknown_names:
         problem = f"takes {', '.join(missing)}" if missing else f"does not take {', '.join(unknown_names)}"
         raise StepError(
-            f"{action.label} {problem}; the frame has the columns {', '.join(columns) or 'none'}: "
+            f"{action.kind_and_name} {problem}; the frame has the columns {', '.join(columns) or 'none'}: "
             "name its parameters as they are called there"
         )
     # A fixed parameter of the step takes precedence over a column.
@@ -302,7 +302,7 @@ class RowCalls:
         number = len(self._context.items)
         operation_id = self._context.place(key).operation_id
         event = catalog.RowsCompleted(number, operation_id, result, len(ended), failed, len(self._rows))
-        self._context.note(event)
+        self._context.record_event(event)
         self._recorded.update((at, error is not None) for at, _, error in ended)
 
     def _add_result(self, row: RowResult) -> None:
@@ -369,7 +369,7 @@ class RowCalls:
             slot = compute.slot(repeatable=self._action.is_repeatable, limited=self._action.timeout is not None)
             task = Task(
                 self._task_key([at for at, _ in rows]),
-                self._action.label,
+                self._action.kind_and_name,
                 call_rows,
                 (self._action.function, self._policy, rows),
                 {},

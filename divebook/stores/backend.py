@@ -287,7 +287,7 @@ class StoredMessage(NamedTuple):
             raise CorruptStoreError(f"{self.damage}; delete that execution, or restore a backup")
         raw = self.payload if isinstance(self.payload, bytes) else self.payload.encode()
         try:
-            content = decode(sealing.open(raw))
+            content = decode(sealing.decrypt(raw))
         except (TypeError, ValueError) as error:
             raise CorruptStoreError(
                 f"message {self.number} to execution {self.execution_id} cannot be decoded: {error}; "

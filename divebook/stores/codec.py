@@ -141,7 +141,7 @@ class Sealing:
         DecryptionError, CorruptStoreError
             The data cannot be decrypted, or decompressed.
         """
-        return unpack(self.open(data))
+        return unpack(self.decrypt(data))
 
     def open_whole(self, data: bytes, fetch: Fetch) -> bytes:
         """Return the decrypted data of a record, in which references to large values are replaced by the values (loaded
@@ -151,7 +151,7 @@ class Sealing:
         """
         return embed(self.open_packed(data), fetch)
 
-    def open(self, data: bytes) -> bytes:
+    def decrypt(self, data: bytes) -> bytes:
         """Return data in decrypted form if they are encrypted, otherwise unchanged.
 
         Raises
@@ -182,7 +182,7 @@ class Sealing:
         """
         if data is None:
             return None
-        decrypted = self.open(data)
+        decrypted = self.decrypt(data)
         # The hash covers the plain content. Only encrypted contents were compressed here.
         return verified(digest, decrypted if decrypted is data else zlib.decompress(decrypted))
 
@@ -209,6 +209,6 @@ class Sealing:
         """
         # Lists must work without the key.
         try:
-            return None if text is None else self.open(text.encode()).decode()
+            return None if text is None else self.decrypt(text.encode()).decode()
         except DecryptionError:
             return UNREADABLE

@@ -537,7 +537,7 @@ def with_arguments(tool: ToolFunction, arguments: Mapping[str, Any], reach: Tool
     for name in arguments:
         if name not in signature.parameters:
             takes = ", ".join(signature.parameters) or "nothing"
-            raise SetupError(f"{tool.label} has no parameter {name!r} (it takes: {takes})")
+            raise SetupError(f"{tool.kind_and_name} has no parameter {name!r} (it takes: {takes})")
     remaining = [parameter for name, parameter in signature.parameters.items() if name not in arguments]
 
     # Called for each call of the tool, so that a changed variable or file counts.

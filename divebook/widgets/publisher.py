@@ -332,7 +332,7 @@ class Audience:
         """Ids of the open views."""
         return list(self._heard)
 
-    def note(self, view: str) -> bool:
+    def record_view(self, view: str) -> bool:
         """Record that a view has sent a message and is therefore open. Return True if it is a new view, or one that was
         removed before.
         """

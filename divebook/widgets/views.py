@@ -173,7 +173,7 @@ class ViewModel:
             case {"type": "alive", "view": view, "since": since}:
                 # The kernel removed a page that was silent for long, for example while the machine slept. It gets all
                 # data again.
-                if self._audience.note(view):
+                if self._audience.record_view(view):
                     self._greet(view, since)
             # Each page of the view reports hosting, and repeats it. The callback runs once.
             case {"type": "hosted"}:
@@ -195,7 +195,7 @@ class ViewModel:
         self._reply(lambda: refused(message, why), urgent=False)  # a flood of them must not hold up what people do
 
     def _greet(self, view: str, since: int) -> None:
-        self._audience.note(view)
+        self._audience.record_view(view)
         # Set before the reply: a waiting cell may continue as soon as a browser is known to show the view.
         self.greeted.set()
         self._reply(lambda: self._publisher.feed.welcome(view, since), urgent=True)
@@ -563,7 +563,7 @@ class InboxFollower(ViewModel):
     def _greet(self, view: str, since: int) -> None:
         with self._attaching:
             # Noted before `_attach`, so that a heartbeat in between does not see an empty audience and detach again.
-            self._audience.note(view)
+            self._audience.record_view(view)
             if not self._is_attached:
                 self._attach()
         super()._greet(view, since)

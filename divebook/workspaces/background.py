@@ -166,7 +166,7 @@ class BackgroundProcess:
             await asyncio.wait([self._task])
         return self
 
-    async def start(self, shell: Shell, env: Mapping[str, str] | None) -> None:
+    async def start_process(self, shell: Shell, env: Mapping[str, str] | None) -> None:
         """Start the process in the shell of a workspace; return as soon as it runs. Raises the errors of
         `Shell.execute`.
         """
@@ -335,7 +335,7 @@ class ProcessManager:
         self._processes.pop(name, None)
         self._processes[name] = process
         try:
-            await process.start(shell, env)
+            await process.start_process(shell, env)
         # A command that never ran has raised an error and is not listed.
         finally:
             if process.status == "failed":

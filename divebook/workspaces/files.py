@@ -97,7 +97,7 @@ class Disk:
         """
         try:
             # O_PATH needs no permission to read. Where it is missing, O_NONBLOCK keeps the open of a pipe from waiting.
-            descriptor = self.policy.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_PATH", 0))
+            descriptor = self.policy.open_file(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_PATH", 0))
         except FileNotFoundError:
             return None
         try:
@@ -136,7 +136,7 @@ class Disk:
 
     def names(self, path: str) -> list[str]:
         """Return the names of the entries of a folder, sorted."""
-        descriptor = self.policy.open(path, _LIST)
+        descriptor = self.policy.open_file(path, _LIST)
         try:
             return sorted(self.policy.visible(descriptor, os.listdir(descriptor)))
         finally:
@@ -172,7 +172,7 @@ class Disk:
 
     def status(self, path: str) -> FileStatus:
         """Return size, time and kind of a path. Links are followed."""
-        descriptor = self.policy.open(path, getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK))
+        descriptor = self.policy.open_file(path, getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK))
         try:
             status = os.fstat(descriptor)
         finally:
@@ -239,7 +239,7 @@ class Disk:
                 queue = [source]
         while queue:
             folder = queue.pop()
-            descriptor = self.policy.open(folder, _LIST | os.O_NOFOLLOW)
+            descriptor = self.policy.open_file(folder, _LIST | os.O_NOFOLLOW)
             try:
                 names = os.listdir(descriptor)
                 hidden = set(names) - set(self.policy.visible(descriptor, names))
@@ -354,7 +354,7 @@ class Disk:
         while queue:
             parent = queue.pop()
             try:
-                descriptor = self.policy.open(parent, _LIST | os.O_NOFOLLOW)
+                descriptor = self.policy.open_file(parent, _LIST | os.O_NOFOLLOW)
             except (OSError, PathNotAllowedError):
                 continue
             try:

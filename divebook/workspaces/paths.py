@@ -191,7 +191,7 @@ class Root:
             path = path[len(self.name) :].lstrip("/")
         return path or "."
 
-    def open(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
+    def open_file(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
         """Open a path below the folder and return the descriptor. Raise an error if the path leads out of the folder.
 
         A link at the end of the path is followed, unless `flags` contain O_NOFOLLOW.
@@ -228,7 +228,7 @@ class Root:
         try:
             # The kind is only certain after the open. O_NONBLOCK keeps the open of a pipe from waiting for its other
             # end.
-            descriptor = self.open(path, flags | os.O_NONBLOCK, mode)
+            descriptor = self.open_file(path, flags | os.O_NONBLOCK, mode)
         except OSError as error:
             if error.errno == errno.ENXIO:  # a socket, or a pipe without a reader
                 raise PathNotAllowedError(path, NOT_A_FILE) from error
@@ -277,7 +277,7 @@ class Root:
     def _link_at(self, path: str) -> str | None:
         """Return the target of the link at a path. Return None if the path does not exist or is not a link."""
         try:
-            descriptor = self.open(path, PATH_ONLY | os.O_NOFOLLOW)
+            descriptor = self.open_file(path, PATH_ONLY | os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError):
             return None
         try:
@@ -307,7 +307,7 @@ class Root:
         head, _, name = self.relative(path).rstrip("/").rpartition("/")
         if name in ("", ".", ".."):
             raise PathNotAllowedError(path, "names no entry of a folder")
-        descriptor = self.open(head or ".", PATH_ONLY | os.O_DIRECTORY)
+        descriptor = self.open_file(head or ".", PATH_ONLY | os.O_DIRECTORY)
         try:
             yield descriptor, name
         finally:
@@ -496,9 +496,11 @@ class PathPolicy:
         text = os.fspath(path)
         return text if text.startswith("/") else f"{self.default.name.rstrip('/')}/{text}"
 
-    def open(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-        """Open a path below one of the allowed folders and return the descriptor. See `Root.open`."""
-        return self._require_allowed(path, self._first_allowed(path, lambda root, text: root.open(text, flags, mode)))
+    def open_file(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
+        """Open a path below one of the allowed folders and return the descriptor. See `Root.open_file`."""
+        return self._require_allowed(
+            path, self._first_allowed(path, lambda root, text: root.open_file(text, flags, mode))
+        )
 
     def open_regular(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
         """Open a regular file below one of the allowed folders and return the descriptor. See `Root.open_regular`."""

@@ -117,9 +117,9 @@ def environment(folder: Folder, store: EventStore, clock: SystemClock | None = N
 class Hurried(ScriptedModel):
     """Calls tools with the token that it is asked about, so that their calls are counted as its own."""
 
-    def answer(self, prompt: str, run_id: str | None, answered: int) -> ScriptedReply:
+    def reply_to(self, prompt: str, run_id: str | None, answered: int) -> ScriptedReply:
         """Return the reply to a request."""
-        reply = super().answer(prompt, run_id, answered)
+        reply = super().reply_to(prompt, run_id, answered)
         calls = (ScriptedCall(called.tool, {"token": prompt, **called.arguments}) for called in reply.calls)
         return replace(reply, calls=tuple(calls))
 

@@ -214,7 +214,7 @@ def test_definitions_take_in_their_content(sources):
     found = resolve_content(definitions, sources)
     context = found.agents[0].context
     assert [len(entry.blocks) if entry.blocks else None for entry in context] == [1, 1, None]
-    content = found.workflows[0].start.content
+    content = found.workflows[0].first_step.content
     assert content[0].blocks[0]["text"].startswith('<file name="file3.md">')
     assert content[1].dynamic_from == str(sources.base_path / "run.py")
     assert found.workflows[0].fingerprint != definitions.workflows[0].fingerprint

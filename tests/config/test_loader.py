@@ -37,7 +37,7 @@ def test_a_file_is_read_by_its_suffix(tmp_path, name, text):
 def test_content_is_read_from_beside_the_definitions(tmp_path, name):
     step = "{Name: s, Prompt: x, Content: [{Path: a.md}, {Document: d}]}"
     files = {"e.yaml": f"Workflows: [{{Name: w, Steps: [{step}]}}]", "a.md": "hello"}
-    content = load(folder(tmp_path, **files) / name).workflows[0].start.content
+    content = load(folder(tmp_path, **files) / name).workflows[0].first_step.content
     assert content[0].blocks == ({"type": "text", "text": '<file name="a.md">\nhello\n</file>'},)
     assert content[1].blocks is None
 

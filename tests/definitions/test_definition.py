@@ -167,7 +167,7 @@ def test_a_workflow_knows_whether_any_step_waits_for_others():
 
 def test_a_stored_definition_is_not_checked_again():
     stored = {"name": "w", "steps": [{"name": "s", "type": "no longer known", "edges": [{"step": "gone"}]}]}
-    assert Workflow.from_dict(stored).start.type == "no longer known"
+    assert Workflow.from_dict(stored).first_step.type == "no longer known"
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_later_changes_to_parameters_do_not_reach_the_step():
 
 def test_a_step_is_found_by_name_and_a_missing_one_suggested():
     workflow = python_made()
-    assert workflow.start.name == "plan"
+    assert workflow.first_step.name == "plan"
     assert workflow.step("look").store == "found"
     with pytest.raises(NotFoundError, match=r"step not found: lok .did you mean 'look'"):
         workflow.step("lok")

@@ -373,7 +373,7 @@ def test_each_workflow_keeps_its_own_text():
 
 def test_plain_python_data_is_read_like_text():
     found = definitions_from({"Name": "e", "Workflows": [{"Name": "w", "Steps": [{"Name": "s", "Script": "1"}]}]})
-    assert found.workflows[0].start.script == "1"
+    assert found.workflows[0].first_step.script == "1"
 
 
 @pytest.mark.parametrize("value", [{"Name": {1, 2}}, {1: 2}, {"Name": b"x"}])

@@ -21,7 +21,11 @@ def test_a_tool_stays_the_function_that_it_was_and_is_known_by_its_name():
     made = tool(double)
     assert (made is double, double(2)) == (True, 4)
     known = REGISTERED_TOOLS["double"]
-    assert (known.function, known.description, known.label) == (double, "Return twice a number.", 'tool "double"')
+    assert (known.function, known.description, known.kind_and_name) == (
+        double,
+        "Return twice a number.",
+        'tool "double"',
+    )
 
 
 def test_what_is_said_of_a_tool_is_kept():

@@ -9,7 +9,7 @@ from tests.definitions.texts import lines_of, steps
 
 def test_scalars_follow_yaml_1_2():
     text = "{a: yes, b: 2020-01-01, c: 1_000, d: 0o17, e: 0x1F, f: 1e3, g: ~, h: 'true', i: True, j: !!str 1, k: 007}"
-    step = read_workflow(steps(f"  - {{Name: s, Action: a, Parameters: {text}}}")).start
+    step = read_workflow(steps(f"  - {{Name: s, Action: a, Parameters: {text}}}")).first_step
     assert step.parameters == {
         "a": "yes",
         "b": "2020-01-01",
@@ -26,7 +26,7 @@ def test_scalars_follow_yaml_1_2():
 
 
 def test_texts_may_be_written_as_numbers_and_truth_values():
-    step = read_workflow(steps("  - {Name: 1, Script: 42, Next: [{Step: 1, Condition: true}]}")).start
+    step = read_workflow(steps("  - {Name: 1, Script: 42, Next: [{Step: 1, Condition: true}]}")).first_step
     assert (step.name, step.script, step.edges) == ("1", "42", (Edge("1", "true"),))
 
 
@@ -34,13 +34,13 @@ def test_a_key_without_a_value_counts_as_absent():
     workflow = read_workflow(
         steps("  - {Name: s, Script: '1', Each: , Store: null, Next: }", "  - {Name: t, Script: '1'}")
     )
-    assert workflow.start.each is None
-    assert workflow.start.edges == (Edge("t"),)
+    assert workflow.first_step.each is None
+    assert workflow.first_step.edges == (Edge("t"),)
 
 
 def test_next_that_is_an_empty_list_ends_the_path():
     workflow = read_workflow(steps("  - {Name: s, Script: '1', Next: []}", "  - {Name: t, Script: '1'}"))
-    assert workflow.start.edges == ()
+    assert workflow.first_step.edges == ()
 
 
 def test_anchors_aliases_and_merges_work():

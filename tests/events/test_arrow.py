@@ -215,13 +215,13 @@ def test_equal_frames_have_equal_bytes_whatever_they_were_made_of():
 def test_what_is_opened_can_be_changed_and_the_record_does_not_notice():
     recorded = normalize(FRAME)
     before = encode(recorded)
-    frame = recorded.open()
+    frame = recorded.to_python()
     frame.loc[0, "int"] = 7
     frame.loc[0, "Int64"] = 7
     frame["uint8"].array[0] = 7
     frame.loc[3, "more objects"].append(3)
     assert encode(recorded) == before
-    assert recorded.open().loc[3, "more objects"] == [1, 2]
+    assert recorded.to_python().loc[3, "more objects"] == [1, 2]
 
 
 def test_what_was_recorded_does_not_follow_the_live_value():
@@ -265,7 +265,7 @@ def test_a_value_whose_library_is_missing_says_what_to_install(monkeypatch):
     monkeypatch.delitem(sys.modules, "divebook.events.arrow.polars_frames")
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(UnopenableValueError, match="pip install polars"):
-        recorded.open()
+        recorded.to_python()
     assert opened([recorded], lenient=True) == [recorded]
 
 
@@ -356,8 +356,8 @@ def test_any_plain_data_is_the_same_at_once_and_from_the_log(value):
 def test_what_code_does_to_an_opened_value_does_not_reach_the_record(value):
     stored = normalize(value)
     written = stored.content
-    made = stored.open()
+    made = stored.to_python()
     made[:] = 0
-    again, read = stored.open(), decode(encode(stored)).open()
+    again, read = stored.to_python(), decode(encode(stored)).to_python()
     assert not np.array_equal(np.asarray(again), np.asarray(made))
     assert normalize(again).content == normalize(read).content == written

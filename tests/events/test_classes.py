@@ -154,7 +154,7 @@ def test_a_named_tuple_keeps_its_class_and_takes_new_defaults():
     recorded = decode(
         b'{"$type":"namedtuple","value":{"class":"tests.events.test_classes.Place","fields":{"name":"b"}}}'
     )
-    assert recorded.open() == Place("b")
+    assert recorded.to_python() == Place("b")
     assert recorded.plain() == {"name": "b"}
 
 
@@ -239,7 +239,7 @@ def test_a_cell_that_is_run_again_gives_the_newest_class(cell):
     recorded = normalize(first(n=1))
     second = cell("class Order(BaseModel):\n    n: int").Order
     assert second is not first
-    assert type(recorded.open()) is second
+    assert type(recorded.to_python()) is second
     assert type(back(first(n=1))) is second
 
 
@@ -257,7 +257,7 @@ def test_a_field_that_was_added_takes_its_default(cell, kind):
     before, after = GAINED[kind]
     recorded = normalize(cell(before).A(n=1))
     cell(after.format("int = 5"))
-    assert (recorded.open().n, recorded.open().more) == (1, 5)
+    assert (recorded.to_python().n, recorded.to_python().more) == (1, 5)
 
 
 @pytest.mark.parametrize("kind", GAINED)
@@ -268,7 +268,7 @@ def test_a_field_that_was_added_without_a_default_is_named(cell, kind):
     with pytest.raises(
         UnopenableValueError, match=r"a_notebook\.A: .* has the new field 'more'.* give the field a def"
     ):
-        recorded.open()
+        recorded.to_python()
 
 
 @pytest.mark.parametrize("kind", GAINED)
@@ -277,7 +277,7 @@ def test_a_field_that_was_removed_is_named(cell, kind):
     recorded = normalize(cell(before + "\n" + after.format("int = 5")).A(n=1))
     cell(before)
     with pytest.raises(UnopenableValueError, match=r"a_notebook\.A: .* no longer has the field 'more'"):
-        recorded.open()
+        recorded.to_python()
 
 
 def test_a_class_that_became_another_kind_or_lost_a_member_is_named(cell):
@@ -285,9 +285,9 @@ def test_a_class_that_became_another_kind_or_lost_a_member_is_named(cell):
     member = normalize(cell("class E(enum.Enum):\n    A = 1\n    B = 2\ndivebook.allow(E)").E.B)
     cell("class A(enum.Enum):\n    N = 1\nclass E(enum.Enum):\n    A = 1")
     with pytest.raises(UnopenableValueError, match="it was a model when it was recorded"):
-        model.open()
+        model.to_python()
     with pytest.raises(UnopenableValueError, match="no longer has the member 'B'"):
-        member.open()
+        member.to_python()
 
 
 # --- any instance --------------------------------------------------------------------------------------------------

@@ -155,7 +155,7 @@ def test_content_of_another_shape_is_refused_when_it_is_read(value):
 def test_a_log_cannot_name_a_class_of_its_own_choice():
     recorded = decode(b'{"$type":"path","value":["os.PathLike","x"]}')
     with pytest.raises(UnopenableValueError, match="unknown class"):
-        recorded.open()
+        recorded.to_python()
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_the_hash_of_what_is_kept_by_its_hash_is_that_of_its_content():
     kept = by_hash({"tools": [1, {"$type": "x"}, b"\x00"]})
     again = decode(encode({"a": kept}))["a"]
     assert (again, digest_of(again)) == (kept, digest_of(kept))
-    assert again.open() == {"tools": [1, {"$type": "x"}, b"\x00"]}
+    assert again.to_python() == {"tools": [1, {"$type": "x"}, b"\x00"]}
     assert canonical_hash({"a": kept}) == canonical_hash({"a": again}) != canonical_hash({"a": by_hash({"tools": []})})
     assert str(kept) == "dict of 1, kept by its hash"
 

@@ -26,7 +26,7 @@ async def flow(ctx, n: int = 1):
 @pytest.fixture
 def execution(shell):
     shell.run_cell(CELL, store_history=True)
-    return current_session().start("flow").wait(20)
+    return current_session().start_run("flow").wait(20)
 
 
 def report(execution):
@@ -63,7 +63,7 @@ def test_of_a_run_that_went_on_the_failures_are_counted_and_named(session):
         "Workflows: [{Name: w, Inputs: [{Name: rows}], Steps: [{Name: s, Script: 1 // row, "
         "Each: {Items: $(inputs.rows), As: row, OnItemError: skip}}]}]"
     )
-    execution = session.start("w", {"rows": [0, 1, 0]}).wait(20)
+    execution = session.start_run("w", {"rows": [0, 1, 0]}).wait(20)
     assert "2 failed: rows[0], rows[2]" in str(report(execution))
     assert "✕ 2 failed: rows[0], rows[2]" in report(execution)._repr_html_()
 
@@ -80,7 +80,7 @@ Workflows:
 
 def test_rows_name_the_error_as_the_card_does_and_their_branch_if_there_are_several(session):
     session.define(BRANCHED)
-    execution = session.start("w", bounds=Bounds(max_seconds=3600)).wait(20)
+    execution = session.start_run("w", bounds=Bounds(max_seconds=3600)).wait(20)
     text, page = str(report(execution)), report(execution)._repr_html_()
     assert re.search(r"c +branch 2  ✕ failed +\S+ ms +ZeroDivisionError: division by zero\n", text)
     assert re.search(r" ms of 1 h\n", text)
@@ -125,7 +125,7 @@ Pipelines:
 
 def test_the_failed_stage_of_a_pipeline_is_asked_again(cell, session):
     cell(REVIEW.format(script="[Certainly!]"))
-    run = session.start("review").wait(20)
+    run = session.start_run("review").wait(20)
     assert run.status == "failed"
     cell(REVIEW.format(script="""['{"verdict": "proceed"}']"""))
     resumed, _ = cell(f"%dive resume {run.id}")

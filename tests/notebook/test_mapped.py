@@ -63,4 +63,4 @@ def test_of_several_steps_each_is_named(session):
         "[{Name: %s, Each: {Items: [1, 1, 2], As: n}, Script: n}, {Name: %s, Each: {Items: [3, 3], As: n}, Script: n}]"
     )
     session.define(f"Workflows: [{{Name: w, Steps: {steps % ('first', 'second')}}}]")
-    assert "\n\nfirst: result: 1 2, 2 1\nsecond: result: 3 2" in str(session.start("w").wait())
+    assert "\n\nfirst: result: 1 2, 2 1\nsecond: result: 3 2" in str(session.start_run("w").wait())

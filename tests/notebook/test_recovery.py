@@ -47,7 +47,7 @@ def test_nothing_is_said_and_no_store_is_made_where_there_is_none(folder, capsys
 
 
 def test_nothing_is_said_where_nothing_was_interrupted(folder, capsys):
-    open_session().start(HELLO).wait(20)
+    open_session().start_run(HELLO).wait(20)
     assert told(capsys) == ""
 
 

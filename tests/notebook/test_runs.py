@@ -84,9 +84,9 @@ def test_a_run_is_opened_below_the_browser_and_closed(two, monkeypatch):
     assert view_output.WIDGET_VIEW in browser.bundle
     assert "KeyError" in below.bundle["text/plain"]
     assert "KeyError" in below.bundle["text/html"]
-    output.open(two[0].id)
+    output.show_run(two[0].id)
     assert view_output.WIDGET_VIEW in opened.bundle
-    output.open(None)
+    output.show_run(None)
     assert opened.bundle == listed.NOTHING
     output._view.close()
 

@@ -21,7 +21,7 @@ SECRET = "hunter2hunter2"
 @pytest.fixture
 def run(session):
     session.define(WORKFLOW)
-    return session.start("sum", {"api_key": SECRET}).wait()
+    return session.start_run("sum", {"api_key": SECRET}).wait()
 
 
 def notebook(tmp_path, *data):
@@ -53,7 +53,7 @@ def test_the_data_can_be_switched_off(session, run, way, monkeypatch):
 
 def test_a_run_that_was_saved_shows_what_was_answered(session, tmp_path):
     session.define("Workflows: [{Name: ask, Steps: [{Name: name, Ask: Which name?, Store: it}]}]")
-    run = session.start("ask").wait()
+    run = session.start_run("ask").wait()
     run.answer(run.open_questions[0].id, "ann", "bob").wait()
     shown = str(open_notebook(notebook(tmp_path, run.static_bundle()))[0])
     assert "asked: Which name?\nanswered: ann (by bob at " in shown
@@ -85,7 +85,7 @@ def test_a_notebook_alone_gives_the_run_back(run, tmp_path):
 
 
 def test_an_answer_in_a_notebook_of_an_older_version_is_read_in_todays_words(session, tmp_path):
-    asking = session.start(session.workflow(divebook.Workflow("w", [divebook.Step("s", ask="Which?")]))).wait()
+    asking = session.start_run(session.workflow(divebook.Workflow("w", [divebook.Step("s", ask="Which?")]))).wait()
     bundle = asking.answer(asking.open_questions[0].id, "this").wait().static_bundle()
     recording = unpack(bundle[MIME]["recording"])
     assert recording["questions"][0]["status"] == "resolved"
@@ -99,7 +99,7 @@ def test_an_answer_in_a_notebook_of_an_older_version_is_read_in_todays_words(ses
 
 
 def test_a_failure_in_a_notebook_of_an_older_version_says_nothing_of_what_it_means(session, tmp_path):
-    failed = session.start(session.workflow(divebook.Workflow("w", [divebook.Step("s", script="1 // 0")]))).wait()
+    failed = session.start_run(session.workflow(divebook.Workflow("w", [divebook.Step("s", script="1 // 0")]))).wait()
     bundle = failed.static_bundle()
     recording = unpack(bundle[MIME]["recording"])
     (shown,) = recording["failures"]["shown"]
@@ -118,7 +118,7 @@ def test_an_opened_run_shows_itself_and_can_be_saved_again(run, tmp_path):
 
 
 def test_the_latest_output_of_a_run_counts(run, session, tmp_path):
-    other = session.start("sum").wait()
+    other = session.start_run("sum").wait()
     old = run.static_bundle()
     old[MIME] |= {"status": "running"}
     opened = open_notebook(notebook(tmp_path, old, other.static_bundle(), run.static_bundle()))
@@ -168,7 +168,7 @@ def test_hostile_texts_are_shown_as_texts(run, tmp_path):
 
 def test_the_magic_opens_a_file_and_a_single_run(cell, session, tmp_path, monkeypatch):
     session.define(WORKFLOW)
-    run = session.start("sum").wait()
+    run = session.start_run("sum").wait()
     path = notebook(tmp_path, run.static_bundle())
     assert [one.id for one in cell(f"%dive open {path}")[0]] == [run.id]
     assert cell(f"%dive open {path} {run.id}")[0].id == run.id

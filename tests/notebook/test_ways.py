@@ -34,7 +34,7 @@ async def flow(ctx, n: int = 7):
 @pytest.fixture
 def failed(shell, session):
     shell.run_cell(CELL, store_history=True)
-    run = session.start("flow", bounds={"max_llm_calls": 40}, tags=["mine"], cell="c1/1").wait(PATIENCE)
+    run = session.start_run("flow", bounds={"max_llm_calls": 40}, tags=["mine"], cell="c1/1").wait(PATIENCE)
     assert run.status == "failed"
     return run
 
@@ -69,7 +69,7 @@ def test_after_the_edit_continuing_is_ready_and_says_what_it_uses(failed, shell)
 
 def test_a_definition_is_to_be_mended_first_and_then_used(session):
     session.define("Workflows: [{Name: w, Steps: [{Name: s, Script: 1 // 0}]}]")
-    run = session.start("w").wait(PATIENCE)
+    run = session.start_run("w").wait(PATIENCE)
     fix = ways(run)["fix"]
     assert not fix["ready"]
     assert fix["told"].startswith("s is as it was, and would fail again: edit ")
@@ -84,7 +84,7 @@ def test_what_a_model_failed_at_may_be_made_again_as_it_is(session):
         "Agents: [{Name: a, Model: scripted}]\nWorkflows: [{Name: w, Steps: [{Name: s, Agent: a, Prompt: Hi}]}]"
     )
     session.follow_script("a", {"error": "the network is down"})
-    fix = ways(session.start("w").wait(PATIENCE))["fix"]
+    fix = ways(session.start_run("w").wait(PATIENCE))["fix"]
     assert (fix["ready"], fix["told"]) == (True, "Continue retries the failed call.")
 
 
@@ -93,7 +93,7 @@ def test_the_plan_says_what_is_left_of_many_items(session):
     items = f"Workflows: [{{Name: w, Inputs: [{{Name: rows}}], Steps: [{step}]}}]"
     session.environment._registry.custom_actions["part"] = Action("part", lambda n: 1 // n)
     session.define(items % "row")
-    run = session.start("w", {"rows": [1, 2, 0, 4, 5]}).wait(PATIENCE)
+    run = session.start_run("w", {"rows": [1, 2, 0, 4, 5]}).wait(PATIENCE)
     assert ways(run)["fix"]["reused"] == "2 items and 2 calls"
     assert plan_of(run) == ""
     session.define(items % "row or 1")
@@ -102,7 +102,7 @@ def test_the_plan_says_what_is_left_of_many_items(session):
 
 def test_a_run_that_has_not_failed_has_none(session):
     session.define("Workflows: [{Name: w, Steps: [{Name: s, Script: 1 // 1}]}]")
-    assert ways(session.start("w").wait(PATIENCE)) == {}
+    assert ways(session.start_run("w").wait(PATIENCE)) == {}
 
 
 class Page:
@@ -243,7 +243,7 @@ class Here:
 def test_of_two_pages_of_a_kernel_that_continue_at_once_both_show_the_one_run_that_goes_on(tmp_path):
     action = Broken()
     first = kernel(tmp_path / "s.db", action)
-    run = first.start("w").wait(PATIENCE)
+    run = first.start_run("w").wait(PATIENCE)
     other = first.environment.run_of(run.id)
     action.is_mended = True
     told = press(run, other)
@@ -255,7 +255,7 @@ def test_of_two_pages_of_a_kernel_that_continue_at_once_both_show_the_one_run_th
 def test_of_two_kernels_one_continues_and_the_other_is_told_who_and_later_shows_the_end(tmp_path):
     action = Broken()
     first, second = (kernel(tmp_path / "s.db", action) for _ in range(2))
-    run = first.start("w").wait(PATIENCE)
+    run = first.start_run("w").wait(PATIENCE)
     other = second.environment.run_of(run.id)
     action.is_mended = True
     told = {ack["accepted"]: ack["text"] for ack in press(run, other)}
@@ -272,7 +272,7 @@ def test_of_two_kernels_one_continues_and_the_other_is_told_who_and_later_shows_
 def test_of_two_pages_that_continue_at_once_with_an_edit_one_new_run_goes_on(tmp_path):
     action = Broken()
     first, second = (kernel(tmp_path / "s.db", action) for _ in range(2))
-    run = first.start("w").wait(PATIENCE)
+    run = first.start_run("w").wait(PATIENCE)
     same = first.environment.run_of(run.id)
     other = second.environment.run_of(run.id)
     action.is_mended = True

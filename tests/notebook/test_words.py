@@ -68,8 +68,8 @@ def runs(tmp_path):
     session.define(FLOWS)
     given = {"rows": {"rows": [0, 1, 0]}}
     names = ("branched", "calls", "asks", "talks", "held", "written", "rows")
-    found = [session.start(name, given.get(name)) for name in names]
-    found += [session.start("talks", bounds=Bounds(max_seconds=3600, max_tokens=1)), session.start("held")]
+    found = [session.start_run(name, given.get(name)) for name in names]
+    found += [session.start_run("talks", bounds=Bounds(max_seconds=3600, max_tokens=1)), session.start_run("held")]
     for run in found:
         run.wait(20)
     found[-1].cancel()

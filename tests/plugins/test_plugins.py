@@ -138,7 +138,7 @@ def test_values_come_back_and_show_their_plain_form_without_the_plugin(example, 
     assert value.plain() == {"cents": 1, "currency": "EUR"}
     assert repr(value).endswith("(plugin missing: acme-divebook 1.0)")
     with pytest.raises(UnopenableValueError, match=r"its plugin is missing; install acme-divebook 1\.0"):
-        value.open()
+        value.to_python()
 
 
 # --- nothing is loaded that is not needed ---

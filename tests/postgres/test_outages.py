@@ -119,8 +119,8 @@ def test_who_may_only_read_is_told_what_is_refused_first(reader):
 def test_who_may_only_read_asks_for_news(reader, store, monkeypatch):
     opened, heard = [], threading.Event()
     with PostgresStore(reader) as reading:
-        open_link = reading._connections.open
-        monkeypatch.setattr(reading._connections, "open", lambda: opened.append(None) or open_link())
+        open_link = reading._connections.connect
+        monkeypatch.setattr(reading._connections, "connect", lambda: opened.append(None) or open_link())
         store.append(ONE, log(1), 0)
         end = reading.on_news(heard.set, ONE)
         for last in range(1, 6):

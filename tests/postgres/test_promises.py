@@ -13,15 +13,15 @@ class KeptConnections(Connections):
 
     kept: ClassVar = []
 
-    def open(self):
+    def connect(self):
         while self.kept:
             if _is_idle(link := self.kept.pop()):
                 return link
-        return super().open()
+        return super().connect()
 
     @contextmanager
     def opened(self):
-        link = self.open()
+        link = self.connect()
         yield link
         self.kept.append(link)
 

@@ -184,7 +184,7 @@ def test_turns_of_agents_are_equal_without_a_request_or_a_call_of_a_tool(monkeyp
     world, execution = judged(MemoryStore())
     with world:
         CALLS.clear()
-        monkeypatch.setattr(ScriptedModel, "answer", lambda *_: pytest.fail("a model was asked"))
+        monkeypatch.setattr(ScriptedModel, "reply_to", lambda *_: pytest.fail("a model was asked"))
         found = world.run_of(execution.id).verify()
         assert (found.equal, CALLS) == (True, []), str(found)
         assert dict(found.answered) == {"agent_response": 3, "tool_call": 2, "question": 1}

@@ -284,7 +284,7 @@ def test_a_fork_with_the_id_of_a_child_is_created_once(store, loss):
     fork = world.run_of(source.id).fork(2).wait(20)
     forked = next(event.data for event in fork.history() if isinstance(event.data, catalog.ExecutionForked))
     store.losses["_write"].append(loss)
-    driver = fork._control.fork(forked, child_id="exec_child")
+    driver = fork._control.start_fork(forked, child_id="exec_child")
     driver.driving().result(20)
     assert store.server.ids().count("exec_child") == 1
     assert sequences(store, driver) == list(range(1, driver.state.last_sequence + 1))

@@ -199,8 +199,8 @@ class Process:
                     cancel_elsewhere(subject.id, self._disk, self._machine)
 
         return [
-            (life.cancel_at, lambda: [runner.cancel("by the simulation") for runner in runners.values()]),
-            (life.pause_at, lambda: [runner.pause("by the simulation") for runner in runners.values()]),
+            (life.cancel_at, lambda: [runner.end_as_cancelled("by the simulation") for runner in runners.values()]),
+            (life.pause_at, lambda: [runner.pause_when_idle("by the simulation") for runner in runners.values()]),
             (life.jump_at, lambda: set_clock(self._machine, random)),
             (life.steal_at, steal),
         ]

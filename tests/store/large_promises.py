@@ -134,7 +134,7 @@ class LargePromises:
             store.append(name, events, 0)
             assert store.read(name) == events
         assert len(store.blobs()) == 2
-        assert store.read(ONE)[1].data.setting["a"].open() == {"tools": [{"name": "read"}]}
+        assert store.read(ONE)[1].data.setting["a"].to_python() == {"tools": [{"name": "read"}]}
         assert check(store).ok
 
     def test_what_is_kept_by_its_hash_beside_large_values_survives(self, store):

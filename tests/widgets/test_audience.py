@@ -13,9 +13,9 @@ class Clock:
 def test_views_are_there_until_they_leave():
     audience = Audience(Clock())
     assert not audience
-    assert audience.note("one")
-    assert not audience.note("one")
-    audience.note("two")
+    assert audience.record_view("one")
+    assert not audience.record_view("one")
+    audience.record_view("two")
     audience.leave("one")
     assert audience
     audience.leave("two")
@@ -26,11 +26,11 @@ def test_views_are_there_until_they_leave():
 def test_views_that_are_silent_for_long_are_forgotten():
     clock = Clock()
     audience = Audience(clock)
-    audience.note("silent")
+    audience.record_view("silent")
     clock.now += SILENCE / 2
-    audience.note("there")
+    audience.record_view("there")
     audience.expire()
     clock.now += SILENCE / 2 + 1
     audience.expire()
-    assert audience.note("silent")
-    assert not audience.note("there")
+    assert audience.record_view("silent")
+    assert not audience.record_view("there")

@@ -239,7 +239,7 @@ def test_what_rows_gave_is_saved_without_secrets_and_without_links():
     script = "{'label': inputs.api_key, 'password': 'plain words', 'ok': item > 1}"
     flow = Workflow("w", [Step("s", script=script, each=Each([1, 2, 3], "item"))], inputs=["api_key"])
     execution = run(flow, {"api_key": SECRET})
-    DASHBOARDS.note(execution.id, "http://127.0.0.1:8787/status")
+    DASHBOARDS.add_address(execution.id, "http://127.0.0.1:8787/status")
     packed = saved_run(execution, execution.history())
     header = read_saved(packed)[1]["header"]
     words = [spread["words"] for step in header["progress"] for spread in step["spread"]]

@@ -125,7 +125,7 @@ def test_the_dashboards_of_clusters_are_told_while_calls_go_there():
     execution = environment(actions=[gate.action()]).start(Workflow("w", [Step("s", action="gate")]))
     assert gate.reached.wait(20)
     for address in ("http://one.example", "http://two.example", "http://one.example"):
-        DASHBOARDS.note(execution.id, address)
+        DASHBOARDS.add_address(execution.id, address)
     assert header_of(execution)["dashboards"] == ["http://one.example", "http://two.example"]
     DASHBOARDS.forget("http://two.example")
     assert header_of(execution)["dashboards"] == ["http://one.example"]
@@ -137,7 +137,7 @@ def test_the_dashboards_of_clusters_are_told_while_calls_go_there():
 def test_of_many_executions_the_latest_have_dashboards():
     known = Dashboards()
     for number in range(MOST + 1):
-        known.note(f"exec_{number}", "http://one.example")
+        known.add_address(f"exec_{number}", "http://one.example")
     assert [known.of("exec_0"), known.of("exec_1")] == [[], ["http://one.example"]]
 
 

@@ -100,7 +100,7 @@ def test_a_frame_that_cannot_be_shown_says_why():
 
 def test_a_table_that_is_too_large_is_not_opened(monkeypatch):
     monkeypatch.setattr(variables, "LARGEST", 10)
-    monkeypatch.setattr(Arrow, "open", lambda _: pytest.fail("it was opened"))
+    monkeypatch.setattr(Arrow, "to_python", lambda _: pytest.fail("it was opened"))
     view = views_of(rows=pd.DataFrame({"a": range(100)}))["rows"]
     assert (view["size"], view["rows"]) == ("100 x 1", [])
 

@@ -36,7 +36,7 @@ class FakeEngine:
         if not image:
             raise ContainerError("image not found")
 
-    async def start(self, plan: ContainerPlan) -> str:
+    async def start_container(self, plan: ContainerPlan) -> str:
         self.plans.append(plan)
         name = f"made-{self.runs}"
         self.containers[name] = "running"

@@ -53,7 +53,7 @@ class World:
             public=lambda address: address == "127.0.0.1" or is_public(address),
             on_answer=self.answers.append,
         )
-        await egress.start(self.socket)
+        await egress.listen(self.socket)
         try:
             yield egress
         finally:

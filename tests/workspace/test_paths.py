@@ -33,7 +33,7 @@ def root(request, tmp_path, require):
 
 
 def read(root, path, flags=os.O_RDONLY):
-    with open(root.open(path, flags)) as file:
+    with open(root.open_file(path, flags)) as file:
         return file.read()
 
 
@@ -54,7 +54,7 @@ def test_paths_inside_are_opened(root, path):
 )
 def test_paths_that_lead_out_are_refused(root, path):
     with pytest.raises(PathNotAllowedError):
-        root.open(path.format(root=root.path))
+        root.open_file(path.format(root=root.path))
 
 
 @pytest.mark.parametrize("target", ["a/file", "{root}/a/file", "a/../a/file", "other"])
@@ -70,7 +70,7 @@ def test_links_that_lead_out_are_refused(root, target):
     link(root, "hop", "../secret")
     link(root, "link", target.format(root=root.path))
     with pytest.raises(PathNotAllowedError):
-        root.open("link")
+        root.open_file("link")
     with pytest.raises(PathNotAllowedError):
         root.real("link")
 
@@ -90,28 +90,28 @@ def test_links_in_a_circle_are_an_error_and_no_end(root):
 
 def test_a_link_itself_is_opened_and_not_followed(root):
     link(root, "link", "../secret")
-    found = root.open("link", PATH_ONLY | os.O_NOFOLLOW)
+    found = root.open_file("link", PATH_ONLY | os.O_NOFOLLOW)
     try:
         assert stat.S_ISLNK(os.fstat(found).st_mode)
     finally:
         os.close(found)
     with pytest.raises(OSError, match="symbolic links"):
-        root.open("link", os.O_RDONLY | os.O_NOFOLLOW)
+        root.open_file("link", os.O_RDONLY | os.O_NOFOLLOW)
 
 
 def test_files_are_made_inside_only(root, tmp_path):
-    os.close(root.open("a/new", os.O_WRONLY | os.O_CREAT))
+    os.close(root.open_file("a/new", os.O_WRONLY | os.O_CREAT))
     link(root, "dangling", "a/later")
-    os.close(root.open("dangling", os.O_WRONLY | os.O_CREAT))
+    os.close(root.open_file("dangling", os.O_WRONLY | os.O_CREAT))
     assert os.path.exists(f"{root.path}/a/later")
     link(root, "out", "../made")
     with pytest.raises(PathNotAllowedError):
-        root.open("out", os.O_WRONLY | os.O_CREAT)
+        root.open_file("out", os.O_WRONLY | os.O_CREAT)
     assert not (tmp_path / "made").exists()
     with pytest.raises(FileExistsError):
-        root.open("file", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        root.open_file("file", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     with pytest.raises(FileExistsError):
-        root.open("dangling", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        root.open_file("dangling", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
 
 
 @pytest.mark.parametrize(
@@ -120,14 +120,14 @@ def test_files_are_made_inside_only(root, tmp_path):
 )
 def test_a_refusal_says_which_rule(root, path, rule):
     with pytest.raises(PathNotAllowedError, match=rule) as caught:
-        root.open(path)
+        root.open_file(path)
     assert rule in caught.value.rule
 
 
 def test_errors_of_the_disk_stay_what_they_are(root):
     for path, error in [("nothing", FileNotFoundError), ("file/x", NotADirectoryError), ("file/", NotADirectoryError)]:
         with pytest.raises(error):
-            root.open(path)
+            root.open_file(path)
     with pytest.raises(IsADirectoryError):
         root.open_regular("a")
 
@@ -156,7 +156,7 @@ def test_links_of_a_container_are_read_by_its_names(tmp_path):
     root = Root(tmp_path, name="/workspace")
     assert read(root, "link") == read(root, "/workspace/file") == "inside"
     with pytest.raises(PathNotAllowedError):
-        root.open(str(tmp_path / "file"))
+        root.open_file(str(tmp_path / "file"))
     root.close()
 
 
@@ -165,7 +165,7 @@ def test_nothing_is_left_open(root):
     link(root, "link", "../secret")
     for path in ("link", "nothing", "../x", "a", "file/x", "a/b/../../file"):
         with suppress(OSError):
-            os.close(root.open(path))
+            os.close(root.open_file(path))
     assert len(os.listdir("/proc/self/fd")) == before
 
 

@@ -472,7 +472,7 @@ def test_an_overflow_of_the_kernel_is_noticed(kept, tmp_path):
 @pytest.fixture
 def _refusing(monkeypatch):
     """Refuse what the modes of folders forbid to users other than root, who runs these tests."""
-    real_open, real_stat, real_below = os.open, os.stat, Root.open
+    real_open, real_stat, real_below = os.open, os.stat, Root.open_file
 
     def require(descriptor, bit):
         if not os.fstat(descriptor).st_mode & bit:
@@ -500,7 +500,7 @@ def _refusing(monkeypatch):
 
     monkeypatch.setattr(take.os, "open", opened)
     monkeypatch.setattr(take.os, "stat", status)
-    monkeypatch.setattr(Root, "open", lambda root, path, flags: readable(real_below(root, path, flags), flags))
+    monkeypatch.setattr(Root, "open_file", lambda root, path, flags: readable(real_below(root, path, flags), flags))
 
 
 @pytest.mark.parametrize("watch", [True, False])

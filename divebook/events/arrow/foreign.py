@@ -139,7 +139,7 @@ class Arrow(Recorded):
         """
         return {"kind": self.kind, "shape": list(self.shape), "layout": self.layout, "data": self.content}
 
-    def open(self) -> Any:
+    def to_python(self) -> Any:
         """Build the table, series, index or array from its recorded form."""
         return _open_checked(self.kind, lambda: _module_of(self.kind).open_value(self))
 
@@ -159,11 +159,11 @@ class Arrow(Recorded):
                 f"is a {self.summary()}, and scripts take at most {MOST_CELLS:,} cells; give it whole to an action, "
                 "or make what the script needs in a step before"
             )
-        return _module_of(self.kind).rows(self.open())
+        return _module_of(self.kind).rows(self.to_python())
 
     def head(self, count: int) -> list[Any]:
         """Return the first `count` rows or values, in the same form as `plain` but for a value of any size."""
-        return list(_module_of(self.kind).rows(self.open()[:count]))
+        return list(_module_of(self.kind).rows(self.to_python()[:count]))
 
     def summary(self) -> str:
         """Return the class and the shape of the value: ``DataFrame 1,000 x 3``."""
@@ -193,13 +193,13 @@ class ForeignScalar(Recorded):
         """Return the kind of the scalar (library and class) and the plain values from which it is built again."""
         return {"kind": self.kind, "parts": self.parts_}
 
-    def open(self) -> Any:
+    def to_python(self) -> Any:
         """Build the scalar of pandas or numpy from its recorded form."""
         return _open_checked(self.kind, lambda: _scalars(self.kind).open_scalar(self.kind, self.parts_))
 
     def plain(self) -> Any:
         """Return the Python counterpart of the scalar; None for a missing value."""
-        return _scalars(self.kind).plain_scalar(self.open())
+        return _scalars(self.kind).plain_scalar(self.to_python())
 
     def summary(self) -> str:
         """Return the scalar as readable text."""

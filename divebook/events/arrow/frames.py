@@ -55,7 +55,7 @@ def record_series(series: pd.Series[Any], path: str, normalize: Normalize) -> Ar
     """Return the recorded form of a pandas Series, in which a log stores it."""
     writer = ColumnWriter(normalize)
     layout = {
-        "name": writer.label(series.name, f"{path}.name"),
+        "name": writer.plain_label(series.name, f"{path}.name"),
         "index": _index(writer, series.index, f"{path}.index"),
         "data": writer.add(series.array, path),
         "attrs": normalize(dict(series.attrs), f"{path}.attrs"),
@@ -80,7 +80,7 @@ def _with_flags(value: Any, layout: Any) -> Any:
 
 
 def _index(writer: ColumnWriter, index: Any, path: str) -> Description:
-    names = [writer.label(name, f"{path}.names") for name in index.names]
+    names = [writer.plain_label(name, f"{path}.names") for name in index.names]
     if isinstance(index, pd.RangeIndex):
         return {"names": names, "range": [index.start, index.stop, index.step]}
     if isinstance(index, pd.MultiIndex):
@@ -206,7 +206,7 @@ class ColumnWriter:
     def _add_numpy(self, values: np.ndarray[Any, Any], path: str) -> Description:
         kind = values.dtype.kind
         if kind == "O":
-            return {"objects": [self.label(cell, f"{path}[{row}]") for row, cell in enumerate(values.tolist())]}
+            return {"objects": [self.plain_label(cell, f"{path}[{row}]") for row, cell in enumerate(values.tolist())]}
         # Long doubles, complex numbers and records are refused, since Arrow has no type for them.
         if kind not in _NUMBERS + _MOMENTS or values.dtype.itemsize > 8:
             raise _unsupported_dtype(values.dtype, path)
@@ -232,12 +232,12 @@ class ColumnWriter:
             return {"nullable": str(dtype), "at": self._put(without_residue(as_array(values, path)))}
         raise _unsupported_dtype(dtype, path)
 
-    def label(self, value: Any, path: str) -> Any:
+    def plain_label(self, value: Any, path: str) -> Any:
         """Return a cell, or the name of a column, as plain data that a log can contain. `label_of` restores it from
         them.
         """
         if type(value) is tuple:
-            return {"tuple": [self.label(item, path) for item in value]}
+            return {"tuple": [self.plain_label(item, path) for item in value]}
         plain = self._normalize(value, path)
         # A dict of user data is wrapped, so that it differs from {"tuple": ...}.
         return {"value": plain} if isinstance(plain, dict) else plain
@@ -248,7 +248,7 @@ def _unsupported_dtype(dtype: Any, path: str) -> UnstorableValueError:
 
 
 def label_of(recorded: Any) -> Any:
-    """Return the cell or column name for `recorded`, the plain data that `ColumnWriter.label` returned for it."""
+    """Return the cell or column name for `recorded`, the plain data that `ColumnWriter.plain_label` returned for it."""
     if not isinstance(recorded, dict):
         return opened(recorded)
     return tuple(map(label_of, recorded["tuple"])) if "tuple" in recorded else opened(recorded["value"])

@@ -134,7 +134,7 @@ def failures_by_position(parts: Sequence[Any]) -> dict[int, bool]:
     """
     has_failed: dict[int, bool] = {}
     for part in parts:
-        frame = part.open()
+        frame = part.to_python()
         failed = frame[ERROR].notna() if ERROR in frame else [False] * len(frame)
         has_failed.update(zip(map(int, frame.index), map(bool, failed), strict=True))
     return has_failed
@@ -162,7 +162,7 @@ def outcome_of(length: int, rounds: Sequence[tuple[int, Sequence[Any]]]) -> pd.D
         positions: Sequence[int] = failed_in(outcome) if number else range(length)
         # A round calls either all failed rows, or only those that certainly failed.
         positions = positions if len(positions) == count else certainly_failed_in(outcome)
-        opened = [part.open() for part in parts]
+        opened = [part.to_python() for part in parts]
         for frame in opened:
             frame.index = pd.Index([positions[int(at)] for at in frame.index])
         frames = _without_mixed_types([frame.assign(**{ERROR: frame.get(ERROR)}) for frame in opened])
@@ -275,7 +275,7 @@ def count_rows(recorded: Recorded, tallies: dict[str, ColumnTally]) -> None:
     UnopenableValueError
         A value in it cannot be opened in this process.
     """
-    frame = recorded.open()
+    frame = recorded.to_python()
     if isinstance(frame, pd.DataFrame):
         count_frame(frame, tallies)
 

@@ -135,7 +135,7 @@ class DaskCluster:
         connection = await in_thread(lambda: self._connected(task.label))
         self._fit(connection.threads)
         if connection.dashboard is not None:
-            DASHBOARDS.note(task.key.partition("/")[0], connection.dashboard)
+            DASHBOARDS.add_address(task.key.partition("/")[0], connection.dashboard)
         call_future = asyncio.run_coroutine_threadsafe(connection.make(task, call, self._options), connection.loop)
         future = asyncio.wrap_future(call_future)
         outcome: bytes = await await_task(task, future, future.cancel)
@@ -202,7 +202,7 @@ class Dashboards:
     Examples
     --------
     >>> dashboards = Dashboards()
-    >>> dashboards.note("exec_1", "http://localhost:8787/status")
+    >>> dashboards.add_address("exec_1", "http://localhost:8787/status")
     >>> dashboards.of("exec_1"), dashboards.of("exec_2")
     (['http://localhost:8787/status'], [])
     """
@@ -211,7 +211,7 @@ class Dashboards:
         self._addresses: dict[str, tuple[str, ...]] = {}
         self._lock = threading.Lock()
 
-    def note(self, execution_id: str, address: str) -> None:
+    def add_address(self, execution_id: str, address: str) -> None:
         """Remember that calls of an execution were sent to the cluster that has this dashboard."""
         with self._lock:
             addresses = self._addresses.pop(execution_id, ())  # moves the execution to the end

@@ -142,7 +142,7 @@ class Connections:
         self._lock = threading.Lock()
         self._closed = False
 
-    def open(self) -> Link:
+    def connect(self) -> Link:
         """Open a new connection to the server."""
         import psycopg
 
@@ -164,7 +164,7 @@ class Connections:
         """Open a connection for the `with` block, and close it after the block. Errors of Postgres are raised as errors
         of divebook.
         """
-        with translated(self.address.location), self.open() as link:
+        with translated(self.address.location), self.connect() as link:
             yield link
 
     def statement(self, text: str) -> str:
@@ -194,7 +194,7 @@ class Connections:
             if link is not None and not _is_idle(link):
                 link.close()
                 link = None
-            link = link or self.open()
+            link = link or self.connect()
             try:
                 yield link
             finally:
@@ -308,7 +308,7 @@ class Connections:
         self.settle()
         if self._writer is None or not _is_idle(self._writer):
             self._close_writer()
-            self._writer = self.open()
+            self._writer = self.connect()
         with self.connection_errors_handled():
             yield self._writer
 

@@ -262,7 +262,7 @@ class PostgresStore(EventStore):
         # The number may be that of an earlier message with the same kind and key, which is then returned.
         stored = tables.load_message(self._connections.read, self.sealing, number)
         # The message may have been deleted meanwhile, with its execution.
-        return stored or replace(message, payload=decode(self.sealing.open(payload)), number=number)
+        return stored or replace(message, payload=decode(self.sealing.decrypt(payload)), number=number)
 
     def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
         with self._connections.transaction() as execute:
@@ -291,7 +291,7 @@ class PostgresStore(EventStore):
         return remove
 
     def _wait_for_news(self, last_count: int, seconds: float) -> int:
-        self._server_news.start()
+        self._server_news.start_thread()
         count = super()._wait_for_news(last_count, seconds)
         self._check_open()
         return count
@@ -401,7 +401,7 @@ class ServerNews:
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_writer.settimeout(0)
 
-    def start(self) -> None:
+    def start_thread(self) -> None:
         """Start the thread that receives notifications. Do nothing if it runs already or if the store is closed."""
         with self._lock:
             if self._thread is None and not self._is_closing:
@@ -445,7 +445,7 @@ class ServerNews:
                 self._wait(None, RECONNECT_PAUSE)
 
     def _receive(self) -> None:
-        link = self._connections.open()
+        link = self._connections.connect()
         location = self._connections.address.location
         try:
             with translated(location):

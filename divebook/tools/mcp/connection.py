@@ -137,7 +137,7 @@ class Connection:
         """True if the connection has ended or is about to end, so that it accepts no more requests."""
         return self._ending.is_set()
 
-    async def open(self) -> None:
+    async def connect(self) -> None:
         """Connect to the server and agree on a protocol version. Raise `BrokenError` if this fails or takes too
         long.
         """
@@ -671,7 +671,7 @@ async def _over_http(
         if request.url.host != host:
             await anyio.to_thread.run_sync(addresses_of, policy, request.url.host)
 
-    async def note(response: httpx2.Response) -> None:
+    async def note_status(response: httpx2.Response) -> None:
         # Other requests of the SDK, such as the stream of events, do not belong to a call.
         if response.request.method == "POST" and response.status_code != HTTPStatus.ACCEPTED:  # else of no call
             status.status = response.status_code if response.is_error else 0
@@ -689,7 +689,7 @@ async def _over_http(
             # Longer than a call may take: the time limit of the call ends it first, with a clearer error.
             timeout=httpx2.Timeout(HANDSHAKE, read=limit + HANDSHAKE),
             transport=checked_transport(policy),
-            event_hooks={"request": [admit], "response": [note]},
+            event_hooks={"request": [admit], "response": [note_status]},
         ) as client,
         streamable_http_client(url, http_client=client, max_sse_event_size=LARGEST) as streams,
     ):

@@ -82,7 +82,7 @@ class _Server:
             if pid == self.pid:
                 self.code = os.waitstatus_to_exitcode(status)
 
-    def note(self) -> bytes:
+    def read_error_output(self) -> bytes:
         """Read new error output of the server and return it. Also remember the last part of it, which explains a
         failure of the server.
         """
@@ -117,7 +117,7 @@ def _watch(server: _Server, most: int, child_ended: int) -> str:
     # Output has priority over the end of the server, so that its last messages are not lost.
     while (remaining := until - time.monotonic()) > 0:
         ready = dict(watched.poll(None if remaining == float("inf") else remaining * 1000))
-        if ready.get(server.err) and not server.note():
+        if ready.get(server.err) and not server.read_error_output():
             watched.unregister(server.err)
         if ready.get(server.out):
             data = os.read(server.out, _CHUNK)
@@ -209,7 +209,7 @@ def main(most: str, *command: str) -> None:
         # Not blocking: a descendant may keep the pipe open without ever writing to it.
         os.set_blocking(server.err, False)
         try:
-            while server.note():
+            while server.read_error_output():
                 pass
         except BlockingIOError:  # an invisible process still holds the pipe
             pass

@@ -95,7 +95,7 @@ class Consent:
             await anyio.to_thread.run_sync(webbrowser.open, address, abandon_on_cancel=True)
             self._parameters = await _in_time(redirect)
 
-    async def answer(self) -> AuthorizationCodeResult:
+    async def authorization_code(self) -> AuthorizationCodeResult:
         """Return the authorization code that the browser was redirected with. Raise `OAuthFlowError` if the person
         refused the sign-in.
         """
@@ -224,7 +224,7 @@ class FileTokens(Tokens):
 
     def _read(self) -> dict[str, Any]:
         try:
-            values = json.loads(self._sealing.open(self._path.read_bytes()))
+            values = json.loads(self._sealing.decrypt(self._path.read_bytes()))
         # Before the first sign-in.
         except FileNotFoundError:
             return {}
@@ -258,7 +258,7 @@ def provider_of(definition: MCPServerDefinition, policy: Policy, sealing: Sealin
     if token_store.type == FILE and token_store.path is not None:
         storage = FileTokens(policy.file(Path(token_store.path).expanduser(), Path()), sealing, client)
     consent = Consent(definition.name, str(redirect))
-    return OAuthClientProvider(definition.url, metadata, storage, consent.ask, consent.answer)
+    return OAuthClientProvider(definition.url, metadata, storage, consent.ask, consent.authorization_code)
 
 
 def _client(oauth: OAuthDefinition, redirect: AnyUrl, policy: Policy) -> OAuthClientInformationFull | None:

@@ -331,7 +331,7 @@ class Server:
             connection = Connection(
                 open_transport, self._elicit, sample, mode=mode, patience=patience, server=self.name
             )
-            await connection.open()
+            await connection.connect()
         except (SetupError, OSError) as error:
             raise self._error(operation, f"not connected: {error}") from error
         except BrokenError as error:

@@ -135,7 +135,7 @@ class Engine:
         """
         self._request_now(lambda client: client.images.get(image), f"image {image}", f"docker pull {image}")
 
-    async def start(self, plan: ContainerPlan) -> str:
+    async def start_container(self, plan: ContainerPlan) -> str:
         """Create a container and start it; return its id. Raises the errors of `require_image`."""
         await self.require_image(plan.image)
         subject = f"a container of {plan.image}"

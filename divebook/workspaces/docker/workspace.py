@@ -168,7 +168,7 @@ class DockerWorkspace(LocalWorkspace):
         mounts = {} if self._scratch is None else {self._scratch: _SCRATCH}
         # The socket of the proxy must exist before the container starts, because its folder is mounted.
         if self._egress is not None:
-            mounts[await self._egress.open()] = INSIDE
+            mounts[await self._egress.start_proxy()] = INSIDE
         self._container = await self._container_for(mounts)
         self.ports = await self._engine.ports(self._container) if self._plan.ports else {}
         self._shell = DockerShell(
@@ -202,7 +202,7 @@ class DockerWorkspace(LocalWorkspace):
         # A kept container is found by its folder and image, so both are labels.
         labels = {**plan.labels, "divebook.image": plan.image}
         container = await self._engine.find({**labels, LABEL: plan.folder}) if self._keep else None
-        return container or await self._engine.start(replace(plan, labels=labels))
+        return container or await self._engine.start_container(replace(plan, labels=labels))
 
     async def _start_relay(self, egress: ContainerEgress) -> None:
         """Start the relay inside the container, through which programs reach the proxy for network access. Return when
@@ -463,12 +463,12 @@ class ContainerEgress:
         """Create network access to the hosts in `allow`. `on_answer` is called for each request; see `Egress`."""
         return cls(Egress(allow, on_answer=on_answer))
 
-    async def open(self) -> str:
+    async def start_proxy(self) -> str:
         """Start the proxy. Return the folder of this machine that the container must mount at `INSIDE`."""
         self.folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="divebook-egress-")
         # Copied into the mounted folder: the image need not contain divebook.
         await asyncio.to_thread(shutil.copy, relay.__file__, f"{self.folder}/relay.py")
-        await self._proxy.start(f"{self.folder}/proxy")
+        await self._proxy.listen(f"{self.folder}/proxy")
         return self.folder
 
     @property

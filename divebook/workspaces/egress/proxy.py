@@ -75,7 +75,7 @@ class Egress:
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
 
-    async def start(self, path: str) -> None:
+    async def listen(self, path: str) -> None:
         """Start the proxy on a Unix socket at `path`, in a folder that the container mounts.
 
         Only the current user can open the socket.

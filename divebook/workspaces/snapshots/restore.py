@@ -155,7 +155,7 @@ def folder_writer(root: Root) -> Iterator[FolderWriter]:
         Another process writes into the folder, it cannot be read, or the earlier write cannot be undone.
     """
     with _path_in_errors(root, "."):  # also covers what the caller reads before it writes
-        folder = root.open(".", _FOLDER_FLAGS)
+        folder = root.open_file(".", _FOLDER_FLAGS)
         try:
             # The lock first: without it, the journal may belong to a write that is still running.
             _lock(folder, root.path)
@@ -783,7 +783,7 @@ def set_mode(root: Root, path: str, mode: int) -> None:
     """
     # `PATH_ONLY` also opens a folder that its owner may not read or enter.
     flags = PATH_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-    descriptor = root.open(path, flags) if path else os.dup(root.fd)
+    descriptor = root.open_file(path, flags) if path else os.dup(root.fd)
     try:
         os.fchmod(descriptor, mode)
     except OSError as error:

@@ -160,7 +160,7 @@ class TreeScanner:
         if folder not in self._children:
             return  # it was removed with the folder around it
         try:
-            descriptor = self._root.open(folder or ".", _LIST)
+            descriptor = self._root.open_file(folder or ".", _LIST)
         except OSError as error:
             # Its entries must not keep what they had before the change that was reported. What is there now instead of
             # the folder is reported for the next scan.
@@ -480,7 +480,7 @@ class Snapshots:
     def _new_scanner(self, *, watch: bool) -> TreeScanner:
         if self._watch is not None:
             self._watch.close()
-        self._watch = FolderWatch.open() if watch else None
+        self._watch = FolderWatch.begin_watch() if watch else None
         return TreeScanner(self.root, self._is_left_out, self._largest, self._watch)
 
     def take(self, *, everything: bool = False) -> TreeSnapshot:
@@ -675,7 +675,7 @@ class FolderWatch:
         """True if changes may have been missed, so that everything must be examined."""
 
     @classmethod
-    def open(cls) -> FolderWatch | None:
+    def begin_watch(cls) -> FolderWatch | None:
         """Start a watch and return it. Return None if the system has no inotify or allows no further watch."""
         try:
             return cls()
