@@ -139,18 +139,28 @@ class ConcurrentCalls:
         """Count `count` concurrent tasks of the path as running inside the `with` block. The code of the block itself
         is not counted, because it only waits for them.
 
-        Yields a function that makes the context manager in which each task runs.
+        Yields a function that makes the context manager in which each task runs. The first task that raises an error
+        counts as running until the block ends, because the block continues with that error.
         """
         remaining = count
+        has_failed = False
 
         @contextmanager
         def strand() -> Iterator[None]:
-            nonlocal remaining
+            nonlocal remaining, has_failed
+            is_first_failure = False
             try:
                 yield
+            except Exception:
+                is_first_failure = not has_failed
+                has_failed = True
+                raise
             finally:
                 remaining -= 1
-                if remaining:  # the last one gives its place to the waiting strand, which continues
+                # One task gives its place to the waiting one, which continues: the first that failed, else the last. If
+                # the failed task left, and all others were parked, the path would be parked before the others are
+                # cancelled (test_a_failed_branch_is_not_held_up_by_branches_that_wait).
+                if not is_first_failure and (remaining or has_failed):
                     self.leave()
 
         # The waiting task counts for one of them.
@@ -158,7 +168,8 @@ class ConcurrentCalls:
         try:
             yield strand
         finally:
-            self.running -= max(0, remaining - 1)  # strands cancelled before they started
+            # Strands that were cancelled before they started.
+            self.running -= remaining if has_failed else max(0, remaining - 1)
 
     @contextmanager
     def open_call(self) -> Iterator[None]:
