@@ -14,7 +14,7 @@ import functools
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -577,6 +577,51 @@ class Control:
         parent = self._registry.find(parent_id)
         if not parent.state.is_over:
             self.continue_parked(parent)
+
+    def next_continuation(self, driver: Driver, by: float) -> Future[None] | None:
+        """Return a future that is done when this process may have continued a waiting execution without a person or a
+        signal. Return None if nothing here continues it.
+
+        A timer of the execution counts if it ends at most at the time `by`, in microseconds since 1970. So does the
+        release of a lease for which this process waits, and the work and the timers of the children for which the
+        execution waits (`tests/runtime/test_meaning_of_wait.py`).
+        """
+        # The dictionaries belong to the engine's loop, and are only tested here: most executions that have stopped have
+        # neither timers nor children, and need no call on the loop.
+        if not (driver.may_have_children or self._timers or self._release_watches):
+            return None
+        return ENGINE.call(lambda: self._next_continuation(driver, by))
+
+    def _next_continuation(self, driver: Driver, by: float) -> Future[None] | None:
+        futures = [future for future in self._continuations(driver, by) if not future.done()]
+        if not futures:
+            return None
+
+        async def first_end() -> None:
+            await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+
+        return ENGINE.promise(first_end())
+
+    def _continuations(self, driver: Driver, by: float) -> Iterator[asyncio.Future[None]]:
+        state = driver.state
+        if state.status != WAITING or state.paused is not None:
+            return
+        due = state.deadline_after(driver.began_at)
+        if (timer := self._timers.get(driver.id)) is not None and due is not None and due <= by:
+            yield timer
+        if (watch := self._release_watches.get(driver.id)) is not None:
+            yield watch
+        for name in running_children(state):
+            child = self._registry.present(name)
+            if child is None or not child.was_driven:
+                continue
+            # The drive of a child that has ended is done after it has continued its parent.
+            if not (standstill := child.standstill()).done():
+                end = asyncio.wrap_future(standstill)
+                end.add_done_callback(lambda done: done.cancelled() or done.exception())  # mark it as retrieved
+                yield end
+            else:
+                yield from self._continuations(child, by)
 
     # --- child executions --------------------------------------------------------------------------------------------
 
@@ -1195,11 +1240,12 @@ def lease_elsewhere(driver: Driver) -> Lease | None:
 
 
 def wait_elsewhere(
-    driver: Driver, timeout: float | None = None, stop: threading.Event | None = None
+    driver: Driver, by: Callable[[], float], timeout: float | None = None, stop: threading.Event | None = None
 ) -> Future[None] | None:
-    """Wait until an execution that other processes drive has ended, or can only continue with an answer or a signal.
-    Return None then. If this environment begins to drive the execution meanwhile, return its drive, whose end the
-    caller must wait for: the state in memory is ahead of the store from then on.
+    """Wait until an execution that other processes drive has ended, or can only continue with an answer or a signal, or
+    at a deadline after `by()`; see `is_idle`. Return None then. If this environment begins to drive the execution
+    meanwhile, return its drive, whose end the caller must wait for: the state in memory is ahead of the store from then
+    on.
 
     `timeout` is in seconds. Raises TimeoutError after it. If another thread sets `stop`, return None within
     `NEWS_INTERVAL`.
@@ -1218,7 +1264,7 @@ def wait_elsewhere(
             if driver.is_live:
                 return driver.standstill()
             # The drive may begin during the check, which then reads the state in memory.
-            if (stop is not None and stop.is_set()) or (_is_settled_elsewhere(driver) and not driver.is_live):
+            if (stop is not None and stop.is_set()) or (_is_settled_elsewhere(driver, by()) and not driver.is_live):
                 return None
             seconds = NEWS_INTERVAL if deadline is None else min(NEWS_INTERVAL, deadline - time.monotonic())
             if seconds <= 0:
@@ -1230,26 +1276,29 @@ def wait_elsewhere(
         unsubscribe()
 
 
-def _is_settled_elsewhere(driver: Driver) -> bool:
-    return driver.refresh().state.is_over or _is_parked_idle(driver) or _has_no_driver(driver)
+def _is_settled_elsewhere(driver: Driver, by: float) -> bool:
+    return driver.refresh().state.is_over or _is_parked_idle(driver, by) or _has_no_driver(driver)
 
 
-def _is_parked_idle(driver: Driver) -> bool:
-    return not driver.is_live and is_idle(driver.state, driver.store)
+def _is_parked_idle(driver: Driver, by: float) -> bool:
+    return not driver.is_live and is_idle(driver.state, driver.store, by)
 
 
-def is_idle(state: ExecutionState, store: EventStore) -> bool:
+def is_idle(state: ExecutionState, store: EventStore, by: float = 0) -> bool:
     """Return whether an execution can only continue with an answer or a signal, or when a person resumes it.
 
     An execution that waits for children is idle if all these children are. An execution that sleeps, or pauses before a
-    retry, is not: it continues by itself.
+    retry, is not: it continues by itself. So does one with a question that expires, or a signal wait that ends, at most
+    at the time `by`, in microseconds since 1970.
     """
     if state.is_shown_paused:
         return True
     if state.status != WAITING or state.is_asleep or has_news(state, store):
         return False
+    if (due := state.wake_at) is not None and due <= by:
+        return False
     waiting_paths = [path for path in state.active_paths() if not state.settles_only(path)]
-    return all(_is_child_idle(name, store) for name in running_children(state, waiting_paths))
+    return all(_is_child_idle(name, store, by) for name in running_children(state, waiting_paths))
 
 
 def has_news(state: ExecutionState, store: EventStore) -> bool:
@@ -1262,9 +1311,9 @@ def has_news(state: ExecutionState, store: EventStore) -> bool:
     return store.has_untaken(name) or store.record(name).last_sequence > state.last_sequence
 
 
-def _is_child_idle(name: str, store: EventStore) -> bool:
+def _is_child_idle(name: str, store: EventStore, by: float) -> bool:
     try:
-        return is_idle(folded(store, name), store)
+        return is_idle(folded(store, name), store, by)
     except ExecutionNotFoundError:  # it is about to start
         return False
 
@@ -1276,14 +1325,21 @@ def _has_no_driver(driver: Driver) -> bool:
     Raises
     ------
     ExecutionError
-        It was running when its driver disappeared.
+        It was running when its driver disappeared, or workers skip it until a person resumes it.
     """
-    if belongs_to_workers(driver.store, driver.state) or driver.is_live or is_driven(driver):
+    is_queued = belongs_to_workers(driver.store, driver.state)
+    if (is_queued and not _is_withheld(driver)) or driver.is_live or is_driven(driver):
         return False
     state = driver.refresh().state  # the state that its driver wrote before it released the lease
     if not state.is_over and state.status != WAITING:
-        raise ExecutionError(f"execution {driver.id} is {state.status}, and who has driven it is gone; resume it")
+        reason = "workers have given it up after several interruptions" if is_queued else "who has driven it is gone"
+        raise ExecutionError(f"execution {driver.id} is {state.status}, and {reason}; resume it")
     return True
+
+
+def _is_withheld(driver: Driver) -> bool:
+    """Return whether the workers of its queue skip an execution until a person resumes it."""
+    return any(entry.execution_id == driver.id for entry in driver.store.queued(withheld=True))
 
 
 # --- guards for executions that have ended ---------------------------------------------------------------------------

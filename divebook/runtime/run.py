@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 import os
 import sys
 import threading
@@ -59,7 +60,7 @@ from divebook.runtime.clock import Ids
 from divebook.runtime.compute.threads import lend_slot
 from divebook.runtime.driver import Driver
 from divebook.runtime.loop import ENGINE, LeftError
-from divebook.runtime.manager import is_driven, is_elsewhere, wait_elsewhere
+from divebook.runtime.manager import is_driven, is_elsewhere, is_idle, wait_elsewhere
 from divebook.runtime.messages import annotation, this_person
 from divebook.runtime.queueing import move_out
 from divebook.runtime.streaming import TextListener
@@ -486,7 +487,12 @@ class Run(Shown, FramedLog, Generic[R_co]):
     # --- waiting -----------------------------------------------------------------------------------------------------
 
     def wait(self, timeout: float | None = None, *, check: bool = False) -> Self:
-        """Wait until the run has ended, or can only continue with an answer or a signal. Return this handle.
+        """Wait until the run has ended, or waits for an answer or a signal, or is paused. Return this handle.
+
+        More exactly: it returns when the run has ended, or nothing in this process continues it at present. A question
+        that expires, and a signal wait with a time limit, count as waiting until that time, so that the caller can
+        answer or signal. After that time the run continues, and so does `wait`. A run that sleeps, or whose children
+        work, is not waiting in this sense. `result` waits also until such times.
 
         A question asked during a call counts like any other, although that call stays open: see `is_blocked`. An
         interrupt (Ctrl-C, the stop button of a kernel) ends the waiting, not the run; `cancel` ends the run.
@@ -530,30 +536,47 @@ class Run(Shown, FramedLog, Generic[R_co]):
             with lend_slot():
                 while True:
                     # A worker of this environment may take it up meanwhile, and return it to the queue.
-                    if driving is None and (driving := wait_elsewhere(self._driver, _remaining(until))) is None:
+                    if driving is None:
+                        driving = wait_elsewhere(self._driver, self._control.clock.now, _remaining(until))
+                    if driving is None:
                         break
                     try:
                         interruptible_result(driving, _remaining(until))
                     except (FencedError, LeftError) as error:
                         driving = self._drive_after_loss(driving, error)
-                    else:
-                        if is_elsewhere(self._driver):
-                            driving = None  # it returned to the workers of its queue
-                        elif self._driver.drives == drives:
-                            break
-                        # A worker of this environment has continued it meanwhile
-                        # (test_waiting_follows_a_drive_that_begins_when_another_has_just_ended).
-                        else:
-                            drives = self._driver.drives
-                            driving = self._driver.standstill()
+                        continue
+                    if is_elsewhere(self._driver):
+                        driving = None  # it returned to the workers of its queue
+                        continue
+                    latest = self._driver.drives  # read first, since another drive may begin after the next line
+                    if (driving := self._next_drive(drives)) is None:
+                        break
+                    drives = latest
         except TimeoutError as error:
             # User code may raise TimeoutError too, and the future of the drive passes it on.
             if timeout is None or (driving is not None and driving.done()):  # not raised by this wait
                 raise
-            stop = "cancel" if self.state.rolling_back is None else "pause"  # a rollback cannot be cancelled
-            raise TimeoutError(
-                f"execution {self.id} is {self.status} after {timeout:g} s, and goes on: wait() again, or {stop}() it"
-            ) from error
+            raise self._late(timeout) from error
+
+    def _next_drive(self, drives: int) -> Future[None] | None:
+        """Return the future to wait for after the drive with the number `drives` has ended: a later drive, or the work
+        of this process that is about to continue the waiting run. Return None if it has ended, or waits for an answer,
+        a signal, or a time that has not come.
+        """
+        # A worker of this environment, or a timer, has continued it meanwhile
+        # (test_waiting_follows_a_drive_that_begins_when_another_has_just_ended).
+        if self._driver.drives != drives:
+            return self._driver.standstill()
+        return self._control.next_continuation(self._driver, self._control.clock.now())
+
+    def _late(self, timeout: float) -> TimeoutError:
+        """Return the error for a run that continues although `timeout` seconds have passed."""
+        stop = "cancel" if self.state.rolling_back is None else "pause"  # a rollback cannot be cancelled
+        standing = self.standing if self.status == catalog.WAITING else self.status
+        return TimeoutError(
+            f"execution {self.id} is {standing} after {round(timeout, 3):g} s, and goes on: "
+            f"wait() again, or {stop}() it"
+        )
 
     def __await__(self) -> Generator[Any, None, Self]:
         """Wait like `wait`, on any event loop. Cancelling the await does not stop the execution.
@@ -609,21 +632,22 @@ class Run(Shown, FramedLog, Generic[R_co]):
         driving = None if is_elsewhere_now else self._control.run(self._driver)
         while True:
             if driving is None:
-                driving = await _await_elsewhere(self._driver)
+                driving = await _await_elsewhere(self._driver, self._control.clock.now)
                 if driving is None:
                     break
             try:
                 await asyncio.shield(asyncio.wrap_future(driving))
             except (FencedError, LeftError) as error:
                 driving = self._drive_after_loss(driving, error)
-            else:  # as in `wait`
-                if await self._is_elsewhere():
-                    driving = None
-                elif self._driver.drives == drives:
-                    break
-                else:
-                    drives = self._driver.drives
-                    driving = self._driver.standstill()
+                continue
+            # As in `wait`.
+            if await self._is_elsewhere():
+                driving = None
+                continue
+            latest = self._driver.drives
+            if (driving := self._next_drive(drives)) is None:
+                break
+            drives = latest
 
     def _drive_after_loss(self, lost: Future[None], error: FencedError | LeftError) -> Future[None] | None:
         """Return the drive that replaced one which has lost its lease, or was left, with `error`. Return None if the
@@ -666,6 +690,9 @@ class Run(Shown, FramedLog, Generic[R_co]):
         """Wait for the end, and return the value of the workflow: what a function workflow returns, the value of the
         only output, or the mapping of all outputs. If the run continues as a successor, its result is returned.
 
+        A run that waits for an answer or a signal with a time limit continues by itself after that time, so that this
+        waits for it, unlike `wait`.
+
         Parameters
         ----------
         timeout
@@ -678,7 +705,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         ExecutionCancelledError
             The run was cancelled.
         ExecutionWaitingError
-            The run waits for an answer or a signal; `open_questions` has the questions.
+            The run waits for an answer or a signal, without a time limit; `open_questions` has the questions.
         ExecutionPausedError
             The run is paused.
         TimeoutError
@@ -696,8 +723,12 @@ class Run(Shown, FramedLog, Generic[R_co]):
         limit = wait_limit(timeout)
         until = None if limit is None else time.monotonic() + limit
         run: Run[Any] = self
-        while (successor := run.wait(_remaining(until), check=True).successor) is not None:
-            run = successor
+        while True:
+            run.wait(_remaining(until), check=True)
+            if (successor := run.successor) is not None:
+                run = successor
+            elif run.status != catalog.WAITING or not run._wait_for_deadline(limit, _remaining(until)):  # noqa: SLF001 - a run too
+                break
         if run.status != catalog.COMPLETED:
             if run.state.paused is not None:
                 raise ExecutionPausedError(run.id)
@@ -708,6 +739,30 @@ class Run(Shown, FramedLog, Generic[R_co]):
         value: Any = next(iter(outputs.values())) if len(outputs) == 1 else outputs
         result: R_co = value
         return result
+
+    def _wait_for_deadline(self, timeout: float | None, remaining: float | None) -> bool:
+        """Wait for a run that waits for an answer or a signal until its time limit has passed, or something else has
+        continued it. Return False at once if it has no time limit.
+
+        `remaining` is in seconds; of a `timeout` that the error names.
+        """
+        continuation = None
+        try:
+            with lend_slot():
+                if is_elsewhere(self._driver):
+                    if is_idle(self.state, self.store, math.inf):
+                        return False
+                    wait_elsewhere(self._driver, lambda: math.inf, remaining)
+                    return True
+                continuation = self._control.next_continuation(self._driver, math.inf)
+                if continuation is None:
+                    return False
+                interruptible_result(continuation, remaining)
+        except TimeoutError as error:
+            if timeout is None or (continuation is not None and continuation.done()):  # not raised by this wait
+                raise
+            raise self._late(timeout) from error
+        return True
 
     # --- control -----------------------------------------------------------------------------------------------------
 
@@ -1268,11 +1323,11 @@ def _restored(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: opened(value, lenient=True) for name, value in values.items()}
 
 
-async def _await_elsewhere(driver: Driver) -> Future[None] | None:
+async def _await_elsewhere(driver: Driver, now: Callable[[], float]) -> Future[None] | None:
     """Wait like `wait_elsewhere`, in a thread that ends if this coroutine is cancelled."""
     stop = threading.Event()
     try:
-        return await asyncio.to_thread(wait_elsewhere, driver, stop=stop)
+        return await asyncio.to_thread(wait_elsewhere, driver, now, stop=stop)
     finally:
         # A thread that waited on would keep the process, and `asyncio.run`, from ending.
         stop.set()
