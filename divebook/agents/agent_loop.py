@@ -371,12 +371,11 @@ def _reason(turn: AgentTurn, error: Exception) -> str:
     key = "`retries` of its pydantic_ai.Agent" if turn.corrections is None else "its Corrections"
     return (
         f"{subject} did not have the expected form ({_fault(error)}), also after {plural(count, 'correction')}; "
-        f"raise {key}, or use another Model, {_ASK_AGAIN}"
+        f"raise {key} and resume the run, or use another Model, {_ASK_AGAIN}"
     )
 
 
-# A resumption replays the replies that the log has. The limit of corrections is part of the recorded requests, so a
-# turn with another limit does not match them.
+# A resumption replays the replies that the log has.
 _ASK_AGAIN = "and fork the run before this step; a run that is resumed keeps the replies that it has"
 """Advice to ask the model again from the beginning of its turn."""
 

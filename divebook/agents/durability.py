@@ -82,6 +82,7 @@ from divebook.agents.request_record import (
     plain_json,
     response_of,
     with_cleaned_text,
+    with_recorded_limits,
     with_values,
 )
 from divebook.agents.requests import complete_response, record_request, stream_response
@@ -358,6 +359,9 @@ class BoundRequest(_BoundOperation):
         # Before anything is recorded or sent, because a changed agent must not add to the turn.
         if turn.compatibility is not None:
             await turn.compatibility.check(request)
+        if turn.context.recorded_type(request.key) is not None:
+            recorded_parameters, _ = await turn.context.recorded_start(request.key)
+            request = request._replace(parameters=with_recorded_limits(request.parameters, recorded_parameters))
         # A setting is present only if it has changed. Only then are its definitions counted again, which is slow.
         if request.setting is not None:
             turn.definitions = tokens_of_definitions(params.model_request_parameters)

@@ -60,6 +60,10 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
 
+MAX_RETRIES = "max_retries"
+"""Key of the limit of corrections in a part that asks the model for a correction."""
+
+
 class RequestRecord:
     """Converter of the model requests of one turn to their recorded form. It remembers the latest request, so that only
     the messages that are new in the next one are recorded.
@@ -199,6 +203,31 @@ class RequestRecord:
         result = self._results.get(part["tool_call_id"])
         is_unchanged = result is not None and result == (part["tool_name"], part.get("content"))
         return {"tool": part["tool_call_id"]} if is_unchanged else part
+
+
+def with_recorded_limits(parameters: Mapping[str, Any], recorded: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the parameters of a request in which each request for a correction states the same limit of corrections as
+    in the recorded parameters of the same request.
+
+    The limit is no content of the message. A person who has raised it wants more corrections after the recorded ones.
+    """
+    if "new" not in parameters or len(parameters["new"]) != len(recorded.get("new") or ()):
+        return parameters
+    pairs = zip(parameters["new"], recorded["new"], strict=True)
+    return {**parameters, "new": [_with_limits(mark, recorded_mark) for mark, recorded_mark in pairs]}
+
+
+def _with_limits(mark: Mapping[str, Any], recorded: Mapping[str, Any]) -> Mapping[str, Any]:
+    parts = mark.get("parts") or ()
+    recorded_parts = recorded.get("parts") or ()
+    if len(parts) != len(recorded_parts):
+        return mark
+    new_parts = []
+    for part, recorded_part in zip(parts, recorded_parts, strict=True):
+        retry = part.get("retry")
+        limit = (recorded_part.get("retry") or {}).get(MAX_RETRIES)
+        new_parts.append(part if not retry or limit is None else {**part, "retry": {**retry, MAX_RETRIES: limit}})
+    return {**mark, "parts": new_parts} if parts else mark
 
 
 # --- conversions -----------------------------------------------------------------------------------------------------

@@ -176,7 +176,8 @@ def test_the_advice_after_too_many_corrections_works_and_resuming_alone_does_not
     world = environment(ASK, agents=[correcting(2, output=output)])
     failed = world.start("ask").wait(20)
     advice = (
-        "raise its Corrections, or use another Model, and fork the run before this step; a run that is resumed keeps"
+        "raise its Corrections and resume the run, or use another Model, and fork the run before this step; "
+        "a run that is resumed keeps"
     )
     assert advice in failed.error
     resumed = world.run_of(failed.id).resume().wait(20)
@@ -184,6 +185,17 @@ def test_the_advice_after_too_many_corrections_works_and_resuming_alone_does_not
     before = next(event.sequence for event in failed.history() if event.event_type == "step_started") - 1
     world.add_agent(correcting(faults, output=output, corrections=corrections), replace=True)
     assert world.run_of(failed.id).fork(before).wait(20).status == "completed"
+
+
+@pytest.mark.parametrize(("faults", "requests"), [(0, 3), (1, 4)])
+@pytest.mark.parametrize("output", [None, Sum])
+def test_a_run_is_resumed_with_more_corrections(output, faults, requests):
+    world = environment(ASK, agents=[correcting(2, output=output)])
+    failed = world.start("ask").wait(20)
+    # Its model has answered twice in a wrong form. A new one begins with `faults` more of them.
+    world.add_agent(correcting(faults, output=output, corrections=4), replace=True)
+    run = world.run_of(failed.id).resume().wait(20)
+    assert (run.status, run.usage.requests) == ("completed", requests), run.error
 
 
 def test_an_agent_of_pydantic_ai_names_its_own_limit():
