@@ -38,6 +38,7 @@ from divebook.engine.forks import execution_forked
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
 from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, ENCLOSING, EVENT_EMITTED, VERDICT, Reserved
 from divebook.engine.state import (
+    ABANDONED,
     EMPTY,
     ENDED,
     IN_STEP,
@@ -307,6 +308,10 @@ def _without_failures(path: PathState, open_step: OpenStep) -> OpenStep:
     """
     operations = open_step.operations
     failed_usage = open_step.failed_usage
+    # The failure because of which the code has abandoned a wait may not happen again.
+    for record in operations.values():
+        if record.status == ABANDONED:
+            operations = operations.set(record.operation_id, record._replace(status=RUNNING))
     for record in _ending_failures(path, open_step):
         # A child is resumed, not started a second time, unless it cannot be resumed. A turn keeps its requests and
         # calls. A person is asked about a call whose result was lost.
@@ -717,6 +722,17 @@ def operation_failed(draft: Draft, data: catalog.OperationFailed) -> None:
         path.open = open_step.with_operation(record._replace(is_final=is_final, lost=data.lost))
 
 
+def operations_abandoned(draft: Draft, data: catalog.OperationsAbandoned) -> None:
+    """Apply `operations_abandoned`: timers and waits for signals do not count as waits of their path any more."""
+    path, _ = draft.open_step(data)
+    for operation_id in data.operation_ids:
+        assert path.open is not None  # noqa: S101 - `draft.open_step` has checked it
+        record = path.open.operations.get(operation_id)
+        if record is None:
+            raise CorruptStoreError(f"wait {operation_id} of {draft.execution_id} is abandoned without having begun")
+        _put_sleeping(draft, path, path.open, record._replace(status=ABANDONED))
+
+
 def _ended(
     draft: Draft, data: catalog.OperationCompleted | catalog.OperationFailed, status: str, outcome: Outcome
 ) -> OperationRecord:
@@ -938,6 +954,7 @@ _CHANGES: dict[type, Callable[[Draft, Any], None]] = {
     catalog.OperationStarted: operation_started,
     catalog.OperationCompleted: operation_completed,
     catalog.OperationFailed: operation_failed,
+    catalog.OperationsAbandoned: operations_abandoned,
     catalog.EventEmitted: event_emitted,
     catalog.InterruptRaised: interrupt_raised,
     catalog.InterruptJoined: interrupt_joined,

@@ -479,6 +479,8 @@ def unknown(open_step: OpenStep | None) -> list[OperationRecord]:
     return [record for record in unsettled(open_step) if record.status == RUNNING]
 
 
+ABANDONED = "abandoned"
+"""Status of a timer, or wait for a signal, that the code has abandoned."""
 SLEEPS = frozenset({TIMER, SIGNAL_WAIT, CHILD_WORKFLOW})
 """Types of operations that only wait: timers, signal waits and child executions."""
 

@@ -670,6 +670,16 @@ class OperationCompleted(Payload):
     """
 
 
+@_event("operations_abandoned")
+@dataclass(frozen=True, slots=True)
+class OperationsAbandoned(Payload):
+    """Timers and waits for signals that the code has abandoned and continued without, because another branch of the
+    same `ctx.gather` has failed. Nothing continues at their end.
+    """
+
+    operation_ids: Sequence[str] = ()
+
+
 @_event("operation_failed", "operation_id", "operation_type", "error")
 @dataclass(frozen=True, slots=True)
 class OperationFailed(Payload):

@@ -385,6 +385,10 @@ class Spans:
             self._spend(span, data.usage)
         self._end(span, event, catalog.FAILED, data.error)
 
+    def _operations_abandoned(self, event: Event, data: catalog.OperationsAbandoned) -> None:
+        for operation_id in data.operation_ids:
+            self._end(self._operations.get(operation_id), event, catalog.CANCELLED)
+
     def _spend(self, call: Span, usage: Mapping[str, int] | None) -> None:
         """Set the token counts and the cost of a call in its span, and add them to the spans of its step and its
         item.
@@ -501,6 +505,7 @@ class Spans:
         catalog.OperationStarted: _operation_started,
         catalog.OperationCompleted: _operation_completed,
         catalog.OperationFailed: _operation_failed,
+        catalog.OperationsAbandoned: _operations_abandoned,
         catalog.EventEmitted: _event_emitted,
         catalog.InterruptRaised: _interrupt_raised,
         catalog.InterruptResolved: _interrupt_settled,

@@ -70,6 +70,7 @@ OUTSIDE = (
     catalog.FilesChanged,
     catalog.EgressAnswered,
     catalog.RowsCompleted,
+    catalog.OperationsAbandoned,
 )
 """Events that no path records: they come from people, drivers and disks, or are decided for all paths at once."""
 OPENINGS = (catalog.ExecutionStarted, catalog.ExecutionForked, catalog.ExecutionResumed)

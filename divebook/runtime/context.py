@@ -351,6 +351,10 @@ class StepContext:
         """Return whether the log has operations of this step that the replayed code has not requested yet."""
         return self._recorder.operations.has_history_ahead(self.place("ahead"))
 
+    def abandon_waits(self, prefix: str) -> None:
+        """Note that the code has abandoned its timers and waits for signals whose key begins with `prefix`."""
+        self._recorder.operations.abandon(self.path, prefix)
+
     async def require_requested(self, is_abandoned: Callable[[str], bool]) -> None:
         """Raise `DivergenceError` if the log has a call of this step that has started and not ended, and that the code
         has not requested. `is_abandoned` returns whether the code has made the call with this key and abandoned it.

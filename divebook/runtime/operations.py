@@ -30,7 +30,7 @@ recorded results and failures for every kind of operation.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias
@@ -47,7 +47,7 @@ from divebook.engine.operations import (
     operation_kind,
     operation_name,
 )
-from divebook.engine.state import OperationRecord, PathState, unknown
+from divebook.engine.state import ABANDONED, OperationRecord, PathState, unknown
 from divebook.errors import DivergenceError, ExecutionError, OperationError
 from divebook.events import catalog
 from divebook.events.catalog import COMPLETED, FAILED, PENDING, RUNNING
@@ -276,6 +276,10 @@ class OperationLog:
         """Paths whose step started in this process, runs for the first time, and has used no resources yet.
 
         The log has no operations of such a step except those requested since, so a lookup is unnecessary."""
+        self._open_waits: dict[str, Place] = {}
+        """Timers and waits for signals that run in this process, by operation id."""
+        self._abandoned: dict[str, list[str]] = {}
+        """By path: ids of the waits that the code has abandoned, and that are not recorded as such yet."""
         self._latest: dict[str, str] = {}
         """By path: the id of the operation that failed last. Cleared when the step's code requests something else."""
 
@@ -288,6 +292,8 @@ class OperationLog:
             self.fresh.add(path)
         else:
             self.fresh.discard(path)
+        self._abandoned.pop(path, None)
+        self._open_waits = {name: place for name, place in self._open_waits.items() if place.path != path}
 
     # --- lookup ------------------------------------------------------------------------------------------------------
 
@@ -322,6 +328,9 @@ class OperationLog:
             return self._ask_policy(self.miss_policy, request, carry_out, options)
         if differs(record, request):
             return self._diverge(record, request)
+        if record.status == ABANDONED:
+            # The code abandons it again. Until then, it must not take a signal that a later wait gets.
+            return self.never_return(request.place)
         return carry_out(record) if record.status == RUNNING else self._recorded(request.place, record)
 
     def only_settles(self, place: Place) -> bool:
@@ -464,9 +473,43 @@ class OperationLog:
         self._requested.add(key)
         # Both are empty in the usual run. A further request means that the code has handled its last failure and
         # continued.
-        if self._latest or self.diverged:
+        if self._latest or self.diverged or self._abandoned:
             self._latest.pop(path, None)
             self.require_agreement(path)
+            self._record_abandoned(path)
+
+    @contextmanager
+    def open_wait(self, place: Place) -> Iterator[None]:
+        """Note that the operation at a place waits for a time or a signal, until the `with` block has ended without an
+        exception of the kind that leaves the code, such as a cancellation.
+        """
+        self._open_waits[place.operation_id] = place
+        yield
+        del self._open_waits[place.operation_id]
+
+    def abandon(self, path: str, prefix: str) -> None:
+        """Note that the code on a path has abandoned the waits whose key begins with `prefix`. They are recorded as
+        abandoned when the code requests something else: before that, the step may fail, so that it does not matter.
+
+        Without the record, a process would always have to drive the execution, so that it would continue at the end of
+        the wait (test_workers_leave_a_run_alone_that_has_abandoned_a_wait).
+        """
+        if self.verification is not None:
+            return
+        for operation_id, place in list(self._open_waits.items()):
+            if place.path == path and str(place.key).startswith(prefix):
+                del self._open_waits[operation_id]
+                self._abandoned.setdefault(path, []).append(operation_id)
+
+    def _record_abandoned(self, path: str) -> None:
+        state = self.journal.state
+        opened = state.paths[path].open
+        if path not in self._abandoned or opened is None or self.is_stopping or state.rolling_back is not None:
+            return
+        records = [opened.operations.get(operation_id) for operation_id in self._abandoned.pop(path)]
+        ids = [record.operation_id for record in records if record is not None and record.status == RUNNING]
+        if ids:
+            self.journal.record(catalog.OperationsAbandoned(ids), path, state.paths[path].current_step)
 
     def skip(self, operation_id: str) -> None:
         """Note that code will not request a recorded operation (or question) again, so that `has_history_ahead` does

@@ -529,7 +529,8 @@ class Signals:
             # only.
             timer = record or self._operations.begin(request, within=holder)
             await self._operations.journal.durable()
-            await self._let_pass(timer.started_at, seconds)
+            with self._operations.open_wait(place):
+                await self._let_pass(timer.started_at, seconds)
             self._operations.complete(place, timer)
 
         await self._operations.run(request, carry_out, CallOptions(within=holder))
@@ -557,7 +558,8 @@ class Signals:
             wait_record = record or self._operations.begin(request)
             until = None if within is None else wait_record.started_at + int(within * MICROSECONDS)
             self._waits.look_again(place.path, until)
-            await self._wait_for_signal(place.path, name, until)
+            with self._operations.open_wait(place):
+                await self._wait_for_signal(place.path, name, until)
             payloads = self._operations.journal.state.signals.get(name)
             if payloads is None:
                 error = TimeoutError(f"no signal {name!r} came within {within:g} seconds")

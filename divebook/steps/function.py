@@ -584,15 +584,20 @@ class Context:
                     for index, call in enumerate(calls):
                         group.spawn(store_result(strand, index, call))
             except Exception:
-                self._failed.add(gathering)
+                self._note_failure(gathering)
                 raise
         # A failure takes precedence over branches that wait.
         if errors and not self._context.has_unknown():
-            self._failed.add(gathering)
+            self._note_failure(gathering)
             raise errors[0]
         if suspensions:
             raise suspensions[0]
         return results
+
+    def _note_failure(self, gathering: str) -> None:
+        """Note that the `gather` with this key has failed. What its other branches wait for is abandoned."""
+        self._failed.add(gathering)
+        self._context.abandon_waits(f"{gathering}.")
 
     @_remembered_call
     async def run(self, workflow: str | Workflow, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -289,6 +289,9 @@ STORIES: dict[str, Story] = {
     "everything": _everything,
     "everything-child": _then(_everything, _child),
     "gather": _ran("recorded_gather", 5),
+    "abandoning": _then(
+        _ran("recorded_abandons", 2), lambda made, run: made.signal(run.id, "go", 4, "bob").wait(PATIENCE)
+    ),
     "version": _ran("recorded_version"),
     "chain": _ran("recorded_chain", 1),
     "chain-of-steps": _ran("chain-of-steps"),

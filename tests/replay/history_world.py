@@ -199,6 +199,16 @@ async def recorded_fails(ctx, n: int) -> int:
     raise RuntimeError(f"cannot go on with {n}")
 
 
+@workflow
+async def recorded_abandons(ctx, n: int) -> int:
+    """Abandon a sleep and a wait for a signal, and wait for another signal."""
+    try:
+        await ctx.gather(ctx.sleep(3600), ctx.wait_signal("go"), recorded_failing(n))
+    except ValueError:
+        return await ctx.wait_signal("go")
+    return n
+
+
 FUNCTIONS = (
     recorded_inner,
     recorded_all,
@@ -206,6 +216,7 @@ FUNCTIONS = (
     recorded_version,
     recorded_chain,
     recorded_fails,
+    recorded_abandons,
 )
 _REGISTERED = {flow.name: WORKFLOW_FUNCTIONS[flow.name] for flow in FUNCTIONS}
 

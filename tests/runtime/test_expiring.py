@@ -1,12 +1,16 @@
 """Questions that expire: with a default or with a failure, whoever drives the execution then, if anybody does."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.definitions.functions import workflow
 from divebook.errors import DefinitionError, InterruptError
+from divebook.queues import Worker
+from divebook.runtime.runner import PARKED_RUNS
+from divebook.stores import MemoryStore
 from tests.runtime.worlds import Calls, becomes, environment
 
 HOUR = 3_600_000_000
@@ -197,17 +201,71 @@ def test_an_execution_has_one_timer_however_often_it_waits():
     assert becomes(lambda: execution.id in timers and not timers[execution.id].done())
 
 
-def test_a_run_that_gave_up_a_sleep_is_not_resumed_again_and_again():
-    @workflow
-    async def gives_up_a_sleep(ctx):
-        async def fail():
-            raise ValueError("at once")
+@workflow("abandons_waits")
+async def abandons_waits(ctx):
+    async def fail():
+        await ctx.now()
+        raise ValueError("at once")
 
-        return await ctx.gather(ctx.sleep(3600), ctx.wait_signal("go"), fail())
+    try:
+        await ctx.gather(ctx.sleep(3600), ctx.wait_signal("go", within=3600), ctx.wait_signal("next"), fail())
+    except ValueError:
+        first = await ctx.wait_signal("next")
+        return [first, await ctx.wait_signal("next")]
 
-    with Environment(store="memory:", workflows=[gives_up_a_sleep]) as made:
-        run = made.start("gives_up_a_sleep").wait(20)
-        assert run.status == "waiting"
+
+def abandoned(events):
+    return [event.data for event in events if event.event_type == "operations_abandoned"]
+
+
+@pytest.mark.parametrize("is_parked", [True, False])
+def test_a_run_that_has_abandoned_waits_does_not_continue_at_their_end(is_parked, monkeypatch):
+    if not is_parked:
+        monkeypatch.setattr(PARKED_RUNS, "most", 0)
+    clock = Watch()
+    with environment(abandons_waits, clock=clock) as made:
+        run = made.start(abandons_waits).wait(20)
+        assert (run.status, run.state.wake_at, run.state.is_asleep) == ("waiting", None, False)
+        (recorded,) = abandoned(run.history())
+        assert len(recorded.operation_ids) == 3
         last = len(run.history())
+        clock.at += 2 * HOUR
         assert run.resume().wait(20).status == "waiting"
         assert len(run.history()) == last + 1, "the resumption alone is recorded"
+        # A signal for a later wait is not taken by the one that was abandoned, live or replayed.
+        run.signal("next", 1).wait(20)
+        assert run.resume().wait(20).status == "waiting"
+        assert run.signal("next", 2).result(20) == [1, 2]
+        assert len(abandoned(run.history())) == 1
+        verification = run.verify()
+        assert verification.equal, str(verification)
+    rows = {row.name: row.status for row in run.operations.itertuples() if row.type in ("timer", "signal_wait")}
+    assert "cancelled" in rows.values(), rows
+
+
+def test_a_run_that_has_abandoned_a_wait_before_that_was_recorded_records_it_when_it_is_resumed():
+    """Older versions have recorded nothing: the log is the same without the event, and the numbers after it."""
+    first = environment(abandons_waits, clock=Watch())
+    run = first.start(abandons_waits).wait(20)
+    events = [event for event in run.history() if event.event_type != "operations_abandoned"]
+    numbered = [replace(event, sequence=number) for number, event in enumerate(events, 1)]
+    store = MemoryStore()
+    store.append(run.id, numbered, 0)
+    clock = Watch()
+    clock.at = numbered[-1].recorded_at + HOUR // 2
+    with environment(abandons_waits, clock=clock, store=store) as made:
+        old = made.run_of(run.id)
+        assert old.state.is_asleep
+        assert old.verify().equal
+        assert old.resume().wait(20).status == "waiting"
+        assert (old.state.wake_at, len(abandoned(old.history()))) == (None, 1)
+
+
+def test_workers_leave_a_run_alone_that_has_abandoned_a_wait():
+    with environment(abandons_waits, clock=Watch()) as made:
+        run = made.enqueue(abandons_waits)
+        with Worker(made) as worker:
+            assert run.wait(20).status == "waiting"
+            for _ in range(5):
+                assert worker.wait_until_idle(20)
+            assert worker.taken == 1
