@@ -16,6 +16,7 @@ from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState
 from divebook.events import catalog
 from divebook.questions import Question
+from divebook.questions.question import CANCELLED as WITHDRAWN
 
 # --- the way of a message --------------------------------------------------------------------------------------------
 #
@@ -98,6 +99,9 @@ def questions_of(state: ExecutionState, messages: Iterable[Message]) -> dict[str
             questions[fact.data.interrupt_id] = questions[fact.data.interrupt_id].resolved(fact.data)
         elif isinstance(fact.data, catalog.InterruptExpired) and questions[fact.data.interrupt_id].is_open:
             questions[fact.data.interrupt_id] = questions[fact.data.interrupt_id].expired()
+    for question in questions.values() if state.rolling_back is not None else ():
+        if question.is_open and state.is_withdrawn(question):
+            questions[question.id] = question._replace(status=WITHDRAWN)
     return questions
 
 

@@ -759,6 +759,16 @@ class ExecutionState(Timed):
             count += any(path.id in question.waiting and question.operation_id in unknown_ids for question in questions)
         return count
 
+    def is_withdrawn(self, question: Question) -> bool:
+        """Return whether the answer to an open question would have no effect, because the execution is rolled back. The
+        paths that wait for it may only find out whether interrupted calls took effect, and it asks something else.
+        """
+        if self.rolling_back is None:
+            return False
+        paths = [self.paths[name] for name in question.waiting]
+        unknown_ids = {record.operation_id for path in paths for record in unknown(path.open)}
+        return all(map(self.settles_only, paths)) and question.operation_id not in unknown_ids
+
     def settles_only(self, path: PathState) -> bool:
         """Return whether a path may only find out whether its interrupted calls took effect, because the execution is
         rolled back. Nothing else of the path starts or continues.
@@ -886,8 +896,10 @@ class ExecutionState(Timed):
         return hashed_id("ask", self.seed or self.execution_id, *about)
 
     def pending_interrupts(self) -> list[Question]:
-        """Return the questions of the execution that have no answer, oldest first."""
-        pending = (question for question in self.interrupts.values() if question.is_open)
+        """Return the questions of the execution that have no answer and are not withdrawn, oldest first."""
+        pending = (
+            question for question in self.interrupts.values() if question.is_open and not self.is_withdrawn(question)
+        )
         return sorted(pending, key=lambda question: question.order)
 
     def active_paths(self) -> list[PathState]:

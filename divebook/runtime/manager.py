@@ -134,6 +134,8 @@ class Control:
         self._timers: dict[str, asyncio.Future[None]] = {}
         # By execution id: tasks that wait until another process releases the lease of an execution.
         self._release_watches: dict[str, asyncio.Task[None]] = {}
+        self._is_closing = False
+        """True from the moment at which `close` leaves all executions. On the engine's loop."""
         self._latest_session: StoreSession | None = None
         """Kept alive, so that consecutive executions share one session."""
         self.texts = TextStreams()
@@ -304,20 +306,28 @@ class Control:
         state = driver.state
         event = resumption or catalog.ExecutionResumed(state.status)
         self._registry.enter(driver)
-        if ENGINE.is_current():
+
+        def go_on() -> None:
+            # Work that continues after `close`, such as the cancellation of children, would otherwise drive an
+            # execution again that `close` has left (test_nothing_is_driven_again_after_an_environment_was_closed).
+            if self._is_closing:
+                raise LeftError(f"execution {driver.id} is not continued, because its environment is closed")
             driver.continue_from(self.dependencies, event, lease, state, must_replay=must_replay)
+
+        if ENGINE.is_current():
+            go_on()
             return
         driving_started = Future[None]()
 
-        def go_on() -> None:
-            driver.continue_from(self.dependencies, event, lease, state, must_replay=must_replay)
+        def begin() -> None:
+            go_on()
             # Wake the caller two turns later, after the first work of the execution: a thread that wakes earlier would
             # only compete with it for the processor.
             loop = asyncio.get_running_loop()
             loop.call_soon(loop.call_soon, driving_started.set_result, None)
 
         with driver.handover():
-            ENGINE.outcome(go_on, driving_started)
+            ENGINE.outcome(begin, driving_started)
 
     def find(self, execution_id: str) -> Driver:
         """Return the driver of an execution, with its newest state. A unique prefix of the execution id is enough."""
@@ -342,10 +352,23 @@ class Control:
                     # The engine, or another thread for it, may begin to drive it at this moment: for example as a child
                     # of an execution that was resumed just before, or to cancel it with its parent.
                     if not ENGINE.call(lambda: driver.is_driving):
-                        if ENGINE.is_current() or lease_elsewhere(driver) is not None:
+                        if ENGINE.is_current() or self._is_driven_by_others(driver):
                             raise
                         time.sleep(TAKING_PAUSE)
             return self._resume(driver, bounds, is_recovery=is_recovery)
+
+    def _is_driven_by_others(self, driver: Driver) -> bool:
+        """Return whether another process, or another environment of this process, drives an execution. It is False
+        while a thread of this process is only about to drive it.
+        """
+        if lease_elsewhere(driver) is not None:
+            return True
+
+        def is_driven_here() -> bool:
+            # Both in one turn of the loop, in which a drive begins. The registry is that of all environments.
+            return DRIVEN_LEASES.drives(self.store, driver.id) and not driver.is_driving
+
+        return not DRIVEN_LEASES.is_being_taken(self.store, driver.id) and ENGINE.call(is_driven_here)
 
     def _resume(self, driver: Driver, bounds: Bounds | None, *, is_recovery: bool) -> Driver:
         # A child of a parent that has ended must not run again, whoever asks for it.
@@ -893,6 +916,7 @@ class Control:
         live = self.live()
 
         def leave() -> list[Future[None]]:
+            self._is_closing = True
             for driver in live:
                 driver.leave()
             for task in [*self._timers.values(), *self._release_watches.values()]:

@@ -47,6 +47,7 @@ from divebook.events.catalog import ExecutionAnnotated
 from divebook.events.codec import checked, storable
 from divebook.events.event import Event, Record, to_microseconds
 from divebook.questions import Question, checked_answer
+from divebook.questions.question import CANCELLED as WITHDRAWN
 from divebook.questions.question import EXPIRED_ALREADY, PENDING, address_of, already_answered, for_others, sort_of
 from divebook.runtime.clock import Chance, Clock, Ids
 from divebook.runtime.driver import Driver, ExecutionRegistry
@@ -89,6 +90,8 @@ class Answering:
             way_on = "start a new one" if state.is_rolled_back else "resume it, and answer then"
             way_on = WAY_ON[driver.status] if driver.status in FINAL else way_on
             raise InterruptError(question.id, f"execution {driver.id} is {driver.status}; {way_on}")
+        if question.status == WITHDRAWN:
+            raise InterruptError(question.id, f"it was withdrawn, because execution {driver.id} is being rolled back")
         # The question has an answer in the inbox that the log lacks. The same answer given again continues the
         # execution instead of being refused as too late.
         is_unused = not question.is_open and state.interrupts[question.id].is_open

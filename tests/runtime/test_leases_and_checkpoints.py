@@ -154,3 +154,26 @@ def test_a_checkpoint_that_cannot_be_read_is_left_aside():
     world, execution = long_execution()
     world.store.put_checkpoint(execution.id, execution.state.last_sequence, b'{"version": 99}')
     assert Environment(store=world.store).run_of(execution.id).state == execution.state
+
+
+def test_a_resumption_of_what_another_environment_drives_is_refused_at_once():
+    class Counting(MemoryStore):
+        attempts = 0
+
+        def _acquire(self, *given):
+            self.attempts += 1
+            return super()._acquire(*given)
+
+    gate, store = Gate(), Counting()
+    with (
+        environment(actions=[gate.action()], store=store) as made,
+        environment(actions=[gate.action()], store=store) as other,
+    ):
+        execution = made.start(Workflow("w", [Step("a", action="gate")]))
+        assert gate.reached.wait(20)
+        store.attempts = 0
+        with pytest.raises(LeaseHeldError):
+            other.run_of(execution.id).resume()
+        assert store.attempts == 1
+        gate.opened.set()
+        assert execution.wait(20).status == "completed"

@@ -1,5 +1,6 @@
 """What may come while an execution is rolled back: the end of its process, failures, people, questions; and copies."""
 
+import asyncio
 import contextlib
 import threading
 
@@ -8,9 +9,10 @@ import pytest
 from divebook import Retry, Step, Workflow
 from divebook.definitions.functions import step, workflow
 from divebook.engine.checkpoint import dump_state, load_state
-from divebook.errors import ExecutionError
+from divebook.errors import ExecutionError, InterruptError
 from divebook.events import catalog
 from divebook.steps.actions import Action
+from divebook.stores import MemoryStore
 from tests.runtime.test_resuming import cut
 from tests.runtime.travelling import ALL, Travel, trip, undone
 from tests.runtime.worlds import Failing, environment
@@ -349,3 +351,69 @@ def test_what_a_person_did_not_want_undone_is_asked_again_as_it_is_resumed():
         assert execution.refresh().status == "failed"
     assert (travel.told[-1], execution.state.is_rolled_back) == ("cancel oslo-1", True)
     assert world.run_of(execution.id).verify().equal
+
+
+# --- questions and children meanwhile --------------------------------------------------------------------------------
+
+
+class Undoing:
+    """A rollback that waits until it is let go."""
+
+    def __init__(self):
+        self.reached, self.released = threading.Event(), threading.Event()
+
+    async def cancel(self, result):
+        self.reached.set()
+        await asyncio.to_thread(self.released.wait, 20)
+
+    def workflow(self, name, more):
+        @step(name=f"{name}_pay", rollback=self.cancel)
+        def pay():
+            return 1
+
+        @workflow(name)
+        async def pays(ctx):
+            await pay()
+            return await more(ctx)
+
+        return pays
+
+
+def test_a_question_is_withdrawn_while_the_run_that_asked_it_is_rolled_back():
+    undoing = Undoing()
+    asks = undoing.workflow("asks_and_pays", lambda ctx: ctx.ask("Who?", expires_in=3600))
+    with environment(asks) as made:
+        run = made.start(asks).wait(20)
+        (question,) = run.open_questions
+        run.cancel()
+        assert undoing.reached.wait(20)
+        assert (run.open_questions, made.inbox()) == ([], [])
+        assert run.state.deadlines() == []
+        assert run._driver.questions[question.id].status == "cancelled"
+        with pytest.raises(InterruptError, match=r"it was withdrawn, because execution .* is being rolled back"):
+            run.answer(question.id, "ann")
+        undoing.released.set()
+        assert run.wait(20).status == "cancelled"
+        assert run.open_questions == []
+
+
+def test_nothing_is_driven_again_after_an_environment_was_closed():
+    undoing, store = Undoing(), MemoryStore()
+    pays = undoing.workflow("pays_and_waits", lambda ctx: ctx.wait_signal("go"))
+
+    @workflow("waits_for_one_that_pays")
+    async def parent(ctx):
+        await ctx.run("pays_and_waits")
+
+    with environment(pays, parent, store=store) as made:
+        run = made.start(parent).wait(20)
+        (child,) = run.children
+        run.cancel()
+        assert undoing.reached.wait(20)
+        drives, events = child._driver.drives, len(child.history())
+    assert (child._driver.drives, len(store.read(child.id))) == (drives, events)
+    undoing.released.set()
+    with environment(pays, parent, store=store) as later:
+        left = later.run_of(child.id).resume().wait(20)
+        (question,) = left.open_questions  # the rollback was running when it was left
+        assert left.answer(question.id, {"choice": "done", "result": None}).wait(20).status == "cancelled"
