@@ -23,6 +23,7 @@ from divebook.engine.operations import (
     AGENT_RESPONSE,
     AGENT_TURN,
     TOOL_CALL,
+    TURN_KEY,
     Setting,
     Slot,
 )
@@ -449,10 +450,6 @@ async def side_by_side(context: StepTurn, calls: Sequence[Awaitable[T]]) -> list
 
 _LIMITERS: dict[tuple[str, int], anyio.CapacityLimiter] = {}
 """Concurrency limits of tools in this process, by name and limit."""
-
-
-TURN_KEY = "turn"
-"""Key of a turn, after its prefix."""
 
 
 def consumption_of(context: StepContext, record: OperationRecord | None) -> Counter[str]:

@@ -17,7 +17,7 @@ from divebook.definitions.definition import Workflow
 from divebook.definitions.step import CONTINUE, KEEP, SKIP, Each, Rollback, Step
 from divebook.engine.inbox import Message
 from divebook.engine.instructions import RunStep
-from divebook.engine.operations import Place
+from divebook.engine.operations import TURN_KEY, Place
 from divebook.engine.retries import Fault, chain_of, names_of, recorded_chain, telling
 from divebook.engine.state import NO_FAILURE, OpenStep, unknown
 from divebook.errors import (
@@ -500,13 +500,27 @@ class StepRun:
         """
         policy = self.step.retry
         is_of_rows = self.step.each is not None and self.step.each.rows is not None
-        if policy is not None and (is_of_rows or self._services.agent_of_step(self.step) is not None):
+        if policy is not None and (
+            is_of_rows or self._services.agent_of_step(self.step) is not None or self._has_recorded_turn(index)
+        ):
             policy = None  # it applies to each row or agent call instead, so that none is repeated
         # The usual case, kept free of the loop of attempts.
         if has_one_attempt(self._recorder, self._path, policy):
             return self._attempt(index, item, 0)
         place = Place(self._path, self.step.name, self._visit, index, "step")
         return retried(self._recorder, place, policy, lambda failures: self._attempt(index, item, failures))
+
+    def _has_recorded_turn(self, index: int | None) -> bool:
+        """Return whether the log has a turn of the step's agent, which is then resumed as a turn, even if the agent has
+        lost its tools since.
+        """
+        if self._path in self._recorder.operations.fresh:
+            return False
+        failures, _ = self.open_step.failures.get(index, NO_FAILURE)
+        places = (
+            Place(self._path, self.step.name, self._visit, index, TURN_KEY, attempt) for attempt in range(failures + 1)
+        )
+        return any(self._recorder.operations.known_at(place) is not None for place in places)
 
     def _attempt(self, index: int | None, item: Any, failures: int) -> Awaitable[Outcome]:
         context = StepContext(

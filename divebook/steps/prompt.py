@@ -27,7 +27,7 @@ from divebook.agents.agent import OUTPUT, RECORDED_MODEL, loaded, turn_reasons, 
 from divebook.agents.cache import Cached, Cassette, ResponseCache, lasting
 from divebook.agents.models import RECORDED
 from divebook.agents.running_turn import CALL, count_spent, present
-from divebook.agents.turn import TURN_KEY, AgentTask, Answer, StepTurn, consumption_of, run_id_of
+from divebook.agents.turn import AgentTask, Answer, StepTurn, consumption_of, run_id_of
 from divebook.definitions.answer_types import answer_type
 from divebook.definitions.resources import AgentDefinition
 from divebook.definitions.servers import ToolServer
@@ -48,6 +48,7 @@ from divebook.engine.operations import (
     BATCH_RESULTS,
     BATCH_SUBMISSION,
     DYNAMIC_CONTENT,
+    TURN_KEY,
     Reserved,
     Setting,
 )

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
@@ -381,3 +382,24 @@ def test_an_agent_that_gets_tools_while_its_step_is_retried_answers(note, noted)
     ends = [event.sequence for event in done.history() if event.event_type == "operation_completed"]
     again = later(cut(done.store, done, ends[1])).run_of(done.id).resume().wait(20)
     assert (again.variables, again.usage, noted) == ({"r": "done"}, done.usage, ["owls"])
+
+
+def test_a_turn_whose_agent_has_lost_its_tools_is_retried_as_often_as_its_step_says(note):
+    """The requests of the turn are retried, and not the step as well."""
+    workflow = Workflow("w", [Step("ask", prompt="Ask", agent="a", store="r", retry=Retry(3, seconds=0))])
+    first = environment(workflow, agents=[Agent("a", model=ScriptedModel(["done"]), tools=[note])]).start("w").wait(20)
+    (began,) = [
+        event.sequence
+        for event in first.history()
+        if event.event_type == "operation_started" and event.data.operation_type == "agent_turn"
+    ]
+    requests = []
+
+    def fail(messages, info):
+        requests.append(messages)
+        raise ModelHTTPError(503, "busy")
+
+    store = cut(first.store, first, began)
+    later = environment(workflow, store=store, agents=[Agent("a", model=FunctionModel(fail))])
+    run = later.run_of(first.id).resume().wait(20)
+    assert (run.status, len(requests)) == ("failed", 3), run.error
