@@ -95,7 +95,8 @@ class Agent:
     servers
         MCP servers whose tools the agent may call, or names of servers of the environment.
     subordinates
-        Names of agents to which it may delegate tasks, in addition to those of the definition.
+        Names of agents to which it may delegate tasks, in addition to those of the definition. An empty list means
+        none. None means those of the definition.
     deps
         Value of ``ctx.deps`` for its capabilities; see `Agent.of`.
     approvals
@@ -134,7 +135,7 @@ class Agent:
         output: Any = None,
         servers: Iterable[MCPServerDefinition | str] = (),
         capabilities: Iterable[AbstractCapability[Any]] = (),
-        subordinates: Iterable[str] = (),
+        subordinates: Iterable[str] | None = None,
         deps: Any = None,
         approvals: Iterable[ApprovalRule | Mapping[str, Any]] = (),
         bounds: Bounds | Mapping[str, Any] | None = None,
@@ -186,9 +187,7 @@ class Agent:
             instructions,
             tools=[tool for tool in tool_arguments if isinstance(tool, str)],
             servers=[server if isinstance(server, str) else server.name for server in server_arguments],
-            subordinates=[
-                _name_of_agent(each) for each in list_of(subordinates, "subordinates", "subordinates=['critic']")
-            ],
+            subordinates=_subordinates(subordinates),
             approvals=Approvals().plus(list_of(approvals, "approvals", "approvals=[ApprovalRule(...)]")).rules,
         )
         if corrections is not None:
@@ -203,7 +202,7 @@ class Agent:
             lasting(self.definition.cache)
         check_key(self.definition, is_named=isinstance(self.model, str | ScriptedModel))
 
-    def _declare(self, instructions: str, **names: Sequence[Any]) -> None:
+    def _declare(self, instructions: str, *, subordinates: Sequence[str] | None, **names: Sequence[Any]) -> None:
         """Add the instructions, tools and other arguments of the constructor to the agent's definition."""
         definition = self.definition
         added = dict[str, Any]()
@@ -211,6 +210,8 @@ class Agent:
             added["instructions"] = instructions
         # Lists are extended, not replaced: {"tools": (those of the definition, then those of the constructor)}.
         added |= {field: (*getattr(definition, field), *values) for field, values in names.items() if values}
+        if subordinates is not None:
+            added["subordinates"] = (*(definition.subordinates or ()), *subordinates)
         self.definition = replace(definition, **added) if added else definition
 
     @classmethod
@@ -477,6 +478,13 @@ def _name_of_agent(value: Any) -> str:
         hint = f"; write {value.name!r}" if isinstance(value, Agent) else ""
         raise SetupError(f"subordinates must be names of agents, not {describe(value)}{hint}")
     return value
+
+
+def _subordinates(value: Any) -> Sequence[str] | None:
+    """Return the names of the agents that the argument `subordinates` names; None without it."""
+    if value is None:
+        return None
+    return [_name_of_agent(each) for each in list_of(value, "subordinates", "subordinates=['critic']")]
 
 
 def turn_reasons(

@@ -66,9 +66,13 @@ class AgentDefinition(Definition):
         bool, Key("Whether it answers prompts that name no agent, and may give work to others.")
     ] = False
     subordinates: Annotated[
-        tuple[str, ...],
-        Key("Agents it may give work to; by default all others, if it is the only supervisor.", example="[researcher]"),
-    ] = ()
+        tuple[str, ...] | None,
+        Key(
+            "Agents it may give work to, `[]` for none; by default all others, if it is the only supervisor.",
+            kind=table.OptionalTexts(),
+            example="[researcher]",
+        ),
+    ] = None
     provider: Annotated[str | None, Key("The service that runs its model.", example="anthropic")] = None
     model: Annotated[
         str | None,

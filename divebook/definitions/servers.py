@@ -235,7 +235,12 @@ class ToolConfigurationDefinition(Definition):
     """Selection of the tools of an MCP server that agents may use, and approval modes of these tools."""
 
     enabled: Annotated[bool, Key("Whether its tools may be used.")] = True
-    allowed_tools: Annotated[tuple[str, ...], Key("Those that may be used; all if empty.", example="[read_file]")] = ()
+    allowed_tools: Annotated[
+        tuple[str, ...] | None,
+        Key(
+            "Those that may be used, `[]` for none; by default all.", kind=table.OptionalTexts(), example="[read_file]"
+        ),
+    ] = None
     approval_mode: Annotated[
         str | None,
         Key(
@@ -320,7 +325,7 @@ class MCPServerDefinition(Definition):
         if settings is None:
             return True
         # Without a list of allowed tools, all are allowed.
-        return settings.enabled and (not settings.allowed_tools or tool in settings.allowed_tools)
+        return settings.enabled and (settings.allowed_tools is None or tool in settings.allowed_tools)
 
     def _in_rules(self, tool: str) -> str:
         """Return the name of a tool of this server for approval rules. A name with ``/`` is prefixed with the name of

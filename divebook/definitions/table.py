@@ -885,6 +885,18 @@ class Texts:
         return {"type": "array", "items": Text().json_schema(strict=strict)}
 
 
+class OptionalTexts(Texts):
+    """Kind of values: a list of strings that restricts what holds without it. An empty list allows nothing.
+
+    In the legacy Dive dialect an empty list counts as an absent one.
+    """
+
+    def read(self, node: Node, place: Place, reading: Reading) -> Any:
+        """Return the strings of a list node as a tuple, like `Texts`; None for an empty list of the legacy dialect."""
+        texts = super().read(node, place, reading)
+        return None if texts == () and not reading.strict else texts
+
+
 _CAPITALS = {"id": "ID", "mcp": "MCP", "oauth": "OAuth", "pkce": "PKCE", "uri": "URI", "url": "URL"}
 DERIVED: Any = None
 """Default for the kind of a key: the kind follows from the type annotation of the field."""

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from divebook.devenv.checkpoints import (
+    BACKUP,
     RESTORING,
     EnvironmentCheckpoints,
     checkpoints_of,
@@ -684,6 +685,9 @@ class DevEnvManager:
         """
         with self._activity.operation("save", name, checkpoint):
             checked_name(checkpoint, "checkpoint")
+            # A restore would replace it, and delete it when it is complete.
+            if checkpoint == BACKUP:
+                raise DevEnvError(f"{BACKUP!r} is the name of the backup during a restore: choose another name")
             async with self._environments.hold(name) as folder:
                 isolation = await self._without_interrupted_restore(folder)
                 path, notes = await save(

@@ -494,7 +494,7 @@ class Registry:
 
     def subordinates_for(self, definition: AgentDefinition) -> list[Agent]:
         """Return the agents to which an agent may delegate; see `Environment.subordinates_for`."""
-        if definition.subordinates:
+        if definition.subordinates is not None:
             require_existing("agent", definition.subordinates, self._agents, definition.name)
             return [self._agents[name] for name in definition.subordinates]
         # The tool itself is a request to delegate. Without it, only a single supervisor delegates.

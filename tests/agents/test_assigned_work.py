@@ -3,6 +3,7 @@
 import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow, tool
+from divebook.definitions.reader import definitions_from
 from divebook.definitions.resources import AgentDefinition
 from divebook.definitions.step import ContentEntry, Retry
 from divebook.definitions.tools import ToolFunction, ToolHints
@@ -34,8 +35,9 @@ class Book:
         return f"{name}: seen"
 
 
-def agent(name, script, *, supervisor=False, subordinates=(), tools=(), **more):
-    definition = AgentDefinition(name, is_supervisor=supervisor, subordinates=tuple(subordinates), **more)
+def agent(name, script, *, supervisor=False, subordinates=None, tools=(), **more):
+    names = None if subordinates is None else tuple(subordinates)
+    definition = AgentDefinition(name, is_supervisor=supervisor, subordinates=names, **more)
     return Agent(definition, model=ScriptedModel(script, usage={"input_tokens": 10, "output_tokens": 5}), tools=tools)
 
 
@@ -323,3 +325,29 @@ def test_what_failed_work_has_spent_counts_whatever_process_goes_on():
         assert ([question.question for question in resumed.open_questions], resumed.usage.requests) == (asked, spent), (
             end
         )
+
+
+@pytest.mark.parametrize(
+    ("dialect", "written", "expected"),
+    [
+        ("divebook", {}, ["other"]),
+        ("divebook", {"Subordinates": []}, []),
+        ("dive", {}, ["other"]),
+        ("dive", {"Subordinates": []}, ["other"]),
+    ],
+)
+def test_an_empty_list_of_subordinates_names_none_outside_the_legacy_dialect(dialect, written, expected):
+    given = {"Agents": [{"Name": "boss", "IsSupervisor": True, **written}, {"Name": "other"}]}
+    made = environment(agents=[Agent(each) for each in definitions_from(given, dialect=dialect).agents])
+    found = made.internals.registry.subordinates_for(made.agents["boss"].definition)
+    assert [agent.name for agent in found] == expected
+
+
+def test_an_agent_of_python_with_an_empty_list_of_subordinates_has_none():
+    made = environment(agents=[agent("boss", ["x"], supervisor=True), Agent("other")])
+    registry = made.internals.registry
+    assert [each.name for each in registry.subordinates_for(made.agents["boss"].definition)] == ["other"]
+    assert Agent("b", subordinates=[]).definition.subordinates == ()
+    assert Agent("b").definition.subordinates is None
+    added = Agent(AgentDefinition("b", subordinates=("x",)), subordinates=["y"])
+    assert added.definition.subordinates == ("x", "y")

@@ -365,3 +365,11 @@ def test_a_virtual_environment_has_again_what_its_lock_file_says(dev_env, tmp_pa
     assert dev_env("execute", "v", "python -c 'import tiny'")[0] != 0
     assert dev_env("restore", "v", "c", "--no-backup")[0] == 0
     assert dev_env("execute", "v", "python -c 'import tiny'; ls")[:2] == (0, "")
+
+
+def test_no_checkpoint_has_the_name_of_the_backup(dev_env, native):
+    (native / "f").write_text("only copy")
+    for more in ((), ("--overwrite",)):
+        code, _, message = dev_env("save", "a", "pre-restore", *more)
+        assert (code, "'pre-restore' is the name of the backup during a restore" in message) == (1, True), message
+    assert names_of(dev_env) == []

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from divebook.definitions.reader import definitions_from
 from divebook.definitions.servers import MCPServerDefinition, ToolConfigurationDefinition
 from divebook.documents import Policy
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, ServerError
@@ -279,3 +280,23 @@ def test_a_closed_server_is_not_started_again(run, serve):
 def test_what_the_log_holds_of_a_list_is_json(run, good):
     found = run(good.discover())
     assert json.loads(json.dumps(found.to_dict())) == found.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("dialect", "written", "allowed"),
+    [
+        ("divebook", {}, True),
+        ("divebook", {"AllowedTools": []}, False),
+        ("divebook", {"AllowedTools": ["go"]}, True),
+        ("dive", {}, True),
+        ("dive", {"AllowedTools": []}, True),
+        ("dive", {"AllowedTools": ["go"]}, True),
+    ],
+)
+def test_an_empty_list_of_allowed_tools_allows_none_outside_the_legacy_dialect(dialect, written, allowed):
+    given = {"MCPServers": [{"Name": "s", "Type": "stdio", "Command": "x", "ToolConfiguration": written}]}
+    (server,) = definitions_from(given, dialect=dialect).mcp_servers
+    assert server.allows("go") is allowed
+    assert not server.allows("other") or written.get("AllowedTools") != ["go"]
+    # As it is stored and read again.
+    assert type(server).from_dict(server.to_dict()) == server
