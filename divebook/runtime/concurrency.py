@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import anyio
@@ -21,6 +22,11 @@ from anyio.lowlevel import checkpoint
 
 from divebook.questions import Question
 from divebook.runtime.clock import StepLog
+
+STRAND: ContextVar[str] = ContextVar("divebook_strand", default="")
+"""Position of the running code among nested `gather` calls, such as ``gather-1.0-``; empty outside of any `gather`. It
+is part of the keys of operations.
+"""
 
 
 class Suspended(BaseException):

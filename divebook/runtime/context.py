@@ -12,7 +12,6 @@ import functools
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
@@ -46,7 +45,7 @@ from divebook.questions.question import KINDS
 from divebook.runtime.children import BeginSuccessor, DriveChild, continue_as_successor, successor_of
 from divebook.runtime.clock import Chance, Clock, StepLog
 from divebook.runtime.compute.dask import Executors
-from divebook.runtime.concurrency import ConcurrentCalls
+from divebook.runtime.concurrency import STRAND, ConcurrentCalls
 from divebook.runtime.errors import fault_of
 from divebook.runtime.operations import OperationRequest
 from divebook.runtime.recorder import Body, Call, Recorder
@@ -352,7 +351,9 @@ class StepContext:
         return self._recorder.operations.has_history_ahead(self.place("ahead"))
 
     def abandon_waits(self, prefix: str) -> None:
-        """Note that the code has abandoned its timers and waits for signals whose key begins with `prefix`."""
+        """Note that the code has abandoned its timers and waits for signals whose position (`STRAND`) begins with
+        `prefix`.
+        """
         self._recorder.operations.abandon(self.path, prefix)
 
     async def require_requested(self, is_abandoned: Callable[[str], bool]) -> None:
@@ -819,9 +820,3 @@ def _will_try_again(recorder: Recorder, place: Place, policy: Retry | None, erro
         event = catalog.StepRetried(failures, failure.message, delay, None if key else index, key)
         journal.record(event, place.path, place.step)
     return delay is not None
-
-
-STRAND: ContextVar[str] = ContextVar("divebook_strand", default="")
-"""Position of the running code among nested `gather` calls, such as ``gather-1.0-``; empty outside of any `gather`. It
-is part of the keys of operations.
-"""

@@ -55,7 +55,7 @@ from divebook.events import Event, catalog
 from divebook.questions import Question
 from divebook.runtime.clock import Chance, Clock, Ids
 from divebook.runtime.commit import StoreCalls
-from divebook.runtime.context import STRAND
+from divebook.runtime.concurrency import STRAND
 from divebook.runtime.forks import entered_workflow, opening_in, recorded_opening, recorded_workflow, workflow_in
 from divebook.runtime.journal import Journal
 from divebook.runtime.leases import DRIVEN_LEASES

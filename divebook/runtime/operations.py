@@ -55,7 +55,7 @@ from divebook.events.codec import canonical_hash, checked, encode_shown, short_h
 from divebook.events.values import normalize
 from divebook.questions import Question
 from divebook.runtime.clock import StepLog
-from divebook.runtime.concurrency import Suspended, Waits
+from divebook.runtime.concurrency import STRAND, Suspended, Waits
 from divebook.runtime.errors import error_from, facts_of, links_of, trace_of
 
 if TYPE_CHECKING:
@@ -276,8 +276,9 @@ class OperationLog:
         """Paths whose step started in this process, runs for the first time, and has used no resources yet.
 
         The log has no operations of such a step except those requested since, so a lookup is unnecessary."""
-        self._open_waits: dict[str, Place] = {}
-        """Timers and waits for signals that run in this process, by operation id."""
+        self._open_waits: dict[str, tuple[str, str]] = {}
+        """Path and position (`STRAND`) of the timers and waits for signals that run in this process, by operation
+        id."""
         self._abandoned: dict[str, list[str]] = {}
         """By path: ids of the waits that the code has abandoned, and that are not recorded as such yet."""
         self._latest: dict[str, str] = {}
@@ -293,7 +294,7 @@ class OperationLog:
         else:
             self.fresh.discard(path)
         self._abandoned.pop(path, None)
-        self._open_waits = {name: place for name, place in self._open_waits.items() if place.path != path}
+        self._open_waits = {name: wait for name, wait in self._open_waits.items() if wait[0] != path}
 
     # --- lookup ------------------------------------------------------------------------------------------------------
 
@@ -483,21 +484,23 @@ class OperationLog:
         """Note that the operation at a place waits for a time or a signal, until the `with` block has ended without an
         exception of the kind that leaves the code, such as a cancellation.
         """
-        self._open_waits[place.operation_id] = place
+        # Not the key: a call that is made before a `gather` has its key from outside of it, as the pauses between its
+        # attempts have.
+        self._open_waits[place.operation_id] = place.path, STRAND.get()
         yield
         del self._open_waits[place.operation_id]
 
     def abandon(self, path: str, prefix: str) -> None:
-        """Note that the code on a path has abandoned the waits whose key begins with `prefix`. They are recorded as
-        abandoned when the code requests something else: before that, the step may fail, so that it does not matter.
+        """Note that the code on a path has abandoned the waits whose position begins with `prefix`. They are recorded
+        as abandoned when the code requests something else: before that, the step may fail, so that it does not matter.
 
         Without the record, a process would always have to drive the execution, so that it would continue at the end of
         the wait (test_workers_leave_a_run_alone_that_has_abandoned_a_wait).
         """
         if self.verification is not None:
             return
-        for operation_id, place in list(self._open_waits.items()):
-            if place.path == path and str(place.key).startswith(prefix):
+        for operation_id, (path_of_wait, strand) in list(self._open_waits.items()):
+            if path_of_wait == path and strand.startswith(prefix):
                 del self._open_waits[operation_id]
                 self._abandoned.setdefault(path, []).append(operation_id)
 

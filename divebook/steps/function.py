@@ -39,8 +39,8 @@ from divebook.events.codec import checked
 from divebook.events.recorded import opened
 from divebook.runtime.calls import call, named_workspace
 from divebook.runtime.children import BeginSuccessor, DriveChild
-from divebook.runtime.concurrency import CallCounter, ConcurrentCalls, Group, Suspended
-from divebook.runtime.context import STRAND, StepContext
+from divebook.runtime.concurrency import STRAND, CallCounter, ConcurrentCalls, Group, Suspended
+from divebook.runtime.context import StepContext
 from divebook.runtime.errors import as_recorded
 from divebook.runtime.step import THROUGH, Outcome
 from divebook.runtime.waiting import seconds_of, workflow_code

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from divebook import Environment, Step, Workflow
-from divebook.definitions.functions import workflow
+from divebook import Environment, Retry, Step, Workflow
+from divebook.definitions.functions import step, workflow
 from divebook.errors import DefinitionError, InterruptError
 from divebook.queues import Worker
 from divebook.runtime.runner import PARKED_RUNS
@@ -201,17 +201,28 @@ def test_an_execution_has_one_timer_however_often_it_waits():
     assert becomes(lambda: execution.id in timers and not timers[execution.id].done())
 
 
-@workflow("abandons_waits")
-async def abandons_waits(ctx):
-    async def fail():
-        await ctx.now()
-        raise ValueError("at once")
+@pytest.fixture
+def abandons_waits():
+    @step(name="abandons_waits_fails", retry=Retry(3, seconds=3600))
+    async def fails():
+        raise ValueError("tried again in an hour")
 
-    try:
-        await ctx.gather(ctx.sleep(3600), ctx.wait_signal("go", within=3600), ctx.wait_signal("next"), fail())
-    except ValueError:
-        first = await ctx.wait_signal("next")
-        return [first, await ctx.wait_signal("next")]
+    @workflow("abandons_waits")
+    async def abandons_waits(ctx):
+        async def fail():
+            await ctx.now()
+            await ctx.now()
+            raise ValueError("at once")
+
+        tried = fails()  # has its place in the log from outside of the gather
+        waits = [ctx.sleep(3600), ctx.wait_signal("go", within=3600), ctx.wait_signal("next")]
+        try:
+            await ctx.gather(ctx.gather(*waits), tried, fail())
+        except ValueError:
+            first = await ctx.wait_signal("next")
+            return [first, await ctx.wait_signal("next")]
+
+    return abandons_waits
 
 
 def abandoned(events):
@@ -219,7 +230,7 @@ def abandoned(events):
 
 
 @pytest.mark.parametrize("is_parked", [True, False])
-def test_a_run_that_has_abandoned_waits_does_not_continue_at_their_end(is_parked, monkeypatch):
+def test_a_run_that_has_abandoned_waits_does_not_continue_at_their_end(abandons_waits, is_parked, monkeypatch):
     if not is_parked:
         monkeypatch.setattr(PARKED_RUNS, "most", 0)
     clock = Watch()
@@ -227,7 +238,7 @@ def test_a_run_that_has_abandoned_waits_does_not_continue_at_their_end(is_parked
         run = made.start(abandons_waits).wait(20)
         assert (run.status, run.state.wake_at, run.state.is_asleep) == ("waiting", None, False)
         (recorded,) = abandoned(run.history())
-        assert len(recorded.operation_ids) == 3
+        assert len(recorded.operation_ids) == 4
         last = len(run.history())
         clock.at += 2 * HOUR
         assert run.resume().wait(20).status == "waiting"
@@ -243,7 +254,7 @@ def test_a_run_that_has_abandoned_waits_does_not_continue_at_their_end(is_parked
     assert "cancelled" in rows.values(), rows
 
 
-def test_a_run_that_has_abandoned_a_wait_before_that_was_recorded_records_it_when_it_is_resumed():
+def test_a_run_that_has_abandoned_a_wait_before_that_was_recorded_records_it_when_it_is_resumed(abandons_waits):
     """Older versions have recorded nothing: the log is the same without the event, and the numbers after it."""
     first = environment(abandons_waits, clock=Watch())
     run = first.start(abandons_waits).wait(20)
@@ -261,7 +272,7 @@ def test_a_run_that_has_abandoned_a_wait_before_that_was_recorded_records_it_whe
         assert (old.state.wake_at, len(abandoned(old.history()))) == (None, 1)
 
 
-def test_workers_leave_a_run_alone_that_has_abandoned_a_wait():
+def test_workers_leave_a_run_alone_that_has_abandoned_a_wait(abandons_waits):
     with environment(abandons_waits, clock=Watch()) as made:
         run = made.enqueue(abandons_waits)
         with Worker(made) as worker:

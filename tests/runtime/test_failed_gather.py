@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 
 from divebook import step, workflow
+from divebook.definitions.functions import WORKFLOW_FUNCTIONS
 from divebook.runtime.runner import PARKED_RUNS
 from tests.runtime.worlds import environment
 
@@ -64,6 +65,19 @@ async def catches(ctx, waits: list, failure: str, at: int):
         await ctx.gather(*calls)
     except Exception as error:  # noqa: BLE001 - each way to fail raises an error of its own
         return str(error)
+
+
+DEFINED = {function.name: WORKFLOW_FUNCTIONS[function.name] for function in (asks, gathers, catches)}
+
+
+@pytest.fixture(autouse=True)
+def _defined():
+    """Other tests forget what is defined in this process."""
+    known = dict(WORKFLOW_FUNCTIONS)
+    WORKFLOW_FUNCTIONS.update(DEFINED)
+    yield
+    WORKFLOW_FUNCTIONS.clear()
+    WORKFLOW_FUNCTIONS.update(known)
 
 
 def played(function, waits, failure, at):

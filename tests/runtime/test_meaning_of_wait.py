@@ -10,6 +10,7 @@ import asyncio
 import pytest
 
 from divebook import Each, Step, Workflow, workflow
+from divebook.definitions.functions import WORKFLOW_FUNCTIONS
 from divebook.errors import ExecutionError, ExecutionPausedError, ExecutionWaitingError
 from divebook.queues import Worker
 from divebook.stores import MemoryStore
@@ -74,6 +75,17 @@ ITEMS = Workflow(
     outputs=["who"],
 )
 FUNCTIONS = [asks, expires, sleeps, signals, signals_within, parent, gathers]
+DEFINED = {function.name: WORKFLOW_FUNCTIONS[function.name] for function in FUNCTIONS}
+
+
+@pytest.fixture(autouse=True)
+def _defined():
+    """Other tests forget what is defined in this process."""
+    known = dict(WORKFLOW_FUNCTIONS)
+    WORKFLOW_FUNCTIONS.update(DEFINED)
+    yield
+    WORKFLOW_FUNCTIONS.clear()
+    WORKFLOW_FUNCTIONS.update(known)
 
 
 def started(name, **inputs):
