@@ -601,19 +601,20 @@ class Control:
         if not parent.state.is_over:
             self.continue_parked(parent)
 
-    def next_continuation(self, driver: Driver, by: float) -> Future[None] | None:
+    def next_continuation(self, driver: Driver, by: float | None = None) -> Future[None] | None:
         """Return a future that is done when this process may have continued a waiting execution without a person or a
         signal. Return None if nothing here continues it.
 
-        A timer of the execution counts if it ends at most at the time `by`, in microseconds since 1970. So does the
-        release of a lease for which this process waits, and the work and the timers of the children for which the
-        execution waits (`tests/runtime/test_meaning_of_wait.py`).
+        A timer of the execution counts if it ends at most at the time `by`, in microseconds since 1970; by default now.
+        So does the release of a lease for which this process waits, and the work and the timers of the children for
+        which the execution waits (`tests/runtime/test_meaning_of_wait.py`).
         """
         # The dictionaries belong to the engine's loop, and are only tested here: most executions that have stopped have
         # neither timers nor children, and need no call on the loop.
         if not (driver.may_have_children or self._timers or self._release_watches):
             return None
-        return ENGINE.call(lambda: self._next_continuation(driver, by))
+        moment = self.clock.now() if by is None else by
+        return ENGINE.call(lambda: self._next_continuation(driver, moment))
 
     def _next_continuation(self, driver: Driver, by: float) -> Future[None] | None:
         futures = [future for future in self._continuations(driver, by) if not future.done()]

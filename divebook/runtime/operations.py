@@ -294,7 +294,8 @@ class OperationLog:
         else:
             self.fresh.discard(path)
         self._abandoned.pop(path, None)
-        self._open_waits = {name: wait for name, wait in self._open_waits.items() if wait[0] != path}
+        if self._open_waits:
+            self._open_waits = {name: wait for name, wait in self._open_waits.items() if wait[0] != path}
 
     # --- lookup ------------------------------------------------------------------------------------------------------
 

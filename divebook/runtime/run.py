@@ -541,7 +541,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
                     if driving is None:
                         break
                     try:
-                        interruptible_result(driving, _remaining(until))
+                        interruptible_result(driving, None if until is None else _remaining(until))
                     except (FencedError, LeftError) as error:
                         driving = self._drive_after_loss(driving, error)
                         continue
@@ -567,7 +567,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         # (test_waiting_follows_a_drive_that_begins_when_another_has_just_ended).
         if self._driver.drives != drives:
             return self._driver.standstill()
-        return self._control.next_continuation(self._driver, self._control.clock.now())
+        return self._control.next_continuation(self._driver)
 
     def _late(self, timeout: float) -> TimeoutError:
         """Return the error for a run that continues although `timeout` seconds have passed."""
