@@ -119,8 +119,13 @@ class AgentStage(Definition):
         ),
     ] = "none"
     allowed_tools: Annotated[
-        tuple[str, ...], Key("Tools that a plan may use; without any, all of them.", example="[Document.Read]")
-    ] = ()
+        tuple[str, ...] | None,
+        Key(
+            "Tools that a plan may use, `[]` for none; by default all of them.",
+            kind=table.OptionalTexts(),
+            example="[Document.Read]",
+        ),
+    ] = None
     model_role: Annotated[
         str, Key("The agent that answers here; HasLLM need not be written then.", name="Agent", example="writer")
     ] = ""
@@ -174,8 +179,9 @@ class AgentStage(Definition):
 
     def __post_init__(self) -> None:
         lists = ("requires", "after", "allowed_tools", "required_output_fields")
+        values = {name: getattr(self, name) for name in lists}
         # Lists become tuples, so that equal stages compare equal.
-        self._put(**{name: tuple(getattr(self, name)) for name in lists})
+        self._put(**{name: tuple(value) for name, value in values.items() if value is not None})
         self._put(routing_rules=tuple(map(RoutingRule.of, self.routing_rules)), output_key=self.output_key or self.name)
 
     def next_stage(self, output: Mapping[str, Any]) -> str:
@@ -191,7 +197,7 @@ class AgentStage(Definition):
         if self.tool_access == "none":
             return False
         # Without a list, ``read`` and ``write`` allow all tools.
-        return self.tool_access == "all" or not self.allowed_tools or tool in self.allowed_tools
+        return self.tool_access == "all" or self.allowed_tools is None or tool in self.allowed_tools
 
     def problems(self, names: Sequence[str]) -> Iterator[Problem]:
         """Check this stage as a part of a pipeline whose stages have the given names. Yield all problems.

@@ -103,7 +103,14 @@ def test_an_edge_without_a_limit_has_limit_0():
 
 @pytest.mark.parametrize(
     ("access", "allowed", "may"),
-    [("none", ["x"], False), ("all", ["y"], True), ("read", [], True), ("write", ["x"], True), ("read", ["y"], False)],
+    [
+        ("none", ["x"], False),
+        ("all", ["y"], True),
+        ("read", None, True),
+        ("read", [], False),
+        ("write", ["x"], True),
+        ("read", ["y"], False),
+    ],
 )
 def test_which_tools_a_stage_may_use(access, allowed, may):
     assert AgentStage("a", tool_access=access, allowed_tools=allowed).allows("x") is may
