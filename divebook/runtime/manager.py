@@ -307,7 +307,7 @@ class Control:
         event = resumption or catalog.ExecutionResumed(state.status)
         self._registry.enter(driver)
 
-        def go_on() -> None:
+        def continue_driving() -> None:
             # Work that continues after `close`, such as the cancellation of children, would otherwise drive an
             # execution again that `close` has left (test_nothing_is_driven_again_after_an_environment_was_closed).
             if self._is_closing:
@@ -315,12 +315,12 @@ class Control:
             driver.continue_from(self.dependencies, event, lease, state, must_replay=must_replay)
 
         if ENGINE.is_current():
-            go_on()
+            continue_driving()
             return
         driving_started = Future[None]()
 
         def begin() -> None:
-            go_on()
+            continue_driving()
             # Wake the caller two turns later, after the first work of the execution: a thread that wakes earlier would
             # only compete with it for the processor.
             loop = asyncio.get_running_loop()
