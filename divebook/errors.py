@@ -211,13 +211,17 @@ class Problem:
     twin: Place = ()
     """Place of the other definition, if two definitions conflict."""
 
-    def describe(self, source_name: str = "<definition>") -> str:
+    def describe(self, source_name: str = "") -> str:
         """Return the problem as one line with its location: ``cell:3:5: unknown key 'Promt' (did you mean
-        'Prompt'?)``.
+        'Prompt'?)``. A problem of a Python object without a name has no location.
         """
-        where = position_in(source_name, self.line, self.column) if self.line else f"{source_name}{self._spot()}"
+        if self.line:
+            where = position_in(source_name, self.line, self.column)
+        else:
+            where = " at ".join(filter(None, (source_name, self._spot())))
         note = "warning: " if self.severity == "warning" else ""
-        return f"{where}: {note}{self.message}" + (f" ({self.hint})" if self.hint else "")
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{where}: {note}{self.message}{hint}" if where else f"{note}{self.message}{hint}"
 
     def below(self, *place: str | int) -> Problem:
         """Return a copy of the problem, as seen from an enclosing definition: the keys in `place`, which lead to the
@@ -239,9 +243,8 @@ class Problem:
         return replace(self, message=f"{self.message} (lines {line} and {self.line})")
 
     def _spot(self) -> str:
-        # ("Steps", 2, "Next") -> " at Steps[2].Next"
-        spot = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.place).lstrip(".")
-        return f" at {spot}" if spot else ""
+        # ("Steps", 2, "Next") -> "Steps[2].Next"
+        return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.place).lstrip(".")
 
 
 def position_in(source_name: str, line: int, column: int) -> str:
@@ -250,11 +253,9 @@ def position_in(source_name: str, line: int, column: int) -> str:
     >>> position_in("survey.yaml", 7, 11), position_in("Cell [5]", 7, 11)
     ('survey.yaml:7:11', 'Cell [5], line 7, column 11')
     """
-    return (
-        f"{source_name}, line {line}, column {column}"
-        if source_name.startswith("Cell [")
-        else f"{source_name}:{line}:{column}"
-    )
+    if source_name and not source_name.startswith("Cell ["):
+        return f"{source_name}:{line}:{column}"
+    return ", ".join(filter(None, (source_name, f"line {line}", f"column {column}")))
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
@@ -310,10 +311,10 @@ class DefinitionError(DivebookError):
     problems
         At least one problem of severity ``error``.
     source_name
-        The cell, file or text they were found in.
+        The cell, file or text they were found in; empty for a Python object.
     """
 
-    def __init__(self, problems: Sequence[Problem], source_name: str = "<definition>") -> None:
+    def __init__(self, problems: Sequence[Problem], source_name: str = "") -> None:
         self.problems = tuple(problems)
         self.source_name = source_name
         super().__init__("\n".join(problem.describe(source_name) for problem in self.problems))

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, NoReturn
 
 from divebook.agents.scripted import ScriptedModel
+from divebook.definitions.answer_types import instance_of
 from divebook.definitions.definition import Workflow
 from divebook.definitions.functions import (
     IDEMPOTENCY_KEY,
@@ -23,7 +24,7 @@ from divebook.definitions.functions import (
     RecordedFunction,
     WorkflowFunction,
 )
-from divebook.definitions.json_schemas import FITTING, instance_of, schema_of
+from divebook.definitions.json_schemas import FITTING, schema_of
 from divebook.errors import InterruptExpiredError, NotFoundError, OperationError, SetupError, StepError
 from divebook.events.codec import storable
 from divebook.events.recorded import opened

@@ -61,7 +61,7 @@ class Schedules:
                     message = f"schedule {schedule.name!r}: {message}"
                 problems.append(Problem(message, line, column))
         if problems:
-            raise DefinitionError(problems, self._definitions.name or "<definition>")
+            raise DefinitionError(problems, self._definitions.name or "")
 
     def enqueue_due(self, now: datetime, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         """Put the workflow of each schedule that is due into the queue. The error of one schedule is logged and does

@@ -28,7 +28,7 @@ from divebook.definitions.stored_form import json_value
 from divebook.definitions.yaml_text import QUOTES, TypedFloat, TypedInteger, value_typed
 from divebook.errors import DefinitionError, NotFoundError, Problem, SetupError
 from divebook.events.classes import allow, allowed_classes, kind_of, name_of
-from divebook.events.codec import json_form
+from divebook.events.codec import canonical_hash, json_form, storable
 
 
 def allow_answers(declared: Any) -> None:
@@ -218,7 +218,9 @@ class ParameterType:
     @property
     def name(self) -> str:
         """Source text of the type annotation, for people."""
-        return self._annotation if isinstance(self._annotation, str) else inspect.formatannotation(self._annotation)
+        if isinstance(self._annotation, str):
+            return self._annotation
+        return inspect.formatannotation(_without_metadata(self._annotation))
 
     def convert(self, value: Any, *, is_text: bool = False) -> Any:
         """Convert a value to the annotated type, for example a string to a date. An instance of the type stays as it
@@ -247,10 +249,14 @@ class ParameterType:
     def _parsed(self, text: str) -> Any:
         """Parse a string from a command line as YAML. A number for a `Decimal` keeps all of its digits."""
         parsed = parsed_word(text)
-        if self._read() is None or not isinstance(parsed, float | list | dict) or not self._validator.reads_decimals:
+        if self._read() is None or not isinstance(parsed, int | float | list | dict):
+            return parsed
+        if isinstance(parsed, bool) or not self._validator.reads_decimals:
             return parsed
         with suppress(ValueError):
-            return json.loads(text, parse_float=Decimal)
+            # An integer has no minus zero.
+            parse_int = int if self._validator.reads_integers else Decimal
+            return json.loads(text, parse_float=Decimal, parse_int=parse_int)
         # `.5` is a number of YAML and not of JSON.
         return Decimal(text) if isinstance(parsed, float) and math.isfinite(parsed) else parsed
 
@@ -283,13 +289,18 @@ class ParameterType:
             return NO_FORM
         return form
 
-    def takes(self, form: Any) -> bool:
-        """Return True if `form`, the JSON form of a value, fits both the annotated type and its JSON schema."""
+    def takes(self, form: Any, value: Any = NO_FORM) -> bool:
+        """Return True if `form`, the JSON form of a value, fits both the annotated type and its JSON schema, and is
+        converted to `value` if that is passed.
+        """
         if form is NO_FORM:
             return False
         try:
-            self.convert(form)
+            converted = self.convert(form)
         except ValueError:
+            return False
+        # Other types may have the same JSON form, such as a date and a text.
+        if value is not NO_FORM and _digest(converted) != _digest(value):
             return False
         # A datetime may have no offset, which the format of JSON schema demands.
         return complaint(_without_formats(self.schema()), form) is None
@@ -322,6 +333,26 @@ class ParameterType:
         return self._model or None
 
 
+def instance_of(answer: Any, value: Any) -> Any:
+    """Convert the answer to a question, which is plain JSON data that fits the JSON schema of the Python type `answer`,
+    to an instance of this type. If `answer` is a JSON schema, return the data unchanged.
+    """
+    if isinstance(answer, Mapping):
+        return value
+    from pydantic import TypeAdapter
+
+    try:
+        # The rules of inputs, so that the same text gives the same value.
+        return ParameterType(answer, instance_of).convert(value)
+    except ValueError:
+        # The schema of a question accepts further keys of a dataclass. Pydantic leaves them out.
+        return TypeAdapter(answer).validate_python(value)
+
+
+def _digest(value: Any) -> str:
+    return canonical_hash(storable(value, "value"), "value")
+
+
 # --- adaptation of pydantic's rules -----------------------------------------------------------------------------------
 #
 # Pydantic converts more than JSON and a reader expect (``"5"`` and true to an integer, a number to a date), and less
@@ -344,12 +375,15 @@ class Validator:
         core = model.__pydantic_core_schema__
         # Recursive types are wrapped: {"type": "definitions", "schema": ..., "definitions": [...]}.
         inner = core["schema"] if core["type"] == "definitions" else core
-        field = _adapted(inner["schema"]["fields"][_FIELD]["schema"])
-        definitions = [_adapted(part) for part in core.get("definitions", ())]
+        shared = {part["ref"]: part for part in core.get("definitions", ())}
+        field = _adapted(inner["schema"]["fields"][_FIELD]["schema"], shared)
+        definitions = [_adapted(part, shared) for part in shared.values()]
         whole: Any = {"type": "definitions", "schema": field, "definitions": definitions} if definitions else field
         kinds = {part.get("type") for part in _nodes(whole)}
         self.reads_decimals = "decimal" in kinds and "float" not in kinds
         """True if a number with a fraction can only be for a `Decimal`."""
+        self.reads_integers = "int" in kinds
+        """True if a number without a fraction may be for an integer."""
         # The configuration refuses misspelled keys of dataclasses and TypedDicts.
         self._validator = SchemaValidator(whole, {"extra_fields_behavior": "forbid"})
 
@@ -374,23 +408,26 @@ def _nodes(core: Any) -> Iterator[Mapping[str, Any]]:
             yield from _nodes(part)
 
 
-def _adapted(core: Any, *, is_key: bool = False) -> Any:
-    """Return a copy of a core schema with other rules for some types.
+def _adapted(core: Any, shared: Mapping[str, Any], *, is_key: bool = False) -> Any:
+    """Return a copy of a core schema with other rules for some types. `shared` has the definitions to which parts of
+    the schema refer, by name.
 
     - Numbers and booleans are not made from strings, and booleans are not numbers. Keys of JSON objects are strings, so
       they are converted (`is_key`).
     - A date or time is not made from a number.
     - An enum or literal accepts the JSON form of a value that JSON lacks.
     - A decimal may be infinite or NaN if it has no limits.
-    - A union of date and datetime reads a string without a time as a date.
+    - A union reads a string as a date, datetime, time, timedelta or UUID if one of them is in the union and the string
+      has its form, and a value of JSON as a member of an enum or literal in the union. The order of the union does not
+      matter: ``date | str`` and ``str | date`` read ``"2026-01-31"`` as a date, ``date | datetime`` as well.
     - An iterable stays the list, tuple or set that it is, instead of becoming an iterator.
     """
     if isinstance(core, list | tuple):
-        return type(core)(_adapted(part, is_key=is_key) for part in core)
+        return type(core)(_adapted(part, shared, is_key=is_key) for part in core)
     if not isinstance(core, Mapping):
         return core
     changed = {
-        key: part if key in _OPAQUE else _adapted(part, is_key=is_key or key == "keys_schema")
+        key: part if key in _OPAQUE else _adapted(part, shared, is_key=is_key or key == "keys_schema")
         for key, part in core.items()
     }
     match changed.get("type"):
@@ -409,7 +446,8 @@ def _adapted(core: Any, *, is_key: bool = False) -> Any:
         case "decimal" if changed.keys() <= {"type", "metadata", "strict"}:
             changed["allow_inf_nan"] = True
         case "union":
-            return {**changed, "choices": _with_dates_first(changed["choices"])}
+            readers = _special_readers(core["choices"], shared)
+            return _before(partial(_read_special, readers), changed) if readers else changed
         case "generator":
             items = changed.get("items_schema", {"type": "any"})
             sequences = [{"type": kind, "items_schema": items} for kind in ("list", "set", "frozenset")]
@@ -485,21 +523,56 @@ def _form_of(value: Any) -> Any:
         return NO_FORM
 
 
-def _with_dates_first(choices: list[Any]) -> list[Any]:
-    """Return the choices of a union. If both date and datetime are among them, the date comes first and accepts only
-    strings without a time.
+# Pydantic prefers the type of a union that a value has already. A value from JSON, YAML or a command line has the type
+# `str` or `int` where a date, a UUID or a member of an enum is meant, since nothing else can be written there.
+_WRITTEN_AS_TEXTS = frozenset({"date", "datetime", "time", "timedelta", "uuid"})
+"""Types whose values are written as strings, and which few strings fit. Any string is a path, and any may be meant as
+text in a union of `str` and `Decimal`, because numbers are not made from strings.
+"""
+
+
+def _special_readers(choices: list[Any], shared: Mapping[str, Any]) -> list[Callable[[Any], Any]]:
+    """Return the validators of those choices of a union that are tried before the others. They raise
+    `pydantic.ValidationError` for a value that does not fit.
     """
-    kinds = [_kind_of_choice(choice) for choice in choices]
-    if not {"date", "datetime"} <= set(kinds):
-        return choices
-    ordered = sorted(zip(kinds, choices, strict=True), key=lambda pair: pair[0] != "date")
-    return [_before(_date_alone, choice) if kind == "date" else choice for kind, choice in ordered]
+    from pydantic_core import SchemaValidator
+
+    readers = []
+    for choice in choices:
+        core = choice[0] if isinstance(choice, tuple) else choice
+        core = shared[core["schema_ref"]] if core["type"] == "definition-ref" else core
+        kind = core["type"]
+        # Other parts of the type refer to the definition itself, not to this copy.
+        core = {key: part for key, part in core.items() if key != "ref"}
+        if kind in _WRITTEN_AS_TEXTS:
+            core = _before(partial(_special_text, kind), _adapted(core, shared))
+        elif kind in ("enum", "literal"):
+            core = _adapted(core, shared)
+        else:
+            continue
+        readers.append((kind, SchemaValidator(core)))
+    # A datetime may be written without its time, which is a date.
+    readers.sort(key=lambda pair: pair[0] == "datetime")
+    return [reader.validate_python for _, reader in readers]
 
 
-def _kind_of_choice(choice: Any) -> str:
-    # A choice may have a label, and a date is inside the function that `_adapted` has put around it.
-    core = choice[0] if isinstance(choice, tuple) else choice
-    return str(core["schema"]["type"] if core["type"] == "function-before" else core["type"])
+def _special_text(kind: str, value: Any) -> Any:
+    """Raise an error if a value is not a string in the form of a date, time, duration or UUID (`kind`)."""
+    if not isinstance(value, str):
+        _refuse("Input should be a string")
+    return _date_alone(value) if kind == "date" else _without_numbers(value)
+
+
+def _read_special(readers: list[Callable[[Any], Any]], value: Any) -> Any:
+    """Return a plain string or number as the type of the first reader that it fits; any other value unchanged."""
+    from pydantic import ValidationError
+
+    if type(value) not in _ATOM_TYPES:
+        return value
+    for read in readers:
+        with suppress(ValidationError):
+            return read(value)
+    return value
 
 
 @functools.cache
@@ -510,6 +583,9 @@ def _schema_generator() -> Any:
     from pydantic.json_schema import GenerateJsonSchema
 
     class Generator(GenerateJsonSchema):
+        def decimal_schema(self, schema: Any) -> dict[str, Any]:
+            return _with_decimal_pattern(super().decimal_schema(schema), schema)
+
         def enum_schema(self, schema: Any) -> dict[str, Any]:
             # Every combination of flags is a value.
             if issubclass(schema["cls"], Flag):
@@ -537,6 +613,20 @@ def _schema_generator() -> Any:
     return Generator
 
 
+_DIGITS = r"\s*[-+]?([0-9](_?[0-9])*\.?([0-9](_?[0-9])*)?|\.[0-9](_?[0-9])*)([eE][-+]?[0-9]+)?\s*"
+_NOT_FINITE = r"\s*[-+]?([iI][nN][fF]([iI][nN][iI][tT][yY])?|[sS]?[nN][aA][nN][0-9]*)\s*"
+
+
+def _with_decimal_pattern(described: dict[str, Any], schema: Any) -> dict[str, Any]:
+    """Add the pattern of a number to the strings in the JSON schema of a decimal, which pydantic accepts as any."""
+    may_be_infinite = schema.keys() <= {"type", "metadata", "strict", "ref"}
+    pattern = f"^({_DIGITS}|{_NOT_FINITE})$" if may_be_infinite else f"^{_DIGITS}$"
+    for part in described.get("anyOf", ()):
+        if part.get("type") == "string":
+            part.setdefault("pattern", pattern)
+    return described
+
+
 def _without_formats(schema: Any) -> Any:
     """Return a copy of a JSON schema without the keyword ``format``."""
     if isinstance(schema, list):
@@ -549,6 +639,23 @@ def _without_formats(schema: Any) -> Any:
 
 def _closed(schema: dict[str, Any]) -> dict[str, Any]:
     return {"additionalProperties": False, **schema} if schema.get("type") == "object" else schema
+
+
+def _without_metadata(annotation: Any) -> Any:
+    """Return an annotation without the metadata of ``Annotated`` in it, which is unreadable in messages."""
+    parts = typing.get_args(annotation)
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated:
+        return _without_metadata(parts[0])
+    # Arguments of these are values or lists, not types.
+    if not parts or origin in (typing.Literal, collections.abc.Callable):
+        return annotation
+    changed = tuple(map(_without_metadata, parts))
+    if changed == parts:
+        return annotation
+    if origin in (typing.Union, UnionType):
+        return functools.reduce(lambda one, other: one | other, changed)
+    return origin[changed]
 
 
 def _model_of(annotation: Any) -> Any:

@@ -38,6 +38,7 @@ from typing import (
     ClassVar,
     Concatenate,
     Generic,
+    Literal,
     NamedTuple,
     ParamSpec,
     Protocol,
@@ -77,8 +78,8 @@ from divebook.errors import (
 )
 from divebook.events.codec import canonical_hash, json_form, locate_surrogate, storable
 from divebook.events.recorded import opened
-from divebook.events.values import is_recordable_type
-from divebook.questions.question import example_in_words
+from divebook.events.values import is_recordable_type, recorded_base
+from divebook.questions.question import example_in_words, example_of
 from divebook.text.arguments import normal_name, require, same_name
 from divebook.text.protocols import is_async, without_partials
 from divebook.text.ranges import SOME_SECONDS
@@ -922,12 +923,37 @@ def _input(parameter: inspect.Parameter, annotation: Any, function: Callable[...
     annotated = None
     # `Any` and `object` accept every value, so that nothing is converted.
     if declared is None and annotation not in (parameter.empty, Any, object):
+        _require_exact(annotation, parameter.name, name)
         annotated = ParameterType(annotation, function)
         allow_answers(annotation)  # instances of the classes in the annotation may be recorded
     allow_answers(type(default))
     definition = InputDefinition(parameter.name, declared, default=default, has_default=has_default)
     # The annotation is not an argument of the constructor, because a log cannot hold it.
     return definition.like(annotated=annotated)
+
+
+def _require_exact(annotation: Any, parameter: str, workflow_name: str) -> None:
+    """Raise `DefinitionError` if an annotated type has a class whose instances a log contains as instances of a
+    built-in class. The function would get another type than it declares.
+    """
+    cls = _converted_class(annotation)
+    if cls is not None:
+        base = recorded_base(cls)
+        shown = getattr(base, "__name__", "")
+        message = f"input {parameter!r} of workflow {workflow_name!r} is annotated with {cls.__qualname__}, a subclass "
+        message += f"of {shown}, and a log contains its instances as {shown}"
+        hint = f'annotate it with {shown}, or with NewType("{cls.__name__}", {shown})'
+        raise DefinitionError([Problem(message, key=parameter, hint=hint)])
+
+
+def _converted_class(annotation: Any) -> type | None:
+    """Return the first class in an annotation for which `recorded_base` returns another class; None without one."""
+    if isinstance(annotation, type) and not get_args(annotation):
+        return None if recorded_base(annotation) is None else annotation
+    if get_origin(annotation) is Literal:
+        return None
+    parts = get_args(annotation)[:1] if get_origin(annotation) is Annotated else get_args(annotation)
+    return next((cls for part in parts if (cls := _converted_class(part)) is not None), None)
 
 
 def _simple_type(annotation: Any) -> str | None:
@@ -1082,16 +1108,24 @@ def decorated(name: Any, finish: Callable[[U], Any], kind: type[U], options: Map
 
 
 def _warn_unrecordable(user_function: UserFunction) -> None:
-    """Warn (`UnrecordableWarning`) if the function declares a result that a log can never contain. The call would be
-    made, and its result lost.
+    """Warn (`UnrecordableWarning`) if the function declares a result that a log can never contain, or contains as an
+    instance of another class. The call would be made, and its result or type lost.
     """
     function = inspect.unwrap(user_function.function)
     declared = hints_of(function).get("return")
-    if declared is None or not hasattr(function, "__code__") or not _is_unrecordable(declared):
+    if declared is None or not hasattr(function, "__code__"):
+        return
+    message = f"{user_function.kind_and_name} returns {inspect.formatannotation(declared)}, "
+    if _is_unrecordable(declared):
+        message += "which a log cannot contain"
+        hint = "return plain data, or an instance of a dataclass, model, named tuple or enum"
+    elif (cls := _converted_class(declared)) is not None:
+        base = getattr(recorded_base(cls), "__name__", "")
+        message += f"and a log contains instances of {cls.__qualname__} as {base}"
+        hint = f"return {base}, or an instance of a dataclass, model, named tuple or enum"
+    else:
         return
     place, line = shown_place(function, function.__code__.co_firstlineno)
-    message = f"{user_function.kind_and_name} returns {inspect.formatannotation(declared)}, which a log cannot contain"
-    hint = "return plain data, or an instance of a dataclass, model, named tuple or enum"
     warnings.warn_explicit(f"{message}; {hint}", UnrecordableWarning, place, line)
 
 
@@ -1316,8 +1350,11 @@ def _bound(workflow: Workflow, definition: InputDefinition, values: Mapping[str,
             return annotated.convert(value, is_text=coerce_text and isinstance(value, str))
         except ValueError as error:
             message = f'input "{definition.name}" must be of type {annotated.name}, got {_short(value)}: {error}'
-            example = example_in_words(annotated.schema())
-            raise InputError(f"{message}; write {definition.name}={example}", definition.name) from None
+            schema = annotated.schema()
+            # There is no example for some types, such as a string with a pattern.
+            if annotated.takes(example_of(schema)):
+                message += f"; write {definition.name}={example_in_words(schema)}"
+            raise InputError(message, definition.name) from None
     if coerce_text and isinstance(value, str):
         value = _from_text(definition, value)
     if value is None and (_accepts_none(definition) or not workflow.manner.converts_inputs):
@@ -1426,7 +1463,7 @@ def _input_schema(workflow: Workflow, entry: InputDefinition, texts: Mapping[str
         form = json_form(default) if annotated is None else annotated.json_form(default)
         # A client may send the default back. So a default that the schema refuses is not published, and neither is one
         # that would arrive as another value.
-        if default is None or (form == default if annotated is None else annotated.takes(form)):
+        if default is None or (form == default if annotated is None else annotated.takes(form, default)):
             schema["default"] = form
     return schema
 

@@ -586,17 +586,6 @@ def schema_of(answer: Any) -> Mapping[str, Any]:
     return TypeAdapter(answer).json_schema()
 
 
-def instance_of(answer: Any, value: Any) -> Any:
-    """Convert plain JSON data to an instance of the Python type `answer`. If `answer` is a JSON schema, return the data
-    unchanged.
-    """
-    if isinstance(answer, Mapping):
-        return value
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(answer).validate_python(value)
-
-
 class _Usable:
     """A valid JSON schema, together with the validator for values and the graph of its subschemas."""
 

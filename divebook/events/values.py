@@ -215,6 +215,10 @@ _RECORDABLE = (
 )
 
 
+_CONVERTED = (str, int, float, bytes, datetime, date, time, timedelta, Decimal)
+"""Classes as whose instances a log contains instances of their subclasses. A datetime is also a date."""
+
+
 def is_recordable_type(cls: type) -> bool:
     """Return False if a log can contain no instance of a class, whatever its value is. Instances of a class that
     `divebook.allow` accepts, or for which a plugin is installed, count as recordable.
@@ -227,6 +231,18 @@ def is_recordable_type(cls: type) -> bool:
         return True
     # A subclass of these may be recordable.
     return cls is object or inspect.isabstract(cls) or bool(cls.__subclasses__()) or getattr(cls, "_is_protocol", False)
+
+
+def recorded_base(cls: type) -> type | None:
+    """Return the built-in class whose instances a log contains in place of the instances of a subclass, such as `str`
+    for ``class Name(str)``; None for a class whose instances come back as they were, or are refused.
+    """
+    base = next((base for base in _CONVERTED if issubclass(cls, base)), None)
+    if base is None or cls in (base, bool) or kind_of(cls) is not None:
+        return None
+    if cls.__module__.partition(".")[0] in {*LIBRARIES, *_INTERNAL}:
+        return None
+    return None if plugins.distribution_of(plugins.VALUES, name_of(cls)) is not None else base
 
 
 def normalize(value: Any, path: str = "value", recorded_ids: Collection[int] = ()) -> Any:

@@ -16,7 +16,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple, TypeVar
 
 from divebook.errors import DefinitionError, InterruptError, UnstorableValueError
-from divebook.events.codec import storable
+from divebook.events.codec import json_form, storable
 from divebook.questions.question import (
     AGENT_CHANGED,
     AGENT_REVIEW,
@@ -150,12 +150,10 @@ def checked_answer(question: Question, response: Any, fitting: Fitting, now: int
         plain = storable(meant, "response")
     except UnstorableValueError as error:
         raise _unfit(question, str(error)) from error
-    plain = _with_arguments(question, plain)
+    plain = _in_json(question, _with_arguments(question, plain), fitting)
     _check_texts(question, plain)
     if is_empty_answer(plain):
-        if question.optional:
-            return {}
-        raise _unfit(question, f"it needs an answer: answer with {expected_answer(question)}")
+        return _empty_answer(question, plain, fitting)
     # Answers of these two kinds are not in the form of `FIELDS`: they have a choice, and the first a result.
     if question.kind == OUTCOME_UNKNOWN:
         return _outcome(question, plain)
@@ -173,6 +171,19 @@ def checked_answer(question: Question, response: Any, fitting: Fitting, now: int
             raise _unfit(question, f"the new bound belongs under to, as in {{'to': 40}}, not {data!r}")
         return answer | {"data": {"to": _raised(question, data.get("to"))}}
     return answer
+
+
+def _in_json(question: Question, answer: Any, fitting: Fitting) -> Any:
+    """Return an answer to a question with a JSON schema in its JSON form, if only this form fits: code may answer with
+    a date or an instance, which the schema describes as a string or an object.
+    """
+    if question.schema is None or question.kind in JUDGED:
+        return answer
+    if isinstance(answer, Mapping) and set(answer) == {"data"}:
+        return {"data": _in_json(question, answer["data"], fitting)}
+    form = json_form(answer)
+    is_only_fit = form != answer and fitting.complaint(question.schema, answer) is not None
+    return form if is_only_fit and fitting.complaint(question.schema, form) is None else answer
 
 
 def _with_arguments(question: Question, answer: Any) -> Any:
@@ -219,6 +230,18 @@ def is_empty_answer(value: Any) -> bool:
         # An empty mapping in ``data`` is an omitted form. Any other falsy value, such as 0 or false, is an answer.
         return all(entry == {} or _is_blank(entry) for entry in value.values())
     return _is_blank(value)
+
+
+def _empty_answer(question: Question, answer: Any, fitting: Fitting) -> dict[str, Any]:
+    """Return an empty answer as the mapping that the log stores. Raise `InterruptError` if the question needs one."""
+    if question.optional:
+        return {}
+    # A schema may accept null, such as that of ``int | None``.
+    is_null = answer is None or answer == {"data": None}
+    schema = None if question.kind in JUDGED else question.schema
+    if is_null and schema is not None and fitting.complaint(schema, None) is None:
+        return {"data": None}
+    raise _unfit(question, f"it needs an answer: answer with {expected_answer(question)}")
 
 
 def _is_blank(value: Any) -> bool:

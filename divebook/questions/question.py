@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Callable, Hashable, Mapping
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
@@ -334,23 +335,67 @@ def _of_type(schema: Mapping[str, Any], root: Any, depth: int) -> Any:
     """
     types = schema.get("type")
     match types[0] if isinstance(types, list) and types else types:
-        case "integer" | "number":
-            # A range decides first: 1 may be outside of it.
-            return schema.get("minimum", schema.get("maximum", 1))
+        case "integer" | "number" as kind:
+            return _number_within(schema, is_integer=kind == "integer")
         case "boolean":
             return True
         case "null":
             return None
         case "array":
             parts = schema.get("prefixItems")
-            items = parts if isinstance(parts, list) and parts else [schema.get("items")]
+            equal_items = [schema.get("items")] * _least(schema, "minItems", 1)
+            items = parts if isinstance(parts, list) and parts else equal_items
             return [_example(item, root, depth + 1) for item in items]
         # A schema with properties is one of an object, even without a type.
         case kind if kind == "object" or isinstance(schema.get("properties"), Mapping):
             properties = schema.get("properties") or {}
             required = schema.get("required") or list(properties)
             return {key: _example(properties.get(key), root, depth + 1) for key in required}
-    return _FORMATS.get(str(schema.get("format")), ANY_TEXT)
+    if "format" in schema:
+        return _FORMATS.get(str(schema["format"]), ANY_TEXT)
+    text = ANY_TEXT.ljust(_least(schema, "minLength", 0), ANY_TEXT[-1])
+    most = schema.get("maxLength")
+    return text[:most] if isinstance(most, int) else text
+
+
+_MOST_PARTS = 60
+"""Largest number of characters or items in an example that a schema demands."""
+
+
+def _least(schema: Mapping[str, Any], keyword: str, default: int) -> int:
+    """Return the length that a keyword of a JSON schema demands, limited to what an example can show."""
+    length = schema.get(keyword, default)
+    return min(length, _MOST_PARTS) if isinstance(length, int) else default
+
+
+def _number_within(schema: Mapping[str, Any], *, is_integer: bool) -> Any:
+    """Return 1, or a number near the limits of a JSON schema that fits its limits and its step (``multipleOf``)."""
+    # In older dialects the exclusive limits are booleans.
+    given = {keyword: schema[keyword] for keyword in (*_LIMITS, "multipleOf") if _is_number(schema.get(keyword))}
+    step = given.pop("multipleOf", 0)
+    limits = list(given.values())
+    # Beside each limit, between two limits that are close to each other, and the next multiples of the step.
+    candidates = [1, 0, *limits, *(limit + one for limit in limits for one in (1, -1))]
+    candidates += [(one + other) / 2 for one in limits for other in limits]
+    candidates += [(limit // step + count) * step for limit in (1, *limits) for count in (0, 1, -1)] if step else []
+    for number in candidates:
+        is_within = all(_LIMITS[keyword](number, limit) for keyword, limit in given.items())
+        if is_within and not (step and number % step) and not (is_integer and number % 1):
+            return int(number) if is_integer else number
+    return 1
+
+
+_LIMITS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "minimum": operator.ge,
+    "exclusiveMinimum": operator.gt,
+    "maximum": operator.le,
+    "exclusiveMaximum": operator.lt,
+}
+"""Comparison of a number with each limit in a JSON schema."""
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 _FORMATS = {

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeVar, cast, overload
 
 from divebook.agents.turn import AgentTask, Answer
+from divebook.definitions.answer_types import allow_answers, instance_of
 from divebook.definitions.code import parts_of, reaching
 from divebook.definitions.definition import Workflow
 from divebook.definitions.functions import (
@@ -22,7 +23,7 @@ from divebook.definitions.functions import (
     WorkflowFunction,
     roots_of,
 )
-from divebook.definitions.json_schemas import instance_of, schema_of
+from divebook.definitions.json_schemas import schema_of
 from divebook.engine.operations import VERSION_DECISION
 from divebook.engine.state import ExecutionState
 from divebook.errors import (
@@ -409,6 +410,7 @@ class Context:
             The question expired without an answer, and has no default.
         """
         self._tasks.require_place("a question")
+        allow_answers(answer)  # instances of the classes in the type may be recorded
         with self._tasks:
             answered_question = await self._context.interrupt(
                 kind,

@@ -92,3 +92,13 @@ def test_a_result_that_may_be_recorded_is_not_reported(annotation):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         define(annotation)
+
+
+class Name(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("annotation", [Name, list[Name], Name | None], ids=str)
+def test_a_result_that_is_recorded_as_another_class_is_a_warning(annotation):
+    with pytest.warns(UnrecordableWarning, match=r'"call" returns .*log contains instances of Name as str; return str'):
+        define(annotation)

@@ -15,15 +15,16 @@ import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from divebook import Environment
 from divebook.definitions import workflow
 from divebook.definitions.functions import bind_inputs, declared_type, inputs_schema, parameter_texts
 from divebook.definitions.yaml_text import value_typed
-from divebook.errors import InputError
+from divebook.errors import DefinitionError, InputError, InterruptError
 from divebook.events.codec import storable
 from divebook.events.recorded import opened
+from divebook.questions import Typed
 from divebook.queues import Worker
 from divebook.serve.server import tool_of
 
@@ -210,6 +211,12 @@ def test_a_value_arrives_equal_and_of_its_type_by_every_way_in(data):
         (Order, {"day": "2026-01-31", "ammounts": []}, 'ammounts: .*write given={"day": "2026-01-31"}'),
         (Address, {"street": "x", "city": "y"}, 'write given={"street": "TEXT"}'),
         (tuple[int, str], [1], r'write given=\[1, "TEXT"\]'),
+        (typing.Annotated[int, Field(gt=3)], 1, "type int, got 1: .*greater than 3; write given=4"),
+        (list[typing.Annotated[int, Field(gt=3)]], [1], r"type list\[int\], .*write given=\[4\]"),
+        (typing.Annotated[float, Field(gt=0, lt=1)], 2, "write given=0.5"),
+        (typing.Annotated[int, Field(multiple_of=7, ge=10)], 2, "write given=14"),
+        (typing.Annotated[str, Field(min_length=6)], "x", "write given=TEXTTT"),
+        (typing.Annotated[str, Field(pattern="^a+$")], "x", r"match pattern '\^a\+\$'$"),
     ],
     ids=lambda value: str(value)[:30],
 )
@@ -267,6 +274,56 @@ def test_a_number_that_was_parsed_before_keeps_its_spelling_for_the_type_of_the_
     assert [type(part) for part in opened(storable([value_typed("5"), value_typed("2.5")], "x"))] == [int, float]
 
 
+PLAIN_UNIONS = [
+    # (types, JSON value, value that the function gets)
+    ((dt.date, str), "2026-03-01", dt.date(2026, 3, 1)),
+    ((dt.date, str), "soon", "soon"),
+    ((dt.date, str), "2026-03-01T10:00:00", "2026-03-01T10:00:00"),
+    ((dt.date, dt.datetime, str), "2026-03-01", dt.date(2026, 3, 1)),
+    ((dt.datetime, str), "2026-03-01T10:00:00Z", dt.datetime(2026, 3, 1, 10, tzinfo=dt.UTC)),
+    ((dt.timedelta, str), "PT5S", dt.timedelta(seconds=5)),
+    ((dt.timedelta, str), "5", "5"),
+    ((dt.time, str), "10:30", dt.time(10, 30)),
+    ((UUID, str), str(UUID(int=1)), UUID(int=1)),
+    ((Colour, str), "red", Colour.RED),
+    ((Colour, str), "blue", "blue"),
+    ((Size, int), 1, Size.SMALL),
+    ((Size, int), 7, 7),
+    ((typing.Literal[Colour.DAY], str), "2026-01-01", Colour.DAY),
+    # Any text is a path, and numbers are not made from texts.
+    ((Path, str), "a", "a"),
+    ((Decimal, str), "1.5", "1.5"),
+    ((Decimal, str), 1.5, Decimal("1.5")),
+    ((int, str), "5", "5"),
+    ((int, float), 5, 5),
+    ((int, float), 5.0, 5.0),
+    ((bool, int), True, True),
+    ((bool, int), 1, 1),
+]
+
+
+@pytest.mark.parametrize(("kinds", "given", "value"), PLAIN_UNIONS, ids=str)
+def test_a_union_reads_a_value_by_one_rule_in_any_order_and_by_every_way(kinds, given, value):
+    written = json.dumps(given)
+    for ordered in (kinds, kinds[::-1]):
+        flow = flow_of(typing.Union[ordered])  # noqa: UP007
+        assert same(arrives(flow, given), value), "Python"
+        assert same(arrives(flow, value_typed(written)), value), "YAML"
+        # A number would be read from a word without its quotes.
+        assert same(arrives(flow, written, is_word=True), value), "word of a shell"
+        assert same(arrives(flow, value), value), "a value of the type"
+
+
+class Name(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("annotation", [Name, list[Name], Name | None, dict[str, Name]], ids=str)
+def test_a_type_as_which_no_value_can_arrive_is_refused_where_the_function_is_defined(annotation):
+    with pytest.raises(DefinitionError, match=r"^input 'given' .* annotated with Name, a subclass of str.*NewType"):
+        flow_of(annotation)
+
+
 def test_iterables_stay_what_they_are():
     for value in ([1], (1,), {1}):
         assert same(arrives(flow_of(typing.Iterable[int]), value), value)
@@ -303,6 +360,47 @@ def test_the_types_hold_for_queues_children_successors_and_forks(tmp_path):
             environment.enqueue("echo_day", {"day": "soon"})
         with Worker(environment):
             assert queued.wait(30).outputs["result"] == expected
+
+
+@pytest.mark.parametrize(
+    ("annotation", "answers", "value"),
+    [
+        (int | None, [None, {"data": None}, Typed("null")], None),
+        (int | None, [3, {"data": 3}, Typed("3")], 3),
+        (dt.date | str, ["2026-03-01", DAY, Typed("2026-03-01")], DAY),
+        (dt.date | str, ["soon", Typed("soon")], "soon"),
+        (Order, [{"day": "2026-03-01"}, Order(DAY), {"data": Order(DAY)}, Typed("{day: 2026-03-01}")], Order(DAY)),
+        (Decimal, ["1.50", Decimal("1.50"), Typed("1.50")], Decimal("1.50")),
+        (Size, [1, Size.SMALL, Typed("1")], Size.SMALL),
+    ],
+    ids=str,
+)
+def test_an_answer_arrives_as_its_type_says(annotation, answers, value):
+    @workflow("asks")
+    async def flow(ctx):
+        return await ctx.ask("Which?", annotation)
+
+    for answer in answers:
+        with Environment(store="memory:", workflows=[flow]) as environment:
+            run = environment.start("asks").wait(10)
+            run = run.answer(run.open_questions[0].id, answer).wait(10)
+            assert same(run.outputs["result"], value), answer
+
+
+@pytest.mark.parametrize(
+    ("annotation", "answer"), [(int, None), (int | None, ""), (Decimal, None), (dt.date, "soon"), (str | None, " ")]
+)
+def test_an_answer_that_does_not_fit_its_type_leaves_the_question_open(annotation, answer):
+    @workflow("asks")
+    async def flow(ctx):
+        return await ctx.ask("Which?", annotation)
+
+    with Environment(store="memory:", workflows=[flow]) as environment:
+        run = environment.start("asks").wait(10)
+        with pytest.raises(InterruptError, match="still open"):
+            run.answer(run.open_questions[0].id, answer)
+        assert run.status == "waiting"
+        run.cancel()
 
 
 @workflow
