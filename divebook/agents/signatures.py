@@ -30,6 +30,7 @@ from pydantic_ai.messages import BinaryContent, FileUrl, ModelMessage, ModelResp
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 
+from divebook.definitions.answer_types import hints_of, with_union_rule
 from divebook.definitions.functions import IDEMPOTENCY_KEY, signature_of, takes_of
 from divebook.definitions.json_schemas import complaint, require_schema
 from divebook.definitions.tools import ToolFunction
@@ -139,7 +140,20 @@ def _copy_signature(wrapper: Any, function: Callable[..., Any]) -> None:
     wrapper.__signature__ = signature.replace(parameters=parameters)
     functools.update_wrapper(wrapper, inspect.unwrap(function))
     # A class that is imported for type checkers only cannot be resolved, as pydantic-ai does with all annotations.
-    wrapper.__annotations__ = {name: hint for name, hint in wrapper.__annotations__.items() if name not in supplied}
+    wrapper.__annotations__ = {
+        name: _with_union_rule(name, hint, function)
+        for name, hint in wrapper.__annotations__.items()
+        if name not in supplied
+    }
+
+
+def _with_union_rule(name: str, hint: Any, function: Callable[..., Any]) -> Any:
+    """Return the annotation of a parameter, with the rule of inputs for its unions. An annotation without a union stays
+    as it is.
+    """
+    resolved = hints_of(function).get(name)
+    changed = resolved if name == "return" else with_union_rule(resolved)
+    return hint if changed is resolved or changed == resolved else changed
 
 
 # --- results as data ------------------------------------------------------------------------------------------------

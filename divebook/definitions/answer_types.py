@@ -220,7 +220,8 @@ class ParameterType:
         """Source text of the type annotation, for people."""
         if isinstance(self._annotation, str):
             return self._annotation
-        return inspect.formatannotation(_without_metadata(self._annotation))
+        module = getattr(self._function, "__module__", None)
+        return inspect.formatannotation(_without_metadata(self._annotation), base_module=module)
 
     def convert(self, value: Any, *, is_text: bool = False) -> Any:
         """Convert a value to the annotated type, for example a string to a date. An instance of the type stays as it
@@ -327,7 +328,13 @@ class ParameterType:
         model is cached.
         """
         if self._model is None:
-            self._model = _model_of(resolve(self._annotation, self._function)) or False
+            resolved = resolve(self._annotation, self._function)
+            if isinstance(resolved, str):
+                return None  # a name in it is not defined yet
+            # The classes of an annotation that names them before they are defined are known only now.
+            if isinstance(self._annotation, str):
+                allow_answers(resolved)
+            self._model = _model_of(resolved) or False
             self._validator = Validator(self._model) if self._model else None
         # None: not created yet. False: the type has no model.
         return self._model or None
@@ -619,7 +626,7 @@ _NOT_FINITE = r"\s*[-+]?([iI][nN][fF]([iI][nN][iI][tT][yY])?|[sS]?[nN][aA][nN][0
 
 def _with_decimal_pattern(described: dict[str, Any], schema: Any) -> dict[str, Any]:
     """Add the pattern of a number to the strings in the JSON schema of a decimal, which pydantic accepts as any."""
-    may_be_infinite = schema.keys() <= {"type", "metadata", "strict", "ref"}
+    may_be_infinite = schema.keys() <= {"type", "metadata", "strict"}
     pattern = f"^({_DIGITS}|{_NOT_FINITE})$" if may_be_infinite else f"^{_DIGITS}$"
     for part in described.get("anyOf", ()):
         if part.get("type") == "string":
@@ -641,21 +648,59 @@ def _closed(schema: dict[str, Any]) -> dict[str, Any]:
     return {"additionalProperties": False, **schema} if schema.get("type") == "object" else schema
 
 
-def _without_metadata(annotation: Any) -> Any:
-    """Return an annotation without the metadata of ``Annotated`` in it, which is unreadable in messages."""
+def _with_parts(annotation: Any, change: Callable[[Any], Any]) -> Any:
+    """Return an annotation whose arguments, such as the type of the items of a list, are changed by a function."""
     parts = typing.get_args(annotation)
     origin = typing.get_origin(annotation)
-    if origin is typing.Annotated:
-        return _without_metadata(parts[0])
     # Arguments of these are values or lists, not types.
     if not parts or origin in (typing.Literal, collections.abc.Callable):
         return annotation
-    changed = tuple(map(_without_metadata, parts))
+    if origin is typing.Annotated:
+        return typing.Annotated[(change(parts[0]), *parts[1:])]
+    changed = tuple(change(part) for part in parts)
     if changed == parts:
         return annotation
-    if origin in (typing.Union, UnionType):
-        return functools.reduce(lambda one, other: one | other, changed)
-    return origin[changed]
+    # `X | Y` of classes is a Union at run time, however it was written.
+    return typing.Union[changed] if origin in (typing.Union, UnionType) else origin[changed]  # noqa: UP007
+
+
+def _without_metadata(annotation: Any) -> Any:
+    """Return an annotation without the metadata of ``Annotated`` in it, which is unreadable in messages."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _without_metadata(typing.get_args(annotation)[0])
+    return _with_parts(annotation, _without_metadata)
+
+
+def with_union_rule(annotation: Any) -> Any:
+    """Return an annotation for pydantic whose unions read a value as an input of the same type does. Values that do not
+    fit by the rules of inputs are left to pydantic, which also reads numbers in strings.
+    """
+    changed = _with_parts(annotation, with_union_rule)
+    is_union = typing.get_origin(annotation) in (typing.Union, UnionType)
+    alternatives = [part for part in typing.get_args(annotation) if part is not type(None)]
+    if not is_union or len(alternatives) == 1:
+        return changed
+    try:
+        return typing.Annotated[changed, _union_reader(annotation)]
+    # Some metadata of ``Annotated`` cannot be hashed.
+    except TypeError:
+        return typing.Annotated[changed, _union_reader.__wrapped__(annotation)]
+
+
+# Cached, because annotations with equal validators have a schema in common.
+@functools.lru_cache(maxsize=256)
+def _union_reader(annotation: Any) -> Any:
+    from pydantic import BeforeValidator
+
+    declared = ParameterType(annotation, with_union_rule)
+
+    def read(value: Any) -> Any:
+        try:
+            return declared.convert(value)
+        except ValueError:
+            return value
+
+    return BeforeValidator(read)
 
 
 def _model_of(annotation: Any) -> Any:
@@ -686,18 +731,7 @@ def _with_portable_dicts(annotation: Any, dicts: dict[Any, Any]) -> Any:
         return annotation
     if typing.is_typeddict(annotation) and type(annotation).__module__ == "typing":
         return _portable_dict(annotation, dicts)
-    parts = typing.get_args(annotation)
-    origin = typing.get_origin(annotation)
-    # Arguments of these are values or lists, not types.
-    if not parts or origin in (typing.Literal, collections.abc.Callable):
-        return annotation
-    if origin is typing.Annotated:
-        return typing.Annotated[(_with_portable_dicts(parts[0], dicts), *parts[1:])]
-    changed = tuple(_with_portable_dicts(part, dicts) for part in parts)
-    if changed == parts:
-        return annotation
-    # `X | Y` of classes is a Union at run time, however it was written.
-    return typing.Union[changed] if origin in (typing.Union, UnionType) else origin[changed]  # noqa: UP007
+    return _with_parts(annotation, lambda part: _with_portable_dicts(part, dicts))
 
 
 def _portable_dict(declared: Any, dicts: dict[Any, Any]) -> Any:

@@ -284,6 +284,46 @@ _BOTH = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 @functools.lru_cache(maxsize=1024)
+def _parameter_types(function: Callable[..., Any]) -> Mapping[str, ParameterType]:
+    """Return the annotated types of a function's parameters by name, cached. A parameter that accepts every value has
+    none.
+    """
+    return {
+        name: ParameterType(annotation, function)
+        for name, annotation in hints_of(function).items()
+        if annotation not in (inspect.Parameter.empty, Any, object)
+    }
+
+
+def typed_arguments(function: UserFunction, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the arguments of a call that a definition describes to the annotated types of the parameters, by the
+    rules of inputs: a definition has a string for a date, and an object for an instance.
+
+    Raises
+    ------
+    StepError
+        An argument does not fit its annotation.
+    """
+    types = _parameter_types(function.function)
+    parameters = signature_of(function.function).parameters
+    converted = dict(arguments)
+    for name in arguments.keys() & types.keys() & parameters.keys():
+        value = arguments[name]
+        # Like an input, a parameter with the default None accepts None.
+        if value is None and parameters[name].default is None:
+            continue
+        # The annotation of ``**options: int`` is about the values, which have names of their own.
+        if parameters[name].kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            continue
+        try:
+            converted[name] = types[name].convert(value)
+        except ValueError as error:
+            message = f"parameter {name!r} of {function.label} must be of type {types[name].name}, got {_short(value)}"
+            raise StepError(f"{message}: {error}") from None
+    return converted
+
+
+@functools.lru_cache(maxsize=1024)
 def _misfit(function: Callable[..., Any], names: tuple[str, ...]) -> str | None:
     """Return an error message if a function cannot be called with keyword arguments of these names; None if it can."""
     signature = signature_of(function)

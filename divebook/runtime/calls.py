@@ -21,6 +21,7 @@ from divebook.definitions.functions import (
     UserFunction,
     place_of,
     require_unambiguous_name,
+    typed_arguments,
 )
 from divebook.definitions.json_schemas import require_schema
 from divebook.definitions.resources import ASK, DENY
@@ -300,6 +301,9 @@ async def invoke(
     """
     # Opened for each attempt, because a failed attempt may have changed its arguments.
     values = opened(dict(arguments))
+    # The arguments of other functions come from Python code, or are converted by the agent's library.
+    if function.kind == "action" and context.workflow.manner.converts_inputs:
+        values = typed_arguments(function, values)
     takes = function.takes
     if takes.key and IDEMPOTENCY_KEY not in values:
         # A call without a name has a number as its key. It is the one call of an action step.

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from divebook import Environment
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow, action
 from divebook.definitions import workflow
 from divebook.definitions.functions import bind_inputs, declared_type, inputs_schema, parameter_texts
 from divebook.definitions.yaml_text import value_typed
@@ -360,6 +360,73 @@ def test_the_types_hold_for_queues_children_successors_and_forks(tmp_path):
             environment.enqueue("echo_day", {"day": "soon"})
         with Worker(environment):
             assert queued.wait(30).outputs["result"] == expected
+
+
+@action("Keep")
+def keep(
+    day: dt.date, order: Order | None = None, amount: Decimal = Decimal(1), when: "dt.date | str" = "x", n: int = 0
+):
+    return [day, order, amount, when, n]
+
+
+def called(parameters):
+    flow = Workflow("calls", [Step("keep", action="Keep", parameters=parameters, store="kept")])
+    with Environment(store="memory:", workflows=[flow], actions=[keep]) as environment:
+        return environment.start("calls").wait(10)
+
+
+def test_parameters_of_an_action_arrive_as_its_annotations_say():
+    parameters = {"day": "2026-03-01", "order": {"day": "2026-03-02"}, "amount": "1.50", "when": "2026-03-03"}
+    expected = [DAY, Order(dt.date(2026, 3, 2)), Decimal("1.50"), dt.date(2026, 3, 3), 0]
+    assert same(called(parameters).variables["kept"], expected)
+    assert same(
+        called({"day": "2026-03-01", "when": "soon", "order": None}).variables["kept"],
+        [DAY, None, Decimal(1), "soon", 0],
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"), [("day", "soon"), ("day", None), ("n", "5"), ("n", None), ("n", True), ("order", {"dayy": 1})]
+)
+def test_a_parameter_of_an_action_that_does_not_fit_is_refused_with_its_name(name, wrong):
+    run = called({"day": "2026-03-01", name: wrong})
+    assert run.status == "failed"
+    assert re.search(f"parameter '{name}' of action \"Keep\" must be of type", str(run.error))
+
+
+def test_arguments_of_a_tool_arrive_as_its_annotations_say():
+    given = {"day": "2026-03-01", "when": "2026-03-02", "order": {"day": "2026-03-02"}, "choice": ["2026-03-03", "red"]}
+    received = []
+
+    def look(day: dt.date, when: "dt.date | str", order: Order | None, choice: list[Colour | dt.date | str]) -> int:
+        received.extend([day, when, order, choice])
+        return 1
+
+    agent = Agent("clerk", model=ScriptedModel([{"call": {"look": given}}, "done"]), tools=[look])
+    flow = Workflow("calls", [Step("ask", agent="clerk", prompt="Go.")])
+    with Environment(store="memory:", agents=[agent], workflows=[flow]) as environment:
+        assert environment.start("calls").wait(10).status == "completed"
+    days = [DAY, dt.date(2026, 3, 2), Order(dt.date(2026, 3, 2)), [dt.date(2026, 3, 3), Colour.RED]]
+    assert same(received, days)
+
+
+def test_a_class_that_is_defined_after_its_workflow_can_be_an_input():
+    @workflow
+    async def early(ctx, given: "Late"):
+        return given
+
+    @dataclasses.dataclass
+    class Late:
+        day: dt.date
+
+    # The name is looked up where the function is defined, as that of a class of a module would be.
+    globals()["Late"] = Late
+    try:
+        with Environment(store="memory:", workflows=[early]) as environment:
+            run = environment.start("early", {"given": {"day": "2026-03-01"}}).wait(10)
+            assert run.outputs["result"] == Late(DAY)
+    finally:
+        del globals()["Late"]
 
 
 @pytest.mark.parametrize(
