@@ -421,7 +421,8 @@ def _adapted(core: Any, shared: Mapping[str, Any], *, is_key: bool = False) -> A
 
     - Numbers and booleans are not made from strings, and booleans are not numbers. Keys of JSON objects are strings, so
       they are converted (`is_key`).
-    - A date or time is not made from a number.
+    - A date, time or duration is not made from a number or boolean, and strings for them are in ISO 8601. A complex
+      number or fraction is not made from a boolean, and a member of an enum of numbers not from a string.
     - An enum or literal accepts the JSON form of a value that JSON lacks.
     - A decimal may be infinite or NaN if it has no limits.
     - A union reads a string as a date, datetime, time, timedelta or UUID if one of them is in the union and the string
@@ -440,12 +441,13 @@ def _adapted(core: Any, shared: Mapping[str, Any], *, is_key: bool = False) -> A
     match changed.get("type"):
         case "int" | "float" | "bool" if not is_key:
             changed["strict"] = True
-        case "date" | "datetime" | "time":
-            return _before(_without_numbers, changed)
+        case str(kind) if kind in _CHECKS:
+            return _before(_CHECKS[kind], changed)
         case "enum":
             pairs = [(member.value, member) for member in changed["members"]]
             odd_pairs = [(plain, member) for plain, member in pairs if type(plain) not in _ATOM_TYPES]
-            return _before(partial(_choice, pairs, odd_pairs), changed)
+            choice = _before(partial(_choice, pairs, odd_pairs), changed)
+            return choice if is_key else _before(partial(_without_other_types, changed["cls"]), choice)
         case "literal":
             pairs = [(getattr(value, "value", value), value) for value in changed["expected"]]
             odd_pairs = [(plain, choice) for plain, choice in pairs if type(choice) not in _ATOM_TYPES]
@@ -475,22 +477,56 @@ def _before(function: Callable[[Any], Any], core: dict[str, Any]) -> dict[str, A
     }
 
 
-_TIMESTAMP = re.compile(r"\s*[-+]?[0-9]+(\.[0-9]*)?\s*")
-_DATE = re.compile(r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}\s*")
+_ISO_FORMS = {
+    "date": re.compile(r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}\s*"),
+    "datetime": re.compile(r"\s*[0-9]{4}-.*"),
+    "time": re.compile(r"\s*[0-9]{2}:.*"),
+    "timedelta": re.compile(r"\s*[-+]?P.*"),
+}
+"""Beginnings of strings for a date, datetime, time or timedelta. Pydantic reads numbers and other forms too."""
+_ISO_EXAMPLES = {
+    "date": "date such as 2026-01-31",
+    "datetime": "date and time such as 2026-01-31T14:30:00Z",
+    "time": "time such as 14:30:00",
+    "timedelta": "duration such as PT90S",
+}
 
 
-def _without_numbers(value: Any) -> Any:
-    """Raise an error if the value of a date or time is a number, which pydantic would read as seconds since 1970."""
-    if isinstance(value, int | float | Decimal) or (isinstance(value, str) and _TIMESTAMP.fullmatch(value)):
-        _refuse("Input should be a date or time in ISO 8601, not a number")
+def _in_iso(kind: str, value: Any) -> Any:
+    """Raise an error if the value of a date, datetime, time or timedelta is a number, which pydantic would read as
+    seconds, or a string in another form than that of ISO 8601.
+    """
+    if isinstance(value, str):
+        is_fit = _ISO_FORMS[kind].fullmatch(value) is not None
+    else:
+        is_fit = not isinstance(value, int | float | Decimal)
+    if not is_fit:
+        _refuse(f"Input should be a {_ISO_EXAMPLES[kind]} in ISO 8601, not a number")
     return value
 
 
-def _date_alone(value: Any) -> Any:
-    """Raise an error if the string for a date has a time."""
-    if isinstance(value, str) and not _DATE.fullmatch(value):
-        _refuse("Input should be a date such as 2026-01-31")
+def _without_booleans(value: Any) -> Any:
+    if isinstance(value, bool):
+        _refuse("Input should not be a boolean")
     return value
+
+
+def _without_other_types(cls: Any, value: Any) -> Any:
+    """Raise an error for a string if no member of an enum has one, and for a negative combination of flags."""
+    is_member = isinstance(value, cls)
+    if isinstance(value, str) and not is_member and issubclass(cls, int):
+        _refuse("Input should be a number")
+    if isinstance(value, int) and not is_member and value < 0 and issubclass(cls, Flag):
+        _refuse("Input should be a combination of flags")
+    return value
+
+
+_CHECKS: Mapping[str, Callable[[Any], Any]] = {
+    **{kind: partial(_in_iso, kind) for kind in _ISO_FORMS},
+    "complex": _without_booleans,
+    "fraction": _without_booleans,
+}
+"""Functions through which a value passes before the rules of pydantic for a type, by the type in a core schema."""
 
 
 def _refuse(message: str) -> NoReturn:
@@ -552,7 +588,7 @@ def _special_readers(choices: list[Any], shared: Mapping[str, Any]) -> list[Call
         # Other parts of the type refer to the definition itself, not to this copy.
         core = {key: part for key, part in core.items() if key != "ref"}
         if kind in _WRITTEN_AS_TEXTS:
-            core = _before(partial(_special_text, kind), _adapted(core, shared))
+            core = _before(_special_text, _adapted(core, shared))
         elif kind in ("enum", "literal"):
             core = _adapted(core, shared)
         else:
@@ -563,11 +599,11 @@ def _special_readers(choices: list[Any], shared: Mapping[str, Any]) -> list[Call
     return [reader.validate_python for _, reader in readers]
 
 
-def _special_text(kind: str, value: Any) -> Any:
-    """Raise an error if a value is not a string in the form of a date, time, duration or UUID (`kind`)."""
+def _special_text(value: Any) -> Any:
+    """Raise an error if a value is not a string."""
     if not isinstance(value, str):
         _refuse("Input should be a string")
-    return _date_alone(value) if kind == "date" else _without_numbers(value)
+    return value
 
 
 def _read_special(readers: list[Callable[[Any], Any]], value: Any) -> Any:
@@ -590,48 +626,112 @@ def _schema_generator() -> Any:
     from pydantic.json_schema import GenerateJsonSchema
 
     class Generator(GenerateJsonSchema):
-        def decimal_schema(self, schema: Any) -> dict[str, Any]:
-            return _with_decimal_pattern(super().decimal_schema(schema), schema)
+        def is_instance_schema(self, schema: Any) -> dict[str, Any]:  # noqa: ARG002 - no value of JSON is an instance
+            return {"not": {}}
 
-        def enum_schema(self, schema: Any) -> dict[str, Any]:
-            # Every combination of flags is a value.
-            if issubclass(schema["cls"], Flag):
-                return {"type": "integer", "minimum": 0, "maximum": sum(member.value for member in schema["members"])}
-            return super().enum_schema(schema)
-
-        def dataclass_schema(self, schema: Any) -> dict[str, Any]:
-            return _closed(super().dataclass_schema(schema))
-
-        def typed_dict_schema(self, schema: Any) -> dict[str, Any]:
-            return _closed(super().typed_dict_schema(schema))
-
-        def dict_schema(self, schema: Any) -> dict[str, Any]:
-            described = super().dict_schema(schema)
-            # Names of properties are strings, whatever their Python type is.
-            keys = schema.get("keys_schema", {})
-            is_textual = keys.get("type") != "enum" or all(isinstance(key.value, str) for key in keys["members"])
-            if not is_textual or described.get("propertyNames", {}).get("type", "string") != "string":
-                described.pop("propertyNames", None)
-            return described
-
-        def is_instance_schema(self, schema: Any) -> dict[str, Any]:  # noqa: ARG002 - a class without a JSON form
-            return {}
-
+    for kind, change in _SCHEMA_CHANGES.items():
+        method = f"{kind}_schema"
+        if hasattr(GenerateJsonSchema, method):  # older versions of pydantic have other kinds
+            setattr(Generator, method, _changed_method(getattr(GenerateJsonSchema, method), change))
     return Generator
+
+
+def _changed_method(original: Any, change: Callable[[dict[str, Any], Any], dict[str, Any]]) -> Any:
+    def method(self: Any, core: Any) -> dict[str, Any]:
+        return change(original(self, core), core)
+
+    return method
+
+
+# Each of these functions gets the JSON schema of pydantic and the core schema of a type, and returns the JSON schema of
+# what `Validator` accepts.
+
+
+def _enum_schema(described: dict[str, Any], core: Any) -> dict[str, Any]:
+    # Every combination of flags is a value.
+    if issubclass(core["cls"], Flag):
+        return {"type": "integer", "minimum": 0, "maximum": sum(member.value for member in core["members"])}
+    return described
+
+
+def _named_tuple_schema(described: dict[str, Any], core: Any) -> dict[str, Any]:
+    names = [field["name"] for field in core["fields"]]
+    properties = dict(zip(names, described.get("prefixItems", ()), strict=True))
+    required = names[: described.get("minItems", 0)]
+    # Pydantic accepts a list and an object.
+    named = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    return {"anyOf": [described, named]}
+
+
+def _set_schema(described: dict[str, Any], _core: Any) -> dict[str, Any]:
+    # An item may be written several times.
+    return {key: part for key, part in described.items() if key != "uniqueItems"}
+
+
+def _duration_schema(described: dict[str, Any], _core: Any) -> dict[str, Any]:
+    # Few programs check the format.
+    return {**described, "pattern": "^[-+]?P"}
+
+
+def _complex_schema(described: dict[str, Any], _core: Any) -> dict[str, Any]:
+    return {"anyOf": [{"type": "number"}, {**described, "pattern": "[0-9nN]"}]}
+
+
+def _dict_schema(described: dict[str, Any], core: Any) -> dict[str, Any]:
+    # Names of properties are strings, whatever their Python type is.
+    keys = core.get("keys_schema", {})
+    if keys.get("type") in _KEY_PATTERNS:
+        return {**described, "propertyNames": {"pattern": _KEY_PATTERNS[keys["type"]]}}
+    if keys.get("type") == "enum":
+        return {**described, "propertyNames": {"enum": [str(_form_of(member.value)) for member in keys["members"]]}}
+    # Such keys have no form in JSON.
+    if keys.get("type") in ("tuple", "named-tuple", "frozenset"):
+        return {**described, "maxProperties": 0}
+    if described.get("propertyNames", {}).get("type", "string") != "string":
+        return {key: part for key, part in described.items() if key != "propertyNames"}
+    return described
 
 
 _DIGITS = r"\s*[-+]?([0-9](_?[0-9])*\.?([0-9](_?[0-9])*)?|\.[0-9](_?[0-9])*)([eE][-+]?[0-9]+)?\s*"
 _NOT_FINITE = r"\s*[-+]?([iI][nN][fF]([iI][nN][iI][tT][yY])?|[sS]?[nN][aA][nN][0-9]*)\s*"
 
 
-def _with_decimal_pattern(described: dict[str, Any], schema: Any) -> dict[str, Any]:
+_KEY_PATTERNS = {
+    "int": r"^\s*[-+]?[0-9](_?[0-9])*(\.0*)?\s*$",
+    "float": f"^({_DIGITS}|{_NOT_FINITE})$",
+    "decimal": f"^({_DIGITS}|{_NOT_FINITE})$",
+    "bool": "^([01]|[tTfFyYnN]|[tT][rR][uU][eE]|[fF][aA][lL][sS][eE]|[oO][nN]|[oO][fF][fF]|[yY][eE][sS]|[nN][oO])$",
+}
+"""Patterns of strings that are converted to a key of a mapping, by the type of the key in a core schema."""
+
+
+def _decimal_schema(described: dict[str, Any], core: Any) -> dict[str, Any]:
     """Add the pattern of a number to the strings in the JSON schema of a decimal, which pydantic accepts as any."""
-    may_be_infinite = schema.keys() <= {"type", "metadata", "strict"}
+    may_be_infinite = core.keys() <= {"type", "metadata", "strict"}
     pattern = f"^({_DIGITS}|{_NOT_FINITE})$" if may_be_infinite else f"^{_DIGITS}$"
     for part in described.get("anyOf", ()):
         if part.get("type") == "string":
             part.setdefault("pattern", pattern)
     return described
+
+
+def _closed_schema(described: dict[str, Any], _core: Any) -> dict[str, Any]:
+    return {"additionalProperties": False, **described} if described.get("type") == "object" else described
+
+
+_SCHEMA_CHANGES: Mapping[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
+    "enum": _enum_schema,
+    "dataclass": _closed_schema,
+    "typed_dict": _closed_schema,
+    "named_tuple": _named_tuple_schema,
+    "set": _set_schema,
+    "frozenset": _set_schema,
+    "dict": _dict_schema,
+    "decimal": _decimal_schema,
+    "timedelta": _duration_schema,
+    "complex": _complex_schema,
+}
+"""Changes of the JSON schema of a type, by the kind of its core schema."""
 
 
 def _without_formats(schema: Any) -> Any:
@@ -642,10 +742,6 @@ def _without_formats(schema: Any) -> Any:
         return schema
     # Below ``properties``, "format" is the name of a property, whose value is a schema.
     return {key: _without_formats(part) for key, part in schema.items() if key != "format" or isinstance(part, Mapping)}
-
-
-def _closed(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"additionalProperties": False, **schema} if schema.get("type") == "object" else schema
 
 
 def _with_parts(annotation: Any, change: Callable[[Any], Any]) -> Any:
@@ -706,7 +802,7 @@ def _union_reader(annotation: Any) -> Any:
 def _model_of(annotation: Any) -> Any:
     # The type becomes a field of a model, because the configuration of a model also applies to dataclasses and
     # TypedDicts in it, so that a misspelled key is refused. A TypeAdapter has no configuration for them.
-    from pydantic import ConfigDict, create_model
+    from pydantic import ConfigDict, InstanceOf, create_model
     from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError
 
     config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -716,7 +812,10 @@ def _model_of(annotation: Any) -> Any:
         # Names that are still undefined raise an error here, and not at the first value.
         model.model_rebuild(raise_errors=True)
     except (PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError, TypeError):
-        return None
+        # Pydantic knows the class, and requires more about it, such as the types of a defaultdict.
+        instance_of_class: Any = InstanceOf
+        is_class = typing.get_origin(annotation) is None and isinstance(annotation, type)
+        return _model_of(instance_of_class[annotation]) if is_class else None
     return model
 
 

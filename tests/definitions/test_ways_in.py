@@ -1,5 +1,6 @@
 """Inputs of workflow functions: a value arrives equal and of its type by every way in, or it is refused."""
 
+import collections
 import dataclasses
 import datetime as dt
 import enum
@@ -13,13 +14,15 @@ from uuid import UUID
 
 import jsonschema
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow, action
 from divebook.definitions import workflow
+from divebook.definitions.answer_types import _without_formats
 from divebook.definitions.functions import bind_inputs, declared_type, inputs_schema, parameter_texts
+from divebook.definitions.json_schemas import complaint
 from divebook.definitions.yaml_text import value_typed
 from divebook.errors import DefinitionError, InputError, InterruptError
 from divebook.events.codec import storable
@@ -137,6 +140,40 @@ CHOICES = st.sampled_from([(typing.Union[pair], by_kind.get(pair[0], ORDERS) | b
 ANNOTATED = st.recursive(st.sampled_from(LEAVES) | CHOICES, lambda inner: inner.flatmap(containers), max_leaves=3)
 
 
+# Models of pydantic have rules of their own, and JSON schema has no integers that differ from 1.0.
+EXACT = [leaf for leaf in LEAVES if leaf[0] is not Line]
+EXACT += [
+    (complex, st.complex_numbers(allow_nan=False, allow_infinity=False)),
+    (typing.Annotated[int, Field(gt=3, le=9)], st.integers(4, 9)),
+    (typing.Annotated[str, Field(min_length=2, pattern="^[ab]+$")], st.sampled_from(["ab", "aab"])),
+    (typing.Annotated[list[int], Field(min_length=1)], st.lists(st.integers(), min_size=1, max_size=2)),
+]
+EXACT_TYPES = st.recursive(st.sampled_from(EXACT), lambda inner: inner.flatmap(containers), max_leaves=2)
+ODD_FORMS = st.sampled_from(
+    [
+        *(
+            None,
+            True,
+            0,
+            -1,
+            1.5,
+            "",
+            "a",
+            "soon",
+            "5",
+            "NaN",
+            "1e5",
+            "null",
+            "P1D",
+            "5 days",
+            "2026-03-01",
+            "20260301",
+        ),
+        *([], [1], [[]], [None], [1, 1], {}, {"a": 1}, {"1": 1}, {"x": 1}, {"x": "1"}, {"day": "2026-03-01", "z": 1}),
+    ]
+)
+
+
 def flow_of(annotation):
     async def plan(ctx, given):
         return given
@@ -182,6 +219,30 @@ def test_a_value_arrives_equal_and_of_its_type_by_every_way_in(data):
         assert declared.takes(form)
 
 
+@settings(max_examples=100, suppress_health_check=list(HealthCheck), deadline=None)
+@given(st.data())
+def test_the_schema_accepts_exactly_what_an_input_accepts(data):
+    flow = flow_of(data.draw(EXACT_TYPES)[0])
+    # Forms of values of another type, among them, rarely, of the same.
+    other, values = data.draw(EXACT_TYPES)
+    declared = declared_type(flow_of(other), flow_of(other).inputs[0])
+    value = data.draw(values)
+    forms = st.just(value if declared is None else declared.json_form(value)) | ODD_FORMS
+    form = json.loads(json.dumps(data.draw(forms)))
+    assume(not (isinstance(form, float) and form.is_integer()))
+    try:
+        bind_inputs(flow, {"given": form})
+        is_accepted = True
+    except InputError:
+        is_accepted = False
+    schema = inputs_schema(flow)
+    # A format may be stricter: it demands the offset of a time. Pydantic also reads other spellings of a UUID.
+    if is_accepted:
+        assert complaint(_without_formats(schema), {"given": form}) is None
+    if complaint(schema, {"given": form}) is None:
+        assert is_accepted
+
+
 @pytest.mark.parametrize(
     ("annotation", "wrong", "advice"),
     [
@@ -203,6 +264,11 @@ def test_a_value_arrives_equal_and_of_its_type_by_every_way_in(data):
         (dt.datetime, 1_700_000_000, "write given=2026-01-31T14:30:00Z"),
         (dt.date | None, "2026-02-30", "write given=2026-01-31"),
         (dt.timedelta, "long", "write given=PT90S"),
+        (dt.timedelta, 90, "write given=PT90S"),
+        (dt.timedelta, True, "write given=PT90S"),
+        (Size, "1", "write given=1"),
+        (Rights, -1, "combination of flags; write given=1"),
+        (collections.defaultdict, {}, "instance of defaultdict$"),
         (UUID, "x", "write given=12345678-"),
         (Colour, "blue", "write given=red"),
         (Size, True, "write given=1"),
