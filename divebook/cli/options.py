@@ -11,6 +11,7 @@ from divebook.cli.output import as_json, one_line
 from divebook.commands.command import Parameter, option
 from divebook.commands.inspection import awaited_signals_of
 from divebook.questions.question import address_of, example_answer, examples_in_full, expected_answer, schema_in_words
+from divebook.report.hints import Hint, Words
 from divebook.text.format import in_shell, local_time
 from divebook.text.ranges import NumberRange
 
@@ -92,6 +93,19 @@ def ways_on(execution: Run, again: Sequence[str]) -> Iterator[str]:
         yield f"to answer with {expected_answer(question)}: {command('answer', words, again)}"
     for awaited in awaited_signals_of(execution):
         yield f"to send {awaited}: {command('signal', [execution.id, awaited.name], again)}"
+
+
+def in_shell_with(again: Sequence[str]) -> Words:
+    """Return the function that words hints for the shell. `again` contains the options of the present command, which
+    the commands in the hints repeat.
+    """
+    # `show` needs no definitions. The store is the last option.
+    store = again[-2:] if "--store" in again else ()
+
+    def words(hint: Hint) -> str:
+        return command(hint.command, hint.words, store if hint.command == "show" else again)
+
+    return words
 
 
 def command(verb: str, words: Sequence[str], again: Sequence[str]) -> str:

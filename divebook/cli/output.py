@@ -19,7 +19,7 @@ from divebook.documents.policy import VARIABLE, Policy
 from divebook.errors import CorruptStoreError, DefinitionError, DivebookError, ExecutionNotFoundError, SetupError
 from divebook.events.codec import encode_shown, readable
 from divebook.text.format import UNSAFE, visible
-from divebook.text.redaction import shared
+from divebook.text.redaction import Redactor, shared
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,6 +36,19 @@ if TYPE_CHECKING:
 
 
 _BREAKS = re.compile(r"[\t\n]")
+
+
+class _NoRedaction(Redactor):
+    """Redactor that replaces nothing, for ``--show-secrets``."""
+
+    def text(self, text: str) -> str:
+        return text
+
+    def value(self, value: Any) -> Any:
+        return value
+
+    def under(self, _name: str, value: Any) -> Any:
+        return value
 
 
 class Secrets:
@@ -58,6 +71,11 @@ class Secrets:
         """Find the secrets in plain data, such as the inputs of a run. They are replaced in all later output."""
         for value in values:
             shared().learn(value)
+
+    @property
+    def redactor(self) -> Redactor:
+        """The redactor for reports of this command."""
+        return _NoRedaction() if self._are_shown else shared()
 
     def text(self, text: str) -> str:
         """Return a text with all known secrets replaced; unchanged if secrets are shown."""
@@ -167,13 +185,16 @@ def say(*parts: Text | str) -> None:
     console().print(line, soft_wrap=True)
 
 
-def print_report(report: Report) -> None:
-    """Print a report on stdout, with secrets replaced, and in colours on a terminal. Tables are cut to its width."""
+def print_report(report: Report, *, error: bool = False) -> None:
+    """Print a report on stdout, or on stderr if `error` is true, with secrets replaced, and in colours on a terminal.
+    Tables are cut to its width. Print nothing for an empty report.
+    """
     from divebook.report.text import terminal_text
 
-    out = console()
+    out = console(error=error)
     text = terminal_text(report, out.width if out.is_terminal else None, secrets.text)
-    out.print(text, soft_wrap=True)
+    if text.plain:
+        out.print(text, soft_wrap=True)
 
 
 def write(text: str) -> None:

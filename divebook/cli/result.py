@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -19,7 +19,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from divebook.cli.options import description, file_of, ways_on
+from divebook.analysis.run_report import RunReport, report_of, way_on
+from divebook.cli.options import description, file_of, in_shell_with, ways_on
 from divebook.cli.output import (
     as_json,
     columns,
@@ -27,7 +28,6 @@ from divebook.cli.output import (
     json_escaped,
     note_damage,
     one_line,
-    pairs,
     print_note,
     print_report,
     say,
@@ -45,19 +45,12 @@ from divebook.commands.inspection import (
     ShownRun,
     awaited_signals_of,
     execution_data,
-    last_outputs,
-    recorded_variables,
 )
 from divebook.commands.queues import Interrupted, Queue
 from divebook.commands.serving import Schedules, start_command
 from divebook.commands.store import Exported
-from divebook.definitions.definition import hidden_in
-from divebook.engine.bounds import NANODOLLARS
-from divebook.engine.state import PathState, Usage
 from divebook.errors import StoreError
-from divebook.events import Event, catalog
-from divebook.projections.activity import activity_of
-from divebook.projections.failures import summary
+from divebook.events import Event
 from divebook.projections.run_columns import run_table
 from divebook.projections.spans import Span, Steps
 from divebook.projections.summary import badge_of
@@ -65,7 +58,8 @@ from divebook.replay.files import ChangedFiles
 from divebook.replay.provenance import Provenance
 from divebook.replay.resume_changed import ResumePlan
 from divebook.replay.what_if import Plan, RepeatedWhatIf, WhatIf
-from divebook.report.model import Line, Report
+from divebook.report.hints import worded
+from divebook.report.model import Paragraph, Report
 from divebook.report.model import Text as ReportText
 from divebook.runtime.forks import recorded_opening
 from divebook.runtime.loop import ENGINE
@@ -74,13 +68,10 @@ from divebook.stores import EventStore
 from divebook.stores.append import RELAXED
 from divebook.stores.maintenance import CheckReport
 from divebook.text.format import (
-    between,
-    branch_name,
     local_clock,
     local_time,
     local_zone,
     plural,
-    price,
     seconds,
     visible,
 )
@@ -91,102 +82,41 @@ if TYPE_CHECKING:
 _CELL = 120
 
 
-def print_result(execution: Run, *, json: bool) -> int:
-    """Print the result of a run on stdout as text or JSON, and return the exit code for the run's status."""
+def print_result(execution: Run, again: Sequence[str], *, json: bool) -> int:
+    """Print the result of a run on stdout as text or JSON, and return the exit code for the run's status.
+
+    `again` contains the options of the present command that the printed commands repeat.
+    """
     # Before anything is printed: an error may repeat an input.
     secrets.learn(execution.state.inputs, execution.state.variables)
-    if json:
-        write(as_json({"divebook": FORMAT, **execution_data(execution)}, indent=2))
-    else:
-        _print_heading(execution)
-        section("outputs", pairs(execution.state.outputs))
-        # A workflow without outputs has its results in variables, or only in the text of its last step.
-        if not execution.workflow.outputs:
-            section("variables", pairs(recorded_variables(execution)))
-            section("output of the last step", pairs(last_outputs(execution)))
-        section("questions", _questions(execution))
-        section("waits for", _signals(execution))
-        _print_error(execution)
+    report = _report_of(execution)
+    with worded(in_shell_with(again)):
+        if json:
+            write(as_json({"divebook": FORMAT, **execution_data(execution)}, indent=2))
+            # A program reads the data, and the person who started it what is to do next.
+            next_command = () if report.next is None else (Paragraph((way_on(report.next),)),)
+            print_report(Report(blocks=(*report.requests(), *next_command)), error=True)
+        else:
+            print_report(report.report())
     return EXIT_CODES.get(execution.status, 1)
 
 
 def _print_details(shown_run: ShownRun, _values: Mapping[str, Any]) -> None:
-    """Print status, inputs, outputs, variables, usage, branches and questions of a run; its events if asked for."""
+    """Print the report of a run, and its events if asked for."""
     execution = shown_run.execution
-    _print_heading(execution)
-    section("inputs", pairs(execution.state.inputs))
-    section("outputs", pairs(execution.state.outputs))
-    section("variables", pairs(recorded_variables(execution)))
-    section("usage", _usage(execution.usage))
-    say(Text("branches", "bold"))
-    columns(
-        # The internal steps of a pipeline are not shown.
-        ("branch", "status", "step", "took"),
-        [_path_cells(path, hidden_in(execution.workflow)) for path in execution.paths.values()],
-    )
-    section("questions", _questions(execution))
-    section("waits for", _signals(execution))
-    _print_error(execution)
+    store = [] if shown_run.store is None else ["--store", shown_run.store]
+    # A file is only named where the log alone is not enough.
+    with worded(in_shell_with([*file_of(execution, execution.environment), *store])):
+        print_report(_report_of(execution, shown_run.damage).report())
     if shown_run.shows_events:
         _print_events(execution)
 
 
-def _usage(usage: Usage) -> list[tuple[str, str]]:
-    """Return the token counts and the cost of the model calls of an execution as pairs of name and value for `section`;
-    empty if no model was called.
-    """
-    rows = {name.replace("_", " "): f"{value:,}" for name, value in usage.to_dict().items()}
-    if usage.cost:
-        rows["cost"] = price(usage.cost / NANODOLLARS)
-    return list(rows.items())
-
-
-def _path_cells(path: PathState, hidden: Container[str]) -> tuple[Line, ...]:
-    took = between(path.started_at, path.ended_at)
-    step = "" if path.current_step in hidden else path.current_step
-    return branch_name(path.id) or path.id, ReportText(path.status, path.status), one_line(step), took
-
-
-def _print_heading(execution: Run) -> None:
-    took = _times(execution)
-    say(status_text(execution.status), one_line(execution.workflow.name), execution.id, took)
-    started = local_time(execution.started_at)
-    if started and not took:
-        say(f"started {started}")
-    if execution.store.record(execution.id).durability == RELAXED:
-        say("durability: relaxed")
-
-
-def _times(execution: Run) -> str:
-    """Return the duration of an execution as text. If the execution was paused, working and waiting time are shown
-    separately, for which the log is read.
-    """
-    # The log is only read if the state says that there was a pause.
-    if execution.started_at is not None and execution.state.paused_us and execution.damage is None:
-        return ", ".join(activity_of(execution.history()).times)
-    return between(execution.started_at, execution.ended_at)
-
-
-def _print_error(execution: Run) -> None:
-    if execution.error and execution.status == catalog.FAILED:
-        print_note(f"error: {execution.error}", "bold red")
-        with suppress(StoreError):  # a damaged log: the sound part was printed before
-            failure = execution.failure
-            failures = execution.failures
-            # The headline of the failure is part of the error above.
-            lines = [] if failure is None else failure.details.splitlines()
-            if len(failures) > 1:
-                lines.append(summary(failures))
-            for line in lines:
-                print_note(f"  {line}")
-
-
-def _signals(execution: Run) -> list[tuple[str, str]]:
-    return [(one_line(awaited.step), str(awaited)) for awaited in awaited_signals_of(execution)]
-
-
-def _questions(execution: Run) -> list[tuple[str, str]]:
-    return [(question.id, visible(question.question)) for question in execution.open_questions]
+def _report_of(execution: Run, damage: Exception | None = None) -> RunReport:
+    """Return the report of a run: the one that `print` and notebooks show."""
+    report = report_of(execution, execution.history(), secrets.redactor, damage)
+    # A store in memory ends with the process, so that no command could continue the run.
+    return report if execution.store.keeps else report.without_hints()
 
 
 def _print_events(execution: Run) -> None:
@@ -231,19 +161,13 @@ def _learn_inputs(store: EventStore, execution_id: str) -> None:
 
 
 def note_problems_of(result: object) -> None:
-    """Print on stderr how much of a damaged run can be read, or what models still need; nothing for other results."""
+    """Print on stderr what models still need; nothing for other results."""
     if isinstance(result, Diagnosis):
         for row in result.rows:
             if row["hint"]:
                 print_note(f"{row['model']}: {row['hint']}", "yellow")
             for problem in row["problems"]:
                 print_note(problem, "red")
-    if not isinstance(result, ShownRun) or result.damage is None:
-        return
-    execution = result.execution
-    # A damaged file does not say how many events it had.
-    last = None if result.is_file else execution.store.record(execution.id).last_sequence
-    note_damage(execution.state.last_sequence, last, result.damage)
 
 
 def _print_runs(query: RunQuery, _values: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ import signal as signal_signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import typer
 
-from divebook.cli.options import (
-    command,
-    ways_on,
-)
+from divebook.analysis.run_report import with_children
+from divebook.cli.options import command
 from divebook.cli.output import one_line, print_note, say, secrets, status_text
 from divebook.commands.command import EXIT_CODES
 from divebook.errors import (
@@ -189,13 +187,6 @@ def finish(
             execution = successor
 
 
-def with_children(execution: Run) -> Iterator[Run]:
-    """Yield an execution and all its descendants (children, their children, and so on)."""
-    yield execution
-    for child in execution.children:
-        yield from with_children(child)
-
-
 def has_terminal() -> bool:
     """Return whether standard input is a terminal, so that a person can type answers."""
     return sys.stdin.isatty()
@@ -305,20 +296,10 @@ def conclude(
     json: bool,
     strict: bool = False,
 ) -> None:
-    """End a command that drove an execution: print its result and the commands with which a person can continue it, and
-    exit with the exit code of its status.
-    """
+    """End a command that drove an execution: print its report, and exit with the exit code of its status."""
     from divebook.cli.result import print_result
 
-    code = print_result(execution, json=json)
-    is_kept = execution.store.keeps
-    # Without ways to continue: point to `show` if another process drives the execution, else to `resume` if it failed.
-    # The code of --strict replaces others, and that of an interrupt replaces every code but 0.
-    is_elsewhere = not (execution.was_driven or execution.state.is_over)
-    # A store in memory ends with the process, so that no command could continue.
-    ways = [line for each in with_children(execution) for line in ways_on(each, again)] if is_kept else []
-    for line in ways:
-        print_note(line, "yellow")
+    code = print_result(execution, again, json=json)
     for each in with_children(execution):
         # The call cannot wait in another process. It is made again, and then finds the answer.
         if each.is_blocked:
@@ -326,16 +307,10 @@ def conclude(
                 "the tool call that asks is cut off when this command ends; the answer is used when it is made again"
             )
             each.leave()
-    if is_elsewhere:
+    # The code of --strict replaces others, and that of an interrupt replaces every code but 0.
+    if not (execution.was_driven or execution.state.is_over):
         code = WAITS
-        # `--store` and its value are the last two options.
-        look = command("show", [execution.id], again[-2:] if "--store" in again else ())
-        print_note(
-            f"it is stored; another process drives the execution and continues it. To see its status: {look}",
-            "yellow",
-        )
-    elif code and is_kept and not ways:
-        print_note(f"to continue: {command('resume', [execution.id], again)}", "yellow")
+        print_note("it is stored; another process drives the execution and continues it", "yellow")
     if strict and execution.status == WAITING:
         print_note("error: it has to wait for an answer or a signal, which --strict does not allow", "bold red")
         code = STRICT

@@ -239,10 +239,14 @@ class ShownRun:
     """The error that describes the damage of its log; only the readable events are shown."""
     is_file: bool = False
     """True if the run was read from an exported file, False if it is in a store."""
+    store: str | None = None
+    """Store of the run, if the command names one."""
 
 
 def execution_data(execution: Run) -> ExecutionData:
     """Return status, values, usage and questions of a run as plain data."""
+    from divebook.analysis.run_report import last_outputs
+
     failure = execution.failure
     return {
         "id": execution.id,
@@ -268,24 +272,6 @@ def recorded_variables(execution: Run) -> dict[str, Any]:
     so that no user code is imported to show them.
     """
     return dict(sorted(execution.state.variables.items()))
-
-
-def last_outputs(execution: Run) -> dict[str, str]:
-    """Return the output of the last step of each completed branch, by name of the step. Empty outputs are left out. So
-    are outputs that a step stores in a variable, because the variables are printed separately.
-    """
-    from divebook.events.catalog import COMPLETED
-
-    storing_steps = {step.name for step in execution.workflow.steps if step.store}
-    outputs = {}
-    # The output of a path that has split belongs to its children.
-    for path in execution.paths.values():
-        if path.status != COMPLETED or path.children or path.last_step is None:
-            continue
-        output = path.step_outputs.get(path.last_step, "")
-        if output and path.last_step not in storing_steps:
-            outputs[path.last_step] = output
-    return outputs
 
 
 def awaited_signals_of(execution: Run) -> list[Any]:
@@ -343,7 +329,7 @@ def show(call: Invocation, run: RunId, *, events: Events = False) -> ShownRun:
     if call.interface == SHELL and is_file(run):
         return run_in_file(run, events=events)
     execution = call.run(run)
-    return ShownRun(execution, events, execution.damage)
+    return ShownRun(execution, events, execution.damage, store=call.store)
 
 
 def run_in_file(file: str, *, events: bool = False) -> ShownRun:

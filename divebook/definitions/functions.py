@@ -318,7 +318,7 @@ def typed_arguments(function: UserFunction, arguments: Mapping[str, Any]) -> dic
         try:
             converted[name] = types[name].convert(value)
         except ValueError as error:
-            message = f"parameter {name!r} of {function.label} must be of type {types[name].name}, got {_short(value)}"
+            message = f"parameter {name!r} of {function.kind_and_name} must be of type {types[name].name}, got {_short(value)}"
             raise StepError(f"{message}: {error}") from None
     return converted
 

@@ -27,6 +27,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from divebook.notebook.magics import AWAIT, DevEnvMagics, DiveMagics
 from divebook.notebook.recovery import print_interrupted
 from divebook.notebook.shell_state import remember_cell
+from divebook.report import hints
 from divebook.text.syntax import parse_python
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     # Loading again, for example after an upgrade, replaces the earlier objects.
     _remove_all(shell)
     shell.register_magics(DiveMagics, DevEnvMagics)
+    hints.use(hints.as_magic)
     # The clean-up transformers run first, before IPython replaces ``%dive run?`` by a search for an object `run`. The
     # others run last, when the text is valid Python.
     shell.input_transformers_cleanup.append(help_for_commands)
@@ -72,6 +74,7 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
     from divebook.notebook.session import close_session  # loading the extension must be quick
 
     _remove_all(shell)
+    hints.use(hints.as_method)
     close_session()
 
 

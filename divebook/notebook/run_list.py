@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
+from divebook.analysis.run_report import settled_text
 from divebook.config.answers import BulkOperation, handle_each
 from divebook.environments.environment import Environment
 from divebook.environments.starts import StartOptions
 from divebook.environments.variants import ChangeLike, WhatIfOptions
-from divebook.notebook.report import questions, settled_text
+from divebook.notebook.report import questions
 from divebook.notebook.shell_state import present_front_end
 from divebook.notebook.view_output import NOTHING, ViewOutput, display_bundle
 from divebook.projections.run_columns import run_table

@@ -86,7 +86,7 @@ def bundle_of(run: Run, *, with_data: bool) -> dict[str, Any]:
     """Return the report of a run as text and HTML, and the data for its replay, by MIME type; see
     `Run.static_bundle`.
     """
-    from divebook.notebook.report import report_of
+    from divebook.analysis.run_report import report_of
     from divebook.projections.summary import ReadLog
     from divebook.report.shown import bundle_of as shown_bundle
 
@@ -99,7 +99,8 @@ def bundle_of(run: Run, *, with_data: bool) -> dict[str, Any]:
         bundle = shown_bundle(report.report())
         if not with_data:
             return bundle
-        data = data_of(run, log, run.environment.config, next_step=report.next, enabled=run.keeps_data)
+        next_step = "" if report.next is None else report.next.text
+        data = data_of(run, log, run.environment.config, next_step=next_step, enabled=run.keeps_data)
         return bundle | data
 
 

@@ -12,11 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from divebook.analysis.run_report import RunReport, results_of, rows_of, settled_text, shown_values, turn_rows
 from divebook.errors import DivebookError, InvalidEventError, SavedRunError, StoreError
 from divebook.events import Event
-from divebook.events.codec import payload_from, readable
+from divebook.events.codec import payload_from
 from divebook.events.event import to_datetime
-from divebook.notebook.report import RunReport, rows_of, settled_text, turn_rows
 from divebook.notebook.shell_state import shows_widgets
 from divebook.projections.activity import MOST_COLUMNS, time_texts
 from divebook.projections.log_frames import FramedLog
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 MAX_FILE = 500_000_000
 """Maximum size of a notebook file in bytes."""
-MAX_VALUES = 20
-"""Maximum number of variables or outputs in a report."""
 MAX_VALUE = 4000
 """Maximum number of characters of a value or error in a report."""
 
@@ -165,8 +163,6 @@ class SavedRun(Shown, FramedLog):
     def run_report(self) -> RunReport:
         """Return the texts of the report, from the recording in the notebook."""
         spans = spans_of(self._log(), for_people=True)
-        # As in the report of a live run: outputs, or without outputs the variables.
-        values = self.outputs or self.variables
         return RunReport(
             name=self.workflow,
             id=self.id,
@@ -176,10 +172,9 @@ class SavedRun(Shown, FramedLog):
             # Secrets were removed before the run was saved. The shared redactor also removes those that this process
             # knows.
             turns=turn_rows(spans, shared()),
-            values_title=plural(len(values), "output" if self.outputs else "variable") if values else "",
-            values=tuple(
-                (one_line(name, 60), readable(value, indent=2)) for name, value in list(values.items())[:MAX_VALUES]
-            ),
+            inputs=shown_values("input", self.inputs, shared()),
+            # As in the report of a live run: outputs, or without outputs the variables.
+            values=results_of(self.outputs, self.variables, {}, shared()),
             answers=tuple(self._answers()),
             spreads=tuple(self._spreads()),
             error=cut(visible(self._last["error"]), MAX_VALUE),

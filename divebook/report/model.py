@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from divebook.report.hints import Hint
 from divebook.text.colours import STATUS_SIGNS
 from divebook.text.format import ADDED, REMOVED, Piece, pieces, plural, visible
 
@@ -34,8 +35,8 @@ class Text:
     style: str = ""
 
 
-Line: TypeAlias = str | Text | tuple[str | Text, ...]
-"""One line of a report: a string, or several strings and texts with a style."""
+Line: TypeAlias = str | Text | Hint | tuple[str | Text | Hint, ...]
+"""One line of a report: a string, or several strings, texts with a style, and hints."""
 _BREAKS = re.compile(r"[\t\n]")
 
 
@@ -55,8 +56,15 @@ def texts_of(line: Line) -> tuple[Text, ...]:
     (Text(content='a\\n', style=''), Text(content='b', style='strong'))
     """
     parts = line if isinstance(line, tuple) else (line,)
-    texts = (part if isinstance(part, Text) else Text(part) for part in parts)
+    texts = map(_text, parts)
     return tuple(Text(_BREAKS.sub(_spelled, visible(text.content)), text.style) for text in texts if text.content)
+
+
+def _text(part: str | Text | Hint) -> Text:
+    """Return a part of a line with its style. A hint is worded for the interface that renders it."""
+    if isinstance(part, Hint):
+        return Text(part.text, "code")
+    return part if isinstance(part, Text) else Text(part)
 
 
 def _spelled(match: re.Match[str]) -> str:

@@ -1194,7 +1194,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
 
     def report(self) -> Report:
         """Return the steps, values, questions and failures of the run."""
-        from divebook.notebook.report import report_of
+        from divebook.analysis.run_report import report_of
 
         return report_of(self, self.history()).report()
 

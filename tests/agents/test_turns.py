@@ -6,10 +6,10 @@ import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.agents import signatures
+from divebook.analysis.run_report import report_of
 from divebook.definitions.functions import workflow
 from divebook.definitions.step import Retry
 from divebook.events import catalog
-from divebook.notebook.report import report_of
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment, event_types
 

@@ -91,7 +91,7 @@ def test_without_a_terminal_a_run_waits_until_the_default_answers(ask, divebook)
 def test_a_run_returns_at_once_if_asked_to_and_its_default_answers_when_it_is_resumed(ask, divebook, way):
     file = ask("ExpiresIn: 2, Default: ann")
     ran = divebook("run", file, "--no-wait", "--json")
-    assert (ran.exit_code, "to answer with a text" in ran.stderr) == (3, True)
+    assert (ran.exit_code, "to answer: divebook answer" in ran.output) == (3, True)
     if way == "resume":
         again = divebook("resume", result(ran)["id"], "-d", file, "--json", "-q")
         assert (again.exit_code, result(again)["outputs"]) == (0, {"said": "hello ann"}), again.stderr
@@ -111,7 +111,7 @@ def test_a_run_does_not_wait_for_a_question_without_a_default(ask, divebook, key
 
 def test_where_a_person_can_answer_a_run_returns_and_names_the_command(ask, divebook, terminal):
     ran = divebook("run", ask("ExpiresIn: 2h, Default: ann"), "-q")
-    assert (ran.exit_code, "to answer with a text" in ran.stderr) == (3, True)
+    assert (ran.exit_code, "to answer: divebook answer" in ran.output) == (3, True)
     assert divebook("run", ask(SOON), "-q", "--wait").exit_code == 0
 
 
@@ -136,7 +136,7 @@ def test_a_run_waits_for_the_question_of_a_child(ask, divebook):
 def test_a_run_names_the_command_that_answers_a_child(ask, divebook):
     file = ask("Kind: clarification", CHILD)
     ran = divebook("run", file, "-w", "outer", "-q")
-    command = re.search(r"to answer with a text: divebook (.*)", ran.stderr)[1]
+    command = re.search(r"to answer: divebook (.*)", ran.stdout)[1]
     assert (ran.exit_code, divebook(*shlex.split(command), "-q").exit_code) == (3, 0)
 
 
@@ -153,22 +153,22 @@ def test_a_run_ends_where_a_question_without_a_default_is_left(folder, divebook)
 def test_a_run_ends_where_a_call_asks_and_its_answer_is_used_when_the_call_is_made_again(clerk, process):
     file = clerk()
     ran = process("run", file, "-q")
-    _, stderr = ran.communicate(timeout=120)
+    stdout, stderr = ran.communicate(timeout=120)
     assert ran.returncode == 3, stderr
     assert "the tool call that asks is cut off" in stderr
     assert "the process ends while" not in stderr
-    words = [re.sub(r'"date": "[^"]*"', '"date": "2026-12-01"', word) for word in answers(stderr)]
+    words = [re.sub(r'"date": "[^"]*"', '"date": "2026-12-01"', word) for word in answers(stdout)]
     answered = process(*words, "-q")
-    _, stderr = answered.communicate(timeout=120)
+    stdout, stderr = answered.communicate(timeout=120)
     assert answered.returncode == 3, stderr
-    assert "retry" in " ".join(answers(stderr))
-    again = process(*answers(stderr), "-q", "--json")
+    assert "retry" in " ".join(answers(stdout))
+    again = process(*answers(stdout), "-q", "--json")
     stdout, stderr = again.communicate(timeout=120)
     assert (again.returncode, json.loads(stdout)["outputs"]) == (0, {"said": "Done."}), stderr
 
 
-def answers(stderr):
-    return shlex.split(re.search(r"to answer with .*?: divebook (.*)", stderr)[1])
+def answers(stdout):
+    return shlex.split(re.search(r"to answer: divebook (.*)", stdout)[1])
 
 
 def test_an_answer_up_front_is_used_during_the_call(clerk, divebook):

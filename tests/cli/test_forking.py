@@ -11,7 +11,7 @@ def test_fork_goes_on_from_an_event_with_another_input(divebook, hello):
     source = open_store().records()[0].execution_id
     forked = divebook("fork", source, "--at", "2", "--input", "who=me", "--quiet")
     assert forked.exit_code == 0, forked.output
-    assert "outputs\n  greeting: hello me hello me" in forked.stdout
+    assert "1 output:\n  greeting = hello me hello me" in forked.stdout
     newest = open_store().records()[0]
     assert (newest.origin, newest.parent) == ("fork", source)
 

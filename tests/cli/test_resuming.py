@@ -38,7 +38,7 @@ def test_a_corrected_definition_goes_on_after_the_plan_is_said(divebook, failed)
     resumed = divebook("resume", source, "-d", file, "--definition", "new", "--quiet")
     assert resumed.exit_code == 0, resumed.output
     assert "1 operation reused, 0 live" in resumed.stderr
-    assert "total: 3" in resumed.stdout
+    assert "total = 3" in resumed.stdout
     newest, old = open_store().records()
     assert (newest.origin, newest.parent, old.status) == ("resume", source, "failed")
 
@@ -98,7 +98,7 @@ Pipelines:
 def test_the_failed_stage_of_a_pipeline_is_asked_again(divebook, folder, failing):
     file = write(folder / "review.yaml", REVIEW % failing)
     failed = divebook("run", file, "--quiet")
-    assert (failed.exit_code, "stage 'check' failed: " in failed.stderr) == (1, True)
+    assert (failed.exit_code, "stage 'check' failed: " in failed.stdout) == (1, True)
     write(file, REVIEW % """['{"verdict": "proceed"}']""")
     (record,) = open_store().records()
     resumed = divebook("resume", record.execution_id, "-d", file, "--quiet")

@@ -11,8 +11,8 @@ def test_run_prints_the_outputs_the_status_and_the_id(divebook, hello):
     result = divebook("run", hello, "-v", "who=you")
     execution_id = open_store().records()[0].execution_id
     assert result.exit_code == 0
-    assert result.stdout.startswith(f"completed  hello  {execution_id}")
-    assert "outputs\n  greeting: hello you hello you" in result.stdout
+    assert result.stdout.startswith(f"hello: ✓ completed\n  {execution_id}\n")
+    assert "1 output:\n  greeting = hello you hello you" in result.stdout
 
 
 def test_run_shows_each_step_as_a_line_on_stderr_when_that_is_no_terminal(divebook, hello):
@@ -43,7 +43,7 @@ def test_what_a_workflow_prints_goes_to_stderr(divebook, folder):
 
 def test_variables_are_printed_where_no_outputs_are_declared(divebook, folder):
     path = write(folder / "a.yaml", "Workflows: [{Name: a, Steps: [{Name: s, Script: '[1, 2]', Store: found}]}]")
-    assert "variables\n  found: [1, 2]\n" in divebook("run", path).stdout
+    assert "1 variable:\n  found = [1, 2]\n" in divebook("run", path).stdout
 
 
 def test_a_run_that_goes_on_as_a_new_one_is_waited_for_until_the_last_has_ended(divebook, folder):
@@ -56,8 +56,8 @@ def test_a_run_that_goes_on_as_a_new_one_is_waited_for_until_the_last_has_ended(
     result = divebook("run", path, "-v", "until=3", "--quiet")
     last, *before = open_store().records()
     assert result.exit_code == 0
-    assert result.stdout.startswith(f"completed  a  {last.execution_id}")
-    assert "n: 3" in result.stdout
+    assert result.stdout.startswith(f"a: ✓ completed\n  {last.execution_id}\n")
+    assert "n = 3" in result.stdout
     assert [record.status for record in before] == ["continued_as_new"] * 2
 
 
@@ -65,14 +65,13 @@ def test_a_failed_run_says_why_and_how_to_go_on(divebook, folder):
     path = write(folder / "a.yaml", "Workflows: [{Name: a, Steps: [{Name: s, Script: 1 / 0}]}]")
     result = divebook("run", path)
     assert result.exit_code == 1
-    assert "error: " in result.stderr
-    assert "division by zero" in result.stderr
-    assert f"to continue: divebook resume {open_store().records()[0].execution_id} -d {path}" in result.stderr
+    assert "error: ZeroDivisionError: division by zero" in result.stdout
+    assert f"to continue: divebook resume {open_store().records()[0].execution_id} -d {path}" in result.stdout
 
 
 def test_a_store_in_memory_leaves_nothing_to_go_on_with(divebook, folder):
     path = write(folder / "a.yaml", "Workflows: [{Name: a, Steps: [{Name: s, Script: 1 / 0}]}]")
-    assert "to continue" not in divebook("run", path, "--store", "memory:").stderr
+    assert "to continue" not in divebook("run", path, "--store", "memory:").output
 
 
 # --- inputs --------------------------------------------------------------------------------------------------------
@@ -112,7 +111,7 @@ def test_lists_and_maps_are_given_as_json(divebook, folder):
         "Workflows: [{Name: a, Inputs: [{Name: xs, Type: list}], Steps: [{Name: s, Script: sum(inputs.xs), Store: n}]}]"
     )
     path = write(folder / "a.yaml", text)
-    assert "n: 6" in divebook("run", path, "-v", "xs:=[1, 2, 3]").stdout
+    assert "n = 6" in divebook("run", path, "-v", "xs:=[1, 2, 3]").stdout
 
 
 def test_a_value_may_hold_equals_signs(divebook, hello):
@@ -134,7 +133,7 @@ def test_of_several_workflows_one_must_be_chosen(divebook, folder):
 
 def test_the_default_workflow_needs_no_choice(divebook, folder):
     path = write(folder / "two.yaml", f"Config: {{DefaultWorkflow: b}}\n{TWO}")
-    assert divebook("run", path).stdout.startswith("completed  b  ")
+    assert divebook("run", path).stdout.startswith("b: ✓ completed")
 
 
 def test_a_file_without_workflows_is_refused(divebook, folder):
@@ -147,7 +146,7 @@ def test_a_folder_is_merged(divebook, folder):
     (folder / "all").mkdir()
     write(folder / "all" / "1.yaml", TWO)
     write(folder / "all" / "2.yaml", "Config: {DefaultWorkflow: a}")
-    assert divebook("run", folder / "all").stdout.startswith("completed  a  ")
+    assert divebook("run", folder / "all").stdout.startswith("a: ✓ completed")
 
 
 def test_every_problem_of_a_file_is_a_line_with_its_place(divebook, folder):
@@ -208,7 +207,7 @@ def test_actions_come_from_a_file_or_a_module(divebook, folder, source, monkeypa
     monkeypatch.delitem(__import__("sys").modules, "shouting", raising=False)
     write(folder / "shouting.py", SHOUT)
     result = divebook("run", write(folder / "a.yaml", SHOUTING), "--actions", source)
-    assert "loud: HI" in result.stdout
+    assert "loud = HI" in result.stdout
 
 
 def test_without_its_actions_a_workflow_is_refused(divebook, folder):

@@ -92,10 +92,10 @@ def test_the_store_may_be_named_by_the_environment(divebook, folder, hello, monk
 
 def test_show_tells_what_is_known(divebook, history):
     shown = divebook("show", history[0]).stdout
-    assert f"completed  hello  {history[0]}" in shown
-    assert "inputs\n  who: you\n  times: 2\n" in shown
-    assert "outputs\n  greeting: hello you hello you" in shown
-    assert "main    completed  greet" in shown
+    assert f"hello: ✓ completed\n  {history[0]}\n" in shown
+    assert "2 inputs:\n  who = you\n  times = 2\n" in shown
+    assert "1 output:\n  greeting = hello you hello you" in shown
+    assert "greet  ✓ completed  " in shown
     assert "events" not in shown
 
 
@@ -106,9 +106,9 @@ def test_show_tells_why_an_execution_failed(divebook, folder, history):
         f"error: ZeroDivisionError: division by zero (step s, {folder / 'bad.yaml'}:1:51)",
         "  where: step s",
         f"  {folder / 'bad.yaml'}:1:51:",
-        "  >    1  Workflows: [{Name: bad, Steps: [{Name: s, Script: 1 / 0}]}]",
+        "    >    1  Workflows: [{Name: bad, Steps: [{Name: s, Script: 1 / 0}]}]",
     ):
-        assert line in result.stderr.splitlines()
+        assert line in result.stdout.splitlines()
 
 
 def test_show_tells_what_a_call_was_given_and_which_items_have_failed(divebook, folder):
@@ -116,9 +116,9 @@ def test_show_tells_what_a_call_was_given_and_which_items_have_failed(divebook, 
     loop = f"{{Name: s, Script: 1 // row, {each}}}, {{Name: t, Action: Print, Parameters: {{Message: $(1 // 0)}}}}"
     path = write(folder / "many.yaml", f"Workflows: [{{Name: many, Inputs: [{{Name: rows}}], Steps: [{loop}]}}]")
     divebook("run", path, "-v", "rows:=[0, 1, 0]")
-    shown = divebook("show", open_store().records()[0].execution_id).stderr
+    shown = divebook("show", open_store().records()[0].execution_id).stdout
     assert "error: ZeroDivisionError: " in shown
-    assert "  3 failed: rows[0], rows[2], step t" in shown
+    assert "  also: 3 failed: rows[0], rows[2], step t" in shown
 
 
 def test_show_lists_events_on_request(divebook, history):
@@ -178,7 +178,7 @@ def flaky():
     execution_id = open_store().records()[0].execution_id
     resumed = divebook("resume", execution_id, "--actions", "flaky.py")
     assert resumed.exit_code == 0
-    assert "  m: yes\n" in resumed.stdout
+    assert "  m = yes\n" in resumed.stdout
     assert "one" not in resumed.stderr
 
 

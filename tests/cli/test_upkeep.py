@@ -70,7 +70,7 @@ def test_what_slept_when_its_process_died_is_found_at_once(slow, process, divebo
     (listed,) = json.loads(divebook("runs", "--status", "waiting", "--json").stdout)["runs"]
     (orphan,) = json.loads(divebook("recover", "--json").stdout)["runs"]
     assert orphan["id"] == listed["id"]
-    assert divebook("show", listed["id"]).stdout.startswith("waiting")
+    assert divebook("show", listed["id"]).stdout.startswith("slow: … waiting")
 
 
 def test_a_sound_store_is_said_to_be(ran, divebook):

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from divebook import Bounds
+from divebook.analysis.run_report import report_of
 from divebook.analysis.timeline import layout, svg
-from divebook.notebook.report import report_of
 from divebook.notebook.session import current_session
 from divebook.projections import summary
 from divebook.projections.spans import spans_of

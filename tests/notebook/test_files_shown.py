@@ -3,8 +3,8 @@
 import pytest
 
 from divebook import Environment, Step, Workflow
+from divebook.analysis.run_report import MAX_DIFFERENCES, MAX_FILES, report_of
 from divebook.definitions import WorkspaceDefinition
-from divebook.notebook.report import MAX_DIFFERENCES, MAX_FILES, report_of
 from divebook.projections.summary import ReadLog
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
-from divebook.notebook.report import MAX_RECORDS, as_table, records_of, report_of
+from divebook.analysis.run_report import MAX_RECORDS, as_table, records_of, report_of
 
 
 @dataclass

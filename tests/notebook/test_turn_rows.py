@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+from divebook.analysis.run_report import MAX_ROWS, report_of, turn_rows
 from divebook.events.codec import decode_line
-from divebook.notebook.report import MAX_ROWS, report_of, turn_rows
 from divebook.projections.spans import spans_of
 from divebook.text.redaction import Redactor
 

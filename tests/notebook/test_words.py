@@ -10,10 +10,11 @@ from typer.testing import CliRunner
 import divebook
 from divebook import Bounds, ScriptedModel, action
 from divebook.agents import Agent
+from divebook.analysis.run_report import report_of
 from divebook.analysis.timeline import layout, svg
 from divebook.cli.main import app
 from divebook.definitions import step, workflow
-from divebook.notebook.report import report_of, ways_on
+from divebook.notebook.report import ways_on
 from divebook.notebook.run_list import static_bundle
 from divebook.notebook.session import open_session, reset_session
 from divebook.projections.spans import spans_of

@@ -3,10 +3,10 @@
 import pytest
 
 from divebook.analysis.log import steps_frame
+from divebook.analysis.run_report import report_of
 from divebook.definitions.definition import Workflow, hidden_in
 from divebook.definitions.step import Step
 from divebook.events import Event, catalog
-from divebook.notebook.report import report_of
 from divebook.notebook.saved_notebook import SavedRun
 from divebook.projections.spans import Formatter, Formatting, spans_of
 from divebook.projections.summary import ReadLog

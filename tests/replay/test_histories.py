@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from divebook import Environment
+from divebook.analysis.run_report import report_of
 from divebook.events.catalog import PAYLOADS
 from divebook.events.upcast import _DIVE_DIALECT, _FORMER_TYPES, CHANGES, FORM
-from divebook.notebook.report import report_of
 from divebook.projections.summary import ReadLog
 from divebook.replay.replayer import Positions
 from divebook.stores import MemoryStore

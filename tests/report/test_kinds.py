@@ -7,9 +7,10 @@ from IPython.core.formatters import DisplayFormatter
 
 import divebook
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+from divebook.analysis.run_report import report_of
 from divebook.definitions.resources import WorkspaceDefinition
 from divebook.engine.approvals import ApprovalRule
-from divebook.notebook.report import contents, questions, report_of, rules
+from divebook.notebook.report import contents, questions, rules
 from divebook.notebook.run_list import Runs
 from divebook.notebook.saved_notebook import SavedRun
 from divebook.report.html import html_of

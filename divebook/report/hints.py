@@ -1,0 +1,91 @@
+"""Hints: commands that a reader can run next, as data. Each interface has its own words for them.
+
+A run that waits is shown in the shell, in a notebook and by `print`. The text is the same, but ``%dive answer`` has no
+meaning in a shell, and ``divebook answer`` none in a Python program. A report therefore holds the command and its
+arguments, and the renderers ask for the words of the present interface: plain Python, until the command line or the
+notebook extension sets another one with `use` or `worded`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import TypeAlias
+
+from divebook.text.format import in_notebook
+
+Argument: TypeAlias = str | bool | float | EllipsisType | None
+"""Argument of a method in a hint. An ellipsis stands for a value that the reader chooses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """Command about a run that a reader can run next."""
+
+    command: str
+    """Name of the command of the shell and of ``%dive``."""
+    words: tuple[str, ...]
+    """Arguments of the command. The first one is the run, or the address of a question."""
+    method: str
+    """Name of the method of `Run` that does the same."""
+    arguments: tuple[Argument, ...] = ()
+    """Arguments of the method."""
+    options: tuple[str, ...] = ()
+    """Options of the command, such as ``("--store", "runs.db")``."""
+
+    @property
+    def text(self) -> str:
+        """The hint in the words of the present interface."""
+        return _present.words(self)
+
+
+Words: TypeAlias = Callable[[Hint], str]
+"""Function that returns the text of a hint in one interface."""
+
+
+def as_method(hint: Hint) -> str:
+    """Return a hint as the call of a method of `Run`.
+
+    >>> as_method(Hint("answer", ("ask_1@exec_1", "TEXT"), "answer", ("ask_1", ...)))
+    "run.answer('ask_1', ...)"
+    """
+    arguments = ", ".join("..." if argument is ... else repr(argument) for argument in hint.arguments)
+    return f"run.{hint.method}({arguments})"
+
+
+def as_magic(hint: Hint) -> str:
+    """Return a hint as a line with the magic ``%dive``.
+
+    >>> as_magic(Hint("resume", ("exec_1",), "resume"))
+    '%dive resume exec_1'
+    """
+    return in_notebook(hint.command, hint.words, hint.options)
+
+
+class _Present:
+    """Words of the interface that this process presents to its user."""
+
+    def __init__(self, words: Words) -> None:
+        self.words = words
+
+
+# One for the process, not one for each thread: the publisher of a live view renders reports on a thread of its own.
+_present = _Present(as_method)
+
+
+def use(words: Words) -> None:
+    """Set the function that words all hints from now on."""
+    _present.words = words
+
+
+@contextmanager
+def worded(words: Words) -> Iterator[None]:
+    """Set the function that words all hints during a ``with`` block."""
+    before = _present.words
+    _present.words = words
+    try:
+        yield
+    finally:
+        _present.words = before
