@@ -1,0 +1,39 @@
+"""An example of each kind of object that shows itself."""
+
+import pytest
+
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+from divebook.analysis.run_report import report_of
+from divebook.definitions.resources import WorkspaceDefinition
+from divebook.engine.approvals import ApprovalRule
+from divebook.notebook.report import contents, questions, rules
+from divebook.notebook.run_list import Runs
+from divebook.notebook.saved_notebook import SavedRun
+from divebook.widgets.recording import MIME, read_saved
+
+HOSTILE = "<script>alert(1)</script><b>bold</b> \x1b[31mred\x1b[0m \u202ereversed"
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """Return an example of each kind of object that shows itself, by its class."""
+    project = tmp_path_factory.mktemp("project")
+    (project / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+    poet = Agent("poet", model=ScriptedModel([HOSTILE, "two roses", "three roses", *["roses"] * 9], price=0.5))
+    edit = {"call": {"replace": {"file_path": "calc.py", "content": "def add(a, b):\n    return a + b  # <b>\n"}}}
+    coder = Agent("coder", model=ScriptedModel(turns=[[edit, "done"]]), workspace="app")
+    steps = [Step("n", script="inputs.n * 2", store="n"), Step("say", agent="poet", prompt="${state.n}", store="said")]
+    flow = Workflow("roses", steps, inputs=["n"])
+    settings = {"workspaces": [WorkspaceDefinition("app", folder=str(project))], "approvals": [ApprovalRule("shell")]}
+    with Environment(store="memory:", agents=[poet, coder], **settings) as environment:
+        one, other = (environment.start(flow, {"n": n}).wait(20) for n in (1, 2))
+        failed = environment.start(Workflow("broken", [Step("divide", script="1 // 0")])).wait(20)
+        asking = environment.start(Workflow("asks", [Step("ask", ask=f"Go on? {HOSTILE}")])).wait(20)
+        edited = environment.start(Workflow("fix", [Step("go", prompt="repair it", agent="coder")])).wait(20)
+        change = {"inputs": {"n": 3}}
+        examples = [one, failed, asking, edited, one.compare(other), one.inspect(), one.why("n"), one.verify()]
+        examples += [one.what_if(change), one.what_if(change, repeat=2), one.what_if(change, plan=True)]
+        examples += [one.try_step("say", {"Prompt": "again"}, times=2), edited.files(), edited.files().changed()]
+        examples += [Runs(environment), questions(environment), rules(environment), contents(environment)]
+        examples += [report_of(one, one.history()), SavedRun(*read_saved(one._repr_mimebundle_()[MIME]))]
+        yield examples
