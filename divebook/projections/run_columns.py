@@ -18,6 +18,9 @@ from divebook.text.redaction import one_line
 
 Place: TypeAlias = Literal["notebook", "shell", "frame", "browser"]
 LISTS: tuple[Place, ...] = ("notebook", "shell")
+ALL_LISTS: tuple[Place, ...] = (*LISTS, "browser")
+Order: TypeAlias = Literal["started", "worked", "cost"]
+"""Orders in which the run browser can show the list."""
 
 
 class RunColumn(NamedTuple):
@@ -32,10 +35,14 @@ class RunColumn(NamedTuple):
     places: tuple[Place, ...] = LISTS
     """Places that show the column.
 
-    The DataFrame has typed columns for most data (`divebook.analysis.lists.RUN_COLUMNS`), and the browser draws
-    workflow, status, start, working time and cost itself, with buttons (``widgets/src/runs/rows.ts``). Both show the
-    cells of a column that names them as text.
+    The DataFrame has typed columns for most data (`divebook.analysis.lists.RUN_COLUMNS`), and shows the cells of a
+    column that names it as text. So does the browser, except that it adds links, progress and the running time to
+    the columns of `widgets/src/runs/rows.ts`.
     """
+    order: Order | Literal[""] = ""
+    """Order of the list that the title of the column chooses in the browser; empty if there is none."""
+    is_number: bool = False
+    """True if its cells are aligned at the right in the browser."""
 
 
 def worked_seconds(line: RunLine) -> float | None:
@@ -59,11 +66,13 @@ def _about(line: RunLine) -> Line:
 
 RUN_COLUMNS: tuple[RunColumn, ...] = (
     RunColumn("id", lambda line: Text(line.id, "id")),
-    RunColumn("workflow", lambda line: line.named(40), "name"),
-    RunColumn("status", lambda line: Text(str(_status(line)), line.status)),
-    RunColumn("started", lambda line: Text(local_time(line.record.started_at), "time")),
-    RunColumn("worked", _worked),
-    RunColumn("cost", lambda line: Text(line.price, "money")),
+    RunColumn("workflow", lambda line: line.named(40), "name", ALL_LISTS),
+    RunColumn("status", lambda line: Text(str(_status(line)), line.status), places=ALL_LISTS),
+    RunColumn(
+        "started", lambda line: Text(local_time(line.record.started_at), "time"), places=ALL_LISTS, order="started"
+    ),
+    RunColumn("worked", _worked, places=ALL_LISTS, order="worked", is_number=True),
+    RunColumn("cost", lambda line: Text(line.price, "money"), places=ALL_LISTS, order="cost", is_number=True),
     RunColumn("events", lambda line: str(line.record.last_sequence), places=("shell",)),
     RunColumn("size", lambda line: size(line.record.size), places=("shell",)),
     RunColumn("about", _about, "long"),

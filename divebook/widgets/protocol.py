@@ -582,14 +582,12 @@ class RunView(TypedDict):
     """Working time before `since_us`, in microseconds; null until it is known."""
     since_us: Micros
     """Start of the current period of work; 0 if the execution does not work now."""
-    cost: float | None
-    """US dollars; null if no model was called."""
     commands: list[Command]
     """The commands that are possible now."""
     is_open: bool
     """True if the execution is shown below the list."""
-    cells: dict[str, str]
-    """Texts of the further columns, by title."""
+    cells: list[str]
+    """Texts of the columns, in their order."""
 
 
 # A view sends the whole query and not a change of it, so that a lost message cannot leave kernel and view with
@@ -607,7 +605,7 @@ class RunsQuery(TypedDict):
     """`workflow`, `tag` and `status` select executions with this value; an empty string selects all."""
     days: int
     """Number of days since the start of an execution; 0 for all executions."""
-    by: Literal["began", "cost", "worked"]
+    by: Literal["cost", "started", "worked"]
     """Sort key, in descending order."""
     limit: int
 
@@ -619,6 +617,15 @@ class StatusCount(TypedDict):
 
     status: str
     count: int
+
+
+class RunsColumn(TypedDict):
+    """Column of the list of executions."""
+
+    title: str
+    by: Literal["", "cost", "started", "worked"]
+    """Sort key that its title chooses; empty if there is none."""
+    is_number: bool
 
 
 class RunsPage(TypedDict):
@@ -644,6 +651,7 @@ class RunsPage(TypedDict):
     counts: list[StatusCount]
     workflows: list[str]
     tags: list[str]
+    columns: list[RunsColumn]
     runs: list[RunView]
     near: str
     """The most similar word that has matches, if no execution matches the text of the query; empty otherwise."""

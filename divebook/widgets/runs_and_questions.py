@@ -50,6 +50,7 @@ from divebook.widgets.protocol import (
     Inbox,
     InboxDelta,
     QuestionView,
+    RunsColumn,
     RunsPage,
     RunsQuery,
     RunView,
@@ -425,7 +426,7 @@ def as_code(query: RunsQuery, store: str | None) -> str:
     it in a cell.
 
     >>> as_code({"type": "list", "view": "", "text": "", "workflow": "label", "tag": "", "status": "failed",
-    ...          "days": 0, "by": "began", "limit": 50}, None)
+    ...          "days": 0, "by": "started", "limit": 50}, None)
     "divebook.runs(status='failed', workflow='label').frame()"
     """
     filters = {"status": query["status"], "workflow": query["workflow"], "tag": query["tag"], "store": store}
@@ -433,7 +434,7 @@ def as_code(query: RunsQuery, store: str | None) -> str:
     return f"divebook.runs({arguments}).frame()"
 
 
-EVERYTHING = RunsQuery(type="list", view="", text="", workflow="", tag="", status="", days=0, by="began", limit=50)
+EVERYTHING = RunsQuery(type="list", view="", text="", workflow="", tag="", status="", days=0, by="started", limit=50)
 
 
 class RunsFeed:
@@ -536,7 +537,7 @@ class RunsFeed:
         self._basis = basis if is_done else None
         # A list that is slow to make is made less often: at most a tenth of the time is spent on it.
         self._rests_until = self._clock() + RESTS * (self._clock() - began)
-        if not self._cache.is_whole or (self._query["by"] != "began" and not is_done):
+        if not self._cache.is_whole or (self._query["by"] != "started" and not is_done):
             # There is more to read, and a person waits for it.
             self._is_requested = True
             self._wake()
@@ -567,7 +568,7 @@ class RunsFeed:
         lines = self._overview.known_lines(records)
         week = [line for line in lines if is_within(line.record, WEEK, now_us)]
         # An order by cost or working time needs the summaries of all rows, the weekly cost only those of the last week.
-        needed = week if query["by"] == "began" else lines
+        needed = week if query["by"] == "started" else lines
         unread = [line.record for line in needed if line.summary is None]
         self._overview.summaries(unread[:AT_ONCE], PATIENCE)
         # The counts of all statuses ignore the filter for the status, so that a person sees the other ones.
@@ -593,6 +594,10 @@ class RunsFeed:
             workflows=sorted({one_line(record.workflow_name, 120) for record in records})[:MOST_NAMES],
             tags=sorted({tag for record in records for tag in record.tags})[:MOST_NAMES],
             # Words are compared only if the search has found nothing.
+            columns=[
+                RunsColumn(title=column.title, by=column.order, is_number=column.is_number)
+                for column in columns_in("browser")
+            ],
             runs=[self._view(line) for line in shown],
             near="" if chosen or not query["text"] else near(lines, query),
             frame=as_code(query, self._store),
@@ -635,10 +640,9 @@ class RunsFeed:
             began_us=to_microseconds(record.created_at),
             worked_us=worked_us,
             since_us=since_us,
-            cost=None if line.cost is None else line.cost / NANODOLLARS,
             commands=COMMANDS.get(line.status, []),
             is_open=line.id == self.opened,
-            cells={column.title: cell_text(column, line) for column in columns_in("browser")},
+            cells=[cell_text(column, line) for column in columns_in("browser")],
         )
 
 

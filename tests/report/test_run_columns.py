@@ -19,12 +19,13 @@ def test_a_new_column_is_one_entry_and_is_seen_everywhere(tmp_path, monkeypatch)
     with Environment(store=store) as environment:
         environment.start(Workflow("sum", [Step("s", script="1 + 1")])).wait(20)
         runs = Runs(environment)
-        (shown,) = RunsFeed(environment, {**EVERYTHING}).frame()["runs"]
+        page = RunsFeed(environment, {**EVERYTHING}).frame()
+        (shown,) = page["runs"]
         texts = {
             "text": str(runs),
             "HTML": runs._repr_html_(),
             "frame": runs.frame().to_string(),
-            "run browser and side panel": str(shown["cells"]),
+            "run browser and side panel": f"{page['columns']} {shown['cells']}",
         }
     texts["shell"] = CliRunner().invoke(app, ["runs", "--store", store]).stdout
     for place, text in texts.items():
@@ -32,5 +33,15 @@ def test_a_new_column_is_one_entry_and_is_seen_everywhere(tmp_path, monkeypatch)
         assert "owner of sum" in text, place
 
 
-def test_the_run_browser_draws_the_present_columns_itself(tmp_path):
-    assert run_columns.columns_in("browser") == ()
+def test_the_run_browser_has_titles_order_and_texts_of_the_same_columns(tmp_path):
+    with Environment(store=str(tmp_path / "runs.db")) as environment:
+        environment.start(Workflow("sum", [Step("s", script="1 + 1")])).wait(20)
+        page = RunsFeed(environment, {**EVERYTHING}).frame()
+        text = str(Runs(environment))
+    titles = [column["title"] for column in page["columns"]]
+    assert titles == [column.title for column in RUN_COLUMNS if column.title in titles]
+    # The browser has the id and what the run is about in the cell of the workflow.
+    shown = [title for title in text.splitlines()[0].split() if title not in ("id", "about")]
+    assert titles == shown == ["workflow", "status", "started", "worked", "cost"]
+    assert all(cell in text for cell in page["runs"][0]["cells"])
+    assert [column["by"] for column in page["columns"] if column["by"]] == ["started", "worked", "cost"]

@@ -475,14 +475,12 @@ export interface RunView {
   worked_us: number | null;
   /** Start of the current period of work; 0 if the execution does not work now. */
   since_us: Micros;
-  /** US dollars; null if no model was called. */
-  cost: number | null;
   /** The commands that are possible now. */
   commands: Command[];
   /** True if the execution is shown below the list. */
   is_open: boolean;
-  /** Texts of the further columns, by title. */
-  cells: Record<string, string>;
+  /** Texts of the columns, in their order. */
+  cells: string[];
 }
 
 /** Filters and order of the list of executions. A view sends this message when a person changes a filter. */
@@ -498,7 +496,7 @@ export interface RunsQuery {
   /** Number of days since the start of an execution; 0 for all executions. */
   days: number;
   /** Sort key, in descending order. */
-  by: "began" | "cost" | "worked";
+  by: "cost" | "started" | "worked";
   limit: number;
 }
 
@@ -506,6 +504,14 @@ export interface RunsQuery {
 export interface StatusCount {
   status: string;
   count: number;
+}
+
+/** Column of the list of executions. */
+export interface RunsColumn {
+  title: string;
+  /** Sort key that its title chooses; empty if there is none. */
+  by: "" | "cost" | "started" | "worked";
+  is_number: boolean;
 }
 
 /** The current list of executions. Each new page replaces the previous page. */
@@ -530,6 +536,7 @@ export interface RunsPage {
   counts: StatusCount[];
   workflows: string[];
   tags: string[];
+  columns: RunsColumn[];
   runs: RunView[];
   /** The most similar word that has matches, if no execution matches the text of the query; empty otherwise. */
   near: string;

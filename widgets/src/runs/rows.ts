@@ -3,7 +3,6 @@
 import type { Micros, RunsPage, RunView } from "../protocol";
 import { h, setText } from "../shared/dom";
 import { button } from "../shared/element";
-import { price } from "../shared/format";
 import { oneLine } from "../shared/text";
 import type { ListQuery, Command } from "./channel";
 import { clockOf, dayOf } from "../shared/times";
@@ -24,8 +23,20 @@ interface Row {
   run: RunView;
   content: string;
   element: HTMLTableRowElement;
-  worked: HTMLElement;
+  worked: HTMLElement[];
   box: HTMLInputElement;
+}
+
+type Draw = (run: RunView, name: string, now: Micros) => HTMLElement;
+
+/** Return the title of a column as views show it: with a capital letter. */
+function heading(title: string): string {
+  return oneLine(title.slice(0, 1).toUpperCase() + title.slice(1), 40);
+}
+
+/** Return the class of the cells of a column, which gives them their width and place (runs.css). */
+function kindOf(column: RunsPage["columns"][number]): string {
+  return { started: "when", worked: "num wide", cost: "num" }[column.title] ?? (column.is_number ? "num further" : "further");
 }
 
 /** Table of runs. */
@@ -34,32 +45,15 @@ export class Rows {
   readonly #actions: RowActions;
   readonly #body = h("tbody");
   readonly #all = h("input", { type: "checkbox", "aria-label": "Choose all that are shown", onchange: () => { this.#actions.selectAll(this.#all.checked); } });
-  readonly #sorts: [ListQuery["by"], HTMLTableCellElement][];
-  readonly #head: HTMLTableRowElement;
-  #furtherColumns: string[] = [];
+  readonly #head = h("tr");
+  #columns: RunsPage["columns"] = [];
+  #sorts: [ListQuery["by"], HTMLTableCellElement][] = [];
   #rows = new Map<string, Row>();
   #now: () => Micros = () => 0;
   readonly #timer: ReturnType<typeof setInterval>;
 
   constructor(actions: RowActions) {
     this.#actions = actions;
-    const sortHeader = (by: ListQuery["by"], name: string, kind = ""): HTMLTableCellElement => {
-      const sortButton = button(name, () => { actions.sort(by); });
-      return h("th", { class: kind, scope: "col" }, sortButton);
-    };
-    this.#sorts = [
-      ["began", sortHeader("began", "Began", "when")],
-      ["worked", sortHeader("worked", "Worked", "num wide")],
-      ["cost", sortHeader("cost", "Cost", "num")],
-    ];
-    const columns = [
-      h("th", {}, this.#all),
-      h("th", { scope: "col" }, "Run"),
-      h("th", { scope: "col" }, "Status"),
-      ...this.#sorts.map(([, cell]) => cell),
-      h("th", {}, h("span", { class: "db-hidden" }, "Actions")),
-    ];
-    this.#head = h("tr", {}, ...columns);
     const table = h("table", {}, h("thead", {}, this.#head), this.#body);
     const keys = "↑ ↓: run to run | Space: choose | Enter: open";
     const onkeydown = (event: KeyboardEvent): void => { this.#onKey(event); };
@@ -71,7 +65,7 @@ export class Rows {
   update(page: RunsPage, selectedIds: ReadonlySet<string>, now: () => Micros): void {
     this.#now = now;
     const position = this.#focusedPart();
-    this.#showFurtherColumns(Object.keys({ ...page.runs[0]?.cells }));
+    this.#showColumns(page.columns);
     const rows = page.runs.map((run) => this.#row(run, now()));
     const elements = rows.map(({ element }) => element);
     const children = this.#body.children;
@@ -87,12 +81,36 @@ export class Rows {
     this.#tick();
   }
 
-  /** Show the titles of the columns that Python defines as texts, before the column of the buttons. */
-  #showFurtherColumns(titles: string[]): void {
-    if (titles.join("\n") === this.#furtherColumns.join("\n")) return;
-    this.#furtherColumns = titles;
-    this.#head.querySelectorAll("th.further").forEach((cell) => { cell.remove(); });
-    this.#head.lastElementChild?.before(...titles.map((title) => h("th", { class: "further", scope: "col" }, oneLine(title, 40))));
+  /** Show the titles of the columns, which Python defines (`divebook/projections/run_columns.py`). */
+  #showColumns(columns: RunsPage["columns"]): void {
+    if (JSON.stringify(columns) === JSON.stringify(this.#columns)) return;
+    this.#columns = columns;
+    this.#sorts = [];
+    this.#rows.clear();
+    const titles = columns.map((column) => {
+      const { by } = column;
+      const title = heading(column.title);
+      const content = by === "" ? title : button(title, () => { this.#actions.sort(by); });
+      const cell = h("th", { class: kindOf(column), scope: "col" }, content);
+      if (by !== "") this.#sorts.push([by, cell]);
+      return cell;
+    });
+    this.#head.replaceChildren(h("th", {}, this.#all), ...titles, h("th", {}, h("span", { class: "db-hidden" }, "Actions")));
+  }
+
+  /** Columns with more than their text, by title: links, progress, and times that pass. */
+  readonly #drawn: Record<string, Draw> = {
+    workflow: (run, name) => this.#nameCell(run, name),
+    status: (run) => this.#statusCell(run),
+    started: (run, _name, now) => h("td", { class: "when" }, clockOf(run.began_us), h("div", { class: "soft small" }, dayOf(run.began_us, now))),
+    worked: () => h("td", { class: "num wide", "data-part": "worked" }),
+  };
+
+  #cell(run: RunView, place: number, name: string, now: Micros): HTMLElement {
+    const column = this.#columns[place];
+    if (column === undefined) throw new Error("a cell without a column");
+    const draw = Object.hasOwn(this.#drawn, column.title) ? this.#drawn[column.title] : undefined;
+    return draw?.(run, name, now) ?? h("td", { class: kindOf(column) }, oneLine(run.cells[place] ?? "", 200));
   }
 
   /** Show which runs are selected. */
@@ -116,7 +134,6 @@ export class Rows {
     const content = JSON.stringify([run, dayOf(run.began_us, now)]);
     if (previous?.content === content) return previous;
     const name = oneLine(run.workflow, 80);
-    const worked = h("td", { class: "num wide" });
     const day = dayOf(run.began_us, now);
     const box = h("input", {
       type: "checkbox",
@@ -126,14 +143,10 @@ export class Rows {
     });
     const element = h("tr", { "data-run": run.execution_id, class: run.is_open ? "open" : "" },
       h("td", {}, box),
-      this.#nameCell(run, name),
-      this.#statusCell(run),
-      h("td", { class: "when" }, clockOf(run.began_us), h("div", { class: "soft small" }, day)),
-      worked,
-      h("td", { class: "num" }, price(run.cost)),
-      ...Object.values({ ...run.cells }).map((text) => h("td", { class: "further" }, oneLine(text, 200))),
+      ...this.#columns.map((_column, place) => this.#cell(run, place, name, now)),
       h("td", { class: "acts" }, h("span", { class: "bs" }, ...this.#buttons(run, name))),
     );
+    const worked = [...element.querySelectorAll<HTMLElement>("td[data-part=worked]")];
     return { run, content, element, worked, box };
   }
 
@@ -174,7 +187,7 @@ export class Rows {
   }
 
   #tick(): void {
-    for (const { run, worked } of this.#rows.values()) setText(worked, workedText(run, this.#now()));
+    for (const { run, worked } of this.#rows.values()) worked.forEach((cell) => { setText(cell, workedText(run, this.#now())); });
   }
 
   /** Return the run and the part of its row that have the focus. */

@@ -16,7 +16,7 @@ const NAMES: Record<Column, string> = {
   call: "Call",
   arguments: "Arguments",
   result: "Result or error",
-  began: "Began",
+  began: "Started",
   took: "Took",
 };
 const WORDS: Record<Status, string> = { failed: "Failed", running: "Running", waiting: "Waiting", cancelled: "Cancelled" };

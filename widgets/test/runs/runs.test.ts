@@ -9,7 +9,14 @@ import { buttonOf, question, type } from "../prompt/questions";
 
 const NOW = Date.UTC(2026, 10, 22, 15, 30) * 1000;
 const HOUR = 3_600_000_000;
-const QUERY: RunsPage["query"] = { type: "list", view: "", text: "", workflow: "", tag: "", status: "", days: 0, by: "began", limit: 50 };
+const COLUMNS: RunsPage["columns"] = [
+  { title: "workflow", by: "", is_number: false },
+  { title: "status", by: "", is_number: false },
+  { title: "started", by: "started", is_number: false },
+  { title: "worked", by: "worked", is_number: true },
+  { title: "cost", by: "cost", is_number: true },
+];
+const QUERY: RunsPage["query"] = { type: "list", view: "", text: "", workflow: "", tag: "", status: "", days: 0, by: "started", limit: 50 };
 let wire: Wire<RunsPage | Inbox | { type: "ack"; id: string; accepted: boolean; text: string }, ToKernel>;
 let end: () => void;
 
@@ -31,12 +38,12 @@ function view(): string {
 }
 
 function run(id: string, given: Partial<RunView> = {}): RunView {
-  return { execution_id: id, workflow: id, badge: "", tags: [], status: "completed", about: "", is_error: false, stand: "", done: 0, total: 0, questions: 0, began_us: NOW - HOUR, worked_us: 2_500_000, since_us: 0, cost: null, commands: [], is_open: false, cells: {}, ...given };
+  return { execution_id: id, workflow: id, badge: "", tags: [], status: "completed", about: "", is_error: false, stand: "", done: 0, total: 0, questions: 0, began_us: NOW - HOUR, worked_us: 2_500_000, since_us: 0, commands: [], is_open: false, cells: ["", "", "", "", ""], ...given };
 }
 
 function show(listed: RunView[], given: Partial<RunsPage> = {}): void {
   const counts = [...new Set(listed.map(({ status }) => status))].map((status) => ({ status, count: listed.filter((one) => one.status === status).length }));
-  wire.say({ type: "runs", view: "", last: 1, now_us: NOW, query: QUERY, total: listed.length, is_whole: true, matching: listed.length, running: 0, week_cost: null, counts, workflows: [...new Set(listed.map(({ workflow }) => workflow))], tags: [], runs: listed, near: "", frame: "divebook.runs().frame()", ...given });
+  wire.say({ type: "runs", view: "", last: 1, now_us: NOW, query: QUERY, total: listed.length, is_whole: true, matching: listed.length, running: 0, week_cost: null, counts, workflows: [...new Set(listed.map(({ workflow }) => workflow))], tags: [], columns: COLUMNS, runs: listed, near: "", frame: "divebook.runs().frame()", ...given });
 }
 
 const rows = (): HTMLElement[] => [...wire.page.querySelectorAll<HTMLElement>("tr[data-run]")];
@@ -48,7 +55,7 @@ const raise = (id: string): never => { throw new Error(`no run ${id}`); };
 
 test("each run is a row that says what tells it from others", () => {
   show([
-    run("parse", { status: "failed", about: "KeyError: 'label' in parse, rows[1342] and 2 more", is_error: true, stand: "1,398 of 2,000 kept", tags: ["tickets"], cost: 1.96, commands: ["resume"] }),
+    run("parse", { status: "failed", about: "KeyError: 'label' in parse, rows[1342] and 2 more", is_error: true, stand: "1,398 of 2,000 kept", tags: ["tickets"], cells: ["", "", "", "", "$1.96"], commands: ["resume"] }),
     run("audit", { status: "running", stand: "58 of 60", done: 58, total: 60, worked_us: 20_000_000, since_us: NOW - 3_000_000, commands: ["cancel"] }),
   ], { running: 1, week_cost: 14.2 });
   const [failed, running] = rows().map((row) => row.textContent);
@@ -65,11 +72,14 @@ test("what is no run of its own has a badge", () => {
 });
 
 test("columns that Python defines have a title and a cell in each row", () => {
-  show([run("a", { cells: { owner: "ann" } }), run("b", { cells: { owner: "bob" } })]);
-  expect([...wire.page.querySelectorAll("th.further")].map((cell) => cell.textContent)).toEqual(["owner"]);
+  const titles = (): string[] => [...wire.page.querySelectorAll("th")].map((cell) => cell.textContent).filter((title) => title !== "");
+  const columns = [...COLUMNS.slice(0, 2), { title: "owner", by: "" as const, is_number: false }];
+  show([run("a", { cells: ["", "", "ann"] }), run("b", { cells: ["", "", "bob"] })], { columns });
+  expect(titles()).toEqual(["Workflow", "Status", "Owner", "Actions"]);
   expect(rows().map((row) => row.querySelector("td.further")?.textContent)).toEqual(["ann", "bob"]);
   show([run("a"), run("b")]);
-  expect(wire.page.querySelectorAll(".further")).toHaveLength(0);
+  expect(titles()).toEqual(["Workflow", "Status", "Started", "Worked", "Cost", "Actions"]);
+  expect(rows().map((row) => row.children.length)).toEqual([7, 7]);
 });
 
 test("filters are sent as they are chosen, and shown as the kernel has them", () => {
