@@ -120,7 +120,7 @@ class MappedRows:
         this object, without waiting.
         """
         if self.run.checked().status == WAITING:
-            warnings.warn(f"{self!r}. Answer that; wait() then goes on waiting", stacklevel=3)
+            warnings.warn(f"{self!r}. Answer that; wait() then continues", stacklevel=3)
         return self
 
     def _ipython_display_(self) -> None:
@@ -204,7 +204,7 @@ class MappedRows:
         status = self.run.status
         # A person may have said of calls that may not be made twice that they failed.
         if status == CANCELLED or (status == FAILED and called_action is not None and not called_action.is_repeatable):
-            advice = f"environment.run_of({self.run.id!r}).resume() goes on with it, again=True begins anew"
+            advice = f"environment.run_of({self.run.id!r}).resume() continues it, again=True starts it again"
             warnings.warn(f"{self.workflow.name} has ended as {status}, and stays so: {advice}", stacklevel=4)
         # Also after the end of a process: the log is not over, and no process drives it.
         elif (status == FAILED or not self.run.state.is_over) and not self.run.is_live:

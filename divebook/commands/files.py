@@ -143,7 +143,7 @@ def apply(
     applied = workspace_files.apply(to, paths or None, since=since, until=at)
     folder = to or workspace_files.source
     # The text names the files that were left out, with the line that applies them.
-    text = applied.told(folder, call.spell("apply RUN {}"))
+    text = applied.in_words(folder, call.spell("apply RUN {}"))
     return WrittenFiles(folder, applied.written, text, applied.there, applied.left_out)
 
 

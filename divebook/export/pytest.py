@@ -507,8 +507,8 @@ def _sections(run: Run, name: str, first: dict[str, Any], redactor: Redactor) ->
     yield from _framed(run, "Questions and answers", "questions")
     if failures := run.failures:
         yield "## Failures", None
-        text = "\n\n".join(failure.told() for failure in failures[:MAX_FAILURES])
-        yield 'print(*(failure.told() for failure in run.failures), sep="\\n\\n")', {"text/plain": _cut(text)}
+        text = "\n\n".join(failure.in_words() for failure in failures[:MAX_FAILURES])
+        yield 'print(*(failure.in_words() for failure in run.failures), sep="\\n\\n")', {"text/plain": _cut(text)}
     yield "## Cost", None
     yield 'run.costs("model")', _frame(run.costs("model"))
     yield "## Outputs" if run.outputs else "## Variables", None

@@ -198,7 +198,7 @@ def _handlers(run: Run, on_new_execution: Callable[[], None]) -> Handlers:
         files = run.files(message["workspace"])
         # Only changes up to the event that the person saw are applied.
         applied = files.apply(paths=message["paths"], until=message["at"])
-        return applied.told(files.source)
+        return applied.in_words(files.source)
 
     # The plan is made when the person presses the button, with the definitions of that moment.
     plan = partial(plan_of, run)

@@ -112,7 +112,7 @@ class Failure:
         )
         return "\n".join(filter(None, parts))
 
-    def told(self) -> str:
+    def in_words(self) -> str:
         """Return the complete failure as text: the headline and the details."""
         return f"{self.headline}\n{self.details}"
 

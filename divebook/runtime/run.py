@@ -574,7 +574,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         stop = "cancel" if self.state.rolling_back is None else "pause"  # a rollback cannot be cancelled
         standing = self.standing if self.status == catalog.WAITING else self.status
         return TimeoutError(
-            f"execution {self.id} is {standing} after {round(timeout, 3):g} s, and goes on: "
+            f"execution {self.id} is {standing} after {round(timeout, 3):g} s, and continues: "
             f"wait() again, or {stop}() it"
         )
 

@@ -530,7 +530,7 @@ class Choice(TypedDict):
     name: str
     """Value of `AnswerGiven.response` that chooses this action."""
     label: str
-    told: str
+    description: str
     """Text about the effect of the action."""
 
 

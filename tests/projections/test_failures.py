@@ -207,7 +207,7 @@ def test_secrets_are_neither_in_arguments_nor_in_lines():
         return await login("swordfish-42", "ann")
 
     execution = failed(environment(), "flow")
-    told = execution.failure.told()
+    told = execution.failure.in_words()
     assert "swordfish-42" not in told
     assert "swordfish-42" not in execution.error
     assert execution.failure.arguments == {"password": "'[redacted]'", "user": "'ann'"}

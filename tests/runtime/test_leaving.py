@@ -43,7 +43,7 @@ def test_a_wait_that_is_over_says_what_goes_on():
         execution.wait(0.001)
     assert (
         str(caught.value)
-        == f"execution {execution.id} is running after 0.001 s, and goes on: wait() again, or cancel() it"
+        == f"execution {execution.id} is running after 0.001 s, and continues: wait() again, or cancel() it"
     )
     gate.opened.set()
     assert execution.wait(20).status == "completed"

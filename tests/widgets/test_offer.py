@@ -7,7 +7,7 @@ from divebook.widgets.protocol import Choice, Offer
 from divebook.widgets.views import OfferView
 
 OFFER = Offer(
-    type="offer", view="", id="edited", text="it changed", choices=[Choice(name="again", label="Again", told="")]
+    type="offer", view="", id="edited", text="it changed", choices=[Choice(name="again", label="Again", description="")]
 )
 
 

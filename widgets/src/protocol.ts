@@ -430,7 +430,7 @@ export interface Choice {
   name: string;
   label: string;
   /** Text about the effect of the action. */
-  told: string;
+  description: string;
 }
 
 /** A choice between several actions that a person must make before a cell continues. */

@@ -64,7 +64,7 @@ class Applied:
     left_out: list[str] = field(default_factory=list)
     """Protected paths that were not written because the caller did not name them."""
 
-    def told(self, folder: object, how: str = "apply RUN {}") -> str:
+    def in_words(self, folder: object, how: str = "apply RUN {}") -> str:
         """Return the report as one text for people: which files were written, were up to date already, or were left
         out.
 

@@ -56,7 +56,7 @@ function render({ model: wire, el }: RenderProps): () => void {
     buttonList.replaceChildren(...choices.map((choice, place) => {
       const send = (): void => { choose(id, choice.name, choice.label); };
       const choiceButton = button(choice.label, send, { class: place === 0 ? "primary" : null });
-      return h("div", { class: "row" }, choiceButton, h("span", { class: "told" }, choice.told));
+      return h("div", { class: "row" }, choiceButton, h("span", { class: "told" }, choice.description));
     }));
     show();
   }

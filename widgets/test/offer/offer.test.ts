@@ -22,7 +22,7 @@ afterEach(() => {
 
 function begin(given: Partial<Offer> = {}): void {
   const hello = wire.heard.find((message) => message.type === "hello");
-  const choices = [{ name: "again", label: "Run again", told: "reuses 1 call" }, { name: "keep", label: "Keep", told: "as it is" }];
+  const choices = [{ name: "again", label: "Run again", description: "reuses 1 call" }, { name: "keep", label: "Keep", description: "as it is" }];
   wire.say({ type: "offer", view: hello?.view ?? "", id: "edited", text: "step <b>one</b> changed", choices, ...given });
 }
 
