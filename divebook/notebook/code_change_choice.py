@@ -79,7 +79,8 @@ class ChoiceOutput:
         self.choice = ""
         """Name of the button that was pressed first; empty if none was pressed yet."""
         choices = [
-            Choice(name=name, label=LABELS[name], description=description) for name, description in error.choices.items()
+            Choice(name=name, label=LABELS[name], description=description)
+            for name, description in error.choices.items()
         ]
         offer = Offer(type="offer", view="", id="edited", text=_text(error), choices=choices)
         self.view = OfferView(offer, self._choose)

@@ -30,7 +30,7 @@ class RunColumn(NamedTuple):
     """Title, and name of the column in the DataFrame."""
     cell: Callable[[RunLine], Line]
     """Function that returns the cell of a run."""
-    kind: Literal["name", "short", "long"] = "short"
+    kind: Literal["name", "short", "long", "time"] = "short"
     """Width of its cells; see `divebook.report.model.Column`."""
     places: tuple[Place, ...] = LISTS
     """Places that show the column.
@@ -68,9 +68,7 @@ RUN_COLUMNS: tuple[RunColumn, ...] = (
     RunColumn("id", lambda line: Text(line.id, "id")),
     RunColumn("workflow", lambda line: line.named(40), "name", ALL_LISTS),
     RunColumn("status", lambda line: Text(str(_status(line)), line.status), places=ALL_LISTS),
-    RunColumn(
-        "started", lambda line: Text(local_time(line.record.started_at), "time"), places=ALL_LISTS, order="started"
-    ),
+    RunColumn("started", lambda line: Text(local_time(line.record.started_at), "time"), "time", ALL_LISTS, "started"),
     RunColumn("worked", _worked, places=ALL_LISTS, order="worked", is_number=True),
     RunColumn("cost", lambda line: Text(line.price, "money"), places=ALL_LISTS, order="cost", is_number=True),
     RunColumn("events", lambda line: str(line.record.last_sequence), places=("shell",)),

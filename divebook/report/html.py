@@ -90,6 +90,8 @@ def _details(summary: str, content: str, *, is_open: bool, **attributes: str) ->
 
 MAX_WORD = 30
 """Number of characters above which a word may be broken into two lines."""
+MAX_LINE = 60
+"""Number of characters up to which a value is shown beside its name."""
 MAX_NAME = 16
 """Number of characters above which a word in a column of names may be broken into two lines."""
 _RULE = f"1px solid {LIGHT['rule']}"
@@ -139,8 +141,14 @@ def _preformatted(content: str, style: str = _CODE, **attributes: str) -> str:
 
 
 def _heading(text: str) -> str:
-    """Return a title or a label with a capital letter, as pages have them."""
-    return safe(f"{text[:1].upper()}{text[1:]}")
+    """Return a title or a label with a capital letter, as pages have them. A label that is not made of words, such as
+    the name of a file, stays as it is.
+
+    >>> _heading("to continue"), _heading("flow.yaml:3:5")
+    ('To continue', 'flow.yaml:3:5')
+    """
+    is_words = text.replace(" ", "").isalpha()
+    return safe(f"{text[:1].upper()}{text[1:]}" if is_words else text)
 
 
 def _marked(sign: Sign, text: str) -> str:
@@ -204,10 +212,16 @@ def _(block: Facts) -> str:
 
 @_html.register
 def _(block: Values) -> str:
-    return "".join(
-        _element("div", _element("code", safe(name))) + _preformatted(safe(cut(text, block.most)), dir="auto")
-        for name, text in block.rows
-    )
+    return "".join(_value(name, cut(text, block.most)) for name, text in block.rows)
+
+
+def _value(name: str, text: str) -> str:
+    """Return a named value: a short one beside its name, and a longer one below it."""
+    label = _element("code", safe(name))
+    if "\n" in text or len(text) > MAX_LINE:
+        return _element("div", label) + _preformatted(safe(text), dir="auto")
+    value = _element("span", safe(text), dir="auto", style=f"{_WRAPPED};{_MONO}")
+    return _element("div", f"{label} = {value}", style="margin:2px 0")
 
 
 @_html.register
@@ -329,6 +343,7 @@ _CELL = f"text-align:left;vertical-align:top;padding:3px 10px 3px 0;{_LINE}"
 _CELLS = {
     "name": f"{_CELL};overflow-wrap:anywhere;min-width:7em;font-weight:normal",
     "short": f"{_CELL};white-space:nowrap",
+    "time": f"{_CELL};min-width:5.5em",
     "long": f"{_CELL};overflow-wrap:anywhere;min-width:7em",
 }
 

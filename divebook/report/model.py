@@ -121,11 +121,12 @@ class Values:
 @dataclass(frozen=True, slots=True)
 class Column:
     """Column of a table. Its kind says how wide its cells are: ``name`` and ``long`` may be wrapped or cut, a ``short``
-    one never is. An optional column is left out if all its cells are empty.
+    one never is, and a ``time`` may have its date and its time of day in two lines of a page. An optional column is
+    left out if all its cells are empty.
     """
 
     title: str
-    kind: Literal["name", "short", "long"] = "short"
+    kind: Literal["name", "short", "long", "time"] = "short"
     is_optional: bool = False
 
 

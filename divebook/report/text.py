@@ -254,7 +254,7 @@ def _fitting(columns: Sequence[Column], widths: Sequence[int], width: int) -> li
     """
     fitting = list(widths)
     # A column whose cells have about the least width stays as it is.
-    can_be_cut = [number for number, column in enumerate(columns) if column.kind != "short"]
+    can_be_cut = [number for number, column in enumerate(columns) if column.kind in ("name", "long")]
     excess = sum(fitting) + GAP * (len(fitting) - 1) - width
     while excess > 0 and can_be_cut:
         widest = max(can_be_cut, key=lambda number: fitting[number])

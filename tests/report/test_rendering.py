@@ -59,7 +59,7 @@ lines = st.one_of(
 
 @st.composite
 def tables(draw):
-    kinds = st.sampled_from(("name", "short", "long"))
+    kinds = st.sampled_from(("name", "short", "long", "time"))
     columns = draw(st.lists(st.builds(Column, words, kinds, st.booleans()), min_size=1, max_size=4))
     rows = draw(st.lists(st.tuples(*[lines for _ in columns]), max_size=3))
     # A column without a word may be left out.
