@@ -279,6 +279,12 @@ class Command:
     shell_help: str
     notebook_help: str
     notebook_example: str
+    python: str
+    """The Python function that does the same: ``divebook.run``, or a method of a `Run`, ``run.fork``, or of an
+    `Environment`. Empty if there is none.
+    """
+    no_python: str
+    """Why there is no such function, as a sentence for the reference page; empty if there is one."""
 
     @property
     def help(self) -> str:
@@ -346,6 +352,8 @@ def command(
     shell_help: str = "",
     notebook_help: str = "",
     notebook_example: str = "",
+    python: str = "",
+    no_python: str = "",
 ) -> Callable[[F], F]:
     """Return a decorator that declares a function as a command. The parameters are fields of `Command`."""
 
@@ -371,6 +379,8 @@ def command(
             shell_help,
             notebook_help,
             notebook_example or example,
+            python,
+            no_python,
         )
         return function
 

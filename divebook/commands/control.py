@@ -120,6 +120,7 @@ def _cancelled(run: Run) -> Run:
     "cancel",
     CHANGE,
     example="cancel exec_01k8",
+    python="run.cancel",
     data=bulk_data,
     exit_code=lambda results: int(results.has_errors),
 )
@@ -155,6 +156,7 @@ def cancel(
     "annotate",
     CHANGE,
     example="annotate exec_01k8 --note 'read twice' --label quality=good",
+    python="run.annotate",
     data=bulk_data,
     exit_code=lambda results: int(results.has_errors),
 )
@@ -227,7 +229,7 @@ def tags_data(result: RunTags) -> TagsData:
     return {"id": result.execution_id, "tags": list(result.tags)}
 
 
-@command("tag", CHANGE, example="tag exec_01k8 baseline", data=tags_data, is_printed=True)
+@command("tag", CHANGE, example="tag exec_01k8 baseline", python="run.tag", data=tags_data, is_printed=True)
 def tag(
     call: Invocation,
     run: RunId,
@@ -291,6 +293,7 @@ def _question_data(execution_id: str, question: Question) -> dict[str, Any]:
     "inbox",
     PEOPLE,
     example="inbox",
+    python="divebook.inbox",
     data=inbox_data,
     notebook_help="The questions are cards that can be answered in place, or text with commands.",
 )
@@ -348,7 +351,14 @@ def rules_data(rules: Rules) -> RulesData:
     return {"rules": [{"execution": name, **with_times(rule._asdict())} for name, rule in rules.rules]}
 
 
-@command("rules", PEOPLE, example="rules --revoke rule_0c5a1b2d3e4f5a6b", data=rules_data, is_printed=True)
+@command(
+    "rules",
+    PEOPLE,
+    example="rules --revoke rule_0c5a1b2d3e4f5a6b",
+    python="environment.rules",
+    data=rules_data,
+    is_printed=True,
+)
 def rules(
     call: Invocation,
     *,

@@ -54,7 +54,16 @@ def keys_data(keys: Keys) -> KeysData:
     return {"parts": {label: [asdict(line) for line in lines] for label, lines in keys.parts.items()}}
 
 
-@command("keys", DEFINE, example="keys Step", data=keys_data, is_printed=True, has_store=False, redacts=False)
+@command(
+    "keys",
+    DEFINE,
+    example="keys Step",
+    no_python="The keys are the parameters of `Step`, `Workflow`, `Agent` and the other classes.",
+    data=keys_data,
+    is_printed=True,
+    has_store=False,
+    redacts=False,
+)
 def keys(
     call: Invocation,
     part: Annotated[str | None, word("PART", "Such as Step, Agent, Each; without it, all.", completes="part")] = None,
@@ -83,7 +92,14 @@ class DefinedNames:
     environment: Environment
 
 
-@command("list", DEFINE, example="list", interfaces=[NOTEBOOK], has_store=False)
+@command(
+    "list",
+    DEFINE,
+    example="list",
+    no_python="`environment.workflows`, `environment.agents` and `environment.actions` have them.",
+    interfaces=[NOTEBOOK],
+    has_store=False,
+)
 def list_definitions(call: Invocation) -> DefinedNames:
     """List the defined workflows, agents and actions."""
     return DefinedNames(call.environment)
@@ -99,7 +115,14 @@ class HelpRequest:
     word: str | None
 
 
-@command("help", DEFINE, example="help run", interfaces=[NOTEBOOK], has_store=False)
+@command(
+    "help",
+    DEFINE,
+    example="help run",
+    no_python="`help(divebook.run)` describes a function.",
+    interfaces=[NOTEBOOK],
+    has_store=False,
+)
 def show_help(
     _call: Invocation,
     about: Annotated[
@@ -145,6 +168,7 @@ class Converted:
     "convert",
     DEFINE,
     example="convert old.yaml --dialect dive -o new.yaml",
+    no_python="Files are converted once, in a shell.",
     interfaces=[SHELL],
     exit_code=lambda converted: 1 if converted.problems else 0,
     has_store=False,
@@ -232,6 +256,7 @@ def diagnosis_data(diagnosis: Diagnosis) -> ModelsData:
     "doctor",
     DEFINE,
     example="doctor audit.yaml --ping",
+    no_python="It checks an installation, in a shell.",
     interfaces=[SHELL],
     data=diagnosis_data,
     exit_code=lambda diagnosis: int(not diagnosis.is_usable),
@@ -357,7 +382,16 @@ def version_data(version: str) -> VersionData:
     return {"version": version}
 
 
-@command("version", DEFINE, example="version", interfaces=[SHELL], data=version_data, is_printed=True, has_store=False)
+@command(
+    "version",
+    DEFINE,
+    example="version",
+    no_python="`divebook.__version__` has it.",
+    interfaces=[SHELL],
+    data=version_data,
+    is_printed=True,
+    has_store=False,
+)
 def version(_call: Invocation) -> str:
     """Print the version of divebook."""
     return __version__

@@ -85,7 +85,7 @@ def _kept_files(call: Invocation, run: str | None, workspace: str | None) -> Kep
     return call.run(run).files(workspace)
 
 
-@command("files", FILES, example="files exec_01k8", data=differences_data)
+@command("files", FILES, example="files exec_01k8", python="run.files().changed", data=differences_data)
 def files(
     call: Invocation,
     run: RunOrNewest = None,
@@ -102,6 +102,7 @@ def files(
     "diff",
     FILES,
     example="diff exec_01k8 src/app.py",
+    python="run.files().changed",
     data=differences_data,
     notebook_help="`d = %dive diff`, then `d.patch` is a text that `git apply` takes, `d.files` are the "
     "differences one by one.",
@@ -119,7 +120,7 @@ def diff(
     return _kept_files(call, run, workspace).changed(since, at, paths or None)
 
 
-@command("apply", FILES, example="apply exec_01k8 src/app.py", data=written_data)
+@command("apply", FILES, example="apply exec_01k8 src/app.py", python="run.files().apply", data=written_data)
 def apply(
     call: Invocation,
     run: RunOrNewest = None,
@@ -147,7 +148,9 @@ def apply(
     return WrittenFiles(folder, applied.written, text, applied.there, applied.left_out)
 
 
-@command("restore", FILES, example="restore exec_01k8 --to then --at 12", data=written_data)
+@command(
+    "restore", FILES, example="restore exec_01k8 --to then --at 12", python="run.files().restore", data=written_data
+)
 def restore(
     call: Invocation,
     run: RunOrNewest = None,

@@ -130,6 +130,7 @@ def runs_data(query: RunQuery) -> RunsData:
     "runs",
     LOOK,
     example="runs --status failed --limit 5",
+    python="divebook.runs",
     data=runs_data,
     notebook_help="The list shows what each run cost and why it failed, opens, resumes, cancels and tags runs, and has "
     "the inbox beside it. `runs = %dive runs`, then `runs.frame()` is a DataFrame, and `runs[0]` the newest run.",
@@ -191,7 +192,13 @@ def count_data(count: RunCount) -> CountData:
     return {"runs": count.by_status, "total": sum(count.by_status.values())}
 
 
-@command("count", LOOK, example="count --workflow audit", data=count_data)
+@command(
+    "count",
+    LOOK,
+    example="count --workflow audit",
+    no_python="`divebook.runs().frame()` has the statuses to count.",
+    data=count_data,
+)
 def count(call: Invocation, *, workflow: OfWorkflow = None) -> RunCount:
     """Count the runs of a store by status."""
     records = call.environment.store.records(workflow=workflow)
@@ -317,6 +324,7 @@ def exit_code_of_shown(shown: ShownRun) -> int:
     "show",
     LOOK,
     example="show exec_01k8 --events",
+    python="divebook.show",
     data=shown_run_data,
     exit_code=exit_code_of_shown,
     reports_damage=True,
@@ -355,6 +363,7 @@ def run_in_file(file: str, *, events: bool = False) -> ShownRun:
     "open",
     LOOK,
     example="open run.html",
+    python="environment.open",
     data=shown_run_data,
     exit_code=exit_code_of_shown,
     has_store=False,
@@ -435,6 +444,7 @@ def _difference_data(pair: Pair, row: Row) -> DifferenceData:
     "compare",
     LOOK,
     example="compare exec_01k8 exec_01k9",
+    python="divebook.compare",
     data=comparison_data,
     exit_code=lambda comparison: 0 if comparison.is_same else 1,
     shell_help="Exit code 1 if they differ.",
@@ -505,6 +515,7 @@ def provenance_data(provenance: Provenance) -> ProvenanceData:
     "why",
     LOOK,
     example="why total exec_01k8",
+    python="run.why",
     data=provenance_data,
     notebook_help="`w = %dive why total`, then `w.frame()` is a DataFrame, `w.graph` a flow chart for Mermaid.",
 )
@@ -557,6 +568,7 @@ def inspection_data(inspection: Inspection) -> InspectionData:
     "inspect",
     LOOK,
     example="inspect exec_01k8",
+    python="run.inspect",
     data=inspection_data,
     notebook_help='`i = %dive inspect`, then `i.critical_path`, `i.times`, `i.retries`, `i.costs("step")` are '
     "DataFrames.",
@@ -658,6 +670,7 @@ def _verification_data(result: Verification | Unverified) -> VerificationData:
     "verify",
     LOOK,
     example="verify exec_01k8",
+    python="run.verify",
     data=verification_data,
     exit_code=lambda result: 0 if result.equal else 1,
     needs_definitions=True,
@@ -725,6 +738,7 @@ def test_file_data(file: Path) -> TestFileData:
     "to-test",
     LOOK,
     example="to-test exec_01k8",
+    python="run.to_test",
     data=test_file_data,
     needs_definitions=True,
     shell_help="The test reads the definition from the file that --definitions names, else from a copy of the "

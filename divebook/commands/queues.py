@@ -78,6 +78,7 @@ def queue_data(queue: Queue) -> QueueData:
     "queue",
     QUEUES,
     example="queue",
+    python="environment.queued",
     data=queue_data,
     notebook_help="The running workers are printed; the value is a DataFrame of the runs.",
 )
@@ -139,6 +140,7 @@ def interrupted_data(interrupted: Interrupted) -> InterruptedData:
     "recover",
     START,
     example="recover --all",
+    python="environment.recover",
     data=interrupted_data,
     needs_definitions=True,
     shell_help="Exit code 1 if one failed or cannot continue, 3 if one waits.",

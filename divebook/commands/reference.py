@@ -64,6 +64,7 @@ def _section(command: Command) -> Iterator[str]:
         yield from rows
         yield ""
     yield f"Example: `{usages[0].partition(' ')[0]} {command.example}`\n"
+    yield f"In Python: `{command.python}(...)`\n" if command.python else f"In Python: {command.no_python}\n"
 
 
 def _rows(command: Command) -> Iterator[str]:

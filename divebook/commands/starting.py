@@ -68,6 +68,7 @@ Changed = Annotated[
     "run",
     START,
     example="run audit.yaml -v limit=20",
+    python="divebook.run",
     notebook_example="run audit limit=20",
     data=drive_data,
     file_help="Definitions: YAML, JSON, a notebook or Python.",
@@ -130,6 +131,7 @@ def run(
     "ask",
     START,
     example="ask critic 'Is this clear?'",
+    no_python='An agent is asked by a step: `Step("ask", agent=..., prompt=...)`.',
     interfaces=[NOTEBOOK],
     drives=True,
     notebook_help='`r = %dive ask ...` keeps the run, a run of a workflow with this one step: `r.variables["answer"]` '
@@ -258,6 +260,7 @@ def enqueued_data(run: Run) -> EnqueuedData:
     "enqueue",
     QUEUES,
     example="enqueue audit.yaml -v limit=20 --queue labels",
+    python="environment.enqueue",
     notebook_example="enqueue audit limit=20 --queue labels",
     data=enqueued_data,
     file_help="Definitions: YAML, JSON, a notebook or Python.",

@@ -90,6 +90,7 @@ def check_data(report: CheckReport) -> CheckData:
     "check",
     STORES,
     example="check",
+    no_python="Maintenance of a store is work for a shell.",
     interfaces=[SHELL],
     data=check_data,
     exit_code=lambda report: int(not report.ok),
@@ -133,7 +134,14 @@ def backup_data(backup: Backup) -> BackupData:
     return {"path": str(backup.path), "bytes": backup.bytes}
 
 
-@command("backup", STORES, example="backup backups/monday.db", interfaces=[SHELL], data=backup_data)
+@command(
+    "backup",
+    STORES,
+    example="backup backups/monday.db",
+    no_python="Maintenance of a store is work for a shell.",
+    interfaces=[SHELL],
+    data=backup_data,
+)
 def backup(
     call: Invocation,
     destination: Annotated[Path, word("FILE|FOLDER", "A new file, or a folder to put it in.", completes="file")],
@@ -197,6 +205,7 @@ def copy_data(copied: StoreCopy) -> CopyData:
     "copy",
     STORES,
     example="copy .divebook/executions.db postgresql://me@host/runs",
+    no_python="Maintenance of a store is work for a shell.",
     interfaces=[SHELL],
     data=copy_data,
     has_store=False,
@@ -279,7 +288,14 @@ def collection_data(collection: Collection) -> CollectionData:
     }
 
 
-@command("gc", STORES, example="gc --older-than 30d --dry-run", interfaces=[SHELL], data=collection_data)
+@command(
+    "gc",
+    STORES,
+    example="gc --older-than 30d --dry-run",
+    no_python="Maintenance of a store is work for a shell.",
+    interfaces=[SHELL],
+    data=collection_data,
+)
 def gc(
     call: Invocation,
     *,
@@ -351,6 +367,7 @@ def exit_code_of_exported(exported: Exported) -> int:
     "export",
     STORES,
     example="export exec_01k8 audit.jsonl",
+    python="run.export",
     interfaces=[SHELL],
     exit_code=exit_code_of_exported,
     reports_damage=True,
@@ -447,6 +464,7 @@ def import_data(execution_id: str) -> ImportData:
     "import",
     STORES,
     example="import audit.jsonl --rename",
+    python="environment.import_log",
     interfaces=[SHELL],
     data=import_data,
     makes_store=True,

@@ -191,7 +191,8 @@ def _unquoted_parts(text: str) -> Iterable[str]:
 # --- the line of a magic: words, options, and ``key=value`` with values in YAML or Python ----------------------------
 
 
-_KEY = re.compile(r"([^\W\d][\w.-]*)=")
+_KEY = re.compile(r"([^\W\d][\w.-]*:?)=")
+"""Pattern of the start of an input: ``key=`` with YAML, ``key:=`` with JSON. The name of the latter keeps its colon."""
 _LONG_KEY = re.compile(r"(?:--)?[^\W\d][\w.:-]*=")
 """Pattern of the start of a word with a value: ``key=``, ``step:2=`` (second question of a step) or ``--option=``."""
 
@@ -345,8 +346,9 @@ def parse(
             is_repeated = name in repeated and name in options
             options[name] = f"{options[name]}\n{text}" if is_repeated else text
         elif key and inputs:
-            if key[1] in inputs_by_name:
-                raise UsageError(f"input {key[1]!r} is given twice")
+            bare = key[1].removesuffix(":")
+            if {bare, f"{bare}:"} & inputs_by_name.keys():
+                raise UsageError(f"input {bare!r} is given twice")
             inputs_by_name[key[1]] = word[key.end() :]
         # Only the word at `data_word` may be any object. It is stored in `data`; the word itself stays in its position.
         elif names is not None and len(plain) == data_word and is_expression(word):
@@ -578,7 +580,8 @@ def objects_of(arguments: Arguments) -> dict[str, Any]:
     which IPython would replace a variable.
     """
     objects: dict[str, Any] = {}
-    for name, text in arguments.inputs.items():
+    for key, text in arguments.inputs.items():
+        name = key.removesuffix(":")
         what = f"input {name!r}"
         if is_expression(text):
             objects[name] = arguments.names.value(what, text)

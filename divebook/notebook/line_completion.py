@@ -292,7 +292,7 @@ def _words_of(
     if command.inputs:
         for entry in _inputs(arguments, names):
             # An input that has a value in the line already is left out.
-            if entry.name not in arguments.inputs:
+            if not {entry.name, f"{entry.name}:"} & arguments.inputs.keys():
                 yield Candidate(f"{entry.name}=", entry.type or "input")
 
 
