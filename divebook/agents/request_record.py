@@ -209,7 +209,8 @@ def with_recorded_limits(parameters: Mapping[str, Any], recorded: Mapping[str, A
     """Return the parameters of a request in which each request for a correction states the same limit of corrections as
     in the recorded parameters of the same request.
 
-    The limit is no content of the message. A person who has raised it wants more corrections after the recorded ones.
+    The limit is not part of what the model reads. A person who has raised it wants more corrections after the recorded
+    ones.
     """
     if "new" not in parameters or len(parameters["new"]) != len(recorded.get("new") or ()):
         return parameters

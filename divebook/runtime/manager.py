@@ -562,8 +562,9 @@ class Control:
         may_be_abandoned = driver.started_by is not None and not self.store.closed
         if may_be_abandoned and await self._session.calls.work(lambda: self.cancel_with_parent(driver)):
             return
-        # Not `wake_at`: a drive does not end while its code sleeps, so that a sleep which is open now was given up. The
-        # execution would be resumed again and again (test_a_run_that_gave_up_a_sleep_is_not_resumed_again_and_again).
+        # Not `wake_at`, which is the present for a sleeping execution: a drive does not end while its code sleeps, so
+        # that a sleep which is open now was abandoned, and could not be recorded as such, for example during a
+        # rollback. The execution would be resumed again and again.
         if (due := driver.state.deadline_after(driver.began_at)) is not None:
             self._set_timer(driver.id, due)
 
