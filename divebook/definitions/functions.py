@@ -318,8 +318,8 @@ def typed_arguments(function: UserFunction, arguments: Mapping[str, Any]) -> dic
         try:
             converted[name] = types[name].convert(value)
         except ValueError as error:
-            message = f"parameter {name!r} of {function.kind_and_name} must be of type {types[name].name}, got {_short(value)}"
-            raise StepError(f"{message}: {error}") from None
+            message = f"parameter {name!r} of {function.kind_and_name} must be of type {types[name].name}"
+            raise StepError(f"{message}, got {_short(value)}: {error}") from None
     return converted
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from divebook.definitions import dialect
 from divebook.definitions.definition import Definitions, InputDefinition, OutputDefinition, Workflow, Written, declared
-from divebook.definitions.graph import check_workflow, duplicate_names
+from divebook.definitions.graph import SETTINGS, check_workflow, duplicate_names
 from divebook.definitions.pipelines import AgentStage, EdgeLimit, PipelineConfig, RoutingRule
 from divebook.definitions.resources import (
     AgentDefinition,
@@ -36,7 +36,21 @@ from divebook.definitions.servers import (
     TokenStoreDefinition,
     ToolConfigurationDefinition,
 )
-from divebook.definitions.step import EXACTLY_ONE, Ask, Catch, ContentEntry, Each, Edge, Retry, Rollback, Step, chained
+from divebook.definitions.step import (
+    EXACTLY_ONE,
+    INFERRED_TYPES,
+    NEEDED,
+    USED,
+    Ask,
+    Catch,
+    ContentEntry,
+    Each,
+    Edge,
+    Retry,
+    Rollback,
+    Step,
+    chained,
+)
 from divebook.definitions.stored_form import defaults
 from divebook.definitions.table import (
     INVALID,
@@ -598,12 +612,74 @@ def json_schema(language: dialect.Dialect = dialect.OWN) -> dict[str, Any]:
                 "description": part["properties"]["Bounds"]["description"],
                 **or_null(limits),
             }
+    if strict:
+        for table, rule in _rules():
+            parts[table.reference.rpartition("/")[2]].setdefault("allOf", []).append(rule)
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": f"divebook definitions, dialect {language}",
         "allOf": [{"$ref": DEFINITIONS.reference}],
         "definitions": dict(sorted(parts.items())),
     }
+
+
+# Rules about several keys of one mapping, which the strict dialect checks after it has read the keys.
+
+
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
+"""Values of a key that count as if the key were missing."""
+
+
+def _present(table: Table, *keys: str) -> dict[str, Any]:
+    """Return the JSON schema of a mapping in which one of some keys has a value."""
+    return {
+        "anyOf": [
+            {"required": [spelling], "properties": {spelling: {"not": {"enum": [*_EMPTY]}}}}
+            for key in keys
+            for spelling in table.spellings_of(key)
+        ]
+    }
+
+
+def _absent(table: Table, *keys: str) -> dict[str, Any]:
+    """Return the JSON schema of a mapping in which some keys have no value. A key that has one is the place of the
+    error.
+    """
+    return {"properties": {spelling: {"enum": [*_EMPTY]} for key in keys for spelling in table.spellings_of(key)}}
+
+
+def _rules() -> Iterator[tuple[Table, dict[str, Any]]]:
+    yield WORKFLOW, _present(WORKFLOW, "Steps")
+    yield AGENT, {"properties": {"Output": {"type": ["object", "string", "null"]}}}
+    yield MCP_SERVER, _present(MCP_SERVER, "Type")
+    for server_type, key in (("stdio", "Command"), ("http", "URL")):
+        is_type = {"required": ["Type"], "properties": {"Type": {"const": server_type}}}
+        yield MCP_SERVER, {"if": is_type, "then": _present(MCP_SERVER, key)}
+    yield STEP, {"if": {"required": ["End"], "properties": {"End": {"const": True}}}, "then": _absent(STEP, "Next")}
+    yield from _rules_of_step_types()
+
+
+def _rules_of_step_types() -> Iterator[tuple[Table, dict[str, Any]]]:
+    """Yield a rule for each step type: a step of the type has one of the keys that the type needs, and none of those
+    that have no effect on it.
+    """
+    # The type of a step without Type follows from its keys, the first of these counts (`inferred_type`).
+    inferred = [(field, SETTINGS[field]) for field in INFERRED_TYPES]
+    inferred += [("prompt", "Content"), ("workflow", "Workflow"), ("interrupt", "Ask"), ("wait", "Seconds")]
+    inferred += [("wait", "Signal")]
+    for step_type, used in USED.items():
+        fields, _, _ = NEEDED.get(step_type, ((), "", ""))
+        needed = [_present(STEP, *(used[field] for field in fields))] if fields else []
+        then = {"allOf": [_absent(STEP, *(key for key in SETTINGS.values() if key not in used.values())), *needed]}
+        is_written = {"required": ["Type"], "properties": {"Type": {"const": step_type}}}
+        yield STEP, {"if": is_written, "then": then}
+        for index, (name, key) in enumerate(inferred):
+            if name == step_type:
+                earlier = [earlier_key for _, earlier_key in inferred[:index]]
+                parts = [_absent(STEP, "Type", *earlier), _present(STEP, key)]
+                yield STEP, {"if": {"allOf": parts}, "then": then}
+    # Without a type and such a key, a step does nothing.
+    yield STEP, _present(STEP, "Type", *(key for _, key in inferred))
 
 
 def schema_text() -> str:

@@ -184,6 +184,10 @@ class Table:
             **({"allOf": required} if required else {}),
         }
 
+    def spellings_of(self, name: str) -> list[str]:
+        """Return all spellings of the key `name`, such as ``MaxTokens`` and ``max_tokens``."""
+        return sorted(spelling for spelling, key in self._spellings.items() if key.name == name)
+
     def _is_required(self, key: Key, *, strict: bool) -> bool:
         # The dialect ``dive`` replaces some missing names.
         is_needed = strict and key.field not in defaults(self.definition) and key not in self.more
@@ -750,7 +754,9 @@ class Seconds(Plain):
 
     def json_schema(self, *, strict: bool) -> dict[str, Any]:
         """Return the JSON schema of a number of seconds or a template."""
-        return {"anyOf": [Number(self.range).json_schema(strict=strict), {"type": "string"}]}
+        # A number in quotes and a duration such as 30s are accepted for some keys.
+        text = {"type": "string", "pattern": rf"\$\{{|^\s*(({DURATION_PART.pattern})+|[0-9.]*)\s*$"}
+        return {"anyOf": [Number(self.range).json_schema(strict=strict), text if strict else {"type": "string"}]}
 
 
 @dataclass(frozen=True, slots=True)

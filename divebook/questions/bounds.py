@@ -282,11 +282,12 @@ _READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
 }
 
 
+_COST_IN_TEXT: Final = {"type": "string", "pattern": r"^\s*\+?[0-9_.]*[0-9][0-9_.]*([eE][-+]?[0-9]+)?\s*$"}
 _SCHEMAS: Final[Mapping[Callable[[str, Any], Any], Mapping[str, Any]]] = {
     _read_count: COUNT_OR_ZERO.json_schema(),
     _read_positive: COUNT.json_schema(),
     _read_seconds: SECONDS.json_schema(),
-    _read_cost: {"anyOf": [{"type": "number", "minimum": 0, "maximum": MOST_DOLLARS}, {"type": "string"}]},
+    _read_cost: {"anyOf": [{"type": "number", "minimum": 0, "maximum": MOST_DOLLARS}, _COST_IN_TEXT]},
     _read_edges: {"type": "object", "additionalProperties": COUNT_OR_ZERO.json_schema()},
     _read_policy: {"enum": [ASK, FAIL]},
 }

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from functools import cache
 from pathlib import Path
 
@@ -51,6 +52,9 @@ def texts():
                 yield body
     for path in sorted((ROOT / "tests").rglob("*.yaml")):
         yield path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "notebooks").rglob("*.md"))):
+        for block in re.findall(r"^```yaml\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+            yield re.sub(r"\A%%dive[^\n]*\n", "", block)
 
 
 @cache
@@ -150,6 +154,67 @@ MISTAKES = [
     "MCPServers: [{Name: m, Command: x, Args: a}]",
     "Workspaces: [{Name: w, Kind: container}]",
     "Workspaces: [{Name: w, Type: docker}]",
+    STEP.format("Scipt: 1"),
+    STEP.format("Script: 1, Action: a"),
+    STEP.format("Script: 1, Prompt: a"),
+    STEP.format("Prompt: a, Parameters: {a: 1}"),
+    STEP.format("Script: 1, Agent: a"),
+    STEP.format("Workflow: x, Prompt: a"),
+    STEP.format("Seconds: soon"),
+    STEP.format("Ask: {Question: a, Schema: [1]}"),
+    STEP.format("Ask: {Questions: a}"),
+    STEP.format("Ask: {Question: a, ExpiresIn: never}"),
+    STEP.format("Script: 1, Next: {To: b}"),
+    STEP.format("Script: 1, Next: [{Target: s, If: x}]"),
+    STEP.format("Script: 1, Each: {Item: [1]}"),
+    STEP.format("Script: 1, Each: {Items: [1], As: [a]}"),
+    STEP.format("Script: 1, Store: [a]"),
+    STEP.format("Script: 1, Timeout: soon"),
+    STEP.format("Script: 1, Timeout: -5"),
+    STEP.format("Script: [1]"),
+    STEP.format("Action: a, Parameters: x"),
+    STEP.format("Action: a, Rollback: {Action: b, Parameter: {}}"),
+    STEP.format("Action: a, Retry: {Attempts: many}"),
+    STEP.format("Action: a, Retry: {MaxAttempts: 3}"),
+    STEP.format("Action: a, Catch: {Next: b}"),
+    STEP.format("Action: a, Catch: [{Error: x, Goto: b}]"),
+    "Workflows: [{Name: w, Steps: [{Script: 1}]}]",
+    "Workflows: [{Name: 5x, Steps: []}]",
+    "Workflows: [{Name: w}]",
+    "Workflows: [{Name: w, Steps: []}]",
+    "Workflows: [{Name: w, Steps: x}]",
+    "Workflows: [{Name: w, Inputs: n, Steps: [{Name: s, Script: 1}]}]",
+    "Workflows: [{Name: w, Inputs: [{Name: n, Required: maybe}], Steps: [{Name: s, Script: 1}]}]",
+    "Workflows: [{Name: w, Inputs: [{Nam: n}], Steps: [{Name: s, Script: 1}]}]",
+    "Workflows: [{Name: w, Outputs: {a: b}, Steps: [{Name: s, Script: 1}]}]",
+    "Workflows: [{Name: w, Bounds: {max_cost: lots}, Steps: [{Name: s, Script: 1}]}]",
+    "Workflows: [{Name: w, Bounds: {MaxCost: -1}, Steps: [{Name: s, Script: 1}]}]",
+    "Workflows: [{Name: w, Bounds: [MaxCost], Steps: [{Name: s, Script: 1}]}]",
+    "Workflows: [{Name: w, Description: [a], Steps: [{Name: s, Script: 1}]}]",
+    STEP.format("Script: 1, Workspace: [a]"),
+    AGENT.format("Modell: x"),
+    AGENT.format("Tools: [{Nam: x}]"),
+    AGENT.format("Tools: [{Name: x, Timeout: long}]"),
+    AGENT.format("Output: 5"),
+    AGENT.format("Output: [a]"),
+    AGENT.format("ModelSettings: {Temprature: 1}"),
+    AGENT.format("ModelSettings: {MaxTokens: many}"),
+    AGENT.format("Bounds: {MaxCost: x}"),
+    AGENT.format("Steps: []"),
+    "Agents: {a: {Goal: x}}",
+    "Steps: [{Name: s, Script: 1}]",
+    "Tools: [{Name: x, Timeout: soon}]",
+    "MCPServers: [{Name: m}]",
+    "MCPServers: [{Name: m, Command: x, Url: 'http://x'}]",
+    "MCPServers: [{Name: m, Url: 5}]",
+    "Schedules: [{Name: n, Workflow: w, Every: soon}]",
+    "Schedules: [{Name: n, Workflow: w, Every: 1h, Cron: '* * * * *'}]",
+    "Schedules: [{Name: n, Workflow: w, Cron: '* * * * *', Input: {a: 1}}]",
+    "Config: {Durabilty: full}",
+    "Config: {Recovery: sometimes}",
+    "Workspaces: [{Name: w, Type: dokcer}]",
+    "Workspaces: [{Name: w, Image: [x]}]",
+    "Approvals: [{Tool: x, Action: perhaps}]",
 ]
 
 
@@ -166,3 +231,16 @@ def test_the_file_in_the_package_is_current_and_printed():
     from divebook.cli.main import app
 
     assert CliRunner().invoke(app, ["keys", "--schema"]).output == schema_text()
+
+
+@pytest.mark.parametrize(
+    ("keys", "place"),
+    [
+        ("Script: 1, Prompt: a", "Script"),
+        ("Type: wait, Seconds: 1, Agent: a", "Agent"),
+        ("Seconds: 1, Ask: a", "Seconds"),
+    ],
+)
+def test_a_key_of_another_type_of_step_is_the_place_of_the_error(keys, place):
+    (fault,) = faults(data_of(STEP.format(keys)))
+    assert fault.startswith(f"['Workflows', 0, 'Steps', 0, '{place}']")
