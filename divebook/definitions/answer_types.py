@@ -270,6 +270,9 @@ class ParameterType:
             return self._validator.validate(value)
         except ValidationError as error:
             raise ValueError(_faults(error)) from None
+        # A key or an item of a set that cannot be hashed, such as a signaling NaN.
+        except TypeError as error:
+            raise ValueError(str(error)) from None
 
     def json_form(self, value: Any) -> Any:
         """Return the JSON form of a value of this type, which fits the JSON schema of the type. Return `NO_FORM` if the
@@ -452,8 +455,9 @@ def _adapted(core: Any, shared: Mapping[str, Any], *, is_key: bool = False) -> A
             pairs = [(getattr(value, "value", value), value) for value in changed["expected"]]
             odd_pairs = [(plain, choice) for plain, choice in pairs if type(choice) not in _ATOM_TYPES]
             return _before(partial(_choice, pairs, odd_pairs), changed)
-        case "decimal" if changed.keys() <= {"type", "metadata", "strict"}:
-            changed["allow_inf_nan"] = True
+        case "decimal":
+            is_unlimited = changed.keys() <= {"type", "metadata", "strict"}
+            return _before(_without_underscores, {**changed, "allow_inf_nan": is_unlimited})
         case "union":
             readers = _special_readers(core["choices"], shared)
             return _before(partial(_read_special, readers), changed) if readers else changed
@@ -508,6 +512,13 @@ def _in_iso(kind: str, value: Any) -> Any:
 def _without_booleans(value: Any) -> Any:
     if isinstance(value, bool):
         _refuse("Input should not be a boolean")
+    return value
+
+
+def _without_underscores(value: Any) -> Any:
+    # `Decimal` accepts them anywhere.
+    if isinstance(value, str) and "_" in value:
+        _refuse("Input should be a number without underscores")
     return value
 
 
@@ -674,7 +685,7 @@ def _duration_schema(described: dict[str, Any], _core: Any) -> dict[str, Any]:
 
 
 def _complex_schema(described: dict[str, Any], _core: Any) -> dict[str, Any]:
-    return {"anyOf": [{"type": "number"}, {**described, "pattern": "[0-9nN]"}]}
+    return {"anyOf": [{"type": "number"}, {**described, "pattern": rf"^\s*({_COMPLEX}|\(\s*{_COMPLEX}\s*\))\s*$"}]}
 
 
 def _dict_schema(described: dict[str, Any], core: Any) -> dict[str, Any]:
@@ -692,14 +703,20 @@ def _dict_schema(described: dict[str, Any], core: Any) -> dict[str, Any]:
     return described
 
 
-_DIGITS = r"\s*[-+]?([0-9](_?[0-9])*\.?([0-9](_?[0-9])*)?|\.[0-9](_?[0-9])*)([eE][-+]?[0-9]+)?\s*"
+_PART = (
+    r"([0-9](_?[0-9])*\.?([0-9](_?[0-9])*)?|\.[0-9](_?[0-9])*)([eE][-+]?[0-9](_?[0-9])*)?"
+    r"|[iI][nN][fF]([iI][nN][iI][tT][yY])?|[nN][aA][nN]"
+)
+_COMPLEX = rf"([-+]?({_PART})|[-+]?({_PART})?[jJ]|[-+]?({_PART})[-+]({_PART})?[jJ])"
+"""Pattern of a complex number in Python: ``1``, ``2j`` or ``1+2j``."""
+_DIGITS = r"\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*"
 _NOT_FINITE = r"\s*[-+]?([iI][nN][fF]([iI][nN][iI][tT][yY])?|[sS]?[nN][aA][nN][0-9]*)\s*"
 
 
 _KEY_PATTERNS = {
-    "int": r"^\s*[-+]?[0-9](_?[0-9])*(\.0*)?\s*$",
-    "float": f"^({_DIGITS}|{_NOT_FINITE})$",
-    "decimal": f"^({_DIGITS}|{_NOT_FINITE})$",
+    "int": r"^\s*[-+]?[0-9](_?[0-9])*(\.0+)?\s*$",
+    "float": rf"^\s*[-+]?({_PART})\s*$",
+    "decimal": f"^({_DIGITS}|{_NOT_FINITE.replace('[sS]?', '')})$",  # a signaling NaN cannot be a key
     "bool": "^([01]|[tTfFyYnN]|[tT][rR][uU][eE]|[fF][aA][lL][sS][eE]|[oO][nN]|[oO][fF][fF]|[yY][eE][sS]|[nN][oO])$",
 }
 """Patterns of strings that are converted to a key of a mapping, by the type of the key in a core schema."""
