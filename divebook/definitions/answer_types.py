@@ -670,8 +670,8 @@ def _named_tuple_schema(described: dict[str, Any], core: Any) -> dict[str, Any]:
     properties = dict(zip(names, described.get("prefixItems", ()), strict=True))
     required = names[: described.get("minItems", 0)]
     # Pydantic accepts a list and an object.
-    named = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-    return {"anyOf": [described, named]}
+    by_name = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    return {"anyOf": [described, by_name]}
 
 
 def _set_schema(described: dict[str, Any], _core: Any) -> dict[str, Any]:

@@ -371,15 +371,15 @@ def _least(schema: Mapping[str, Any], keyword: str, default: int) -> int:
 def _number_within(schema: Mapping[str, Any], *, is_integer: bool) -> Any:
     """Return 1, or a number near the limits of a JSON schema that fits its limits and its step (``multipleOf``)."""
     # In older dialects the exclusive limits are booleans.
-    given = {keyword: schema[keyword] for keyword in (*_LIMITS, "multipleOf") if _is_number(schema.get(keyword))}
-    step = given.pop("multipleOf", 0)
-    limits = list(given.values())
+    values = {keyword: schema[keyword] for keyword in (*_LIMITS, "multipleOf") if _is_number(schema.get(keyword))}
+    step = values.pop("multipleOf", 0)
+    limits = list(values.values())
     # Beside each limit, between two limits that are close to each other, and the next multiples of the step.
     candidates = [1, 0, *limits, *(limit + one for limit in limits for one in (1, -1))]
     candidates += [(one + other) / 2 for one in limits for other in limits]
     candidates += [(limit // step + count) * step for limit in (1, *limits) for count in (0, 1, -1)] if step else []
     for number in candidates:
-        is_within = all(_LIMITS[keyword](number, limit) for keyword, limit in given.items())
+        is_within = all(_LIMITS[keyword](number, limit) for keyword, limit in values.items())
         if is_within and not (step and number % step) and not (is_integer and number % 1):
             return int(number) if is_integer else number
     return 1
