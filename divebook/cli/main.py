@@ -14,7 +14,6 @@ from divebook.cli.output import Commands, run_with_streams, secrets
 from divebook.cli.subcommands import register
 from divebook.commands.command import SHELL
 from divebook.commands.table import COMMANDS
-from divebook.documents.policy import ENVIRONMENT, KINDS
 from divebook.text.format import visible
 
 app = typer.Typer(
@@ -48,7 +47,9 @@ def options(
         typer.Option(
             "--allow",
             metavar="KIND",
-            help=f"Let a definition have: {', '.join(KINDS)}, {ENVIRONMENT}:NAME; see SECURITY.md.",
+            # The kinds are those of `divebook.documents.policy`, which ``--version`` and ``--help`` need not load.
+            help="Let a definition have: files, addresses, programs, credentials, approvals, hidden, environment, "
+            "environment:NAME; see SECURITY.md.",
         ),
     ] = None,
     show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Show what looks like a credential.")] = False,

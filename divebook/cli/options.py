@@ -10,14 +10,13 @@ import typer
 from divebook.cli.output import as_json, one_line
 from divebook.commands.command import Parameter, option
 from divebook.commands.inspection import awaited_signals_of
-from divebook.questions.question import address_of, example_answer, examples_in_full, expected_answer, schema_in_words
-from divebook.report.hints import Hint, Words
 from divebook.text.format import in_shell, local_time
 from divebook.text.ranges import NumberRange
 
 if TYPE_CHECKING:
     from divebook.environments.environment import Environment
     from divebook.questions import Question
+    from divebook.report.hints import Hint, Words
     from divebook.runtime.run import Run
 
 
@@ -61,6 +60,8 @@ def file_of(execution: Run, environment: Environment) -> list[str]:
 
 def description(run: str, question: Question) -> Iterator[str]:
     """Yield the lines that describe a question of an execution in a terminal; `run` is the label of the execution."""
+    from divebook.questions.question import examples_in_full, schema_in_words
+
     yield f"{question.id}  {question.kind}  {run}, step {one_line(question.step, 60)}"
     yield f"  {one_line(question.question, 400)}"
     if question.message:
@@ -86,6 +87,8 @@ def ways_on(execution: Run, again: Sequence[str]) -> Iterator[str]:
 
     `again` contains the file and the options of the present command; the printed commands repeat them.
     """
+    from divebook.questions.question import address_of, example_answer, expected_answer
+
     if execution.state.is_over:
         return
     for question in execution.open_questions:

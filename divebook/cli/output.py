@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import typer
 from typer.core import TyperGroup
 
-from divebook.documents.policy import VARIABLE, Policy
 from divebook.errors import CorruptStoreError, DefinitionError, DivebookError, ExecutionNotFoundError, SetupError
-from divebook.events.codec import encode_shown, readable
 from divebook.text.format import UNSAFE, visible
 from divebook.text.redaction import Redactor, shared
 
@@ -107,6 +105,8 @@ def as_json(data: Any, *, indent: int | None = None) -> str:
 
     Frames and similar values are described in a few words; ``divebook export`` writes them in full.
     """
+    from divebook.events.codec import encode_shown
+
     # Through JSON first: the redaction works on plain data.
     plain = secrets.value(json.loads(encode_shown(data, tagged=True)))
     return json_escaped(json.dumps(plain, ensure_ascii=False, indent=indent))
@@ -123,6 +123,8 @@ def shown(value: Any, name: str = "") -> str:
     """Return a value as text for the terminal: a string unchanged, anything else as JSON, both without secrets. If
     `name` sounds secret, such as ``password``, the whole value is replaced.
     """
+    from divebook.events.codec import readable
+
     clean = secrets.value(value, name)
     if isinstance(clean, str):
         return visible(secrets.text(clean))
@@ -303,10 +305,16 @@ def _global_options_first(args: list[str]) -> list[str]:
 
 
 @contextmanager
-def _allowing(kinds: Iterable[str]) -> Iterator[None]:
+def _allowing(kinds: Sequence[str]) -> Iterator[None]:
     """Set the environment variable ``DIVEBOOK_ALLOW`` during a ``with`` block, so that this process has the permissions
     of the option ``--allow`` in addition to those that the variable already contained.
     """
+    # Most commands have neither, and need not load the module.
+    if not kinds and not os.environ.get("DIVEBOOK_ALLOW"):
+        yield
+        return
+    from divebook.documents.policy import VARIABLE, Policy
+
     before = os.environ.get(VARIABLE)
     policy = Policy.given(*kinds)
     os.environ[VARIABLE] = ",".join(sorted(policy.allowed))

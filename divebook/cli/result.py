@@ -1,30 +1,20 @@
-"""Printed result of an execution (text or JSON) with its exit code, and progress on stderr while the execution runs."""
+"""Printed results of commands, as text or JSON.
+
+Modules are loaded when a printer needs them, because each command of the shell loads this one.
+"""
 
 from __future__ import annotations
 
 import shlex
 import sys
-import threading
-import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
-
-from divebook.analysis.run_report import RunReport, report_of, way_on
 from divebook.cli.options import description, file_of, in_shell_with, ways_on
 from divebook.cli.output import (
     as_json,
     columns,
-    console,
     json_escaped,
     note_damage,
     one_line,
@@ -35,6 +25,7 @@ from divebook.cli.output import (
     section,
     shown,
     status_text,
+    styled,
     write,
 )
 from divebook.commands.command import EXIT_CODES, FORMAT
@@ -49,35 +40,18 @@ from divebook.commands.inspection import (
 from divebook.commands.queues import Interrupted, Queue
 from divebook.commands.serving import Schedules, start_command
 from divebook.commands.store import Exported
-from divebook.errors import StoreError
-from divebook.events import Event
-from divebook.projections.run_columns import run_table
-from divebook.projections.spans import Span, Steps
-from divebook.projections.summary import badge_of
-from divebook.replay.files import ChangedFiles
-from divebook.replay.provenance import Provenance
-from divebook.replay.resume_changed import ResumePlan
-from divebook.replay.what_if import Plan, RepeatedWhatIf, WhatIf
-from divebook.report.hints import worded
-from divebook.report.model import Paragraph, Report
-from divebook.report.model import Text as ReportText
-from divebook.runtime.forks import recorded_opening
-from divebook.runtime.loop import ENGINE
-from divebook.runtime.run import Run
-from divebook.stores import EventStore
-from divebook.stores.append import RELAXED
-from divebook.stores.maintenance import CheckReport
-from divebook.text.format import (
-    local_clock,
-    local_time,
-    local_zone,
-    plural,
-    seconds,
-    visible,
-)
+from divebook.text.format import local_clock, local_time, local_zone, plural, visible
 
 if TYPE_CHECKING:
     from divebook.analysis.lists import QueueLine
+    from divebook.analysis.run_report import RunReport
+    from divebook.events import Event
+    from divebook.replay.files import ChangedFiles
+    from divebook.replay.provenance import Provenance
+    from divebook.replay.resume_changed import ResumePlan
+    from divebook.replay.what_if import Plan, RepeatedWhatIf, WhatIf
+    from divebook.runtime.run import Run
+    from divebook.stores.maintenance import CheckReport
 
 _CELL = 120
 
@@ -87,6 +61,10 @@ def print_result(execution: Run, again: Sequence[str], *, json: bool) -> int:
 
     `again` contains the options of the present command that the printed commands repeat.
     """
+    from divebook.analysis.run_report import way_on
+    from divebook.report.hints import worded
+    from divebook.report.model import Paragraph, Report
+
     # Before anything is printed: an error may repeat an input.
     secrets.learn(execution.state.inputs, execution.state.variables)
     report = _report_of(execution)
@@ -103,6 +81,8 @@ def print_result(execution: Run, again: Sequence[str], *, json: bool) -> int:
 
 def _print_details(shown_run: ShownRun, _values: Mapping[str, Any]) -> None:
     """Print the report of a run, and its events if asked for."""
+    from divebook.report.hints import worded
+
     execution = shown_run.execution
     store = [] if shown_run.store is None else ["--store", shown_run.store]
     # A file is only named where the log alone is not enough.
@@ -114,13 +94,15 @@ def _print_details(shown_run: ShownRun, _values: Mapping[str, Any]) -> None:
 
 def _report_of(execution: Run, damage: Exception | None = None) -> RunReport:
     """Return the report of a run: the one that `print` and notebooks show."""
+    from divebook.analysis.run_report import report_of
+
     report = report_of(execution, execution.history(), secrets.redactor, damage)
     # A store in memory ends with the process, so that no command could continue the run.
     return report if execution.store.keeps else report.without_hints()
 
 
 def _print_events(execution: Run) -> None:
-    say(Text("events", "bold"))
+    say(styled("events", "bold"))
     events = execution.history()
     rows = [_event_cells(event) for event in events]
     # The zone of the first event, in the title once.
@@ -137,29 +119,6 @@ def _event_cells(event: Event) -> tuple[str, ...]:
 # --- printers of commands --------------------------------------------------------------------------------------------
 
 
-def learn_secrets(result: object) -> None:
-    """Find the secrets in the values of the runs that a result shows, so that they are replaced in all output."""
-    if isinstance(result, ShownRun):
-        secrets.learn(result.execution.state.inputs, result.execution.state.variables)
-    if isinstance(result, WhatIf):
-        secrets.learn(result.run.state.variables)  # answers of models may have added secrets
-    if isinstance(result, RepeatedWhatIf):
-        secrets.learn(*(each.run.state.variables for each in result))
-    if isinstance(result, Inbox):
-        for run in result.executions:
-            secrets.learn(run.state.inputs)
-    if isinstance(result, RunQuery):
-        # Of a list, only errors can repeat an input. Logs of the other runs are not read for their secrets.
-        for record in result.records:
-            if record.error:
-                _learn_inputs(result.environment.store, record.execution_id)
-
-
-def _learn_inputs(store: EventStore, execution_id: str) -> None:
-    with suppress(StoreError):  # a damaged log has none that could be shown
-        secrets.learn(recorded_opening(execution_id, store).inputs)
-
-
 def note_problems_of(result: object) -> None:
     """Print on stderr what models still need; nothing for other results."""
     if isinstance(result, Diagnosis):
@@ -171,6 +130,10 @@ def note_problems_of(result: object) -> None:
 
 
 def _print_runs(query: RunQuery, _values: Mapping[str, Any]) -> None:
+    from divebook.projections.run_columns import run_table
+    from divebook.report.model import Report
+    from divebook.stores.append import RELAXED
+
     records = query.records
     if not records:
         print_note("no runs" + (" of that kind" if query.filters else " yet"))
@@ -203,6 +166,8 @@ def _print_resumed(result: BulkResults | ResumePlan, values: Mapping[str, Any]) 
 
 
 def _print_inbox(inbox: Inbox, _values: Mapping[str, Any]) -> None:
+    from divebook.projections.summary import badge_of
+
     # The printed commands repeat the store.
     again = [] if inbox.store is None else ["--store", inbox.store]
     has_commands = False
@@ -350,6 +315,8 @@ PAGE = 50
 
 
 def _print_interrupted(interrupted: Interrupted, _values: Mapping[str, Any]) -> None:
+    from divebook.report.model import Text
+
     records = interrupted.records
     if not records:
         print_note("nothing to recover")
@@ -359,7 +326,7 @@ def _print_interrupted(interrupted: Interrupted, _values: Mapping[str, Any]) -> 
         (
             record.execution_id,
             one_line(record.workflow_name, 40),
-            ReportText(record.status, record.status),
+            Text(record.status, record.status),
             local_time(record.started_at),
         )
         # Page 1 has the rows 0 to 49.
@@ -403,234 +370,3 @@ PRINTERS: dict[str, Callable[[Any, Mapping[str, Any]], None]] = {
     "rules": _print_rules,
 }
 """Printers of the commands whose results are not printed as their text, by name of the command."""
-
-
-# --- progress on stderr while an execution runs ----------------------------------------------------------------------
-#
-# A terminal shows a live list, other streams plain lines, ``--quiet`` nothing. `StepListener` is called on the engine's
-# thread and only puts steps into a queue. If it watches the store before the execution starts, it misses no step.
-
-MAX_FINISHED = 200
-"""Number of finished steps that the live list keeps. Older finished steps are only counted."""
-_REDRAWS_PER_SECOND = 8
-_MAX_ROWS = 20
-
-
-class Board:
-    """Steps that the live progress display shows: the running and the recently finished steps of all executions."""
-
-    def __init__(self) -> None:
-        self.finished: deque[Span] = deque(maxlen=MAX_FINISHED)
-        self.count = 0
-        """Number of all finished steps."""
-        # A step that starts again is another span with the same name, so that names are no keys.
-        self.running: dict[int, Span] = {}
-        """Running steps by ``id()`` of their span, oldest first."""
-
-    def update(self, span: Span) -> None:
-        """Add a step that has started to the running steps, or move a step that has ended to the finished steps."""
-        # An ended step may have started before this command watched.
-        if span.ended_us is None:
-            self.running[id(span)] = span
-            return
-        self.running.pop(id(span), None)
-        self.finished.append(span)
-        self.count += 1
-
-    def latest(self, limit: int) -> list[Span]:
-        """Return at most `limit` steps for display, ordered by start time: the running steps, and the latest finished
-        steps if there is room.
-        """
-        # Running steps have priority over finished ones.
-        running = list(self.running.values())[:limit]
-        free_rows = limit - len(running)
-        # `[-0:]` would be the whole list.
-        finished = list(self.finished)[-free_rows:] if free_rows else []
-        return sorted((*finished, *running), key=lambda span: span.started_us)
-
-
-class Progress:
-    """Output of a command while executions run. This base class (``--quiet``) prints only the text that workflows
-    print; subclasses also show steps.
-    """
-
-    def __init__(self, screen: Console) -> None:
-        self.screen = screen
-
-    def watch(self, store: EventStore) -> None:
-        """Start to show the steps that executions record in a store; with ``--quiet``, no steps are shown. Call this
-        once, before the execution starts, so that no step is missed.
-        """
-
-    def print(self, text: str) -> None:
-        """Print text of a workflow on stderr. Any thread may call this."""
-        # Text of a workflow may contain markup of rich and control characters.
-        self.screen.print(Text(visible(secrets.text(text))), soft_wrap=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop showing steps, after printing the steps that have already been recorded."""
-
-
-class LiveProgress(Progress):
-    """Progress output for a terminal: a list of running and recently finished steps, redrawn in place."""
-
-    def __init__(self, screen: Console) -> None:
-        super().__init__(screen)
-        self.board = Board()
-        # The engine's thread puts steps into the queue, and the thread that draws takes them out.
-        self._changed_steps: SimpleQueue[Span] = SimpleQueue()
-        self._unsubscribe: Callable[[], None] = lambda: None
-        # Replaced by `watch`; drawing may begin before.
-        self._blocked_reason: Callable[[], str | None] = lambda: None
-
-    def watch(self, store: EventStore) -> None:
-        """Start to show the steps that executions record in a store. While the engine cannot write to the store, also
-        show the reason.
-        """
-        self._blocked_reason = lambda: ENGINE.held_up(store)
-        # A listener is called on the engine's thread, which must not wait for the terminal.
-        self._unsubscribe = store.subscribe(StepListener(self._changed_steps.put))
-
-    def __enter__(self) -> Self:
-        self._live = Live(
-            console=self.screen,
-            get_renderable=self._draw,
-            refresh_per_second=_REDRAWS_PER_SECOND,
-            # stdout is for results, and is often a pipe.
-            redirect_stdout=False,
-        )
-        self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # In this order: a step that was recorded before is still drawn by the last refresh of `stop`.
-        self._unsubscribe()
-        self._live.stop()
-
-    def _draw(self) -> RenderableType:
-        self._update_board()
-        now = time.time_ns() // 1000
-        # Three lines are left for notes and the prompt of the shell.
-        rows = self.board.latest(max(3, min(_MAX_ROWS, self.screen.height - 3)))
-        table = Table.grid(padding=(0, 2, 0, 0))
-        for row in rows:
-            table.add_row(*_cells(row, now))
-        notes = []
-        # Finished steps that are not on the board any more are only counted.
-        hidden_rows = self.board.count + len(self.board.running) - len(rows)
-        if hidden_rows > 0:
-            notes.append(f"and {hidden_rows} more steps")
-        blocked_reason = self._blocked_reason()
-        if blocked_reason is not None:
-            notes.append(one_line(blocked_reason, self.screen.width))
-        if not notes:
-            return table
-        if not rows:
-            return Text(notes[0], "dim")
-        return Group(table, Text("\n".join(notes), "dim"))
-
-    def _update_board(self) -> None:
-        """Update the board of displayed steps with all step changes that the engine's thread has put into the queue."""
-        try:
-            while True:
-                self.board.update(self._changed_steps.get_nowait())
-        except Empty:
-            return
-
-
-class StepListener:
-    """Store listener that calls a function for each step that starts or ends. It runs on the engine's thread."""
-
-    def __init__(self, on_step: Callable[[Span], None]) -> None:
-        self._on_step = on_step
-        self._steps = Steps()
-
-    def __call__(self, _execution_id: str, events: Sequence[Event]) -> None:
-        """Receive the new events of an execution, and call the listener's function with each step that these events
-        start or end.
-        """
-        for event in events:
-            step = self._steps.see(event)
-            if step is not None:
-                self._on_step(step)
-
-
-class LineProgress(Progress):
-    """Progress output for files and pipes: one line for each step that starts or ends."""
-
-    def __init__(self, screen: Console) -> None:
-        super().__init__(screen)
-        # None ends the thread.
-        self._lines: SimpleQueue[Text | None] = SimpleQueue()
-        self._unsubscribe: Callable[[], None] = lambda: None
-
-    def watch(self, store: EventStore) -> None:
-        """Start to print a line for each step that an execution records in a store."""
-        self._unsubscribe = store.subscribe(StepListener(self._add_line))
-
-    def _add_line(self, step: Span) -> None:
-        self._lines.put(_line(step))
-
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._print_lines, name="divebook-progress", daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._unsubscribe()
-        # The end mark comes after all lines of recorded steps, which are therefore printed.
-        self._lines.put(None)
-        self._thread.join()
-
-    def _print_lines(self) -> None:
-        while (line := self._lines.get()) is not None:
-            self.screen.print(line, soft_wrap=True)
-
-
-def make_progress(*, quiet: bool) -> Progress:
-    """Return the progress output: a live list in a terminal, plain lines otherwise, no steps with `quiet`."""
-    # Progress is on stderr, so that stdout has the result only.
-    screen = console(error=True)
-    if quiet:
-        return Progress(screen)
-    return LiveProgress(screen) if screen.is_terminal else LineProgress(screen)
-
-
-def _cells(row: Span, now: int) -> tuple[Text, ...]:
-    return (
-        status_text(row.shown_status),
-        Text(row.path),
-        Text(one_line(row.step, 60)),
-        Text(_detail(row)),
-        _took(row, now),
-    )
-
-
-def _took(row: Span, now: int) -> Text:
-    # The clock may have been set back since the start.
-    return Text(seconds(max(0, (row.ended_us or now) - row.started_us) / 1_000_000), "dim")
-
-
-def _detail(row: Span) -> str:
-    """Return the text beside a step in the progress output: its error, else the number of its items; empty if it has
-    neither.
-    """
-    if row.error:
-        return one_line(row.error, 100)
-    return plural(row.items, "item") if row.items else ""
-
-
-def _line(row: Span) -> Text:
-    parts = (status_text(row.shown_status), Text(row.path), Text(one_line(row.step)), Text(_detail(row)))
-    ended = () if row.ended_us is None else (_took(row, row.ended_us),)
-    # An empty part would leave two gaps.
-    return Text("  ").join(part for part in (*parts, *ended) if part.plain)

@@ -30,7 +30,7 @@ from divebook.events.catalog import WAITING
 from divebook.interrupts import interruptible_wait
 
 if TYPE_CHECKING:
-    from divebook.cli.result import Progress
+    from divebook.cli.progress import Progress
     from divebook.commands.queues import Interrupted
     from divebook.config.answers import Answers
     from divebook.environments.environment import Environment

@@ -19,7 +19,6 @@ from divebook.cli.output import as_json, ending_damaged, print_note, print_repor
 from divebook.commands.command import EXIT_CODES, REQUIRED, SHELL, Command, Invocation, Parameter, ParameterError
 from divebook.commands.driving import Drive
 from divebook.commands.queues import Interrupted
-from divebook.definitions.dialect import OWN
 from divebook.errors import AnswerKeptError
 
 STORE = Annotated[
@@ -147,7 +146,7 @@ def _words_annotation(parameter: Parameter) -> Any:
 
 def _drive(command: Command, values: dict[str, Any]) -> None:
     """Call a command that continues a run, wait until the run stops, print its result, and exit with its exit code."""
-    from divebook.cli.result import make_progress
+    from divebook.cli.progress import make_progress
     from divebook.cli.run import conclude, finish, repeated_options, show_plan, stop_at_kept_answer
 
     _join_words(command, values)
@@ -208,11 +207,9 @@ def _join_words(command: Command, values: dict[str, Any]) -> None:
 
 def show(command: Command, result: Any, values: Mapping[str, Any], *, prints_json: bool) -> None:
     """Print the result of a command on stdout: as JSON, with the printer of the command, or as its text."""
-    from divebook.cli.result import PRINTERS, learn_secrets, note_problems_of
+    from divebook.cli.result import PRINTERS, note_problems_of
     from divebook.report.shown import Shown
 
-    # Secrets in the values of a run are learned before anything is printed.
-    learn_secrets(result)
     printer = PRINTERS.get(command.name)
     if prints_json:
         data = command.output(result)
@@ -245,6 +242,7 @@ def _invocation(command: Command, values: dict[str, Any], print_text: Callable[[
 
     def define(environment: Any, dialect: Any) -> None:
         from divebook.cli.project import add_definitions
+        from divebook.definitions.dialect import OWN
 
         if definitions is not None:
             add_definitions(environment, definitions, dialect or OWN, code=code)
@@ -259,6 +257,11 @@ def _invocation(command: Command, values: dict[str, Any], print_text: Callable[[
 
         return schedules_of(environment, definitions or Path(), code=code)
 
+    def open_store() -> Any:
+        from divebook.commands.store import existing_store
+
+        return existing_store(store)
+
     return Invocation(
         SHELL,
         open_environment,
@@ -267,6 +270,7 @@ def _invocation(command: Command, values: dict[str, Any], print_text: Callable[[
         define,
         secrets.learn,
         definitions,
+        open_store=open_store,
         choose_workflow=choose_workflow,
         schedules=schedules,
     )

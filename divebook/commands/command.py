@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from divebook.environments.environment import Environment
     from divebook.environments.starts import StartOptions
     from divebook.runtime.run import Run
+    from divebook.stores import EventStore
 
 
 Interface: TypeAlias = Literal["shell", "notebook", "python"]
@@ -499,6 +500,14 @@ class Invocation:
     """Variables of the notebook, among which the class of an answer may be."""
     waits: bool = True
     """False if a command that continues several runs is not to wait for them."""
+
+    open_store: Callable[[], EventStore] | None = None
+    """Opens the store alone, which is quicker; None where the environment is open anyway, as in a session."""
+
+    @cached_property
+    def event_store(self) -> EventStore:
+        """The store of the call, without an environment around it where the interface has none."""
+        return self.environment.store if self.open_store is None else self.open_store()
 
     @cached_property
     def environment(self) -> Environment:

@@ -299,7 +299,9 @@ def _question_data(execution_id: str, question: Question) -> dict[str, Any]:
 )
 def inbox(call: Invocation) -> Inbox:
     """List everything that waits for a person: questions and signals."""
-    return Inbox(call.environment, call.store, list(_readable(call)))
+    executions = list(_readable(call))
+    call.learn(*(execution.state.inputs for execution in executions))
+    return Inbox(call.environment, call.store, executions)
 
 
 def _readable(call: Invocation) -> Iterator[Run]:

@@ -1,11 +1,12 @@
-"""Commands that look into recorded runs: ``runs``, ``show``, ``open``, ``compare``, ``why``, ``inspect``, ``verify``,
-``to-test``.
+"""Commands that look into recorded runs: ``runs``, ``count``, ``show``, ``open``, ``compare``, ``why``,
+``inspect``, ``verify``, ``to-test``.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict
@@ -26,7 +27,6 @@ from divebook.text.format import json_time
 from divebook.text.ranges import COUNT_OR_ZERO
 
 if TYPE_CHECKING:
-    from divebook.environments.environment import Environment
     from divebook.projections.compare import Pair, Row
     from divebook.projections.comparison import Comparison
     from divebook.projections.summary import RunLine
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from divebook.replay.provenance import Provenance
     from divebook.replay.verify import Verification
     from divebook.runtime.run import Run
-    from divebook.stores import ExecutionRecord
+    from divebook.stores import EventStore, ExecutionRecord
 
 
 # --- runs: the list ------------------------------------------------------------------------------------------------
@@ -74,22 +74,21 @@ class RunsData(TypedDict):
 class RunQuery:
     """The runs of a store that have some properties, newest first. `records` reads them."""
 
-    environment: Environment
+    event_store: EventStore
     filters: Mapping[str, str]
     limit: int
-    store: str | None
 
     @property
     def records(self) -> list[ExecutionRecord]:
         """The summary rows of the runs."""
         filters: dict[str, Any] = dict(self.filters)
-        return self.environment.store.records(limit=self.limit, **filters)
+        return self.event_store.records(limit=self.limit, **filters)
 
     def lines(self, records: list[ExecutionRecord]) -> list[RunLine]:
         """Return the lines of the list for summary rows."""
         from divebook.projections.summary import Overview
 
-        return list(Overview(self.environment.store).lines(records))
+        return list(Overview(self.event_store).lines(records))
 
 
 def run_data(line: RunLine) -> RunData:
@@ -158,9 +157,24 @@ def runs(
     filters = {"status": status, "workflow": workflow, "tag": tag, "origin": origin, "notebook": notebook}
     if limit is None:
         limit = 20 if call.interface == SHELL else 0
-    return RunQuery(
-        call.environment, {name: value for name, value in filters.items() if value is not None}, limit, call.store
-    )
+    query = RunQuery(call.event_store, {name: value for name, value in filters.items() if value is not None}, limit)
+    if call.interface == SHELL:
+        _learn_inputs(call, query)
+    return query
+
+
+def _learn_inputs(call: Invocation, query: RunQuery) -> None:
+    """Find the secrets in the inputs of failed runs, because an error can repeat an input."""
+    # The logs of other runs are not read for their secrets.
+    failed = [record.execution_id for record in query.records if record.error]
+    if not failed:
+        return
+    from divebook.runtime.forks import recorded_opening
+
+    for execution_id in failed:
+        # A damaged log has no inputs that could be shown.
+        with suppress(StoreError):
+            call.learn(recorded_opening(execution_id, query.event_store).inputs)
 
 
 # --- count -----------------------------------------------------------------------------------------------------------
@@ -201,7 +215,7 @@ def count_data(count: RunCount) -> CountData:
 )
 def count(call: Invocation, *, workflow: OfWorkflow = None) -> RunCount:
     """Count the runs of a store by status."""
-    records = call.environment.store.records(workflow=workflow)
+    records = call.event_store.records(workflow=workflow)
     return RunCount(dict(Counter(record.status for record in records).most_common()))
 
 
@@ -335,12 +349,13 @@ def exit_code_of_shown(shown: ShownRun) -> int:
 def show(call: Invocation, run: RunId, *, events: Events = False) -> ShownRun:
     """Show the status and the values of a run, running or past."""
     if call.interface == SHELL and is_file(run):
-        return run_in_file(run, events=events)
+        return run_in_file(call, run, events=events)
     execution = call.run(run)
+    call.learn(execution.state.inputs, execution.state.variables)
     return ShownRun(execution, events, execution.damage, store=call.store)
 
 
-def run_in_file(file: str, *, events: bool = False) -> ShownRun:
+def run_in_file(call: Invocation, file: str, *, events: bool = False) -> ShownRun:
     """Return the run of an exported file, loaded into a new store in memory. Of a damaged file, only the sound events
     are loaded.
     """
@@ -355,6 +370,7 @@ def run_in_file(file: str, *, events: bool = False) -> ShownRun:
     execution_id = log.events[0].execution_id
     environment.store.append(execution_id, log.events, 0)
     execution = environment.run_of(execution_id)
+    call.learn(execution.state.inputs, execution.state.variables)
     # The damage of the file was found while it was read; that of a log is found by the execution.
     return ShownRun(execution, events, damage or execution.damage, is_file=True)
 
@@ -372,7 +388,7 @@ def run_in_file(file: str, *, events: bool = False) -> ShownRun:
     "`runs[0].events`. Without FILE, this notebook is opened, as last saved. No code in a file is run.",
 )
 def open_file(
-    _call: Invocation,
+    call: Invocation,
     file: Annotated[str | None, word("FILE", "NAME.html, NAME.ipynb or NAME.jsonl.", completes="file")] = None,
     run: Annotated[
         str | None,
@@ -389,7 +405,7 @@ def open_file(
         raise SetupError("name the file of one run: NAME.html, NAME.ipynb or NAME.jsonl")
     if not is_file(file):
         raise SetupError(f"{file} is not a file that divebook exports; name one that ends with .html, .ipynb or .jsonl")
-    return run_in_file(file, events=events)
+    return run_in_file(call, file, events=events)
 
 
 # --- compare ---------------------------------------------------------------------------------------------------------

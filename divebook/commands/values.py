@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from divebook.definitions.yaml_text import BRACKETS, QUOTES, value_typed
 from divebook.errors import DefinitionError, InputError
 
 _TEXT_TYPES = ("string", "str", "text")
@@ -26,6 +25,8 @@ def read_input(name: str, text: str, declared: str | None = None) -> Any:
     InputError
         The text starts like a YAML value in brackets or quotes, and is not one.
     """
+    from divebook.definitions.yaml_text import BRACKETS, QUOTES, value_typed
+
     # version=1.10 of a declared string stays "1.10"; as YAML it would be the number 1.1.
     if (declared or "").lower() in _TEXT_TYPES and text[:1] not in {*QUOTES, *BRACKETS}:
         return text

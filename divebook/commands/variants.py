@@ -138,8 +138,13 @@ def what_if(
         if plan:
             return source.what_if(change, at, plan=True, **options)
         if repeat is None:
-            return source.what_if(change, at, **options)
-        return source.what_if(change, at, repeat=repeat, **options)
+            variant = source.what_if(change, at, **options)
+            # Answers of models may have added secrets.
+            call.learn(variant.run.state.variables)
+            return variant
+        variants = source.what_if(change, at, repeat=repeat, **options)
+        call.learn(*(each.run.state.variables for each in variants))
+        return variants
 
 
 # --- try -------------------------------------------------------------------------------------------------------------

@@ -250,7 +250,7 @@ class DiveMagics(Magics):
         if isinstance(result, BulkResults):
             return _view_of_results(result)
         if declared.name in VIEWS:
-            return VIEWS[declared.name](self, result)
+            return VIEWS[declared.name](self, call, result)
         if not declared.is_printed:
             return result
         print_answer(str(result))
@@ -345,13 +345,13 @@ class DiveMagics(Magics):
 # --- what the cell shows for the result of a declared command --------------------------------------------------------
 
 
-def _view_of_runs(_magics: DiveMagics, query: RunQuery) -> Runs:
+def _view_of_runs(_magics: DiveMagics, call: Invocation, query: RunQuery) -> Runs:
     from divebook.notebook.run_list import list_of
 
-    return list_of(query)
+    return list_of(query, call.environment, call.store)
 
 
-def _view_of_run(magics: DiveMagics, shown: ShownRun) -> Run:
+def _view_of_run(magics: DiveMagics, _call: Invocation, shown: ShownRun) -> Run:
     return show_while_running(shown.execution, present_front_end(magics.shell))
 
 
@@ -371,7 +371,7 @@ def _begun(drive: Drive) -> Run:
     return run
 
 
-def _view_of_inbox(magics: DiveMagics, inbox: Inbox) -> None:
+def _view_of_inbox(magics: DiveMagics, _call: Invocation, inbox: Inbox) -> None:
     from divebook.notebook.report import questions
     from divebook.notebook.run_list import InboxOutput
 
@@ -382,11 +382,11 @@ def _view_of_inbox(magics: DiveMagics, inbox: Inbox) -> None:
         print_answer(str(questions(inbox.environment, inbox.store)))
 
 
-def _view_of_enqueued(magics: DiveMagics, run: Run) -> Run:
+def _view_of_enqueued(magics: DiveMagics, _call: Invocation, run: Run) -> Run:
     return show_while_running(run, present_front_end(magics.shell))
 
 
-def _view_of_queue(_magics: DiveMagics, queue: Queue) -> pd.DataFrame:
+def _view_of_queue(_magics: DiveMagics, _call: Invocation, queue: Queue) -> pd.DataFrame:
     from divebook.analysis.lists import queue_frame
 
     # Workers are printed, because the frame has one row for each run.
@@ -398,7 +398,7 @@ def _view_of_queue(_magics: DiveMagics, queue: Queue) -> pd.DataFrame:
     return queue_frame(queue.environment)
 
 
-def _view_of_interrupted(_magics: DiveMagics, interrupted: Interrupted) -> None:
+def _view_of_interrupted(_magics: DiveMagics, _call: Invocation, interrupted: Interrupted) -> None:
     from divebook.config.answers import resume_all
     from divebook.notebook.recovery import lines_after_recovering, listing
 
@@ -409,13 +409,13 @@ def _view_of_interrupted(_magics: DiveMagics, interrupted: Interrupted) -> None:
         print_answer(listing(interrupted.records, interrupted.page))
 
 
-def _view_of_definitions(_magics: DiveMagics, names: DefinedNames) -> None:
+def _view_of_definitions(_magics: DiveMagics, _call: Invocation, names: DefinedNames) -> None:
     from divebook.notebook.report import contents
 
     print_answer(str(contents(names.environment)))
 
 
-def _view_of_help(_magics: DiveMagics, request: HelpRequest) -> None:
+def _view_of_help(_magics: DiveMagics, _call: Invocation, request: HelpRequest) -> None:
     if request.word is not None:
         print_answer(help_with(request.word, COMMANDS))
         return
@@ -426,7 +426,7 @@ def _view_of_help(_magics: DiveMagics, request: HelpRequest) -> None:
 
 
 OPEN = "open"
-VIEWS: dict[str, Callable[[DiveMagics, Any], Result]] = {
+VIEWS: dict[str, Callable[[DiveMagics, Invocation, Any], Result]] = {
     "runs": _view_of_runs,
     "show": _view_of_run,
     "inbox": _view_of_inbox,

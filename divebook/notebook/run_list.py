@@ -205,13 +205,13 @@ class Runs(Shown):
         return handled_frame(handle_each(self.environment, self.ids(), verb, wait=wait))
 
 
-def list_of(query: RunQuery) -> Runs:
-    """Return the live list of the runs that a query finds. Raise `NotFoundError` for a filter value that no run can
-    have.
+def list_of(query: RunQuery, environment: Environment, store: str | None) -> Runs:
+    """Return the live list of the runs that a query finds in the store of an environment; `store` is the address of the
+    store as it was given. Raise `NotFoundError` for a filter value that no run can have.
     """
     filters: dict[str, Any] = dict(query.filters)
-    query.environment.executions(limit=1, **filters)
-    return Runs(query.environment, filters, query.limit, query.store)
+    environment.executions(limit=1, **filters)
+    return Runs(environment, filters, query.limit, store)
 
 
 class RunsOutput:

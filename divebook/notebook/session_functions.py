@@ -316,7 +316,8 @@ def runs(
         return Runs(current_session().over(store), store=store, chosen=tuple(dict.fromkeys(ids)))
     all_filters: dict[str, Any] = {"status": status, "workflow": workflow, **filters}
     all_filters = {name: value for name, value in all_filters.items() if value is not None}
-    return list_of(RunQuery(current_session().over(store), all_filters, limit, store))
+    environment = current_session().over(store)
+    return list_of(RunQuery(environment.store, all_filters, limit), environment, store)
 
 
 def inbox(*, store: str | None = None) -> pd.DataFrame:

@@ -748,7 +748,7 @@ def sleep_name(span: Span) -> str | None:
 # question.
 #
 # `Steps` finds the steps that start or end with an event. `Formatting` passes them to a user's formatter; the progress
-# of the shell (`divebook.cli.result`) uses `Steps` directly.
+# of the shell (`divebook.cli.progress`) uses `Steps` directly.
 
 
 class Formatter:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from divebook.report.model import Report
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from divebook.report.model import Report
 
 
 class Shown:

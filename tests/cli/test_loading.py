@@ -1,5 +1,6 @@
 """Commands of the shell load only the libraries that they need."""
 
+import ast
 import subprocess
 import sys
 
@@ -15,12 +16,36 @@ try:
     main()
 except SystemExit:
     pass
+print(sorted({{name.partition(".")[2].partition(".")[0] for name in sys.modules if name.startswith("divebook.")}}))
 print(sorted({{*sys.modules}} & {heavy!r}))
 """
 
 
 @pytest.mark.parametrize("words", [["--version"], ["--help"], ["runs"], ["inbox"], ["keys", "Step"]])
 def test_a_command_loads_no_heavy_library(words, tmp_path):
+    assert loaded(words, tmp_path)[-1] == "[]"
+
+
+DECLARATIONS = {"_version", "cli", "commands", "errors", "report", "text"}
+"""Packages that the declarations of the commands need."""
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["version"], ["run", "--help"]])
+def test_what_needs_no_store_loads_the_declarations_only(words, tmp_path):
+    assert set(ast.literal_eval(loaded(words, tmp_path)[-2])) <= DECLARATIONS
+
+
+@pytest.mark.parametrize("words", [["runs"], ["count"], ["runs", "--json"]])
+def test_a_list_of_runs_loads_neither_environment_nor_agents(words, tmp_path):
+    (tmp_path / "w.yaml").write_text("Workflows: [{Name: w, Steps: [{Name: s, Script: 1 + 1}]}]", encoding="utf-8")
+    loaded(["run", "w.yaml"], tmp_path)
+    assert not {"environments", "runtime", "agents", "replay"} & {*ast.literal_eval(loaded(words, tmp_path)[-2])}
+
+
+def loaded(words, folder):
+    """Run a command in a process, and return the lines that it prints. The last two are the loaded packages of divebook
+    and the loaded heavy libraries.
+    """
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(words=words, heavy=HEAVY)],
         capture_output=True,
@@ -28,6 +53,6 @@ def test_a_command_loads_no_heavy_library(words, tmp_path):
         check=True,
         timeout=60,
         env={"PATH": "", "PYTHONPATH": ":".join(sys.path)},
-        cwd=tmp_path,
+        cwd=folder,
     )
-    assert done.stdout.splitlines()[-1] == "[]"
+    return done.stdout.splitlines()

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from divebook import Environment, Step, Workflow
-from divebook.cli.result import MAX_FINISHED, Board, LineProgress, LiveProgress, Progress
+from divebook.cli.progress import MAX_FINISHED, Board, LineProgress, LiveProgress, Progress
 from divebook.projections.spans import Steps
 from divebook.runtime.loop import ENGINE
 from tests.runtime.worlds import held_up
