@@ -11,6 +11,8 @@ from pathlib import Path
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.cli.main import app
+from divebook.commands.command import SHELL
+from divebook.commands.table import COMMANDS
 from divebook.definitions import WorkspaceDefinition
 from divebook.documents import Policy
 
@@ -62,14 +64,21 @@ def commands(names):
     """Return the arguments of each command, by its name; each is there at least once."""
     at, folder = ["--store", names["store"]], names["folder"]
     done, failed, asks, file = names["done"], names["failed"], names["asks"], names["file"]
-    return {
+    # A command that needs no words is called without any, unless it has an entry below.
+    plain = {
+        name: [[name, *at]]
+        for name, command in COMMANDS.items()
+        if SHELL in command.interfaces
+        and command.has_store
+        and not any(each.is_required for each in command.parameters)
+    }
+    return plain | {
         "run": [["run", file, *at, "--no-input"], ["run", file, *at, f"-v{HOSTILE}=1"], ["run", f"no{HOSTILE}", *at]],
         "resume": [["resume", done, "-d", file, *at], ["resume", asks, "-d", file, *at, "--no-input"]],
         "fork": [["fork", done, "--at", "3", *at], ["fork", done, "--at", "3", "--set", f"x={HOSTILE}", *at]],
         "try": [["try", f"s{HOSTILE}", done, *at], ["try", "p", done, "-d", file, *at]],
         "what-if": [["what-if", done, "--input", f"who={HOSTILE}", "--plan", *at]],
         "runs": [["runs", *at], ["runs", "--json", *at], ["runs", "--tag", f"t{HOSTILE}", *at]],
-        "count": [["count", *at]],
         "show": [["show", done, "--events", *at], ["show", done, "--json", *at], ["show", failed, *at]],
         "why": [["why", "said", done, *at], ["why", HOSTILE, failed, *at]],
         "compare": [["compare", done, failed, *at], ["compare", done, done, *at]],
@@ -91,7 +100,6 @@ def commands(names):
         "cancel": [["cancel", HOSTILE, *at]],
         "tag": [["tag", done, *at], ["tag", done, HOSTILE, *at]],
         "annotate": [["annotate", done, *at], ["annotate", done, "--note", HOSTILE, "--label", f"{HOSTILE}=1", *at]],
-        "recover": [["recover", *at]],
         "check": [["check", *at], ["check", "--store", f"{folder}/no{HOSTILE}"]],
         "doctor": [["doctor", file]],
         "convert": [
@@ -103,7 +111,6 @@ def commands(names):
         "mcp": [["mcp", f"no{HOSTILE}.yaml", *at]],
         "schedule": [["schedule", file, *at], ["schedule", HOSTILE]],
         "enqueue": [["enqueue", file, *at, "--queue", f"q{HOSTILE}"], ["enqueue", file, *at, "-v", HOSTILE]],
-        "queue": [["queue", *at]],
         "worker": [["worker", f"no{HOSTILE}.yaml", *at]],
         "backup": [["backup", f"{folder}/b{HOSTILE}.db", *at]],
         "copy": [["copy", names["store"], f"{folder}/c{HOSTILE}.db"]],
