@@ -1,11 +1,11 @@
-"""Commands that look into recorded runs: ``runs``, ``count``, ``show``, ``open``, ``compare``, ``why``,
+"""Commands that look into recorded runs: ``runs``, ``count``, ``stats``, ``show``, ``open``, ``compare``, ``why``,
 ``inspect``, ``verify``, ``to-test``.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from divebook.commands.parameters import (
     WithStatus,
 )
 from divebook.errors import DivebookError, SetupError, StoreError
+from divebook.report.shown import Shown
 from divebook.text.format import json_time
 from divebook.text.ranges import COUNT_OR_ZERO
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from divebook.replay.inspect import Inspection
     from divebook.replay.provenance import Provenance
     from divebook.replay.verify import Verification
+    from divebook.report.model import Report
     from divebook.runtime.run import Run
     from divebook.stores import EventStore, ExecutionRecord
 
@@ -217,6 +219,110 @@ def count(call: Invocation, *, workflow: OfWorkflow = None) -> RunCount:
     """Count the runs of a store by status."""
     records = call.event_store.records(workflow=workflow)
     return RunCount(dict(Counter(record.status for record in records).most_common()))
+
+
+# --- stats -----------------------------------------------------------------------------------------------------------
+
+
+class WorkflowStatsData(TypedDict):
+    """Numbers of the runs of one workflow as JSON. `cost` is in dollars."""
+
+    workflow: str
+    runs: int
+    by_status: dict[str, int]
+    median_seconds: float | None
+    longest_seconds: float | None
+    cost: float
+
+
+class StatsData(TypedDict):
+    """Result of ``stats`` as JSON."""
+
+    workflows: list[WorkflowStatsData]
+
+
+@dataclass(frozen=True, repr=False)
+class Stats(Shown):
+    """Number, status, duration and cost of runs, by workflow, the most frequent workflow first."""
+
+    rows: list[WorkflowStatsData]
+
+    def report(self) -> Report:
+        """Return a table with a row for each workflow."""
+        from divebook.report.model import Column, Report, Table
+        from divebook.text.format import price, seconds
+
+        titles = ("workflow", "runs", "status", "median", "longest", "cost")
+        rows = [
+            (
+                row["workflow"],
+                f"{row['runs']:,}",
+                ", ".join(f"{count:,} {status}" for status, count in row["by_status"].items()),
+                "" if row["median_seconds"] is None else seconds(row["median_seconds"]),
+                "" if row["longest_seconds"] is None else seconds(row["longest_seconds"]),
+                price(row["cost"]),
+            )
+            for row in self.rows
+        ]
+        columns = tuple(Column(title, "name" if title == "workflow" else "short") for title in titles)
+        return Report("" if rows else "no runs yet", blocks=(Table(columns, tuple(rows)),) if rows else ())
+
+
+def stats_data(stats: Stats) -> StatsData:
+    """Return the numbers of runs by workflow as plain data."""
+    return {"workflows": stats.rows}
+
+
+@command(
+    "stats",
+    LOOK,
+    example="stats --workflow audit",
+    no_python='`divebook.frames().executions.groupby("workflow")` has the runs by workflow.',
+    data=stats_data,
+)
+def stats(
+    call: Invocation,
+    *,
+    workflow: OfWorkflow = None,
+    tag: Annotated[
+        str | None, option("--tag", "-t", metavar="TAG", help="Only runs with this tag.", completes="tag")
+    ] = None,
+) -> Stats:
+    """Show how many runs each workflow has, how they ended, how long they worked, and their cost.
+
+    What-ifs and trials are left out. The durations are those of completed runs, without the time in which they waited.
+    """
+    from divebook.projections.run_columns import worked_seconds
+
+    filters = {"workflow": workflow, "tag": tag}
+    query = RunQuery(call.event_store, {key: value for key, value in filters.items() if value is not None}, 0)
+    lines_by_workflow: dict[str, list[RunLine]] = {}
+    for line in query.lines(query.records):
+        if line.is_counted:
+            lines_by_workflow.setdefault(line.record.workflow_name, []).append(line)
+    rows = [_workflow_stats(name, lines, worked_seconds) for name, lines in lines_by_workflow.items()]
+    return Stats(sorted(rows, key=lambda row: (-row["runs"], row["workflow"])))
+
+
+def _workflow_stats(
+    workflow: str, lines: list[RunLine], seconds_of: Callable[[RunLine], float | None]
+) -> WorkflowStatsData:
+    from statistics import median
+
+    from divebook.engine.bounds import NANODOLLARS
+    from divebook.events.catalog import COMPLETED
+
+    # A run that failed at once, or still waits, says nothing about the duration of the workflow.
+    durations = [seconds_of(line) for line in lines if line.record.status == COMPLETED]
+    known = [duration for duration in durations if duration is not None]
+    return {
+        "workflow": workflow,
+        "runs": len(lines),
+        "by_status": dict(Counter(line.record.status for line in lines).most_common()),
+        "median_seconds": median(known) if known else None,
+        "longest_seconds": max(known, default=None),
+        "cost": sum(line.cost or 0 for line in lines) / NANODOLLARS,
+    }
 
 
 # --- show, open: one run ---------------------------------------------------------------------------------------------

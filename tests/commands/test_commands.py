@@ -1,6 +1,7 @@
 """Every command is declared once: help, reference page, schemas and interfaces follow from the declaration."""
 
 import ast
+import re
 from pathlib import Path
 
 import jsonschema
@@ -13,6 +14,8 @@ from divebook.cli.main import app
 from divebook.commands import reference
 from divebook.commands.command import NOTEBOOK, SHELL, ParameterError, option
 from divebook.commands.table import COMMANDS
+from divebook.definitions.definition import InputDefinition, Workflow
+from divebook.definitions.step import Step
 from divebook.environments.environment import Environment
 from divebook.notebook.commands import Names, line_command, values_of
 from divebook.notebook.extension import AWAITED_COMMANDS
@@ -104,3 +107,17 @@ def test_a_wrong_value_is_worded_by_each_interface():
     with pytest.raises(Exception, match=r"^--at must be an integer from 1 to "):
         values_of(COMMANDS["why"], line_command(COMMANDS["why"]).parse(["x", "--at", "0"], Names()))
     assert option("--n", help="A number.", allowed=COUNT).help == "A number.  [N>=1]"
+
+
+def test_stats_are_shown_by_workflow(tmp_path, monkeypatch):
+    monkeypatch.setenv("DIVEBOOK_STORE", str(tmp_path / "runs.db"))
+    with Environment(store=str(tmp_path / "runs.db")) as environment:
+        sum_up = Workflow("sum", [Step("add", script="inputs.n + 1", store="m")], inputs=[InputDefinition("n")])
+        for n in (1, 2, "x"):
+            environment.start(sum_up, {"n": n}).wait()
+    done = CliRunner().invoke(app, ["stats"])
+    title, row = done.stdout.splitlines()
+    assert title.split() == ["workflow", "runs", "status", "median", "longest", "cost"]
+    cells = re.split(r"  +", row)
+    assert cells[:3] == ["sum", "3", "2 completed, 1 failed"]
+    assert cells[-1] == "$0.00"

@@ -103,6 +103,7 @@ CASES = (
         lambda _: divebook.runs(workflow="hello").frame()["status"].value_counts().to_dict(),
         lambda data: data["runs"],
     ),
+    ("stats --workflow hello", None, whole),
     ("show ONE", lambda py: ShownRun(divebook.show(py.ONE.id)), whole),
     ("open one.jsonl", lambda py: ShownRun(py.environment.open("one.jsonl")), whole),
     ("compare ONE TWO", lambda py: divebook.compare(py.ONE, py.TWO), whole),
