@@ -237,7 +237,7 @@ def _print_diagnosis(diagnosis: Diagnosis, values: Mapping[str, Any]) -> None:
     if values["ping"]:
         titles.append("answer")
     # Texts of definitions are cleaned; names of libraries and keys are never cut, so that they can be copied.
-    rows = ([one_line(str(row[title])) for title in titles] for row in diagnosis.rows)
+    rows = ([one_line(str(row.get(title))) for title in titles] for row in diagnosis.rows)
     columns(titles, rows, whole=("library", "key"))
 
 

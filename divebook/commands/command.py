@@ -388,6 +388,15 @@ def command(
     return declare
 
 
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Marker in the annotation of plain data: the mapping has the fields of a class, with times as `with_times` gives
+    them. The class is named as ``module:Class``, because its module is loaded late.
+    """
+
+    of: str
+
+
 def with_times(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return plain data with times in ISO 8601 in place of microseconds since 1970: ``raised_us`` becomes
     ``raised_at``.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
 
 from divebook.commands.command import CHANGE, PEOPLE, Invocation, command, option, with_times, word
 from divebook.commands.parameters import By, DryRun, OfWorkflow, OptionalRunIds, RunId, WithStatus
@@ -255,10 +255,38 @@ def tag(
 # --- inbox -----------------------------------------------------------------------------------------------------------
 
 
+class QuestionData(TypedDict):
+    """An open question as JSON, with the id of its run and its address for `answer`. Its data, schema, default and
+    response have the form that the workflow gives them.
+    """
+
+    execution: str
+    interrupt_id: str
+    address: str
+    id: str
+    kind: str
+    question: str
+    path: str
+    step: str
+    message: str | None
+    data: dict[str, Any] | None
+    schema: dict[str, Any] | None
+    operation_id: str | None
+    raised_at: str
+    expires_at: str | None
+    default: dict[str, Any] | None
+    optional: bool
+    status: str
+    response: Any
+    answered_by: str | None
+    settled_at: str | None
+    waiting: list[str]
+
+
 class QuestionsData(TypedDict):
     """Result of ``inbox`` as JSON: the open questions, each with the id of its run and its address for `answer`."""
 
-    questions: list[dict[str, Any]]
+    questions: list[QuestionData]
 
 
 @dataclass(frozen=True)
@@ -282,11 +310,11 @@ def inbox_data(inbox: Inbox) -> QuestionsData:
     }
 
 
-def _question_data(execution_id: str, question: Question) -> dict[str, Any]:
+def _question_data(execution_id: str, question: Question) -> QuestionData:
     from divebook.questions.question import address_of
 
     names = {"execution": execution_id, "interrupt_id": question.id, "address": address_of(execution_id, question)}
-    return {**names, **with_times(question._asdict())}
+    return cast("QuestionData", {**names, **with_times(question._asdict())})
 
 
 @command(
@@ -324,10 +352,28 @@ def _readable(call: Invocation) -> Iterator[Run]:
 # --- rules -----------------------------------------------------------------------------------------------------------
 
 
-class RulesData(TypedDict):
-    """Result of ``rules`` as JSON. `execution` is null for a rule that holds in all runs."""
+class RuleData(TypedDict):
+    """An approval rule as JSON. `execution` is null for a rule that holds in all runs."""
 
-    rules: list[dict[str, Any]]
+    execution: str | None
+    rule_id: str
+    outcome: str
+    tool: str
+    kind: str
+    agent: str | None
+    server: str | None
+    arguments: dict[str, Any] | None
+    scope: str
+    expires_at: str | None
+    question: str | None
+    by: str | None
+    added_at: str
+
+
+class RulesData(TypedDict):
+    """Result of ``rules`` as JSON."""
+
+    rules: list[RuleData]
 
 
 @dataclass(frozen=True)
@@ -350,7 +396,9 @@ class Rules:
 
 def rules_data(rules: Rules) -> RulesData:
     """Return approval rules as plain data."""
-    return {"rules": [{"execution": name, **with_times(rule._asdict())} for name, rule in rules.rules]}
+    return {
+        "rules": [cast("RuleData", {"execution": name, **with_times(rule._asdict())}) for name, rule in rules.rules]
+    }
 
 
 @command(

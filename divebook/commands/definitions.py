@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict
 
 from divebook._version import __version__
-from divebook.commands.command import DEFINE, NOTEBOOK, SHELL, Invocation, command, option, word
+from divebook.commands.command import DEFINE, NOTEBOOK, SHELL, Fields, Invocation, command, option, word
 from divebook.errors import DefinitionError, DivebookError, InputError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class KeysData(TypedDict):
     """Result of ``keys`` as JSON: the keys of each part of a definition, by name of the part."""
 
-    parts: dict[str, list[dict[str, Any]]]
+    parts: dict[str, list[Annotated[dict[str, Any], Fields("divebook.definitions.schema:KeyLine")]]]
 
 
 @dataclass(frozen=True)
@@ -164,12 +164,51 @@ class Converted:
         return self.text
 
 
+class ProblemData(TypedDict):
+    """A problem of a definition as JSON. Lines and columns count from 1; 0 is an unknown place."""
+
+    message: str
+    line: int
+    column: int
+    key: str | None
+    severity: str
+    hint: str | None
+
+
+class ConvertedData(TypedDict):
+    """Result of ``convert`` as JSON. `file` has the text if it was written."""
+
+    text: str
+    file: str | None
+    problems: list[ProblemData]
+
+
+def converted_data(converted: Converted) -> ConvertedData:
+    """Return converted definitions as plain data."""
+    return {
+        "text": converted.text,
+        "file": None if converted.file is None else str(converted.file),
+        "problems": [
+            {
+                "message": problem.message,
+                "line": problem.line,
+                "column": problem.column,
+                "key": problem.key,
+                "severity": problem.severity,
+                "hint": problem.hint,
+            }
+            for problem in converted.problems
+        ],
+    }
+
+
 @command(
     "convert",
     DEFINE,
     example="convert old.yaml --dialect dive -o new.yaml",
     no_python="Files are converted once, in a shell.",
     interfaces=[SHELL],
+    data=converted_data,
     exit_code=lambda converted: 1 if converted.problems else 0,
     has_store=False,
 )
@@ -229,17 +268,31 @@ def convert(
 # --- doctor: what the agents of a definition, and their models, need before they can be asked -------------------------
 
 
-class ModelsData(TypedDict):
-    """Result of ``doctor`` as JSON: for each model, what it still needs."""
+class ModelData(TypedDict):
+    """What a model still needs, as JSON. `answer` is the result of ``--ping``."""
 
-    models: list[dict[str, Any]]
+    model: str
+    agents: str
+    library: str
+    key: str
+    price: str
+    hint: str
+    problems: list[str]
+    usable: bool
+    answer: NotRequired[str]
+
+
+class ModelsData(TypedDict):
+    """Result of ``doctor`` as JSON."""
+
+    models: list[ModelData]
 
 
 @dataclass(frozen=True)
 class Diagnosis:
     """Needs of each model: a library, a key, a price."""
 
-    rows: list[dict[str, Any]]
+    rows: list[ModelData]
 
     @property
     def is_usable(self) -> bool:
@@ -325,14 +378,14 @@ def _problems(environment: Environment, store: str | None) -> dict[str, str]:
     return problems
 
 
-def _row(model: str, agents: list[str], examined: Examined, problems: list[str], *, ping: bool) -> dict[str, Any]:
+def _row(model: str, agents: list[str], examined: Examined, problems: list[str], *, ping: bool) -> ModelData:
     key = examined.key
     # The name of the variable that contains the key, and never its value.
     if not key and examined.found_key:
         key = f"{examined.found_key} is set"
     elif not key and not examined.library:
         key = "not needed"
-    row = {
+    row: ModelData = {
         "model": model,
         "agents": ", ".join(agents),
         "library": examined.library or "installed",

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict, cast
 
-from divebook.commands.command import LOOK, NOTEBOOK, SHELL, Invocation, command, option, with_times, word
+from divebook.commands.command import LOOK, NOTEBOOK, SHELL, Fields, Invocation, command, option, with_times, word
 from divebook.commands.parameters import (
     AtEvent,
     Force,
@@ -328,6 +328,34 @@ def _workflow_stats(
 # --- show, open: one run ---------------------------------------------------------------------------------------------
 
 
+FailureData: TypeAlias = Annotated[dict[str, Any], Fields("divebook.projections.failures:Failure")]
+
+
+class PathData(TypedDict):
+    """A path (branch) of a run as JSON. Empty fields are left out."""
+
+    id: str
+    status: str
+    current_step: NotRequired[str]
+    start_time: NotRequired[str]
+    end_time: NotRequired[str]
+    error_message: NotRequired[str]
+    step_outputs: dict[str, str]
+
+
+class EventData(TypedDict):
+    """An event of a log as JSON. The keys of `data` depend on the type of the event."""
+
+    id: str
+    execution_id: str
+    sequence: int
+    timestamp: str
+    event_type: str
+    path: NotRequired[str]
+    step: NotRequired[str]
+    data: dict[str, Any]
+
+
 class ExecutionData(TypedDict):
     """A run as JSON: status, values, usage and questions. Times are ISO 8601."""
 
@@ -335,7 +363,7 @@ class ExecutionData(TypedDict):
     workflow: str
     status: str
     error: str | None
-    failure: dict[str, Any] | None
+    failure: FailureData | None
     inputs: dict[str, Any]
     outputs: dict[str, Any]
     variables: dict[str, Any]
@@ -351,8 +379,8 @@ class ExecutionData(TypedDict):
 class ShownRunData(ExecutionData):
     """Result of ``show`` and ``open`` as JSON."""
 
-    paths: list[dict[str, Any]]
-    events: NotRequired[list[dict[str, Any]]]
+    paths: list[PathData]
+    events: NotRequired[list[EventData]]
     damage: NotRequired[str]
 
 
@@ -380,7 +408,7 @@ def execution_data(execution: Run) -> ExecutionData:
         "workflow": execution.workflow.name,
         "status": execution.status,
         "error": execution.error,
-        "failure": None if failure is None else asdict(failure),
+        "failure": None if failure is None else with_times(asdict(failure)),
         "inputs": dict(execution.state.inputs),
         "outputs": dict(execution.state.outputs),
         "variables": recorded_variables(execution),
@@ -415,10 +443,10 @@ def shown_run_data(shown: ShownRun) -> ShownRunData:
     execution = shown.execution
     data: ShownRunData = {
         **execution_data(execution),  # type: ignore[typeddict-item]  # mypy does not narrow the unpacked keys
-        "paths": [path.to_dict() for path in execution.paths.values()],
+        "paths": [cast("PathData", path.to_dict()) for path in execution.paths.values()],
     }
     if shown.shows_events:
-        data["events"] = [event_to_dict(event) for event in execution.history()]
+        data["events"] = [cast("EventData", event_to_dict(event)) for event in execution.history()]
     # Only a damaged log has the key "damage".
     if shown.damage is not None:
         data["damage"] = str(shown.damage)
@@ -670,8 +698,8 @@ class InspectionData(TypedDict):
 
     seconds: float
     seconds_by_kind: dict[str, float]
-    critical_path: list[dict[str, Any]]
-    retries: list[dict[str, Any]]
+    critical_path: list[Annotated[dict[str, Any], Fields("divebook.projections.summary:PathPart")]]
+    retries: list[Annotated[dict[str, Any], Fields("divebook.replay.inspect:Retried")]]
     text: str
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict, cast
 
-from divebook.commands.command import QUEUES, START, Invocation, command, option, with_times, word
+from divebook.commands.command import QUEUES, START, Invocation, command, option, word
 from divebook.errors import SetupError
 from divebook.text.format import json_time
 from divebook.text.ranges import COUNT
@@ -30,11 +30,30 @@ class WorkerData(TypedDict):
     parallel: int
 
 
+class QueuedRunData(TypedDict):
+    """A run in a queue as JSON, with the workers that can run it and the reasons why others cannot. `why` is the reason
+    why workers leave it alone.
+    """
+
+    execution_id: str
+    queue: str
+    priority: int
+    workflow: str
+    fingerprint: str | None
+    status: str
+    due: str | None
+    key: str | None
+    attempts: int
+    workers: list[str]
+    reasons: dict[str, str]
+    why: NotRequired[str | None]
+
+
 class QueueData(TypedDict):
     """Result of ``queue`` as JSON."""
 
-    queued: list[dict[str, Any]]
-    left_alone: list[dict[str, Any]]
+    queued: list[QueuedRunData]
+    left_alone: list[QueuedRunData]
     workers: list[WorkerData]
 
 
@@ -60,8 +79,8 @@ class Queue:
 def queue_data(queue: Queue) -> QueueData:
     """Return the runs in queues and the running workers as plain data."""
     return {
-        "queued": [with_times(line.to_dict()) for line in queue.waiting],
-        "left_alone": [with_times(line.to_dict()) for line in queue.withheld],
+        "queued": [cast("QueuedRunData", line.to_dict()) for line in queue.waiting],
+        "left_alone": [cast("QueuedRunData", line.to_dict()) for line in queue.withheld],
         "workers": [
             {
                 "id": worker.id,

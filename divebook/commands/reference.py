@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import sys
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from importlib import import_module
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
-from divebook.commands.command import FORMAT, NOTEBOOK, SHELL, Command, Parameter
+from divebook.commands.command import FORMAT, NOTEBOOK, SHELL, Command, Fields, Parameter
 from divebook.commands.table import COMMANDS, GROUPS
 
 HEAD = """\
@@ -140,6 +142,11 @@ def _schema_of(kind: Any, *, is_top: bool = False) -> dict[str, Any]:
     # Only types that occur in the results of commands; another one is a mistake in a declaration.
     origin = typing.get_origin(kind)
     arguments = typing.get_args(kind)
+    if origin is Annotated:
+        (fields,) = kind.__metadata__
+        return _schema_of_fields(fields)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return {"enum": [member.value for member in kind]}
     if kind is Any:
         return {}
     if kind in _TYPES:
@@ -150,9 +157,18 @@ def _schema_of(kind: Any, *, is_top: bool = False) -> dict[str, Any]:
         return {"anyOf": [_schema_of(part, is_top=is_top) for part in arguments]}
     if origin is Literal:
         return {"enum": list(arguments)}
-    if origin is list:
+    return _schema_of_collection(kind)
+
+
+def _schema_of_collection(kind: Any) -> dict[str, Any]:
+    origin = typing.get_origin(kind)
+    arguments = typing.get_args(kind)
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        items = [_schema_of(part) for part in arguments]
+        return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
+    if origin in (list, tuple, Sequence):
         return {"type": "array", "items": _schema_of(arguments[0])}
-    if origin is dict:
+    if origin in (dict, Mapping):
         return {"type": "object", "additionalProperties": _schema_of(arguments[1])}
     raise TypeError(f"{kind} has no JSON Schema")
 
@@ -171,6 +187,21 @@ def _schema_of_keys(kind: Any, *, is_top: bool) -> dict[str, Any]:
         if name.endswith("_at") and hint in (str, str | None):
             properties[name]["description"] = "Time in ISO 8601."
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _schema_of_fields(fields: Fields) -> dict[str, Any]:
+    """Return the JSON Schema of a mapping with the fields of a class. All of them are always there."""
+    module, _, name = fields.of.partition(":")
+    hints = typing.get_type_hints(getattr(import_module(module), name))
+    properties: dict[str, Any] = {}
+    for field, hint in hints.items():
+        # `with_times` turns microseconds into times.
+        if field.endswith("_us"):
+            text = _schema_of(str | None if hint == int | None else str)
+            properties[f"{field.removesuffix('_us')}_at"] = {**text, "description": "Time in ISO 8601."}
+        else:
+            properties[field] = _schema_of(hint)
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
 def schemas() -> dict[str, str]:

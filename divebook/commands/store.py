@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 
 from divebook.commands.command import SHELL, STORES, Invocation, ParameterError, command, option, word
 from divebook.commands.parameters import RunId
@@ -352,10 +352,32 @@ class Exported:
 
     execution_id: str
     events: int
+    file: str | None = None
+    """The file that was written; None: `text` is the log."""
     text: str | None = None
     damage: Exception | None = None
     last_sequence: int | None = None
     """Number of the last event of a damaged log."""
+
+
+class ExportData(TypedDict):
+    """Result of ``export`` as JSON: the number of events in the file. Only a damaged log has the key `damage`."""
+
+    id: str
+    events: int
+    file: str
+    damage: NotRequired[str]
+
+
+def export_data(exported: Exported) -> ExportData:
+    """Return an exported run as plain data. Raise `SetupError` if it was written to stdout."""
+    # The log on stdout is JSON already, and is printed with its secrets, which other JSON is not.
+    if exported.file is None:
+        raise SetupError("--json reports the file that was written; name a FILE")
+    data: ExportData = {"id": exported.execution_id, "events": exported.events, "file": exported.file}
+    if exported.damage is not None:
+        data["damage"] = str(exported.damage)
+    return data
 
 
 def exit_code_of_exported(exported: Exported) -> int:
@@ -369,6 +391,7 @@ def exit_code_of_exported(exported: Exported) -> int:
     example="export exec_01k8 audit.jsonl",
     python="run.export",
     interfaces=[SHELL],
+    data=export_data,
     exit_code=exit_code_of_exported,
     reports_damage=True,
 )
@@ -407,7 +430,7 @@ def export(
         count, damage = jsonl.export_sound(store, whole_id, buffer)
         text = buffer.getvalue().decode()
     last = None if damage is None else store.record(whole_id).last_sequence
-    return Exported(whole_id, count, text, damage, last)
+    return Exported(whole_id, count, None if file == STREAM else file, text, damage, last)
 
 
 def _export_shown(call: Invocation, name: str, file: str, *, overwrite: bool, move: bool) -> Exported:
@@ -424,7 +447,7 @@ def _export_shown(call: Invocation, name: str, file: str, *, overwrite: bool, mo
     count = run.state.last_sequence
     call.print_remark(f"wrote {count} events of {run.id} to {file}")
     _note_unended(call, run.status)
-    return Exported(run.id, count)
+    return Exported(run.id, count, file)
 
 
 def _export_moving(call: Invocation, name: str, file: str, *, overwrite: bool) -> Exported:
@@ -435,7 +458,7 @@ def _export_moving(call: Invocation, name: str, file: str, *, overwrite: bool) -
     call.print_remark(
         f"moved {run.id} to {file} ({count} events): it continues where the file is imported; import it only once"
     )
-    return Exported(run.id, count)
+    return Exported(run.id, count, file)
 
 
 def _note_unended(call: Invocation, status: str) -> None:

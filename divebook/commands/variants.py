@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeAlias, TypedDict, cast
 
-from divebook.commands.command import SHELL, START, Invocation, command, option, word
+from divebook.commands.command import SHELL, START, Fields, Invocation, command, option, word
 from divebook.commands.driving import advising_definitions
 from divebook.commands.parameters import (
     AnswersChanged,
@@ -30,11 +30,66 @@ if TYPE_CHECKING:
     from divebook.replay.what_if import Plan, RepeatedWhatIf, WhatIf
 
 
+class ChangeData(TypedDict):
+    """What differs in a what-if, as JSON."""
+
+    variables: NotRequired[dict[str, Any]]
+    inputs: NotRequired[dict[str, Any]]
+    results: NotRequired[dict[str, Any]]
+    answers: NotRequired[dict[str, Any]]
+    prompts: NotRequired[dict[str, str]]
+
+
+class FirstDifferenceData(TypedDict):
+    """The first difference between a what-if and its run as JSON."""
+
+    event: int | None
+    step: str
+    text: str
+
+
+class WhatIfData(TypedDict):
+    """A what-if as JSON: its result, and the numbers of replayed (`served`), live and other calls."""
+
+    id: str
+    source: str
+    at: int
+    change: ChangeData
+    status: str
+    error: str | None
+    outputs: dict[str, Any]
+    served: int
+    live: int
+    blocked: int
+    computed: int
+    skipped: int
+    unused: int
+    cost: float | None
+    comparable: str
+    calls: list[Annotated[dict[str, Any], Fields("divebook.replay.what_if:UnreusedCall")]]
+    first_difference: FirstDifferenceData | None
+    differences: dict[str, int]
+    unchecked: list[str]
+
+
+class WhatIfPlanData(TypedDict):
+    """Plan of a what-if as JSON: reused and live calls, and the expected cost."""
+
+    source: str
+    at: int
+    change: ChangeData
+    reused: int
+    live: list[Annotated[dict[str, Any], Fields("divebook.replay.what_if:Planned")]]
+    cost: float | None
+    unknown: list[str]
+    blocked: int
+
+
 class WhatIfsData(TypedDict):
     """Result of ``what-if`` as JSON: the what-ifs, or with ``--plan`` the plan."""
 
-    what_ifs: list[dict[str, Any]]
-    plan: dict[str, Any] | None
+    what_ifs: list[WhatIfData]
+    plan: WhatIfPlanData | None
 
 
 def what_if_data(result: WhatIf | RepeatedWhatIf | Plan) -> WhatIfsData:
@@ -47,31 +102,42 @@ def what_if_data(result: WhatIf | RepeatedWhatIf | Plan) -> WhatIfsData:
     return {"what_ifs": [_variant_data(each) for each in variants], "plan": None}
 
 
-def _plan_data(plan: Plan) -> dict[str, Any]:
-    """Return the plan of a what-if (reused and live calls, expected cost) as plain data."""
-    names = ("source", "at", "reused", "cost", "unknown", "blocked")
-    data = {name: getattr(plan, name) for name in names}
-    return {**data, "change": plan.change.to_data(), "live": [call._asdict() for call in plan.live]}
+def _plan_data(plan: Plan) -> WhatIfPlanData:
+    return {
+        "source": plan.source,
+        "at": plan.at,
+        "change": cast("ChangeData", plan.change.to_data()),
+        "reused": plan.reused,
+        "live": [call._asdict() for call in plan.live],
+        "cost": plan.cost,
+        "unknown": list(plan.unknown),
+        "blocked": plan.blocked,
+    }
 
 
-def _variant_data(variant: WhatIf) -> dict[str, Any]:
+def _variant_data(variant: WhatIf) -> WhatIfData:
     run = variant.run
     first = variant.diff
     return {
         "id": run.id,
         "source": variant.source,
         "at": variant.at,
-        "change": variant.change.to_data(),
+        "change": cast("ChangeData", variant.change.to_data()),
         "status": run.status,
         "error": run.error,
-        "outputs": variant.outputs,
-        **asdict(variant.tally),
+        "outputs": dict(variant.outputs),
+        "served": variant.tally.served,
+        "live": variant.tally.live,
+        "blocked": variant.tally.blocked,
+        "computed": variant.tally.computed,
+        "skipped": variant.tally.skipped,
+        "unused": variant.tally.unused,
         "cost": variant.cost,
         "comparable": variant.comparable,
         "calls": [call._asdict() for call in variant.calls],
         "first_difference": None if first is None else {"event": first.event, "step": first.step, "text": first.text},
-        "differences": variant.comparison.pairs[0].counts,
-        "unchecked": variant.unchecked,
+        "differences": {str(way): count for way, count in variant.comparison.pairs[0].counts.items()},
+        "unchecked": list(variant.unchecked),
     }
 
 
@@ -150,15 +216,18 @@ def what_if(
 # --- try -------------------------------------------------------------------------------------------------------------
 
 
+TrialResultData: TypeAlias = Annotated[dict[str, Any], Fields("divebook.replay.trial:TrialResult")]
+
+
 class TrialData(TypedDict):
     """Result of ``try`` as JSON: the recorded result and the tries."""
 
     source: str
     step: str
     cost: float | None
-    entry: dict[str, Any]
-    recorded: dict[str, Any]
-    tries: list[dict[str, Any]]
+    entry: Annotated[dict[str, Any], Fields("divebook.replay.trial:StepEntry")]
+    recorded: TrialResultData
+    tries: list[TrialResultData]
 
 
 def trial_data(trial: StepTrial) -> TrialData:
