@@ -528,14 +528,16 @@ class UnrelatedError(DivebookError):
     ----------
     runs
         The ids of both, each with the name of its workflow.
+    advice
+        The next step: how to find other runs of the workflow.
     """
 
-    def __init__(self, *runs: tuple[str, str]) -> None:
+    def __init__(self, *runs: tuple[str, str], advice: str = "") -> None:
         self.runs = runs
         (one, its), (other, second) = runs
         super().__init__(
             f"{one} ran the workflow {its!r} and {other} the workflow {second!r}: they have no places in common. "
-            f"Compare runs of one workflow, or a run with its fork or what-if: %dive runs --workflow {its} lists them"
+            f"Compare runs of one workflow, or a run with its fork or what-if{f': {advice}' if advice else ''}"
         )
 
 

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from divebook.errors import CorruptStoreError, DefinitionError, DivebookError, ExecutionNotFoundError, SetupError
+from divebook.text.advice import interface_spelling
 from divebook.text.format import UNSAFE, visible
 from divebook.text.redaction import Redactor, shared
 
@@ -244,6 +245,7 @@ def _clean(part: Text | str) -> Text:
 DEBUG = "--debug"
 SHOW_SECRETS = "--show-secrets"
 ALLOW = "--allow"
+HELP = "help"
 REFUSED = 2
 """Exit code of a command that ends with a `DivebookError`."""
 _MAX_FILE_NAME = 255
@@ -260,15 +262,30 @@ class Commands(TyperGroup):
         """Move the global options before the subcommand, where click expects them, and parse the arguments."""
         # Options after `--` belong to a program, and are not moved.
         before, separator, after = _partition(args)
-        parsed: list[str] = super().parse_args(ctx, [*_global_options_first(before), *separator, *after])
+        words = [*_global_options_first(before), *separator, *after]
+        # ``help run`` is ``run --help``. The command `help` explains the other words, which are keys of definitions.
+        if words == [HELP] or (words[:1] == [HELP] and len(words) == 2 and words[1] in self.commands):
+            words = [*words[1:], "--help"]
+        parsed: list[str] = super().parse_args(ctx, words)
         return parsed
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the subcommand that the first word names. Of a command of notebooks, say how to write it there."""
+        from divebook.commands.table import COMMANDS, spelled_in_notebook
+
+        name = args[0]
+        if name in COMMANDS and name not in self.commands:
+            ctx.fail(f"{name} is a command of notebooks; write {spelled_in_notebook(name)} in a cell")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen subcommand, and report its errors without traceback."""
+        from divebook.commands.table import spelled_in_shell
+
         secrets.begin(shown=bool(ctx.params.get("show_secrets")))
         try:
             # The variable is also inherited by processes that the command starts.
-            with _allowing(ctx.params.get("allow") or ()):
+            with _allowing(ctx.params.get("allow") or ()), interface_spelling(spelled_in_shell):
                 return super().invoke(ctx)
         except typer.BadParameter as error:  # its message repeats typed text, which may contain secrets
             error.message = visible(secrets.text(error.message))

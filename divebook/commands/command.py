@@ -26,6 +26,7 @@ from types import NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 from divebook.errors import InputError, NotFoundError, shown_number
+from divebook.text.advice import advised
 from divebook.text.format import json_time
 from divebook.text.ranges import NumberRange
 
@@ -545,7 +546,7 @@ class Invocation:
         if name is None:
             newest = newest_run(self.environment.store)
             if newest is None:
-                message = f"there are no runs yet; {self.spell('run NAME')} starts one"
+                message = f"there are no runs yet; {advised('run NAME')} starts one"
                 raise NotFoundError("run", "the newest one", message=message)
             name = newest.execution_id
         run = self.environment.run_of(name)
@@ -557,7 +558,3 @@ class Invocation:
         """Add the definitions of the file that the call names to the environment; without a file, do nothing."""
         if self.definitions is not None:
             self.define(self.environment, dialect)
-
-    def spell(self, line: str) -> str:
-        """Return a command line as the person types it in this interface."""
-        return f"%dive {line}" if self.interface == NOTEBOOK else f"divebook {line}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDic
 from divebook._version import __version__
 from divebook.commands.command import DEFINE, NOTEBOOK, SHELL, Fields, Invocation, command, option, word
 from divebook.errors import DefinitionError, DivebookError, InputError
+from divebook.text.advice import advised
 
 if TYPE_CHECKING:
     from divebook.agents.models import Examined
@@ -78,7 +79,7 @@ def keys(
 
     # All keys are too many for a cell.
     if part is None and call.interface == NOTEBOOK:
-        return f"parts of a definition: {', '.join(TABLES)}; {call.spell('keys PART')} lists the keys of one"
+        return f"parts of a definition: {', '.join(TABLES)}; {advised('keys PART')} lists the keys of one"
     return Keys(dict(map(reference, TABLES if part is None else [part])), markdown, schema)
 
 
@@ -120,22 +121,27 @@ class HelpRequest:
     DEFINE,
     example="help run",
     no_python="`help(divebook.run)` describes a function.",
-    interfaces=[NOTEBOOK],
+    notebook_help="The same: `%dive COMMAND?`.",
     has_store=False,
 )
 def show_help(
-    _call: Invocation,
+    call: Invocation,
     about: Annotated[
         str | None,
         word(
             "WORD",
-            "The command, as `%dive COMMAND?` and `%dive COMMAND --help` do; or a key, such as Ask, Retry or Each: its "
-            "meaning and type, with an example.",
+            "The command, as --help after its name does; or a key, such as Ask, Retry or Each: its meaning and type, "
+            "with an example.",
             completes="command",
         ),
     ] = None,
-) -> HelpRequest:
-    """Describe a command or a key of definitions, or list all commands."""
+) -> HelpRequest | str:
+    """Describe a command or a key of definitions."""
+    # The shell itself describes its commands, before a command is called.
+    if call.interface == SHELL:
+        from divebook.definitions.schema import help_about
+
+        return help_about(about or "")
     return HelpRequest(about)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 
 from divebook.commands.command import FILES, Invocation, command, option
 from divebook.commands.parameters import AtEvent, Files, RunOrNewest, SinceEvent, Workspace
+from divebook.text.advice import advised
 
 if TYPE_CHECKING:
     from divebook.replay.files import ChangedFiles, KeptFiles
@@ -144,7 +145,7 @@ def apply(
     applied = workspace_files.apply(to, paths or None, since=since, until=at)
     folder = to or workspace_files.source
     # The text names the files that were left out, with the line that applies them.
-    text = applied.in_words(folder, call.spell("apply RUN {}"))
+    text = applied.in_words(folder, advised("apply RUN {}"))
     return WrittenFiles(folder, applied.written, text, applied.there, applied.left_out)
 
 

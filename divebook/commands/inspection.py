@@ -24,6 +24,7 @@ from divebook.commands.parameters import (
 )
 from divebook.errors import DivebookError, SetupError, StoreError
 from divebook.report.shown import Shown
+from divebook.text.advice import advised
 from divebook.text.format import json_time
 from divebook.text.ranges import COUNT_OR_ZERO
 
@@ -288,7 +289,7 @@ def stats(
         str | None, option("--tag", "-t", metavar="TAG", help="Only runs with this tag.", completes="tag")
     ] = None,
 ) -> Stats:
-    """Show how many runs each workflow has, how they ended, how long they worked, and their cost.
+    """Show number, results, durations and cost of runs by workflow.
 
     What-ifs and trials are left out. The durations are those of completed runs, without the time in which they waited.
     """
@@ -607,7 +608,7 @@ def compare(call: Invocation, runs: RunIds) -> Comparison:
     each of the others.
     """
     if len(runs) < 2:
-        raise SetupError(f"name two runs or more; {call.spell('runs')} lists them")
+        raise SetupError(f"name two runs or more; {advised('runs')} lists them")
     return call.environment.compare(*runs)
 
 

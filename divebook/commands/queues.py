@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict, cast
 
 from divebook.commands.command import QUEUES, START, Invocation, command, option, word
 from divebook.errors import SetupError
+from divebook.text.advice import advised
 from divebook.text.format import json_time
 from divebook.text.ranges import COUNT
 
@@ -181,6 +182,6 @@ def recover(
     from divebook.config.answers import interrupted
 
     if every and run is not None:
-        raise SetupError(f"{call.spell('recover')} takes a run or --all, not both")
+        raise SetupError(f"{advised('recover')} takes a run or --all, not both")
     call.add_definitions()
     return Interrupted(call.environment, interrupted(call.environment, run), page, every or run is not None)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 from divebook.commands.command import SHELL, STORES, Invocation, ParameterError, command, option, word
 from divebook.commands.parameters import RunId
 from divebook.errors import SetupError, StoreError
+from divebook.text.advice import advised
 from divebook.text.format import in_shell, parse_duration, plural, size
 from divebook.text.ranges import COUNT_OR_ZERO
 
@@ -51,7 +52,7 @@ def existing_path(location: str | None) -> Path:
         raise StoreError(f"{without_password(place)} is not a file; copy it into one: {copying}")
     path = path.expanduser()
     if not path.exists():
-        raise StoreError(f"there is no store at {path}; `divebook run` makes it, --store names another one")
+        raise StoreError(f"there is no store at {path}; `{advised('run FILE')}` makes it, --store names another one")
     return path
 
 
@@ -155,7 +156,7 @@ def backup(
 
     # `back_up` copies the file through SQLite, while other processes may write to it.
     path = back_up(existing_path(call.store), destination.expanduser())
-    call.print_remark(f"to verify it: divebook check --store {shlex.quote(str(path))}")
+    call.print_remark(f"to verify it: {advised(f'check --store {shlex.quote(str(path))}')}")
     return Backup(path, path.stat().st_size)
 
 

@@ -28,6 +28,7 @@ from divebook.definitions.table import MAX_TEXT, Format
 from divebook.environments.environment import Environment
 from divebook.errors import DefinitionError, Problem, SetupError
 from divebook.steps.checks import syntax_problems
+from divebook.text.advice import advised
 from divebook.text.path_arguments import as_path
 from divebook.text.syntax import parse_python
 
@@ -336,7 +337,7 @@ def _warning_about_code(numbers: Collection[int], source_name: str) -> Problem |
     if not numbers:
         return None
     verb = "define" if len(numbers) > 1 else "defines"
-    command = f"divebook run {shlex.quote(source_name)} --code"
+    command = advised(f"run {shlex.quote(source_name)} --code")
     hint = f"to have the code run: {command}"
     return Problem(
         f"{cells_text(numbers)} {verb} in Python, and code is run only when asked", severity="warning", hint=hint

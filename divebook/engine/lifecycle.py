@@ -101,8 +101,8 @@ LIFE_CYCLE: tuple[StatusRow, ...] = (
         (ExecutionPictured,),
         (ExecutionAnnotated,),
         _LEASE_HOLDER,
-        advice="go on with the original, bring that here (divebook export --move), or import the file as an execution "
-        "of its own (divebook import --as-fork)",
+        advice="go on with the original, bring that here (export with --move), or import the file as an execution "
+        "of its own (import with --as-fork)",
     ),
 )
 """The life-cycle table: one row for each status.

@@ -19,6 +19,8 @@ from IPython.core.error import UsageError
 
 from divebook.commands.command import NOTEBOOK, Parameter, ParameterError, option
 from divebook.commands.command import Command as DeclaredCommand
+from divebook.commands.table import COMMANDS as TABLE
+from divebook.commands.table import spelled_in_notebook
 from divebook.definitions.yaml_text import BRACKETS, QUOTES, value_typed
 from divebook.errors import nearest
 from divebook.text.format import visible
@@ -618,6 +620,8 @@ def help_with(word: str, commands: Mapping[str, Command]) -> str:
 def command_called(name: str, commands: Mapping[str, Command]) -> Command:
     """Return the sub-command with this name; raise `UsageError` if it does not exist."""
     if name not in commands:
+        if name in TABLE:
+            raise UsageError(f"{name} is a command of the shell; write {spelled_in_notebook(name)}")
         close = nearest(name, commands)
         advice = f"did you mean %dive {close}?" if close else f"there are: {', '.join(commands)}"
         raise UsageError(f"%dive {name} does not exist ({advice})")

@@ -24,10 +24,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 from IPython.core.interactiveshell import InteractiveShell
 
+from divebook.commands.table import spelled_in_notebook
 from divebook.notebook.magics import AWAIT, DevEnvMagics, DiveMagics
 from divebook.notebook.recovery import print_interrupted
 from divebook.notebook.shell_state import remember_cell
 from divebook.report import hints
+from divebook.text.advice import begin_interface, end_interface
 from divebook.text.syntax import parse_python
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     _remove_all(shell)
     shell.register_magics(DiveMagics, DevEnvMagics)
     hints.use(hints.as_magic)
+    begin_interface(spelled_in_notebook)
     # The clean-up transformers run first, before IPython replaces ``%dive run?`` by a search for an object `run`. The
     # others run last, when the text is valid Python.
     shell.input_transformers_cleanup.append(help_for_commands)
@@ -79,6 +82,7 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
 
 
 def _remove_all(shell: InteractiveShell) -> None:
+    end_interface(spelled_in_notebook)
     _remove(shell.input_transformers_cleanup, lambda transform: transform is help_for_commands)
     # Another shell or an earlier load has its own instance, so that the class is compared.
     _remove(shell.input_transformers_post, lambda transform: isinstance(transform, AwaitWherePossible))

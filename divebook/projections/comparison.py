@@ -40,6 +40,7 @@ from divebook.report.model import (
     joined,
 )
 from divebook.report.shown import Shown
+from divebook.text.advice import advised
 from divebook.text.format import NOTHING, local_time, plural, seconds
 from divebook.text.redaction import cut, one_line, shared
 
@@ -77,10 +78,12 @@ class Comparison(Shown):
         with garbage_collection_paused():
             first, *other_sides = map(Side.of, logs)
             if not other_sides:
-                raise SetupError("compare takes two runs or more; %dive runs lists them")
+                raise SetupError(f"compare takes two runs or more; {advised('runs', 'divebook.runs()')} lists them")
             for other in other_sides:
                 if not first.is_related_to(other):
-                    raise UnrelatedError((first.id, first.workflow), (other.id, other.workflow))
+                    look = advised(f"runs --workflow {first.workflow}", f"divebook.runs(workflow={first.workflow!r})")
+                    ids = (first.id, first.workflow), (other.id, other.workflow)
+                    raise UnrelatedError(*ids, advice=f"{look} lists them")
             self.pairs = [Pair(first, other) for other in other_sides]
 
     @property

@@ -14,6 +14,7 @@ from divebook.report.model import Items, Line, Patch, Report, Text
 from divebook.report.shown import Shown
 from divebook.stores.base import EventStore
 from divebook.stores.maintenance import file_content
+from divebook.text.advice import advised
 from divebook.text.arguments import require
 from divebook.text.format import lines_in, plural
 from divebook.text.redaction import shared
@@ -373,10 +374,11 @@ class ChangedFiles(Shown):
         remaining = characters
         diffs = []
         # The patches are cut as a whole: half a patch could not be applied.
+        hint = f"Too long to be shown here: {advised('diff', 'run.files().changed()')} shows it."
         for diff in self.files:
             is_long = len(diff.text) > remaining
             remaining -= 0 if is_long else len(diff.text)
-            diffs.append(replace(diff, text="Too long to be shown here: %dive diff shows it.") if is_long else diff)
+            diffs.append(replace(diff, text=hint) if is_long else diff)
         return replace(self, files=diffs)
 
 

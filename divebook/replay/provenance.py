@@ -31,6 +31,7 @@ from divebook.replay.origins import INPUT, Origins, StepCall, ValueOrigin
 from divebook.report.model import Report, Tree
 from divebook.report.shown import Shown
 from divebook.stores.history import History
+from divebook.text.advice import advised
 from divebook.text.arguments import describe
 from divebook.text.format import branch_name, plural
 from divebook.text.redaction import Redactor, one_line, shared
@@ -170,7 +171,8 @@ class ProvenanceText:
         if call.type == CHILD_WORKFLOW and isinstance(result, Mapping):
             # The causes inside a child execution are in its own log.
             child = result.get("execution_id", "")
-            return f"{self._shown('', result.get('outputs'))} (%dive why NAME {child} says where that came from)"
+            look = advised(f"why NAME {child}", f"divebook.show({child!r}).why(NAME)")
+            return f"{self._shown('', result.get('outputs'))} ({look} says where that came from)"
         if isinstance(result, Mapping) and call.type == AGENT_RESPONSE:
             return self._response_text(result)
         if isinstance(result, Mapping):  # of a tool, and of a turn

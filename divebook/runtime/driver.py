@@ -67,6 +67,7 @@ from divebook.runtime.waiting import engine_code
 from divebook.stores.append import FIRST_TOKEN, Durability
 from divebook.stores.base import EventStore
 from divebook.stores.leases import Lease, Owner
+from divebook.text.advice import advised
 from divebook.text.arguments import id_of
 from divebook.text.format import in_shell
 from divebook.text.redaction import logger, shared
@@ -1147,7 +1148,7 @@ class ExitNotice:
             sys.stderr.write(f"{_line(execution, below[execution.id] - 1)}\n")
         if len(tops) > MOST_LINES:
             sys.stderr.write(
-                f"divebook: {len(tops) - MOST_LINES} more executions have not ended; `divebook runs` lists them\n"
+                f"divebook: {len(tops) - MOST_LINES} more executions have not ended; `{advised('runs')}` lists them\n"
             )
 
 

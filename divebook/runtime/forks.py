@@ -41,6 +41,7 @@ from divebook.questions.question import PENDING
 from divebook.stores.append import Batch, Durability
 from divebook.stores.base import EventStore
 from divebook.stores.leases import Owner
+from divebook.text.advice import advised
 
 # --- fork points -----------------------------------------------------------------------------------------------------
 
@@ -246,7 +247,7 @@ def _first(execution_id: str, events: Sequence[Event]) -> catalog.ExecutionStart
     opening = events[0].data if events else None
     if not isinstance(opening, catalog.ExecutionStarted):
         raise CorruptStoreError(
-            f"the log of execution {execution_id} does not begin with execution_started; run `divebook check`"
+            f"the log of execution {execution_id} does not begin with execution_started; run `{advised('check')}`"
         )
     return opening
 

@@ -643,7 +643,7 @@ def read_embedded(path: Path, *, whole: bool = False) -> tuple[LogFile, InvalidE
     if fault is not None and whole:
         return LogFile(str(path)), fault
     if LOG not in embedded.parts:
-        text = f"{path} carries no log; open it in a browser or by %dive open, or have it written with its log"
+        text = f"{path} carries no log; open it in a browser or a notebook, or have it written with its log"
         return LogFile(str(path)), fault or InvalidEventError(text)
     try:
         log = _log_of(embedded)

@@ -30,6 +30,7 @@ from divebook.stores.append import Beginning, ExecutionRecord, StatusColumns, no
 from divebook.stores.backend import StoredLog, StoredRecord
 from divebook.stores.base import EventStore
 from divebook.stores.encoding import embed, files_in, reached, width_of
+from divebook.text.advice import advised
 
 T = TypeVar("T")
 
@@ -79,11 +80,6 @@ class CheckReport:
         """Return all faults: first those of the store, then those of each execution."""
         return [*self.damages, *(damage for entry in self.executions for damage in entry.damages)]
 
-
-_CHECKPOINT_DOES_NOT_FIT = (
-    "its checkpoint is damaged, or was made of another log. It is not used, and nothing is lost: the next one takes "
-    "its place, or `divebook gc` deletes it"
-)
 
 Finding: TypeAlias = tuple[int | None, str]
 Fold: TypeAlias = Callable[[Sequence[Event]], object]
@@ -168,7 +164,11 @@ def _check_execution(store: EventStore, execution_id: str, contents: _Contents, 
     if log.altered and not findings:
         findings = [(None, "the record does not have the checksum it was written with")]
     if not log.checkpoint_fits and not findings:
-        findings = [(None, _CHECKPOINT_DOES_NOT_FIT)]
+        text = (
+            "its checkpoint is damaged, or was made of another log. It is not used, and nothing is lost: the next one "
+            f"takes its place, or `{advised('gc')}` deletes it"
+        )
+        findings = [(None, text)]
     damages = tuple(Damage(text, execution_id, sequence) for sequence, text in sorted(findings, key=_by_sequence))
     count = sum(width_of(record.type) for record in log.records)
     # The events before the first damaged one are readable.

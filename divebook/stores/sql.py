@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 from divebook.errors import CorruptStoreError
 from divebook.stores.backend import StoredSummary, summary_damage
 from divebook.stores.leases import QueuedExecution, WorkerRecord, stored_worker, worker_from
+from divebook.text.advice import advised
 
 Types: TypeAlias = Sequence[type | tuple[type, ...]]
 T = TypeVar("T")
@@ -88,7 +89,7 @@ def typed(kind: str, row: tuple[Any, ...], types: Types) -> tuple[Any, ...]:
         if not isinstance(column, column_type):
             raise CorruptStoreError(
                 f"a {kind} is damaged: {column!r} stands where only another type of value is written. "
-                "Run `divebook check`, and restore a backup"
+                f"Run `{advised('check')}`, and restore a backup"
             )
     return row
 

@@ -59,6 +59,7 @@ from divebook.stores.base import EventStore
 from divebook.stores.embedded import GetFile, LineWriter, LogFile, may_embed_log, read_embedded, read_sound_lines
 from divebook.stores.leases import Lease, Owner
 from divebook.stores.maintenance import file_content
+from divebook.text.advice import advised
 from divebook.text.format import plural
 
 PAGE = 1000
@@ -318,7 +319,7 @@ def _refuse_second_arrival(store: EventStore, log: LogFile, *, as_fork: bool) ->
     way_on = (
         "it has moved away from this store; delete it here to let it continue here again"
         if status == MOVED
-        else f"continue with that one (divebook show {execution_id})"
+        else f"continue with that one ({advised(f'show {execution_id}', f'divebook.show({execution_id!r})')})"
     )
     raise StoreError(
         f"execution {execution_id} in {log.name} moves here, and {store.location} holds it already, as {status}: it "
@@ -727,7 +728,7 @@ def _messages_to(store: EventStore, execution_ids: Iterable[str]) -> list[Messag
             continue  # it was deleted after its log was copied
         except CorruptStoreError as error:
             raise CorruptStoreError(
-                f"{_unreadable_inbox(store, execution_id)}: {error}. Run `divebook check` to see all damage"
+                f"{_unreadable_inbox(store, execution_id)}: {error}. Run `{advised('check')}` to see all damage"
             ) from error
         except DecryptionError as error:
             raise DecryptionError(f"{_unreadable_inbox(store, execution_id)}: {error}") from error

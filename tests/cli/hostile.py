@@ -117,6 +117,7 @@ def commands(names):
         "gc": [["gc", "--older-than", "30d", "--dry-run", *at], ["gc", "--older-than", HOSTILE, *at]],
         "export": [["export", done, "-", *at], ["export", done, f"{folder}/x{HOSTILE}.jsonl", *at]],
         "import": [["import", f"{folder}/no{HOSTILE}.jsonl", *at]],
+        "help": [["help"], ["help", HOSTILE]],
         "version": [["version"]],
     }
 

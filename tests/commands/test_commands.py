@@ -7,20 +7,22 @@ from pathlib import Path
 import jsonschema
 import pytest
 import typer.main
+from IPython.core.error import UsageError
 from typer.testing import CliRunner
 
 import divebook
 from divebook.cli.main import app
 from divebook.commands import reference
 from divebook.commands.command import NOTEBOOK, SHELL, ParameterError, option
-from divebook.commands.table import COMMANDS
+from divebook.commands.table import COMMANDS, spelled_in_notebook, spelled_in_shell
 from divebook.definitions.definition import InputDefinition, Workflow
 from divebook.definitions.step import Step
 from divebook.environments.environment import Environment
-from divebook.notebook.commands import Names, line_command, values_of
+from divebook.notebook.commands import Names, command_called, line_command, values_of
 from divebook.notebook.extension import AWAITED_COMMANDS
 from divebook.replay import KeptFiles
 from divebook.runtime.run import Run
+from divebook.text.advice import advised, interface_spelling
 from divebook.text.ranges import COUNT
 
 ROOT = Path(divebook.__file__).parent
@@ -54,7 +56,7 @@ def test_the_page_and_the_schemas_are_those_of_the_declared_commands():
 
 def test_every_command_that_prints_data_has_a_schema_of_its_own():
     printing = [name for name, command in COMMANDS.items() if SHELL in command.interfaces and command.data is None]
-    assert printing == ["worker", "mcp"], "a command that prints data has --json"
+    assert printing == ["worker", "help", "mcp"], "a command that prints data has --json"
     for command in COMMANDS.values():
         if command.data is not None:
             jsonschema.Draft202012Validator.check_schema(reference.schema(command))
@@ -121,3 +123,63 @@ def test_stats_are_shown_by_workflow(tmp_path, monkeypatch):
     cells = re.split(r"  +", row)
     assert cells[:3] == ["sum", "3", "2 completed, 1 failed"]
     assert cells[-1] == "$0.00"
+
+
+ADVICE = re.compile(r"(?<!%)%dive |`divebook [a-z]|\bdivebook (?:" + "|".join(COMMANDS) + r")\b")
+OWN_WORDS = {
+    "cli": "texts of the shell",
+    "notebook": "texts of notebooks",
+    "widgets": "texts of views, which notebooks show",
+    "commands": "help texts, which say for which interface they are",
+    "export/page.py": "a page for readers of any interface",
+    "export/pytest.py": "code of cells and files",
+    "serve/server.py": "an answer to a client, in which a shell is named",
+    "definitions/schema.py": "a page of the reference",
+    "definitions/step.py": "help on a key",
+    "stores/transfer.py": "a name that is stored in a lease",
+}
+
+
+def test_shared_code_advises_commands_in_the_words_of_the_interface():
+    for path in ROOT.rglob("*.py"):
+        place = path.relative_to(ROOT)
+        if place.parts[0] in OWN_WORDS or place.as_posix() in OWN_WORDS:
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        # Docstrings are for readers of the code.
+        docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
+                assert not ADVICE.search(node.value), (
+                    f"{place}:{node.lineno}: `divebook.text.advice.advised` spells commands for each interface"
+                )
+
+
+def test_advice_is_spelled_as_the_interface_types_it():
+    assert advised("show exec_1", "run.show()") == "run.show()"
+    with interface_spelling(spelled_in_notebook):
+        assert advised("show exec_1", "run.show()") == "%dive show exec_1"
+        assert advised("check") == "!divebook check"
+        assert advised("run flow.ipynb --code") == "!divebook run flow.ipynb --code"
+        with interface_spelling(spelled_in_shell):
+            assert advised("show exec_1", "run.show()") == "divebook show exec_1"
+
+
+@pytest.mark.parametrize("name", ["version", "doctor", "check", "export", "worker"])
+def test_a_line_says_how_to_write_a_command_of_the_shell(name):
+    with pytest.raises(UsageError, match=rf"^{name} is a command of the shell; write !divebook {name}$"):
+        command_called(name, {})
+
+
+def test_a_shell_says_how_to_write_a_command_of_notebooks():
+    done = CliRunner().invoke(app, ["list"])
+    assert done.exit_code == 2
+    assert "list is a command of notebooks; write %dive list in a cell" in " ".join(
+        done.output.replace("│", " ").split()
+    )
+
+
+def test_help_of_the_shell_describes_commands_and_keys():
+    assert CliRunner().invoke(app, ["help"]).stdout == CliRunner().invoke(app, ["--help"]).stdout
+    assert CliRunner().invoke(app, ["help", "why"]).stdout == CliRunner().invoke(app, ["why", "--help"]).stdout
+    assert CliRunner().invoke(app, ["help", "Catch"]).stdout.startswith("Catch")

@@ -234,7 +234,7 @@ def test_the_clock_is_no_difference_by_itself():
 def test_unrelated_runs_are_refused_with_both_workflows_and_what_to_do():
     environment = Environment(store="memory:")
     runs = [environment.start(Workflow(name, [Step("s", script="1")])).wait() for name in ("one", "two")]
-    with pytest.raises(UnrelatedError, match=r"'one'.*'two'.*%dive runs --workflow one"):
+    with pytest.raises(UnrelatedError, match=r"'one'.*'two'.*divebook\.runs\(workflow='one'\)"):
         environment.compare(*runs)
     with pytest.raises(SetupError, match="two runs or more"):
         environment.compare(runs[0])

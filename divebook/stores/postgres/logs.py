@@ -64,6 +64,7 @@ from divebook.stores.postgres.connections import (
 )
 from divebook.stores.postgres.schema import IN_KNOWN_FORMAT
 from divebook.stores.sql import LOAD_BLOB, LOAD_TYPES, NEWEST_MESSAGE
+from divebook.text.advice import advised
 
 COLUMNS = """
 executions.id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability,
@@ -793,7 +794,7 @@ def load_line(row: tuple[Any, ...]) -> Line:
     if line.seal() != seal:
         raise CorruptStoreError(
             f"the row of execution {line.id} does not have the checksum it was written with, so what lists show of it "
-            "is not to be trusted; `divebook check` says what is still readable"
+            f"is not to be trusted; `{advised('check')}` says what is still readable"
         )
     return line
 

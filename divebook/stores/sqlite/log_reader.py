@@ -28,6 +28,7 @@ from divebook.stores.encoding import Blobs, Fetch, Packed, head, pack_blob, spli
 from divebook.stores.sql import LOAD_BLOB, Types, typed
 from divebook.stores.sqlite.connections import DIALECT, SqliteSession
 from divebook.stores.sqlite.schema import EventTypes, place_of
+from divebook.text.advice import advised
 
 if TYPE_CHECKING:
     from divebook.stores.pages import EventPage, Rows, SplitRecord
@@ -164,7 +165,7 @@ def find(connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> 
     if log.execution_id != execution_id:
         raise CorruptStoreError(
             f"execution {execution_id} cannot be found: its place in the file holds {log.execution_id}. "
-            "Run `divebook check`, and restore a backup"
+            f"Run `{advised('check')}`, and restore a backup"
         )
     return log
 
@@ -198,7 +199,7 @@ def load_line(row: tuple[Any, ...]) -> Line:
     if line.seal() != seal:
         raise CorruptStoreError(
             f"the row of execution {line.id} does not have the checksum it was written with, so what lists show of it "
-            "is not to be trusted; `divebook check` says what is still readable"
+            f"is not to be trusted; `{advised('check')}` says what is still readable"
         )
     return line
 
