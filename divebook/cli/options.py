@@ -1,15 +1,16 @@
-"""Numeric options; the lines that describe a question, and the commands with which a person answers it."""
+"""Numeric options; completion of values; lines that describe a question, and commands that answer it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
 from divebook.cli.output import as_json, one_line
 from divebook.commands.command import Parameter, option
 from divebook.commands.inspection import awaited_signals_of
+from divebook.errors import DivebookError
 from divebook.text.format import in_shell, local_time
 from divebook.text.ranges import NumberRange
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from divebook.questions import Question
     from divebook.report.hints import Hint, Words
     from divebook.runtime.run import Run
+    from divebook.stores import EventStore
 
 
 def number_option(*names: str, allowed: NumberRange, help: str, metavar: str = "N", **settings: Any) -> Any:
@@ -41,6 +43,70 @@ def range_check(parameter: Parameter) -> Callable[[Any], Any]:
         return value
 
     return check
+
+
+# --- completion of values from the store of the command line ---------------------------------------------------------
+
+MAX_RUNS = 50
+"""Number of the newest runs whose ids are suggested."""
+Suggestions: TypeAlias = Iterator[tuple[str, str]]
+"""Values with a help text, which some shells show beside them."""
+
+
+def _run_ids(store: EventStore) -> Suggestions:
+    for record in store.records(limit=MAX_RUNS):
+        yield record.execution_id, f"{record.workflow_name} {record.status}"
+
+
+def _workflow_names(store: EventStore) -> Suggestions:
+    yield from ((name, "") for name in dict.fromkeys(record.workflow_name for record in store.records()))
+
+
+def _tags(store: EventStore) -> Suggestions:
+    yield from ((tag, "") for tag in dict.fromkeys(tag for record in store.records() for tag in record.tags))
+
+
+def _queues(store: EventStore) -> Suggestions:
+    names = [entry.queue for withheld in (False, True) for entry in store.queued(withheld=withheld)]
+    names += [name for worker in store.workers() for name in worker.queues]
+    yield from ((name, "") for name in dict.fromkeys(names))
+
+
+def _question_ids(store: EventStore) -> Suggestions:
+    from divebook.environments.environment import Environment
+
+    for _, question in Environment(store=store).inbox():
+        yield question.id, one_line(question.question, 60)
+
+
+_SUGGESTIONS: dict[str, Callable[[EventStore], Suggestions]] = {
+    "run": _run_ids,
+    "interrupted run": _run_ids,
+    "workflow": _workflow_names,
+    "tag": _tags,
+    "queue": _queues,
+    "question": _question_ids,
+}
+"""Values that completion suggests, by kind of the parameter."""
+
+
+def completion_of(parameter: Parameter) -> Callable[..., Any] | None:
+    """Return the function with which typer completes the values of a parameter; None if it has none to suggest."""
+    source = _SUGGESTIONS.get(parameter.completes)
+    if source is None:
+        return None
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+        from divebook.commands.store import existing_store
+
+        # An error would be printed into the line that the person types.
+        try:
+            suggestions = list(source(existing_store(ctx.params.get("store"))))
+        except (DivebookError, OSError):
+            return []
+        return [(value, text) for value, text in suggestions if value.startswith(incomplete)]
+
+    return complete
 
 
 # --- ``divebook inbox``: executions that wait for an answer or a signal, with the commands that provide it -----------

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from divebook.cli.options import range_check
+from divebook.cli.options import completion_of, range_check
 from divebook.cli.output import as_json, ending_damaged, print_note, print_report, say, secrets, write
 from divebook.commands.command import EXIT_CODES, REQUIRED, SHELL, Command, Invocation, Parameter, ParameterError
 from divebook.commands.driving import Drive
@@ -128,13 +128,20 @@ def _annotation(parameter: Parameter) -> Any:
         kind = kind | None
     if parameter.is_word:
         metavar = parameter.usage if not parameter.is_repeated else f"{parameter.metavar}..."
-        return Annotated[kind, typer.Argument(metavar=metavar, help=parameter.help)]
+        argument = typer.Argument(metavar=metavar, help=parameter.help, autocompletion=completion_of(parameter))
+        return Annotated[kind, argument]
     # A list of choices says more than the word in the declaration.
     metavar_of_option = None if parameter.choices or parameter.is_flag else parameter.metavar
     callback = None if parameter.allowed is None else range_check(parameter)
     return Annotated[
         kind,
-        typer.Option(*parameter.spellings, metavar=metavar_of_option, help=parameter.help, callback=callback),
+        typer.Option(
+            *parameter.spellings,
+            metavar=metavar_of_option,
+            help=parameter.help,
+            callback=callback,
+            autocompletion=completion_of(parameter),
+        ),
     ]
 
 

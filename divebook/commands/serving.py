@@ -46,6 +46,7 @@ def worker(
         option(
             "--queue",
             metavar="NAME",
+            completes="queue",
             help="A queue to serve; may be repeated, the first ones have priority; default: default.",
         ),
     ] = None,

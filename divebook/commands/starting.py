@@ -276,7 +276,9 @@ def enqueue(
     *,
     inputs: Inputs = None,
     workflow: WorkflowOption = None,
-    queue: Annotated[str, option("--queue", metavar="NAME", help="The queue that it waits in.")] = "default",
+    queue: Annotated[
+        str, option("--queue", metavar="NAME", help="The queue that it waits in.", completes="queue")
+    ] = "default",
     priority: Annotated[
         int, option("--priority", allowed=INTEGER, help="Runs with a higher one are started first.")
     ] = 0,
