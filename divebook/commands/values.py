@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from divebook.errors import DefinitionError, InputError
+from divebook.text.redaction import shared
 
 _TEXT_TYPES = ("string", "str", "text")
 
@@ -34,7 +35,9 @@ def read_input(name: str, text: str, declared: str | None = None) -> Any:
         return value_typed(text)
     # One value is one line. Its line number would be meaningless, so only the message is used.
     except DefinitionError as error:
-        raise InputError(f"input {name!r}: {error.problems[0].message} in {text!r}", name) from None
+        # The value of an input such as `password` is not repeated.
+        shown = shared().under(name, text)
+        raise InputError(f"input {name!r}: {error.problems[0].message} in {shown!r}", name) from None
 
 
 def split_inputs(assignments: Iterable[str]) -> dict[str, str]:
@@ -65,11 +68,21 @@ def read_inputs(assignments: Iterable[str], types: Mapping[str, str | None]) -> 
     types
         Declared types by name of the input.
     """
-    from divebook.config.answers import json_of
-
     inputs: dict[str, Any] = {}
     for name, text in split_inputs(assignments).items():
         bare = name.removesuffix(":")
         is_json = name != bare
-        inputs[bare] = json_of(f"input {bare!r}", text) if is_json else read_input(bare, text, types.get(bare))
+        inputs[bare] = _read_json(bare, text) if is_json else read_input(bare, text, types.get(bare))
     return inputs
+
+
+def _read_json(name: str, text: str) -> Any:
+    from divebook.config.answers import json_of
+
+    try:
+        return json_of(f"input {name!r}", text)
+    except InputError:
+        # The error repeats the text, unless the name says that it is a secret.
+        if shared().under(name, text) == text:
+            raise
+        raise InputError(f"input {name!r} is not JSON; a text needs double quotes inside single ones", name) from None

@@ -40,6 +40,7 @@ _CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
 # IPython replaces ``$name`` and ``{name}``. ``$(...)``, ``$[...]`` and ``${...}`` look as if they were replaced too.
 # Doubled braces (``{{name}}``) stay as they are.
 _REPLACED_BY_IPYTHON = re.compile(r"\$(?:[^\W\d]|[(\[{$])|(?<!\{)\{[^\W\d][^{}:]*\}(?!\})")
+_CALCULATION = re.compile(r"\$[\d.]+(?:[-+*/%]+[\d.]+)+")
 _MAX_SHOWN = 60
 """Maximum number of characters of a text or message that an error quotes."""
 
@@ -153,6 +154,9 @@ def refuse_inside(what: str, text: str) -> None:
 
     A text in single quotes is allowed.
     """
+    # A calculation that starts with a number would stay a text without a word, although `$n/2` is one.
+    if _CALCULATION.fullmatch(text):
+        raise UsageError(f"{what}: {text} is a text; write $({text[1:]}) for the value, or '{text}' for that text")
     if not any(_REPLACED_BY_IPYTHON.search(part) for part in _unquoted_parts(text)):
         return
     raise UsageError(f"{what}: nothing is replaced inside {one_line(text, _MAX_SHOWN)}; {_advice(text)}")

@@ -15,10 +15,12 @@ from divebook.cli.main import app
 from divebook.commands import reference
 from divebook.commands.command import NOTEBOOK, SHELL, ParameterError, option
 from divebook.commands.table import COMMANDS, spelled_in_notebook, spelled_in_shell
+from divebook.commands.values import read_inputs
 from divebook.definitions.definition import InputDefinition, Workflow
 from divebook.definitions.step import Step
 from divebook.environments.environment import Environment
-from divebook.notebook.commands import Names, command_called, line_command, values_of
+from divebook.errors import InputError
+from divebook.notebook.commands import Names, command_called, line_command, objects_of, values_of
 from divebook.notebook.extension import AWAITED_COMMANDS
 from divebook.replay import KeptFiles
 from divebook.runtime.run import Run
@@ -183,3 +185,19 @@ def test_help_of_the_shell_describes_commands_and_keys():
     assert CliRunner().invoke(app, ["help"]).stdout == CliRunner().invoke(app, ["--help"]).stdout
     assert CliRunner().invoke(app, ["help", "why"]).stdout == CliRunner().invoke(app, ["why", "--help"]).stdout
     assert CliRunner().invoke(app, ["help", "Catch"]).stdout.startswith("Catch")
+
+
+@pytest.mark.parametrize("text", ["password=[hunter2", "password:=hunter2", "password='hunter2"])
+def test_a_secret_that_cannot_be_read_is_not_repeated(text):
+    with pytest.raises(InputError, match=r"^input 'password'") as raised:
+        read_inputs([text], {})
+    assert "hunter2" not in str(raised.value)
+    with pytest.raises(InputError, match="hunter2"):
+        read_inputs([text.replace("password", "animal")], {})
+
+
+def test_a_calculation_with_numbers_is_not_taken_for_a_text():
+    parse = line_command(COMMANDS["run"]).parse
+    with pytest.raises(UsageError, match=r"input 'n': \$1/0 is a text; write \$\(1/0\) for the value, or '\$1/0'"):
+        objects_of(parse(["hello", "n=$1/0"], Names()))
+    assert parse(["hello", "n=$5"], Names()).inputs == {"n": "$5"}
