@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from divebook.errors import CorruptStoreError, DefinitionError, DivebookError, ExecutionNotFoundError, SetupError
-from divebook.text.advice import interface_spelling
+from divebook.report.hints import interface_spelling
 from divebook.text.format import UNSAFE, visible
 from divebook.text.redaction import Redactor, shared
 

@@ -26,7 +26,7 @@ from types import NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 from divebook.errors import InputError, NotFoundError, shown_number
-from divebook.text.advice import advised
+from divebook.report.hints import advised
 from divebook.text.format import json_time
 from divebook.text.ranges import NumberRange
 

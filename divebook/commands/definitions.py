@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDic
 from divebook._version import __version__
 from divebook.commands.command import DEFINE, NOTEBOOK, SHELL, Fields, Invocation, command, option, word
 from divebook.errors import DefinitionError, DivebookError, InputError
-from divebook.text.advice import advised
+from divebook.report.hints import advised
 
 if TYPE_CHECKING:
     from divebook.agents.models import Examined

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 
 from divebook.commands.command import FILES, Invocation, command, option
 from divebook.commands.parameters import AtEvent, Files, RunOrNewest, SinceEvent, Workspace
-from divebook.text.advice import advised
+from divebook.report.hints import advised
 
 if TYPE_CHECKING:
     from divebook.replay.files import ChangedFiles, KeptFiles

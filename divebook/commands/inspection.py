@@ -23,8 +23,8 @@ from divebook.commands.parameters import (
     WithStatus,
 )
 from divebook.errors import DivebookError, SetupError, StoreError
+from divebook.report.hints import advised
 from divebook.report.shown import Shown
-from divebook.text.advice import advised
 from divebook.text.format import json_time
 from divebook.text.ranges import COUNT_OR_ZERO
 

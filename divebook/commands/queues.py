@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict, cast
 
 from divebook.commands.command import QUEUES, START, Invocation, command, option, word
 from divebook.errors import SetupError
-from divebook.text.advice import advised
+from divebook.report.hints import advised
 from divebook.text.format import json_time
 from divebook.text.ranges import COUNT
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 from divebook.commands.command import SHELL, STORES, Invocation, ParameterError, command, option, word
 from divebook.commands.parameters import RunId
 from divebook.errors import SetupError, StoreError
-from divebook.text.advice import advised
+from divebook.report.hints import advised
 from divebook.text.format import in_shell, parse_duration, plural, size
 from divebook.text.ranges import COUNT_OR_ZERO
 

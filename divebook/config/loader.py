@@ -27,8 +27,8 @@ from divebook.definitions.servers import MCPServerDefinition
 from divebook.definitions.table import MAX_TEXT, Format
 from divebook.environments.environment import Environment
 from divebook.errors import DefinitionError, Problem, SetupError
+from divebook.report.hints import advised
 from divebook.steps.checks import syntax_problems
-from divebook.text.advice import advised
 from divebook.text.path_arguments import as_path
 from divebook.text.syntax import parse_python
 

@@ -29,7 +29,7 @@ from divebook.notebook.magics import AWAIT, DevEnvMagics, DiveMagics
 from divebook.notebook.recovery import print_interrupted
 from divebook.notebook.shell_state import remember_cell
 from divebook.report import hints
-from divebook.text.advice import begin_interface, end_interface
+from divebook.report.hints import begin_interface, end_interface
 from divebook.text.syntax import parse_python
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ from divebook.projections.compare import (
     money,
     took,
 )
+from divebook.report.hints import advised
 from divebook.report.model import (
     MINUS,
     SIGNS,
@@ -40,7 +41,6 @@ from divebook.report.model import (
     joined,
 )
 from divebook.report.shown import Shown
-from divebook.text.advice import advised
 from divebook.text.format import NOTHING, local_time, plural, seconds
 from divebook.text.redaction import cut, one_line, shared
 

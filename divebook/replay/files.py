@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from divebook.errors import FileOperationError, NotFoundError, SetupError
 from divebook.events import catalog
 from divebook.events.event import Event
+from divebook.report.hints import advised
 from divebook.report.model import Items, Line, Patch, Report, Text
 from divebook.report.shown import Shown
 from divebook.stores.base import EventStore
 from divebook.stores.maintenance import file_content
-from divebook.text.advice import advised
 from divebook.text.arguments import require
 from divebook.text.format import lines_in, plural
 from divebook.text.redaction import shared

@@ -28,10 +28,10 @@ from divebook.events.codec import readable
 from divebook.events.recorded import opened
 from divebook.projections.model_requests import people_messages
 from divebook.replay.origins import INPUT, Origins, StepCall, ValueOrigin
+from divebook.report.hints import advised
 from divebook.report.model import Report, Tree
 from divebook.report.shown import Shown
 from divebook.stores.history import History
-from divebook.text.advice import advised
 from divebook.text.arguments import describe
 from divebook.text.format import branch_name, plural
 from divebook.text.redaction import Redactor, one_line, shared

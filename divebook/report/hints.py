@@ -4,6 +4,9 @@ A run that waits is shown in the shell, in a notebook and by `print`. The text i
 meaning in a shell, and ``divebook answer`` none in a Python program. A report therefore holds the command and its
 arguments, and the renderers ask for the words of the present interface: plain Python, until the command line or the
 notebook extension sets another one with `use` or `worded`.
+
+An error names a command by its line, such as ``check``, and `advised` spells it as the reader types it. Only the
+interfaces write these forms themselves.
 """
 
 from __future__ import annotations
@@ -89,3 +92,51 @@ def worded(words: Words) -> Iterator[None]:
         yield
     finally:
         _present.words = before
+
+
+# --- commands that are not about one run, in errors and other texts ---------------------------------------------------
+
+
+Spelling: TypeAlias = Callable[[str], str]
+"""Returns a command line as the person types it in an interface."""
+_spellings: list[Spelling] = []
+"""Spellings of the interfaces in use, the innermost last; empty in a Python program."""
+
+
+def advised(line: str, python: str = "") -> str:
+    """Return a command line as the reader of a text types it.
+
+    Parameters
+    ----------
+    line
+        Name and words of the command, without a program.
+    python
+        The same as a call in Python, for programs without an interface; by default the command of the shell.
+
+    >>> advised("check"), advised("runs", "divebook.runs()")
+    ('divebook check', 'divebook.runs()')
+    """
+    if _spellings:
+        return _spellings[-1](line)
+    return python or f"divebook {line}"
+
+
+def begin_interface(spelling: Spelling) -> None:
+    """Spell commands from now on as an interface does."""
+    _spellings.append(spelling)
+
+
+def end_interface(spelling: Spelling) -> None:
+    """Spell commands again as before `begin_interface`; do nothing if the interface has not begun."""
+    if spelling in _spellings:
+        _spellings.remove(spelling)
+
+
+@contextmanager
+def interface_spelling(spelling: Spelling) -> Iterator[None]:
+    """Spell commands as an interface does, within a ``with`` block."""
+    begin_interface(spelling)
+    try:
+        yield
+    finally:
+        end_interface(spelling)

@@ -53,6 +53,7 @@ from divebook.errors import (
 )
 from divebook.events import Event, catalog
 from divebook.questions import Question
+from divebook.report.hints import advised
 from divebook.runtime.clock import Chance, Clock, Ids
 from divebook.runtime.commit import StoreCalls
 from divebook.runtime.concurrency import STRAND
@@ -67,7 +68,6 @@ from divebook.runtime.waiting import engine_code
 from divebook.stores.append import FIRST_TOKEN, Durability
 from divebook.stores.base import EventStore
 from divebook.stores.leases import Lease, Owner
-from divebook.text.advice import advised
 from divebook.text.arguments import id_of
 from divebook.text.format import in_shell
 from divebook.text.redaction import logger, shared

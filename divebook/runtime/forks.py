@@ -38,10 +38,10 @@ from divebook.events import catalog
 from divebook.events.event import Event, Record
 from divebook.questions.answer import checked_answer
 from divebook.questions.question import PENDING
+from divebook.report.hints import advised
 from divebook.stores.append import Batch, Durability
 from divebook.stores.base import EventStore
 from divebook.stores.leases import Owner
-from divebook.text.advice import advised
 
 # --- fork points -----------------------------------------------------------------------------------------------------
 

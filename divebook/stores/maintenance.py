@@ -26,11 +26,11 @@ from divebook.errors import (
 )
 from divebook.events.catalog import RUNNING, WAITING, ExecutionAnnotated, ExecutionForked, ExecutionStarted
 from divebook.events.event import Event, to_datetime, to_microseconds
+from divebook.report.hints import advised
 from divebook.stores.append import Beginning, ExecutionRecord, StatusColumns, note_questions, status_change_of
 from divebook.stores.backend import StoredLog, StoredRecord
 from divebook.stores.base import EventStore
 from divebook.stores.encoding import embed, files_in, reached, width_of
-from divebook.text.advice import advised
 
 T = TypeVar("T")
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from divebook.errors import CorruptStoreError
+from divebook.report.hints import advised
 from divebook.stores.backend import StoredSummary, summary_damage
 from divebook.stores.leases import QueuedExecution, WorkerRecord, stored_worker, worker_from
-from divebook.text.advice import advised
 
 Types: TypeAlias = Sequence[type | tuple[type, ...]]
 T = TypeVar("T")

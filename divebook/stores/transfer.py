@@ -54,12 +54,12 @@ from divebook.events.catalog import (
 )
 from divebook.events.event import Event, Record, to_microseconds, type_id
 from divebook.events.values import StoredFile
+from divebook.report.hints import advised
 from divebook.stores.append import Batch, ExecutionRecord, records_of
 from divebook.stores.base import EventStore
 from divebook.stores.embedded import GetFile, LineWriter, LogFile, may_embed_log, read_embedded, read_sound_lines
 from divebook.stores.leases import Lease, Owner
 from divebook.stores.maintenance import file_content
-from divebook.text.advice import advised
 from divebook.text.format import plural
 
 PAGE = 1000

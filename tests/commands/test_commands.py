@@ -23,8 +23,8 @@ from divebook.errors import InputError
 from divebook.notebook.commands import Names, command_called, line_command, objects_of, values_of
 from divebook.notebook.extension import AWAITED_COMMANDS
 from divebook.replay import KeptFiles
+from divebook.report.hints import advised, interface_spelling
 from divebook.runtime.run import Run
-from divebook.text.advice import advised, interface_spelling
 from divebook.text.ranges import COUNT
 
 ROOT = Path(divebook.__file__).parent
@@ -153,7 +153,7 @@ def test_shared_code_advises_commands_in_the_words_of_the_interface():
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
                 assert not ADVICE.search(node.value), (
-                    f"{place}:{node.lineno}: `divebook.text.advice.advised` spells commands for each interface"
+                    f"{place}:{node.lineno}: `divebook.report.hints.advised` spells commands for each interface"
                 )
 
 

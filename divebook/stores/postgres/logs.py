@@ -29,6 +29,7 @@ from divebook.errors import (
 from divebook.events.catalog import PAYLOADS
 from divebook.events.codec import decode, encode
 from divebook.events.event import Record, successor
+from divebook.report.hints import advised
 from divebook.stores.append import (
     RELAXED,
     Beginning,
@@ -64,7 +65,6 @@ from divebook.stores.postgres.connections import (
 )
 from divebook.stores.postgres.schema import IN_KNOWN_FORMAT
 from divebook.stores.sql import LOAD_BLOB, LOAD_TYPES, NEWEST_MESSAGE
-from divebook.text.advice import advised
 
 COLUMNS = """
 executions.id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability,

@@ -21,6 +21,7 @@ from divebook.errors import CorruptStoreError, DecryptionError
 from divebook.events.catalog import PAYLOADS, Payload
 from divebook.events.codec import encode
 from divebook.events.event import Record
+from divebook.report.hints import advised
 from divebook.stores.append import ExecutionRecord, Line, record_of
 from divebook.stores.backend import WRONG_CHECKSUM, StoredBlob, StoredRecord, damage_error, missing_event_error
 from divebook.stores.codec import Sealing
@@ -28,7 +29,6 @@ from divebook.stores.encoding import Blobs, Fetch, Packed, head, pack_blob, spli
 from divebook.stores.sql import LOAD_BLOB, Types, typed
 from divebook.stores.sqlite.connections import DIALECT, SqliteSession
 from divebook.stores.sqlite.schema import EventTypes, place_of
-from divebook.text.advice import advised
 
 if TYPE_CHECKING:
     from divebook.stores.pages import EventPage, Rows, SplitRecord
