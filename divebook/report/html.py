@@ -220,7 +220,7 @@ def _value(name: str, text: str) -> str:
     label = _element("code", safe(name))
     if "\n" in text or len(text) > MAX_LINE:
         return _element("div", label) + _preformatted(safe(text), dir="auto")
-    value = _element("span", safe(text), dir="auto", style=f"{_WRAPPED};{_MONO}")
+    value = _element("span", safe(text), dir="auto", style=_WRAPPED)
     return _element("div", f"{label} = {value}", style="margin:2px 0")
 
 
@@ -343,7 +343,7 @@ _CELL = f"text-align:left;vertical-align:top;padding:3px 10px 3px 0;{_LINE}"
 _CELLS = {
     "name": f"{_CELL};overflow-wrap:anywhere;min-width:7em;font-weight:normal",
     "short": f"{_CELL};white-space:nowrap",
-    "time": f"{_CELL};min-width:5.5em",
+    "time": _CELL,
     "long": f"{_CELL};overflow-wrap:anywhere;min-width:7em",
 }
 
@@ -376,6 +376,11 @@ def _table(caption: str, titles: Iterable[str], rows: Iterable[str], style: str)
 def _cell(column: Column, line: Line) -> str:
     if column.kind == "name":
         return _element("th", inline(line, MAX_NAME), scope="row", style=_CELLS["name"])
+    if column.kind == "time":
+        # Only the space between both parts is a place for a line end: browsers also break at the hyphens of a date.
+        day, space, clock = "".join(text.content for text in texts_of(line)).partition(" ")
+        both = (_styled("white-space:nowrap", safe(part)) for part in (day, clock) if part)
+        return _element("td", space.join(both), style=_CELLS["time"])
     # Texts of people can be written from right to left.
     direction = "auto" if column.kind == "long" else False
     return _element("td", inline(line, MAX_WORD), dir=direction, style=_CELLS[column.kind])
