@@ -523,7 +523,7 @@ class Instance(Recorded):
             _required(self.cls)
         except UnopenableValueError as error:
             raise AttributeError(str(error)) from None
-        raise AttributeError(f"this is the recorded form of a {self.cls}; its open() returns the instance")
+        raise AttributeError(f"this is the recorded form of a {self.cls}; its to_python() returns the instance")
 
 
 def _dataclass_default(entry: dataclasses.Field[Any]) -> Callable[[], Any] | None:

@@ -61,7 +61,7 @@ def go_on(process):
 def test_what_another_process_drives_is_waited_for(driven):
     process, name, environment = driven
     execution = environment.run_of(name)
-    with pytest.raises(TimeoutError, match=r"is running after 0\.2 s, and goes on"):
+    with pytest.raises(TimeoutError, match=r"is running after 0\.2 s, and continues"):
         execution.wait(0.2)
     go_on(process)
     assert execution.wait(20).status == "waiting"

@@ -34,11 +34,11 @@ def test_the_block_waits_for_its_tasks_and_those_they_start():
 
         async def first():
             await turns(3)
-            group.start(second())
+            group.spawn(second())
             seen.append("first")
 
         async with group.running():
-            group.start(first())
+            group.spawn(first())
         seen.append("over")
 
     assert played(game) == ["first", "second", "over"]
@@ -57,8 +57,8 @@ def test_what_is_aside_is_cancelled_once_nothing_else_is_left():
             seen.append("worked")
 
         async with group.running():
-            group.start(for_ever(), is_background=True)
-            group.start(work())
+            group.spawn(for_ever(), is_background=True)
+            group.spawn(work())
         seen.append(asyncio.current_task().cancelling())
 
     assert played(game) == ["worked", "left", 0]
@@ -79,8 +79,8 @@ def test_an_error_cancels_the_others_and_the_block_and_is_raised_as_it_is():
 
         async def block():
             async with group.running():
-                group.start(other())
-                group.start(fails())
+                group.spawn(other())
+                group.spawn(fails())
                 await anyio.sleep_forever()
 
         with pytest.raises(LookupError, match="first"):
@@ -102,7 +102,7 @@ def test_an_error_of_the_block_waits_for_the_tasks_it_cancels():
 
         async def block():
             async with group.running():
-                group.start(slow_to_leave())
+                group.spawn(slow_to_leave())
                 await turns(1)
                 raise LookupError("of the block")
 
@@ -123,9 +123,9 @@ def test_a_cancellation_comes_again_where_it_is_caught():
                     seen.append(attempt)
 
         async with group.running():
-            group.start(stubborn())
+            group.spawn(stubborn())
             await turns(1)
-            group.cancel()
+            group.cancel_all()
         assert group.is_cancelled
         assert not group.is_open
 
@@ -142,9 +142,9 @@ def test_what_is_shielded_comes_to_its_end():
             seen.append("never")
 
         async with group.running():
-            group.start(careful())
+            group.spawn(careful())
             await turns(1)
-            group.cancel()
+            group.cancel_all()
 
     assert played(game) == ["shielded"]
 
@@ -156,14 +156,14 @@ def test_what_has_not_begun_when_all_is_cancelled_never_begins(is_cancelled_firs
             seen.append("began")
 
         if is_cancelled_first:
-            group.cancel()
+            group.cancel_all()
         async with group.running():
-            group.start(work())
-            group.cancel()
-            group.start(work())
+            group.spawn(work())
+            group.cancel_all()
+            group.spawn(work())
             await turns(1)
             seen.append("never")
-        group.start(work())
+        group.spawn(work())
         await turns(2)
 
     assert played(game) == []
@@ -179,7 +179,7 @@ def test_a_scope_around_the_block_cancels_its_tasks():
 
         with anyio.CancelScope() as scope:
             async with group.running():
-                group.start(work())
+                group.spawn(work())
                 await turns(1)
                 scope.cancel()
             seen.append("never")
@@ -196,8 +196,8 @@ def test_a_task_that_somebody_cancels_by_itself_ends_them_all(begun):
 
         async with group.running():
             before = asyncio.all_tasks()
-            group.start(work())
-            group.start(work())
+            group.spawn(work())
+            group.spawn(work())
             await turns(begun)
             (asyncio.all_tasks() - before).pop().cancel()
         seen.append("over")
@@ -216,7 +216,7 @@ def test_whoever_cancels_the_task_of_the_block_cancels_its_tasks():
 
         async def block():
             async with group.running():
-                group.start(work())
+                group.spawn(work())
             seen.append("never")
 
         task = asyncio.create_task(block())

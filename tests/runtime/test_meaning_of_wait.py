@@ -133,7 +133,7 @@ def test_a_result_is_waited_for_until_the_time_limit(name, inputs, result):
         with pytest.raises(ExecutionWaitingError):
             run.result(PATIENCE)
         return
-    with pytest.raises(TimeoutError, match=rf"{run.id} is waiting for .* after 0.05 s, and goes on"):
+    with pytest.raises(TimeoutError, match=rf"{run.id} is waiting for .* after 0.05 s, and continues"):
         run.result(MOMENT)
     clock.at += HOUR
     assert run.result(PATIENCE) == result
@@ -153,7 +153,7 @@ def test_the_time_limit_of_one_call_does_not_end_the_wait_for_another():
 def test_a_run_that_sleeps_is_waited_for(name):
     run, clock = started("wait_parent", child="wait_sleeps") if name == "parent" else started(name)
     for call in (run.wait, run.result):
-        with pytest.raises(TimeoutError, match="and goes on"):
+        with pytest.raises(TimeoutError, match="and continues"):
             call(MOMENT)
     clock.at += HOUR
     assert run.result(PATIENCE) == "awake"
@@ -173,7 +173,7 @@ def test_a_parent_is_waited_for_while_the_child_works_after_its_answer():
         (child,) = run.children
         child.answer(child.open_questions[0].id, "ann")
         assert gate.reached.wait(PATIENCE)
-        with pytest.raises(TimeoutError, match="and goes on"):
+        with pytest.raises(TimeoutError, match="and continues"):
             run.wait(MOMENT)
         gate.opened.set()
         assert run.wait(PATIENCE).status == "completed"

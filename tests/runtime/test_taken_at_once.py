@@ -40,7 +40,9 @@ def cancelled_meanwhile(world, monkeypatch):
     execution = world.start(ASKING).wait()
     assert becomes(lambda: not execution.is_live)
     control = world._control
-    return execution, meanwhile(monkeypatch, execution.id, lambda: control.cancel(execution.id, "with its parent"))
+    return execution, meanwhile(
+        monkeypatch, execution.id, lambda: control.request_cancel(execution.id, "with its parent")
+    )
 
 
 @pytest.mark.parametrize("number", range(5))

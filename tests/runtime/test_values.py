@@ -113,7 +113,7 @@ def test_what_code_changes_afterwards_is_not_in_the_record():
     _, execution = surveyed()
     completed = [e.data.result for e in execution.history() if e.event_type == "operation_completed"]
     assert completed[0]["rows"] == [1]
-    assert completed[0]["report"].open().table.people.tolist() == [330, pd.NA]
+    assert completed[0]["report"].to_python().table.people.tolist() == [330, pd.NA]
     pd.testing.assert_frame_equal(execution.inputs["frame"], FRAME)
     mine = execution.outputs["result"]["frame"]
     mine.loc[0, "city"] = "Jena"
