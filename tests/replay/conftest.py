@@ -18,6 +18,6 @@ def blocked(monkeypatch):
         monkeypatch.setattr(subprocess.Popen, "__init__", reached)
         monkeypatch.setattr("divebook.runtime.calls.invoke", reached)
         monkeypatch.setattr("divebook.agents.scripted.ScriptedModel.reply", reached)
-        monkeypatch.setattr("divebook.agents.scripted.ScriptedModel.answer", reached)
+        monkeypatch.setattr("divebook.agents.scripted.ScriptedModel.reply_to", reached)
 
     return block
