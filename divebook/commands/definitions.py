@@ -275,7 +275,7 @@ def convert(
 
 
 class ModelData(TypedDict):
-    """What a model still needs, as JSON. `answer` is the result of ``--ping``."""
+    """Needs of one model as JSON. `answer` is the result of ``--ping``."""
 
     model: str
     agents: str

@@ -315,13 +315,13 @@ def _workflow_stats(
 
     # A run that failed at once, or still waits, says nothing about the duration of the workflow.
     durations = [seconds_of(line) for line in lines if line.record.status == COMPLETED]
-    known = [duration for duration in durations if duration is not None]
+    values = [duration for duration in durations if duration is not None]
     return {
         "workflow": workflow,
         "runs": len(lines),
         "by_status": dict(Counter(line.record.status for line in lines).most_common()),
-        "median_seconds": median(known) if known else None,
-        "longest_seconds": max(known, default=None),
+        "median_seconds": median(values) if values else None,
+        "longest_seconds": max(values, default=None),
         "cost": sum(line.cost or 0 for line in lines) / NANODOLLARS,
     }
 

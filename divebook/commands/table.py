@@ -59,6 +59,6 @@ def spelled_in_notebook(line: str) -> str:
     command = COMMANDS.get(name)
     if command is None or NOTEBOOK not in command.interfaces:
         return f"!divebook {line}"
-    known = {spelling for parameter in command.parameters_in(NOTEBOOK) for spelling in parameter.spellings}
+    spellings = {spelling for parameter in command.parameters_in(NOTEBOOK) for spelling in parameter.spellings}
     options = {word for word in words if word.startswith("--")} - {"--store"}
-    return f"%dive {line}" if options <= known else f"!divebook {line}"
+    return f"%dive {line}" if options <= spellings else f"!divebook {line}"

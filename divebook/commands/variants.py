@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class ChangeData(TypedDict):
-    """What differs in a what-if, as JSON."""
+    """Change of a what-if as JSON."""
 
     variables: NotRequired[dict[str, Any]]
     inputs: NotRequired[dict[str, Any]]

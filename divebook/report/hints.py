@@ -122,19 +122,19 @@ def advised(line: str, python: str = "") -> str:
 
 
 def begin_interface(spelling: Spelling) -> None:
-    """Spell commands from now on as an interface does."""
+    """Use the spelling of an interface from now on."""
     _spellings.append(spelling)
 
 
 def end_interface(spelling: Spelling) -> None:
-    """Spell commands again as before `begin_interface`; do nothing if the interface has not begun."""
+    """Use the spelling from before `begin_interface` again. Do nothing if the interface has not begun."""
     if spelling in _spellings:
         _spellings.remove(spelling)
 
 
 @contextmanager
 def interface_spelling(spelling: Spelling) -> Iterator[None]:
-    """Spell commands as an interface does, within a ``with`` block."""
+    """Use the spelling of an interface during a ``with`` block."""
     begin_interface(spelling)
     try:
         yield
