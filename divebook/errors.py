@@ -6,6 +6,7 @@
     ├── DefinitionError            a workflow, agent or configuration text is wrong (line, column, key, hint)
     ├── InputError                 the inputs of an execution do not fit its workflow
     ├── NotFoundError              an agent, workflow, action, step, document ... of that name does not exist
+    │   └── NameNotFoundError      a mapping of an environment lacks the name; also a KeyError
     ├── AlreadyRegisteredError     a name is taken
     ├── SetupError                 an environment's settings contradict each other or miss something
     │   ├── PatternError           a pattern is not valid, too large, or takes too long to match
@@ -139,6 +140,7 @@ __all__ = [
     "ItemFailedError",
     "LeaseHeldError",
     "LimitExceededError",
+    "NameNotFoundError",
     "NeedsPersonError",
     "NewerStoreError",
     "NotFoundError",
@@ -360,6 +362,23 @@ class NotFoundError(DivebookError):
         if self.available:
             return f" (known: {', '.join(sorted(self.available)[:10])})"
         return f" (there is no {self.kind})"
+
+
+class NameNotFoundError(NotFoundError, KeyError):
+    """Raised by a mapping of registered objects, such as ``environment.agents["critic"]``, that lacks a name.
+
+    Parameters
+    ----------
+    hint
+        How to add an object of that name.
+    """
+
+    __str__ = Exception.__str__  # `KeyError` would show the text in quotes
+
+    def __init__(self, kind: str, name: str, available: Iterable[str], hint: str) -> None:
+        super().__init__(kind, name, available)
+        self.hint = hint
+        self.args = (f"{self.args[0]}; {hint}",)
 
 
 class AlreadyRegisteredError(DivebookError):
@@ -1099,11 +1118,16 @@ class ExecutionFailedError(ExecutionError):
 
 
 class ExecutionCancelledError(ExecutionError):
-    """Raised if an execution was cancelled."""
+    """Raised if an execution was cancelled. `reason` is the recorded reason, or empty."""
 
-    def __init__(self, execution_id: str) -> None:
+    def __init__(self, execution_id: str, reason: str = "") -> None:
         self.execution_id = execution_id
-        super().__init__(f"execution {execution_id} was cancelled; resume it to go on")
+        self.reason = reason
+        end = f"cancelled: {reason}" if reason else "cancelled"
+        # Without a reason of the caller, the log has a sentence such as "cancelled by ann@host".
+        if reason.startswith("cancelled by "):
+            end = reason
+        super().__init__(f"execution {execution_id} was {end}; resume it to continue")
 
 
 class ExecutionPausedError(ExecutionError):
@@ -1111,7 +1135,7 @@ class ExecutionPausedError(ExecutionError):
 
     def __init__(self, execution_id: str) -> None:
         self.execution_id = execution_id
-        super().__init__(f"execution {execution_id} is paused; resume it to go on")
+        super().__init__(f"execution {execution_id} is paused; resume it to continue")
 
 
 class ExecutionWaitingError(ExecutionError):

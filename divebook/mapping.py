@@ -33,6 +33,8 @@ from divebook.runtime.forks import recorded_opening
 from divebook.runtime.run import Run
 from divebook.steps.actions import REGISTERED, Action, action
 from divebook.steps.row_calls import RowResult, arguments_of
+from divebook.text.arguments import DurationLike
+from divebook.text.format import plural
 from divebook.text.redaction import one_line, shared
 
 __all__ = ["PARALLEL", "MappedRows", "mapped"]
@@ -101,7 +103,7 @@ class MappedRows:
         self.key = key
         self.workflow = workflow
 
-    def wait(self, timeout: float | None = None) -> MappedRows:
+    def wait(self, timeout: DurationLike | None = None) -> MappedRows:
         """Wait until the calls for all rows have been made, and return this object.
 
         If the remaining rows wait for an answer, this returns with a warning. Raises like `Run.wait` with
@@ -303,7 +305,7 @@ def mapped(
     parallel: int = PARALLEL,
     idempotent: bool = True,
     retry: Retry | int | None = None,
-    timeout: float | None = None,
+    timeout: DurationLike | None = None,
     executor: object = None,
     parameters: Mapping[str, Any] | None = None,
     prompt: str | None = None,
@@ -438,6 +440,11 @@ def _require_unneeded(environment: Environment, kind: str, name: str) -> None:
             )
 
 
+def _frame_in_words(frame: Any) -> str:
+    # A list of mappings is recorded as it is, a DataFrame or a table as a frame with a summary.
+    return plural(len(frame), "row") if isinstance(frame, list | tuple) else str(frame.summary())
+
+
 def _references(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return expressions that read the parameters of a map from the inputs of its execution, by name of the parameter.
     If a step contained the values themselves, a text with ``${...}`` would be rendered as a template.
@@ -492,9 +499,10 @@ def _require_same(
     opening = recorded_opening(execution.id, environment.store)
     name = workflow.name
     if storable(frame, FRAME) != opening.inputs[FRAME]:
+        rows = _frame_in_words(opening.inputs[FRAME])
         raise SetupError(
-            f"{name} was begun with another frame ({opening.inputs[FRAME].summary()}); with again=True it begins anew, "
-            "with another store= both are kept"
+            f"{name} was begun with another frame ({rows}); with again=True it begins anew, with another store= both "
+            "are kept"
         )
     if storable(dict(parameters or {}), GIVEN) != opening.inputs.get(GIVEN, {}):
         raise SetupError(

@@ -37,7 +37,7 @@ from divebook.errors import (
 from divebook.runtime.driver import Driver
 from divebook.stores.follow import on_change
 from divebook.stores.leases import WORKER_SECONDS, Owner, WorkerRecord
-from divebook.text.arguments import describe, list_of, wait_limit
+from divebook.text.arguments import DurationLike, describe, list_of, seconds_of, wait_limit
 from divebook.text.ranges import COUNT, SECONDS
 from divebook.text.redaction import logger
 
@@ -201,11 +201,10 @@ class Worker:
         has_begun = self._thread is not None and self._process == os.getpid()
         return has_begun and not self._has_ended and not self._drains.is_set()
 
-    def wait_until_idle(self, timeout: float | None = None) -> bool:
+    def wait_until_idle(self, timeout: DurationLike | None = None) -> bool:
         """Wait until the worker drives no execution and its queues contain no execution that it can run.
 
-        `timeout` is in seconds. Return False after it, or if the worker takes no more executions. Raises ValueError for
-        a timeout that is not a number.
+        Return False after the `timeout`, or if the worker takes no more executions.
         """
         limit = wait_limit(timeout)
         if self._process != os.getpid():  # before the lock, as in `drain`
@@ -218,7 +217,7 @@ class Worker:
             self._checked.wait_for(lambda: self._idle_check > last_check or not self.is_running, limit)
             return self._idle_check > last_check
 
-    def drain(self, patience: float = PATIENCE) -> None:
+    def drain(self, patience: DurationLike = PATIENCE) -> None:
         """Stop taking executions, return the driven ones to their queues, and end the thread. Draining again has no
         effect.
 
@@ -253,7 +252,7 @@ class Worker:
                 "worker %s has waited %g s and broken off execution %s of %r: whoever takes it up makes its calls again"
             )
             asks = "or asks about those that may not be made twice"
-            _log.warning(f"{message}, {asks}", self.name, patience, driver.id, driver.workflow.name)
+            _log.warning(f"{message}, {asks}", self.name, patience_of(patience), driver.id, driver.workflow.name)
         if not self.environment.store.closed:
             self.environment.store.retire(self.name)
 
@@ -377,9 +376,10 @@ class Worker:
 
 
 def patience_of(patience: Any) -> float:
-    """Check the number of seconds that draining may wait, and return it as a float. Raise `SetupError` if it is not a
+    """Check the duration that draining may wait, and return it in seconds. Raise `SetupError` if it is not a
     valid number.
     """
-    if not SECONDS.fits(patience):
+    seconds = seconds_of(patience, "patience")
+    if not SECONDS.fits(seconds):
         raise SetupError(f"patience is {SECONDS}, not {shown_number(patience)}; write patience={PATIENCE:g}")
-    return float(patience)
+    return float(seconds)

@@ -31,9 +31,10 @@ from divebook.events.recorded import opened
 from divebook.questions.answer import checked_answer
 from divebook.questions.question import DEFINABLE, KINDS, Question
 from divebook.runtime.errors import as_recorded
-from divebook.runtime.waiting import seconds_of
+from divebook.runtime.waiting import timer_seconds
 from divebook.steps.function import Context as WorkflowContext
-from divebook.steps.function import WorkspaceHandle
+from divebook.steps.function import WorkspaceHandle, require_calls
+from divebook.text.arguments import DurationLike, describe, list_of, require
 
 __all__ = ["Context", "ContinuedAsNew", "EmittedEvent", "ScriptedModel", "StepCall"]
 
@@ -137,8 +138,21 @@ class Context(WorkflowContext):
         now: datetime = START,
         seed: int = 0,
     ) -> None:
-        if isinstance(answers, str):
-            raise SetupError(f"answers must be a mapping or a list, not {answers!r}; write answers=[{answers!r}]")
+        if isinstance(answers, str | bytes) or not isinstance(answers, Iterable):
+            raise SetupError(f"answers must be a mapping or a list, not {describe(answers)}; write answers=['yes']")
+        mappings = {
+            "agents": agents,
+            "signals": signals,
+            "workflows": workflows,
+            "workspaces": workspaces,
+            "versions": versions,
+        }
+        for name, value in mappings.items():
+            require(value, name, "a mapping by name", fits=isinstance(value, Mapping))
+        for name, payloads in (signals or {}).items():
+            list_of(payloads, f"signals[{name!r}]", "a list of payloads")
+        require(seed, "seed", "an integer", fits=isinstance(seed, int))
+        require(now, "now", "a datetime", fits=isinstance(now, datetime))
         self.calls: list[StepCall] = []
         self.events: list[EmittedEvent] = []
         self._answers = dict(answers) if isinstance(answers, Mapping) else deque(answers)
@@ -164,9 +178,9 @@ class Context(WorkflowContext):
         """Return the next number of the seeded generator, from 0 up to 1."""
         return self._random.random()
 
-    async def sleep(self, seconds: float) -> None:
+    async def sleep(self, duration: DurationLike) -> None:
         """Move the clock on at once."""
-        self._now += timedelta(seconds=max(0.0, seconds_of(seconds, "ctx.sleep()")))
+        self._now += timedelta(seconds=max(0.0, timer_seconds(duration, "the duration of ctx.sleep()")))
 
     async def version(self, change_id: str, min_version: int, max_version: int) -> int:
         """Return the version that the test has set, or the newest one."""
@@ -183,7 +197,7 @@ class Context(WorkflowContext):
         message: str | None = None,
         data: Mapping[str, Any] | None = None,
         answer: Any = None,
-        expires_in: float | None = None,
+        expires_in: DurationLike | None = None,
         default: Any = None,
     ) -> dict[str, Any]:
         """Return the answer that the test has for the question, checked as the answer of a person is. A question that
@@ -206,7 +220,7 @@ class Context(WorkflowContext):
             raise SetupError(f"the test has no answer to {question!r}; write Context(answers={{{question!r}: ...}})")
         return dict(opened(checked_answer(request, response, FITTING, 0)))
 
-    async def wait_signal(self, name: str, within: float | None = None) -> Any:
+    async def wait_signal(self, name: str, within: DurationLike | None = None) -> Any:
         """Return the next payload that the test has for the signal."""
         payloads = self._signals.get(name)
         if payloads:
@@ -214,10 +228,12 @@ class Context(WorkflowContext):
         if within is None:
             raise SetupError(f"the test has no more signals {name!r}; write Context(signals={{{name!r}: [...]}})")
         await self.sleep(within)
-        raise OperationError(f"no signal {name!r} arrived within {within:g} seconds", operation_type="signal")
+        limit = timer_seconds(within, "within of ctx.wait_signal()")
+        raise OperationError(f"no signal {name!r} arrived within {limit:g} seconds", operation_type="signal")
 
     async def gather(self, *calls: Awaitable[Any], return_exceptions: bool = False) -> Any:
         """Await the calls concurrently; return a list of their results in the order of the arguments."""
+        require_calls(calls)
         return list(await asyncio.gather(*calls, return_exceptions=return_exceptions))
 
     async def run(self, workflow: str | Workflow, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:

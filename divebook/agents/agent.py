@@ -7,7 +7,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -29,7 +29,7 @@ from divebook.errors import SetupError, StepError, TemplateError
 from divebook.events.codec import short_hash
 from divebook.questions.bounds import Bounds, agent_bounds
 from divebook.scripting import render_template
-from divebook.text.arguments import describe, list_of
+from divebook.text.arguments import DurationLike, describe, list_of, require
 from divebook.text.protocols import require_protocol
 
 if TYPE_CHECKING:
@@ -140,12 +140,19 @@ class Agent:
         approvals: Iterable[ApprovalRule | Mapping[str, Any]] = (),
         bounds: Bounds | Mapping[str, Any] | None = None,
         api_key: str | None = None,
-        cache: str | float | None = None,
+        cache: DurationLike | None = None,
         workspace: str | None = None,
         corrections: int | None = None,
     ) -> None:
         _require_definition(definition)
         _require_model(model)
+        _require_strings(
+            default_provider=default_provider,
+            default_model=default_model,
+            instructions=instructions,
+            api_key=api_key,
+            workspace=workspace,
+        )
         self.definition = AgentDefinition(definition) if isinstance(definition, str) else definition
         # An argument overrides the definition. A model object or a script overrides a model name.
         name_argument = model if isinstance(model, str) else None
@@ -167,7 +174,7 @@ class Agent:
         for tool in self.tools:
             if tool.schema is not None:
                 require_schema(tool.schema, f"schema of {tool.kind_and_name}", has_patterns=False)
-        server_arguments = list_of(servers, "servers", "servers=['search']")
+        server_arguments = _listed_servers(servers)
         self.servers = tuple(server for server in server_arguments if not isinstance(server, str))
         """Servers passed as definitions, which the agent adds to an environment."""
         # A dict is a JSON schema. One that no value can fit is refused here, before a model is paid for an answer.
@@ -194,7 +201,9 @@ class Agent:
             self.definition = replace(self.definition, corrections=corrections)
         if bounds is not None:
             self.definition = replace(self.definition, bounds=agent_bounds(bounds).to_dict())
-        options: dict[str, Any] = {"cache": cache, "workspace": workspace, "api_key": api_key}
+        # A definition holds plain data; a text such as "7d" stays as it is.
+        plain_cache = cache.total_seconds() if isinstance(cache, timedelta) else cache
+        options: dict[str, Any] = {"cache": plain_cache, "workspace": workspace, "api_key": api_key}
         if changes := {key: value for key, value in options.items() if value is not None}:
             self.definition = replace(self.definition, **changes)
         # Parsed only to refuse an invalid lifetime when the agent is created, not in the middle of a turn.
@@ -448,6 +457,19 @@ def _require_definition(definition: object) -> None:
     if not isinstance(definition, str | AgentDefinition):
         expected = "the name of the agent, or an AgentDefinition"
         raise SetupError(f"definition must be {expected}, not {describe(definition)}")
+
+
+def _require_strings(**values: object) -> None:
+    for name, value in values.items():
+        require(value, name, "a string", fits=isinstance(value, str))
+
+
+def _listed_servers(servers: Any) -> list[MCPServerDefinition | str]:
+    listed = list_of(servers, "servers", "servers=['search']")
+    for server in listed:
+        expected = "names of MCP servers, or MCPServerDefinitions"
+        require(server, "servers", expected, fits=isinstance(server, str | MCPServerDefinition))
+    return listed
 
 
 def _require_model(model: object) -> None:

@@ -24,7 +24,8 @@ from divebook.errors import DivebookError, SetupError, StepError
 from divebook.events.codec import canonical_hash
 from divebook.events.recorded import opened
 from divebook.stores.codec import Sealing
-from divebook.text.format import parse_duration
+from divebook.text.arguments import DurationLike, describe, plain_seconds
+from divebook.text.ranges import SECONDS
 from divebook.text.redaction import logger, one_line
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ WHOLE = ("stop", "tool_call")
 _log = logger(__name__)
 
 
-def lasting(text: str | float) -> float:
+def lasting(text: DurationLike) -> float:
     """Parse the lifetime of cached responses, the key ``Cache`` of an agent's definition, such as ``7d``. Return
     seconds.
 
@@ -52,10 +53,9 @@ def lasting(text: str | float) -> float:
     SetupError
         The text is not a duration, or the duration is not positive.
     """
-    try:
-        seconds = parse_duration(text)
-    except (ValueError, OverflowError) as error:
-        raise SetupError(f"Cache is a time such as 7d or 12h, not {text!r}", ("Cache",)) from error
+    seconds: float = plain_seconds(text)
+    if not SECONDS.fits(seconds):
+        raise SetupError(f"Cache is a time such as 7d or 12h, not {describe(text)}", ("Cache",))
     if seconds <= 0:
         raise SetupError(f"Cache is a time of more than nothing, not {text!r}; leave it out for none", ("Cache",))
     return seconds

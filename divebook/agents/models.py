@@ -18,6 +18,7 @@ from divebook.documents.policy import is_reference
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import Reserved
 from divebook.errors import SetupError
+from divebook.text.arguments import describe
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, Provider
@@ -73,6 +74,9 @@ def model_name(provider: str | None, model: str | None, default_provider: str = 
     """
     model = model or default_model
     provider = provider or default_provider
+    for name, value in (("model", model), ("provider", provider)):
+        if value and not isinstance(value, str):
+            raise SetupError(f"{name} must be a string, not {describe(value)}")
     # Without any configuration the offline scripted model is used.
     if model == SCRIPTED or (not model and not provider):
         return SCRIPTED

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 from divebook.errors import SetupError, did_you_mean
+from divebook.text.arguments import describe, list_of
 
 # --- written form of replies --------------------------------------------------------------------------------------
 # Each model request takes one reply of the script. A reply is one of:
@@ -97,8 +98,10 @@ class ScriptedModel:
             is_function = name == "replies" and callable(value)
             if not is_function and (isinstance(value, str | Mapping) or not isinstance(value, Sequence)):
                 raise SetupError(
-                    f"{name} of a scripted model are a list, one for each request, not {value!r}; write [...]"
+                    f"{name} of a scripted model are a list, one for each request, not {describe(value)}; write [...]"
                 )
+        for turn in self.turns:
+            list_of(turn, "each of the turns of a scripted model", "turns=[['first', 'second'], ['third']]")
         # A single function answers every request, so it is a script of one reply that repeats.
         self._replies: Sequence[WrittenReply] = (self.replies,) if callable(self.replies) else self.replies
         # {(turn, place): number of failures so far}; turn is None for requests outside of turns.

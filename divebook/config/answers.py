@@ -22,7 +22,7 @@ from divebook.questions.bounds import Bounds
 from divebook.runtime.messages import annotation
 from divebook.runtime.run import Run
 from divebook.stores import ExecutionRecord
-from divebook.text.arguments import normal_name
+from divebook.text.arguments import normal_name, require
 from divebook.text.redaction import one_line
 
 VARIABLE = "DIVEBOOK_ANSWERS"
@@ -154,6 +154,8 @@ def answers_from(
         except UnicodeDecodeError as error:
             raise InputError(f"the file of answers {file} is not UTF-8 text: {error}; write it as YAML") from None
         answers |= _mapping(text, str(file))
+    expected = "a mapping of question ids or steps to answers, or the path of a file with one"
+    require(mapping, "answers", expected, fits=isinstance(mapping, Mapping))
     answers |= dict(mapping or {})
     answers |= dict(_assignment(text) for text in typed)
     return Answers(answers, _default_answers())

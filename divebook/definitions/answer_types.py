@@ -23,10 +23,10 @@ from functools import partial
 from types import SimpleNamespace, UnionType
 from typing import Any, NoReturn
 
-from divebook.definitions.json_schemas import check_defined_schema, complaint
+from divebook.definitions.json_schemas import check_defined_schema, complaint, faults_in_words
 from divebook.definitions.stored_form import json_value
 from divebook.definitions.yaml_text import QUOTES, TypedFloat, TypedInteger, value_typed
-from divebook.errors import DefinitionError, NotFoundError, Problem, SetupError
+from divebook.errors import DefinitionError, NotFoundError, Problem, SetupError, StepError
 from divebook.events.classes import allow, allowed_classes, kind_of, name_of
 from divebook.events.codec import canonical_hash, json_form, storable
 
@@ -151,8 +151,6 @@ def answer_type(declared: Any) -> Any:
 
 
 _FIELD = "value"
-_FAULTS = 3
-"""Largest number of faults that an error about one value lists."""
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
@@ -269,7 +267,7 @@ class ParameterType:
         try:
             return self._validator.validate(value)
         except ValidationError as error:
-            raise ValueError(_faults(error)) from None
+            raise ValueError(faults_in_words(error)) from None
         # A key or an item of a set that cannot be hashed, such as a signaling NaN.
         except TypeError as error:
             raise ValueError(str(error)) from None
@@ -349,14 +347,18 @@ def instance_of(answer: Any, value: Any) -> Any:
     """
     if isinstance(answer, Mapping):
         return value
-    from pydantic import TypeAdapter
+    from pydantic import TypeAdapter, ValidationError
 
-    try:
+    with suppress(ValueError):
         # The rules of inputs, so that the same text gives the same value.
         return ParameterType(answer, instance_of).convert(value)
-    except ValueError:
+    try:
         # The schema of a question accepts further keys of a dataclass. Pydantic leaves them out.
         return TypeAdapter(answer).validate_python(value)
+    except ValidationError as error:
+        # A rule of the class itself, which its JSON schema cannot express.
+        name = getattr(answer, "__name__", str(answer))
+        raise StepError(f"the answer does not fit {name}: {faults_in_words(error)}") from None
 
 
 def _digest(value: Any) -> str:
@@ -890,16 +892,6 @@ BOOLEAN_WORDS: Mapping[str, bool] = {
     **dict.fromkeys(("false", "no", "off", "0"), False),
 }
 """Booleans by the words of a command line that stand for them, in lower case."""
-
-
-def _faults(error: Any) -> str:
-    faults = error.errors(include_url=False, include_context=False, include_input=False)
-    shown = []
-    for fault in faults[:_FAULTS]:
-        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
-        shown.append(f"{place.lstrip('.')}: {fault['msg']}" if place else fault["msg"])
-    more = f"; and {len(faults) - _FAULTS} more" if len(faults) > _FAULTS else ""
-    return "; ".join(shown) + more
 
 
 def _rename_definitions(schema: dict[str, Any], prefix: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Protocol, Self, TypeVar
 
 from divebook.definitions import table
 from divebook.definitions.answer_types import ParameterType
-from divebook.definitions.dialect import DIALECT_RULES, OWN, Dialect, DialectRules
+from divebook.definitions.dialect import OWN, Dialect, DialectRules, rules_of
 from divebook.definitions.graph import check_workflow, reachable_from
 from divebook.definitions.pipelines import RESERVED, AgentStage, PipelineConfig, RunMode
 from divebook.definitions.resources import (
@@ -277,7 +277,7 @@ class Workflow(Definition):
     @property
     def manner(self) -> DialectRules:
         """Rules of execution that follow from the dialect (``divebook`` or ``dive``) of the workflow."""
-        return DIALECT_RULES[self.dialect]
+        return rules_of(self.dialect)
 
     @property
     def first_step(self) -> Step:

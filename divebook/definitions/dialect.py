@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+from divebook.errors import SetupError
+from divebook.text.arguments import describe
 from divebook.text.syntax import each_text, literal, parse_python, with_literal_depths
 
 
@@ -318,4 +320,12 @@ DIALECT_RULES: Mapping[Dialect, DialectRules] = {
 }
 
 
-__all__ = ["DIALECT_RULES", "OWN", "Dialect", "DialectRules"]
+def rules_of(dialect: object) -> DialectRules:
+    """Return the rules of a dialect. Raise `SetupError` for a value that is not the name of a dialect."""
+    rules = DIALECT_RULES.get(cast("Dialect", dialect)) if isinstance(dialect, str) else None
+    if rules is None:
+        raise SetupError(f"dialect must be {' or '.join(map(repr, DIALECT_RULES))}, not {describe(dialect)}")
+    return rules
+
+
+__all__ = ["DIALECT_RULES", "OWN", "Dialect", "DialectRules", "rules_of"]

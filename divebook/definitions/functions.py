@@ -80,7 +80,7 @@ from divebook.events.codec import canonical_hash, json_form, locate_surrogate, s
 from divebook.events.recorded import opened
 from divebook.events.values import is_recordable_type, recorded_base
 from divebook.questions.question import example_in_words, example_of
-from divebook.text.arguments import normal_name, require, same_name
+from divebook.text.arguments import DurationLike, normal_name, plain_seconds, require, same_name
 from divebook.text.protocols import is_async, without_partials
 from divebook.text.ranges import SOME_SECONDS
 
@@ -136,6 +136,7 @@ class UserFunction:
             if locate_surrogate(getattr(self, key), key):
                 message = f"{key} of {self.name!a} holds half a character (a lone surrogate), which cannot be stored"
                 raise DefinitionError([Problem(message, key=key, hint="write the whole character")])
+        object.__setattr__(self, "timeout", plain_seconds(self.timeout))
         if self.timeout is not None and not SOME_SECONDS.fits(self.timeout):
             message = f"the timeout of {self.name} must be {SOME_SECONDS}, not {shown_number(self.timeout)}"
             raise DefinitionError([Problem(message, key="timeout", hint="leave it out for no limit")])
@@ -1034,7 +1035,7 @@ def step(
     name: str | None = None,
     *,
     retry: Retry | int | None = None,
-    timeout: float | None = None,
+    timeout: DurationLike | None = None,
     idempotent: bool = False,
     approval: bool = False,
     executor: Any = None,
@@ -1045,7 +1046,7 @@ def step(
     name: Any = None,
     *,
     retry: Retry | int | None = None,
-    timeout: float | None = None,
+    timeout: DurationLike | None = None,
     idempotent: bool = False,
     approval: bool = False,
     executor: Any = None,
@@ -1068,7 +1069,7 @@ def step(
     retry
         Policy for repeating failed calls.
     timeout
-        Time limit of a call in seconds, after which it fails with a TimeoutError. A thread cannot be stopped; divebook
+        Time limit of a call, after which it fails with a TimeoutError. A thread cannot be stopped; divebook
         stops waiting for it.
     idempotent
         Two calls have the same effect as one. A call is then repeated if the process died during it. For other

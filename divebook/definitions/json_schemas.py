@@ -17,8 +17,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn
 
 from divebook.definitions.yaml_text import yaml_of
-from divebook.errors import DefinitionError, PatternError, Place, Problem, SchemaLimitError, did_you_mean
+from divebook.errors import (
+    DefinitionError,
+    PatternError,
+    Place,
+    Problem,
+    SchemaLimitError,
+    SetupError,
+    did_you_mean,
+)
 from divebook.questions import Fitting
+from divebook.text.arguments import describe
 from divebook.text.patterns import compiled
 
 # --- the graph of subschemas ------------------------------------------------------------------------------------------
@@ -581,9 +590,38 @@ def schema_of(answer: Any) -> Mapping[str, Any]:
     if isinstance(answer, Mapping):
         require_possible_schema(answer)
         return answer
-    from pydantic import TypeAdapter
+    schema: Mapping[str, Any] = _type_adapter(answer).json_schema()
+    return schema
 
-    return TypeAdapter(answer).json_schema()
+
+def _type_adapter(answer: Any) -> Any:
+    """Return pydantic's adapter of a type for answers. Raise `SetupError` for an object that is not a type."""
+    from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
+
+    try:
+        return TypeAdapter(answer)
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        is_choice = isinstance(answer, list | tuple | set | str)
+        example = 'Literal["yes", "no"] for a choice' if is_choice else "answer=int"
+        message = f"the type of an answer must be a type or a JSON schema, not {describe(answer)}; write {example}"
+        raise SetupError(message) from error
+
+
+MOST_FAULTS = 3
+"""Number of faults that an error names."""
+
+
+def faults_in_words(error: Any) -> str:
+    """Return the first faults of a `pydantic.ValidationError` as one line: places and messages, without the values."""
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    shown = []
+    for fault in faults[:MOST_FAULTS]:
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
+        # pydantic's prefix for an error that a validator of the class has raised.
+        message = fault["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+        shown.append(f"{place.lstrip('.')}: {message}" if place else message)
+    more = f"; and {len(faults) - MOST_FAULTS} more" if len(faults) > MOST_FAULTS else ""
+    return "; ".join(shown) + more
 
 
 class _Usable:

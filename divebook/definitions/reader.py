@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from textwrap import indent
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from divebook.definitions.definition import Definitions, Workflow
 from divebook.definitions.dialect import OWN, Dialect
@@ -35,8 +35,10 @@ from divebook.definitions.table import (
     snake_case,
 )
 from divebook.definitions.yaml_text import dump_yaml, parse_json, parse_yaml
-from divebook.errors import DefinitionError, NotFoundError, Place
+from divebook.errors import DefinitionError, NotFoundError, Place, SetupError
 from divebook.events.codec import tagged_form
+from divebook.text.arguments import describe, require_string
+from divebook.text.ranges import COUNT_OR_ZERO
 
 Body = Literal["file", "workflow", "agent"]
 
@@ -67,6 +69,11 @@ def read_definitions(
     DefinitionError
         The text has errors. The exception lists all of them.
     """
+    require_string(text, "the definition")
+    if not COUNT_OR_ZERO.fits(line_offset):
+        raise SetupError(f"line_offset must be {COUNT_OR_ZERO}, not {describe(line_offset)}")
+    if body not in get_args(Body):
+        raise SetupError(f"body must be one of {', '.join(get_args(Body))}, not {describe(body)}")
     reading = Reading(text, source_name, dialect, format, line_offset)
     # The limit comes first: parsing takes time and memory in proportion to the text.
     if len(text) > MAX_TEXT:

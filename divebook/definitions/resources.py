@@ -18,7 +18,7 @@ from divebook.definitions import table
 from divebook.definitions.answer_types import declared_answer
 from divebook.definitions.dialect import OWN, Dialect
 from divebook.definitions.step import ContentEntry, Retry
-from divebook.definitions.stored_form import Definition, json_value, require_whole_characters
+from divebook.definitions.stored_form import Definition, json_value, require_text, require_whole_characters
 from divebook.definitions.table import Key, require_numbers
 from divebook.errors import DefinitionError, Problem, did_you_mean
 from divebook.events.event import to_microseconds
@@ -535,6 +535,7 @@ class WorkspaceDefinition(Definition):
 
     def __post_init__(self) -> None:
         # Each check raises the first error, in the order in which the fields are written.
+        require_text(self.name, "the name of a workspace", 'write WorkspaceDefinition("code")')
         if not _NAME.fullmatch(self.name):
             hint = "use letters, digits, - _ and . only, at most 63"
             raise _wrong(f"{self.name!r} cannot be the name of a workspace", "Name", hint)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Protocol, TypeAlias
 
 from divebook.definitions import table
 from divebook.definitions.resources import ALLOW, ASK, CONFIRMATION_MODES, ApprovalRule, Approvals
-from divebook.definitions.stored_form import Definition, require_whole_characters
+from divebook.definitions.stored_form import Definition, require_text, require_whole_characters
 from divebook.definitions.table import Key, require_numbers
 from divebook.errors import DefinitionError, Problem
 from divebook.text.ranges import SOME_SECONDS
@@ -315,6 +315,7 @@ class MCPServerDefinition(Definition):
     def __post_init__(self) -> None:
         require_numbers(self)
         require_whole_characters(self)
+        require_text(self.name, "the name of an MCP server", 'write MCPServerDefinition("files", command="...")')
         if "*" in self.name:  # approval rules contain the name, in which ``*`` would match any characters
             message = f"{self.name!r} cannot be the name of an mcp server: what is said of it would hold for others"
             raise _refused(message, "Name", "leave out the *")

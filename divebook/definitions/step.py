@@ -24,8 +24,7 @@ from divebook.errors import DefinitionError, Problem, ScriptError, did_you_mean,
 from divebook.events.payload import compile_init
 from divebook.questions.question import DEFINABLE
 from divebook.text import ranges
-from divebook.text.arguments import describe, normal_name
-from divebook.text.format import parse_duration
+from divebook.text.arguments import DurationLike, describe, normal_name, plain_seconds
 from divebook.text.ranges import COUNT, SECONDS, SOME_SECONDS
 
 # --- reactions to failure: retry, catch and rollback ------------------------------------------------------------------
@@ -220,6 +219,7 @@ class Ask(Definition):
         if self.kind not in DEFINABLE:
             hint = did_you_mean(self.kind, DEFINABLE) or f"use one of {', '.join(DEFINABLE)}"
             raise DefinitionError([Problem(f"unknown kind of question: {self.kind!r}", key="Kind", hint=hint)])
+        require_text(self.question, "the question", 'write Ask("Publish it?")')
         if not self.question.strip():
             raise DefinitionError([Problem("a question needs a text", key="Question", hint="write Question")])
         self._put(expires_in=_seconds(self.expires_in))
@@ -228,14 +228,11 @@ class Ask(Definition):
             raise DefinitionError([Problem("Default only holds once a question has expired", key="Default", hint=hint)])
 
 
-def _seconds(value: float | str | None) -> float | None:
+def _seconds(value: DurationLike | None) -> float | None:
     if value is None:
         return None
-    try:
-        seconds = parse_duration(value) if isinstance(value, str) else value
-    except (ValueError, OverflowError):
-        seconds = None
-    if seconds is not None and SOME_SECONDS.fits(seconds):
+    seconds = plain_seconds(value)
+    if SOME_SECONDS.fits(seconds):
         return float(seconds)
     hint = f"write 30s, 2h or {SOME_SECONDS}"
     raise DefinitionError([Problem(f"ExpiresIn is not a duration: {shown_number(value)}", key="ExpiresIn", hint=hint)])
@@ -606,7 +603,7 @@ class Step(Definition):
         next: str | Sequence[Edge | str | tuple[str, str | None]] | None = None,
         edges: Sequence[Edge] | None = None,
         end: bool = False,
-        seconds: float | str | None = None,
+        seconds: DurationLike | None = None,
         content: Sequence[ContentEntry | str] = (),
         output: Mapping[str, Any] | str | None = None,
         thread: str | None = None,
@@ -616,7 +613,7 @@ class Step(Definition):
         rollback: Rollback | str | Mapping[str, Any] | None = None,
         ask: Ask | str | Mapping[str, Any] | None = None,
         signal: str | None = None,
-        timeout: float | None = None,
+        timeout: DurationLike | None = None,
         executor: str | None = None,
         workspace: str | None = None,
         workflow: str | None = None,
@@ -640,7 +637,7 @@ class Step(Definition):
             end=end,
             # Whole numbers become floats, so that equal steps are stored alike. Templates stay strings, and numbers out
             # of range stay for the check.
-            seconds=float(seconds) if seconds is not None and SECONDS.fits(seconds) else seconds,
+            seconds=float(wait) if (wait := plain_seconds(seconds)) is not None and SECONDS.fits(wait) else wait,
             content=tuple(map(ContentEntry.of, _sequence(content, "content", "content=[...]"))) if content else (),
             output=declared_answer(output) if output is not None else None,
             thread=thread,
@@ -650,7 +647,7 @@ class Step(Definition):
             rollback=None if rollback is None else Rollback.of(rollback),
             ask=None if ask is None else Ask.of(ask),
             signal=signal,
-            timeout=timeout,
+            timeout=plain_seconds(timeout),
             executor=executor,
             workspace=workspace,
             workflow=normal_name(workflow),

@@ -21,15 +21,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import cached_property
 from typing import Annotated, Any, Literal, NoReturn, Protocol, TypeAlias, get_args, get_origin, get_type_hints
 
 from divebook import plugins
-from divebook.definitions.dialect import DIALECT_RULES, OWN, Dialect, DialectRules
+from divebook.definitions.dialect import OWN, Dialect, DialectRules, rules_of
 from divebook.definitions.stored_form import Definition, defaults, without_none
 from divebook.errors import DefinitionError, Place, Problem, Severity, did_you_mean, shown_number
+from divebook.text.arguments import plain_seconds
+from divebook.text.format import GO_PART, parse_duration
 from divebook.text.format import PART as DURATION_PART
-from divebook.text.format import parse_duration
 from divebook.text.ranges import INTEGER, NUMBER, SECONDS, NumberRange
 
 
@@ -417,7 +419,7 @@ class Reading:
     @property
     def rules(self) -> DialectRules:
         """Rules of execution of the dialect in which the definition text is written."""
-        return DIALECT_RULES[self.dialect]
+        return rules_of(self.dialect)
 
     @property
     def strict(self) -> bool:
@@ -734,7 +736,7 @@ class Number(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Seconds(Plain):
-    """Kind of values: a number of seconds, or a template that results in a number of seconds."""
+    """Kind of values: a duration, or a template that results in a number of seconds."""
 
     range: NumberRange = SECONDS
     holds = "seconds, or a template"
@@ -743,9 +745,9 @@ class Seconds(Plain):
         """Return the number of seconds, or the template, that a node contains. If it is neither, add a problem to
         `reading` and return `INVALID`.
         """
-        # Any string is a template here. Its value is checked when the step runs.
+        # Any other string than a duration is a template here. Its value is checked when the step runs.
         if isinstance(node, Scalar) and isinstance(node.value, str):
-            return node.text
+            return plain_seconds(node.text) if reading.strict else node.text
         return Number(self.range).read(node, place, reading)
 
     def write(self, value: Any) -> Any:
@@ -757,6 +759,10 @@ class Seconds(Plain):
         # A number in quotes and a duration such as 30s are accepted for some keys.
         text = {"type": "string", "pattern": rf"\$\{{|^\s*(({DURATION_PART.pattern})+|[0-9.]*)\s*$"}
         return {"anyOf": [Number(self.range).json_schema(strict=strict), text if strict else {"type": "string"}]}
+
+
+def _part(*, strict: bool) -> re.Pattern[str]:
+    return DURATION_PART if strict else GO_PART
 
 
 @dataclass(frozen=True, slots=True)
@@ -777,7 +783,7 @@ class Duration:
                 # A float that is too large for an integer raises OverflowError. The fraction of a number counts, except
                 # in the dialect ``dive``: 0.5 would become 0, which stands for the default.
                 is_number = reading.strict and not isinstance(value, str)
-                seconds = float(value) if is_number else parse_duration(value)
+                seconds = float(value) if is_number else parse_duration(value, _part(strict=reading.strict))
         if self._allowed(strict=reading.strict).fits(seconds):
             return seconds
         hint = f"write 30s, 1m30s or {self.range}"
@@ -797,7 +803,7 @@ class Duration:
 
     def json_schema(self, *, strict: bool) -> dict[str, Any]:
         """Return the JSON schema of a duration."""
-        text = {"type": "string", "pattern": rf"^\s*({DURATION_PART.pattern})+\s*$"}
+        text = {"type": "string", "pattern": rf"^\s*({_part(strict=strict).pattern})+\s*$"}
         return {"anyOf": [self._allowed(strict=strict).json_schema(), text]}
 
 
@@ -1008,8 +1014,12 @@ def number_problems(definition: Definition) -> Iterator[Problem]:
 
 def require_numbers(definition: Definition) -> None:
     """Raise `DefinitionError` if a number in a definition is outside the range of its key. Called for definitions that
-    are created in Python.
+    are created in Python, in which a duration may be a timedelta or a text: they are converted to seconds.
     """
+    for field_name, (_, allowed, _) in ranges(type(definition)).items():
+        value = getattr(definition, field_name)
+        if allowed.unit and isinstance(value, str | timedelta):
+            definition._put(**{field_name: plain_seconds(value)})  # noqa: SLF001 - a definition that is being made
     # A definition in Python has no place in a text.
     problems = [replace(problem, place=()) for problem in number_problems(definition)]
     if problems:

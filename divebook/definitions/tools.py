@@ -18,6 +18,7 @@ from divebook.definitions.functions import UserFunction, as_function, is_callabl
 from divebook.definitions.resources import IF_DESTRUCTIVE
 from divebook.definitions.step import Retry
 from divebook.errors import DefinitionError, Problem, shown_number
+from divebook.text.arguments import DurationLike, plain_seconds
 from divebook.text.ranges import CHARACTERS, COUNT
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -213,7 +214,7 @@ def tool(
     open_world: bool | None = None,
     approval: bool = False,
     retry: Retry | int | None = None,
-    timeout: float | None = None,
+    timeout: DurationLike | None = None,
     executor: Any = None,
     most: int = MOST,
     limit: int | None = None,
@@ -230,7 +231,7 @@ def tool(
     open_world: bool | None = None,
     approval: bool = False,
     retry: Retry | int | None = None,
-    timeout: float | None = None,
+    timeout: DurationLike | None = None,
     executor: Any = None,
     most: int = MOST,
     limit: int | None = None,
@@ -305,7 +306,7 @@ def tool(
             description if description is not None else inspect.getdoc(function) or "",
             approval=approval,
             retry=policy,
-            timeout=timeout,
+            timeout=plain_seconds(timeout),
             executor=executor,
             hints=hints,
             most=most,

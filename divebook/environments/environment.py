@@ -29,6 +29,7 @@ from divebook.documents import DocumentRepository, FileDocuments, Policy
 from divebook.engine.approvals import StandingRule
 from divebook.environments.registry import (
     EnvironmentApprovalPolicy,
+    NamedObjects,
     Registry,
     require_server,
     require_workflow,
@@ -85,9 +86,10 @@ from divebook.stores.backend import SimpleStore
 from divebook.stores.codec import Codec
 from divebook.stores.leases import QueuedExecution, WorkerRecord
 from divebook.stores.memory import as_store
-from divebook.text.arguments import id_of, is_list_of_strings, list_of, require
+from divebook.text.arguments import describe, id_of, is_list_of_strings, list_of, question_id_of, require
 from divebook.text.path_arguments import as_path
 from divebook.text.protocols import require_protocol
+from divebook.text.ranges import COUNT_OR_ZERO
 from divebook.text.redaction import logger
 
 _log = logger(__name__)
@@ -512,7 +514,7 @@ class Environment:
     @property
     def agents(self) -> dict[str, Agent]:
         """Agents of this environment by name, in the order in which they were added."""
-        return self._registry.agents
+        return NamedObjects("agent", self._registry.agents, "environment.add_agent(...) adds one")
 
     def add_agent(self, agent: Agent | Any, *, replace: bool = False) -> None:
         """Add an agent of divebook or pydantic-ai. A name that exists already is an error unless `replace` is set."""
@@ -523,7 +525,7 @@ class Environment:
         """Workflows by name: those registered with `@workflow` in this process, and those of this environment. If both
         have a name, the one of this environment is used.
         """
-        return self._registry.workflows
+        return NamedObjects("workflow", self._registry.workflows, "environment.add_workflow(...) adds one")
 
     def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
         """Add a workflow. Executions that are already running keep the workflow with which they started."""
@@ -534,7 +536,7 @@ class Environment:
         """Actions that steps can call: built-in ones, those made with `@action`, and those added here. If several have
         the same name, the last of these sources is used.
         """
-        return self._registry.actions
+        return NamedObjects("action", self._registry.actions, "environment.add_action(...) adds one")
 
     def add_action(self, action: Action | Callable[..., Any], *, replace: bool = False) -> None:
         """Add an action. A name that was added already is an error unless `replace` is set. A built-in action of that
@@ -582,7 +584,7 @@ class Environment:
 
         Built-in tools are not included. They are created for each agent that names them: see `divebook.tools.builtin`.
         """
-        return self._registry.tools
+        return NamedObjects("tool", self._registry.tools, "environment.add_tool(...) adds one")
 
     def add_tool(self, tool: ToolFunction | Callable[..., Any], *, replace: bool = False) -> None:
         """Add a tool. A name that exists already is an error unless `replace` is set."""
@@ -612,7 +614,7 @@ class Environment:
     @property
     def workspaces(self) -> dict[str, WorkspaceDefinition]:
         """Definitions of the workspaces of this environment, by name."""
-        return self._registry.workspaces
+        return NamedObjects("workspace", self._registry.workspaces, "environment.add_workspace(...) adds one")
 
     def add_workspace(self, workspace: WorkspaceDefinition, *, replace: bool = False) -> None:
         """Add a workspace. A name that exists already is an error unless `replace` is set."""
@@ -777,12 +779,12 @@ class Environment:
 
     # --- executions of the store -----------------------------------------------------------------------------------
 
-    def run_of(self, execution_id: str | Run) -> Run:
+    def run_of(self, run: Run | str) -> Run:
         """Return an execution of the store, running or ended, by its id. A unique prefix of the id is enough.
 
         Its log is read when first needed, so finding an execution costs the same whatever its length.
         """
-        return self._handle(self._control.look_up(id_of(execution_id)))
+        return self._handle(self._control.look_up(id_of(run, "run")))
 
     def executions(
         self,
@@ -797,6 +799,9 @@ class Environment:
         The `filters` are those of `EventStore.records`: ``tag``, ``origin``, ``parent``, ``notebook``, ``cell``.
         """
         require_options(filters, _FILTERS, "executions cannot be filtered by")
+        for name, number in (("limit", limit), ("offset", offset)):
+            if not COUNT_OR_ZERO.fits(number):
+                raise SetupError(f"{name} must be {COUNT_OR_ZERO}, not {describe(number)}")
         return self.store.records(status=status, workflow=workflow, limit=limit, offset=offset, **filters)
 
     def queued(self, *, withheld: bool = False) -> list[QueuedExecution]:
@@ -811,7 +816,7 @@ class Environment:
         """Return the running workers, with the queues and workflows that each can run."""
         return self.store.workers()
 
-    def recover(self, execution_id: str) -> Run:
+    def recover(self, run: Run | str) -> Run:
         """Resume an execution whose process died. A recovery is counted if the process may have been working on the
         execution, to stop after several that made no progress; see `divebook.runtime.queueing`.
 
@@ -832,6 +837,7 @@ class Environment:
             for record in environment.recoverable():
                 environment.recover(record.execution_id)
         """
+        execution_id = id_of(run, "run")
         driver = self._control.find(execution_id)
         # Before the attempt is counted: an execution that ends here was not resumed.
         if self._control.cancel_with_parent(driver) or driver.state.is_over:
@@ -854,7 +860,7 @@ class Environment:
     # --- questions, signals and rules ------------------------------------------------------------------------------
 
     def answer(
-        self, interrupt_id: str, response: Any, execution_id: str | Run | None = None, by: str | None = None
+        self, question: Question | str, response: Any, run: Run | str | None = None, by: str | None = None
     ) -> Run:
         """Answer a question. The execution that asked continues at once, in this process or in the process that drives
         it.
@@ -864,9 +870,9 @@ class Environment:
 
         Parameters
         ----------
-        interrupt_id
-            Id of the question, as in `Run.open_questions`, or ``ask_...@exec_...`` with the execution, which is
-            needed if several executions ask a question of that id.
+        question
+            The question, as in `Run.open_questions`, or its id, also as ``ask_...@exec_...`` with the execution, which
+            is needed if several executions ask a question of that id.
         response
             An answer for the kind of question: a text, or a value that fits its schema (clarification); True, False or
             ``"no: REASON"`` (confirmation); ``"approve"``, ``"reject"`` or ``"modify"`` (agent_review); a number,
@@ -874,7 +880,7 @@ class Environment:
             ``{"choice": "done", "result": ...}`` (unknown outcome). In full form: ``{"text": ..., "approved": ...,
             "decision": ..., "data": ...}``, where a call is approved for instance ``{"approved": True, "data":
             {"parameters": {...}, "rule": {"scope": "always"}}}``.
-        execution_id
+        run
             The execution that asks, or its id: avoids the search through those that wait.
         by
             Who answers; by default the user of this process.
@@ -890,11 +896,10 @@ class Environment:
         ExecutionError
             The execution ended after the answer was stored, without reading the answer.
         """
-        require(interrupt_id, "the question", "its id as a string", fits=isinstance(interrupt_id, str))
-        asker = None if execution_id is None else id_of(execution_id, "execution_id")
-        return self._handle(self._control.answering.answer_question(interrupt_id, response, asker, by))
+        asker = None if run is None else id_of(run, "run")
+        return self._handle(self._control.answering.answer_question(question_id_of(question), response, asker, by))
 
-    def answer_alike(self, interrupt_id: str, response: Any, by: str | None = None) -> list[Run]:
+    def answer_alike(self, question: Question | str, response: Any, by: str | None = None) -> list[Run]:
         """Give the same answer to a question and to all similar open questions of all executions. Return the executions
         that continue because of it.
 
@@ -907,14 +912,14 @@ class Environment:
         InterruptError
             The answer does not fit the named question, or each question of its kind needs an answer of its own.
         """
-        drivers = self._control.answering.answer_alike(interrupt_id, response, by)
+        drivers = self._control.answering.answer_alike(question_id_of(question), response, by)
         return [self._handle(driver) for driver in drivers]
 
     def inbox(self) -> list[tuple[str, Question]]:
         """Return all open questions as pairs of execution id and question, newest execution first."""
         return self._control.answering.questions()
 
-    def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Run:
+    def signal(self, run: Run | str, name: str, payload: Any = None, by: str | None = None) -> Run:
         """Send a signal to an execution. The signal is stored until a step receives it.
 
         Steps receive signals with ``Type: wait`` and ``Signal: name``, or with ``ctx.wait_signal``. A signal that no
@@ -938,7 +943,7 @@ class Environment:
         AnswerKeptError
             The signal is stored, and the execution cannot continue in this process. Do not send the signal again.
         """
-        return self._handle(self._control.answering.signal(execution_id, name, payload, by))
+        return self._handle(self._control.answering.signal(id_of(run, "run"), name, payload, by))
 
     def rules(self) -> list[tuple[str | None, StandingRule]]:
         """Return the approval rules that people created while approving calls and that are still valid, as pairs of

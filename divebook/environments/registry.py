@@ -48,7 +48,14 @@ from divebook.documents import DocumentRepository, Policy
 from divebook.documents.policy import APPROVALS, KINDS, VARIABLE, require_allowed
 from divebook.engine.approvals import StandingRule
 from divebook.engine.operations import TOOL_CALL
-from divebook.errors import AlreadyRegisteredError, DefinitionError, NotFoundError, Problem, SetupError
+from divebook.errors import (
+    AlreadyRegisteredError,
+    DefinitionError,
+    NameNotFoundError,
+    NotFoundError,
+    Problem,
+    SetupError,
+)
 from divebook.events.event import to_datetime
 from divebook.interrupts import interruptible_result
 from divebook.projections.model_requests import RequestView, requests_of
@@ -81,6 +88,29 @@ from divebook.tools.workspace import PROCESS_TOOLS, SHELL, WORKSPACE_TOOLS, work
 from divebook.workspaces.docker.engine import require_image
 
 T = TypeVar("T")
+V = TypeVar("V")
+
+
+class NamedObjects(dict[str, V]):
+    """Objects of an environment by name, such as ``environment.agents``. A missing name raises `NameNotFoundError`,
+    which names the existing ones, the nearest one, and the call that adds one.
+
+    The mapping is a copy: changes of it do not change the environment.
+    """
+
+    def __init__(self, kind: str, objects: Mapping[str, V], hint: str) -> None:
+        super().__init__(objects)
+        self._kind = kind
+        self._hint = hint
+
+    def __missing__(self, name: object) -> V:
+        shown = name if isinstance(name, str) else describe(name)
+        raise NameNotFoundError(self._kind, shown, self, self._hint)
+
+    def __reduce__(self) -> tuple[type[dict[str, V]], tuple[dict[str, V]]]:
+        return dict, (dict(self),)  # a copy needs no errors of its own
+
+
 _DefinitionName: TypeAlias = tuple[str, str]
 """Kind (``agent``, ``workspace`` or ``tool``) and name of a definition."""
 WorkflowCheck: TypeAlias = Callable[[Workflow], None]

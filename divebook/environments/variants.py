@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 from divebook.definitions.definition import Workflow, require_definition
-from divebook.definitions.functions import BoundInputs, bind_inputs, changed_names
+from divebook.definitions.functions import BoundInputs, bind_inputs, changed_names, signature_of
 from divebook.definitions.reader import with_keys
 from divebook.engine.bounds import within
 from divebook.engine.decide import steps_ahead
@@ -87,6 +87,7 @@ from divebook.runtime.step import Services
 from divebook.steps.function import ChangedFunction, HasFunctions, changed_since
 from divebook.stores.append import Durability
 from divebook.stores.base import EventStore
+from divebook.text.arguments import describe, require
 
 _FROM_ANYWHERE = frozenset({"variables", "inputs", "prompts", "model", "definition"})
 """Names of the parts of a `Change` that can be made at any event of a log."""
@@ -660,4 +661,17 @@ class Edits:
 def _changed(workflow: Workflow, step: str, changes: StepChanges) -> Workflow:
     if not changes:
         return workflow
-    return changes(workflow) if callable(changes) else with_keys(workflow, step, changes)
+    if not callable(changes):
+        expected = "keys of the step as a mapping or YAML, or a function of the workflow"
+        require(changes, "changes", expected, fits=isinstance(changes, str | Mapping))
+        return with_keys(workflow, step, changes)
+    try:
+        signature_of(changes).bind(workflow)
+    except TypeError as error:
+        raise SetupError(f"changes must be a function of one workflow: {error}") from error
+    except ValueError:  # C code without a signature
+        pass
+    changed: Any = changes(workflow)
+    if not isinstance(changed, Workflow):
+        raise SetupError(f"changes must return the workflow with the changed step, not {describe(changed)}")
+    return changed

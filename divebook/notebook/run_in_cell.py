@@ -107,7 +107,7 @@ def cell_outcome(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
     display(run)  # type: ignore[no-untyped-call]
     error: ExecutionCancelledError | ExecutionFailedError
     if run.status == CANCELLED:
-        error = ExecutionCancelledError(run.id)
+        error = ExecutionCancelledError(run.id, run.error or "")
     else:
         # `error` is None if the log records no text.
         error = ExecutionFailedError(run.id, run.error or run.status)

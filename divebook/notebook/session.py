@@ -6,7 +6,7 @@ use the same session.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from inspect import isfunction
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from divebook.agents import Agent, ScriptedModel
 from divebook.agents.agent import agent_of, is_library_agent
-from divebook.config import with_documents
+from divebook.config import load, with_documents
 from divebook.config.answers import Answers, Recovered, interrupted, recover_automatically, resume_all
 from divebook.definitions.definition import Definitions, Workflow, is_pipeline, visible_steps
 from divebook.definitions.dialect import OWN, Dialect
@@ -52,7 +52,7 @@ from divebook.runtime.run import Run
 from divebook.steps.actions import REGISTERED, Action, action_of
 from divebook.stores import MemoryStore
 from divebook.stores.transfer import new_file
-from divebook.text.arguments import require
+from divebook.text.arguments import describe, require
 from divebook.text.format import plural
 
 if TYPE_CHECKING:
@@ -78,6 +78,38 @@ def print_visibly(text: str) -> None:
     kernel finds the cell, whatever cell runs by then.
     """
     print_answer(text.removesuffix("\n"))
+
+
+DEFINITION_FILES = (".yaml", ".yml", ".json")
+_DEFINABLE = (
+    "a YAML text, the path of a definition file, Definitions, a Workflow, an Agent, an Action, a tool, another "
+    "definition, or a list of these"
+)
+
+
+def is_definition_path(value: object) -> bool:
+    """Return True for a path, and for a string that is the name of a definition file and not the text of one."""
+    return isinstance(value, Path) or (
+        isinstance(value, str) and "\n" not in value and value.endswith(DEFINITION_FILES)
+    )
+
+
+def _listed_definitions(objects: Iterable[Any]) -> Iterator[Any]:
+    """Yield the arguments of `Session.define`, and the items of lists among them."""
+    for each in objects:
+        if isinstance(each, list | tuple):
+            yield from _listed_definitions(each)
+        else:
+            yield each
+
+
+def _read(source: str | Path, dialect: Dialect, folder: Path | None) -> tuple[Definitions, Path | None]:
+    """Read definitions from a text, file or folder. Return them with the folder to which their paths are relative."""
+    if not is_definition_path(source):
+        return read_definitions(str(source), source_name="text", dialect=dialect), folder
+    path = Path(source)
+    # Paths inside a file are relative to its own folder.
+    return load(path, dialect=dialect), path if path.is_dir() else path.parent
 
 
 class Session:
@@ -138,6 +170,7 @@ class Session:
         """Return the environment of the session over a store, or over the session's own store for None. A new
         environment is empty; the method `over` adds the definitions of the session to it.
         """
+        require(store, "store", "a path or a URL of a store", fits=isinstance(store, str))
         environment = self._environments.get(store)
         if environment is None:
             # Documents are shared, since definitions refer to them by name in all stores.
@@ -171,8 +204,8 @@ class Session:
         Parameters
         ----------
         objects
-            YAML texts, `Definitions`, and Python objects: workflows, agents, actions, tools, workspaces, MCP servers
-            and schedules.
+            YAML texts, paths of definition files or folders, `Definitions`, Python objects (workflows, agents, actions,
+            tools, workspaces, MCP servers and schedules), and lists of all these.
         dialect
             Dialect of the texts.
         folder
@@ -186,7 +219,7 @@ class Session:
             An object is not a definition. Nothing is added.
         """
         # All are checked before the first one is added.
-        additions = [self._addition(each, dialect, folder) for each in objects]
+        additions = [self._addition(each, dialect, folder) for each in _listed_definitions(objects)]
         changes = [add() for add in additions]
         return Defined(
             tuple(text for change in changes for text in change.defined),
@@ -197,8 +230,8 @@ class Session:
     def _addition(self, value: Any, dialect: Dialect, folder: Path | None) -> Callable[[], Defined]:
         """Check one object for `define`, and return a function that adds it."""
         environment = self.environment
-        if isinstance(value, str):
-            value = read_definitions(value, source_name="text", dialect=dialect)
+        if isinstance(value, str | Path):
+            value, folder = _read(value, dialect, folder)
         if isinstance(value, Definitions):
             # Paths in the definitions are read now. A later change of the current folder has no effect on them.
             folder = folder or Path.cwd()
@@ -219,8 +252,8 @@ class Session:
             return partial(self._add_object, "schedule", value, names, environment.add_schedule)
         if isinstance(value, ToolFunction) or isfunction(value):
             return partial(self._add_object, "tool", tool_of(value), environment.tools, environment.add_tool)
-        expected = "a YAML text, Definitions, a Workflow, an Agent, an Action, a tool, or another definition"
-        require(value, "what to define", expected, fits=isinstance(value, Agent) or is_library_agent(value))
+        if not isinstance(value, Agent) and not is_library_agent(value):
+            raise SetupError(f"what to define must be {_DEFINABLE}, not {describe(value)}")
         return partial(self._add_object, "agent", agent_of(value), environment.agents, environment.add_agent)
 
     def _add_workflow(self, workflow: Workflow) -> Defined:

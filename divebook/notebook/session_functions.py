@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, Unpack, cast, overload
@@ -23,14 +24,16 @@ from divebook.errors import InputError, NotFoundError, SetupError
 from divebook.mapping import PARALLEL, MappedRows, mapped
 from divebook.notebook.commands import print_answer
 from divebook.notebook.run_wait import show_live
-from divebook.notebook.session import Defined, Session, current_session
+from divebook.notebook.session import Defined, Session, current_session, is_definition_path
 from divebook.notebook.shell_state import present_front_end
 from divebook.projections.comparison import Comparison
 from divebook.projections.log_frames import FramedLog
+from divebook.questions import Question
 from divebook.questions.bounds import Bounds
 from divebook.runtime.run import Run
 from divebook.stores import EventStore
-from divebook.text.arguments import require
+from divebook.text.arguments import DurationLike, describe, id_of, question_id_of, require, require_string
+from divebook.text.ranges import COUNT_OR_ZERO
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,12 +44,13 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-FramesOf: TypeAlias = "EventStore | Environment | Run | Iterable[Run] | pd.DataFrame | str | None"
+FramesOf: TypeAlias = "EventStore | Environment | Run | Iterable[Run | str] | pd.DataFrame | str | None"
+EXECUTION_PREFIX = "exec_"
 
 
 def executions_of(source: Any) -> tuple[EventStore | None, list[str] | None]:
     """Convert the argument of `frames` to a store and a list of execution ids. The argument can be a store, an
-    environment, a run, several runs, or a DataFrame with a column of ids.
+    environment, a run, several runs or ids, or a DataFrame with a column of ids.
 
     The store is None for the store of the session. The ids are None for all executions of the store.
 
@@ -68,9 +72,12 @@ def executions_of(source: Any) -> tuple[EventStore | None, list[str] | None]:
         return None, list(dict.fromkeys(source["execution_id"]))
     # Anything else that is not iterable ends in the error below, which names it.
     runs = list(source) if isinstance(source, Iterable) else [source]
+    if runs and all(isinstance(run, str) for run in runs):
+        return None, runs
     for run in runs:
         if not isinstance(run, Run):
-            raise SetupError(f"frames are of a store, an environment, runs or a frame of executions, not of {run!r}")
+            expected = "a store, an environment, runs, ids of runs, or a frame of executions"
+            raise SetupError(f"frames are of {expected}, not of {describe(run)}")
     # Stores are compared by identity.
     stores = {id(run.store): run.store for run in runs}
     if len(stores) > 1:
@@ -98,19 +105,16 @@ def _call(store: str | None) -> Invocation:
     return Invocation(PYTHON, lambda: current_session().over(store), lambda text, _style: print_answer(text), store)
 
 
-DEFINITION_FILES = (".yaml", ".yml", ".json")
-
-
 def define(*objects: Any, dialect: Dialect = OWN) -> Defined:
     """Add definitions to the session, as a ``%%dive`` cell does. They replace older ones of the same names.
 
     Parameters
     ----------
     objects
-        YAML texts, `Definitions`, and Python objects: workflows, agents (also of pydantic-ai), actions, tools,
-        workspaces, MCP servers and schedules.
+        YAML texts, paths of definition files or folders, `Definitions`, Python objects (workflows, agents, also of
+        pydantic-ai, actions, tools, workspaces, MCP servers and schedules), and lists of all these.
     dialect
-        Dialect of the texts.
+        Dialect of the texts and files.
 
     Raises
     ------
@@ -176,8 +180,8 @@ def run(  # type: ignore[misc]
         A `Workflow`, the name of a defined one, the path of a definition file or folder, or a definition text.
     inputs, more_inputs
         The inputs by name, as a mapping. Each input may also be a keyword, unless an option has its name:
-        ``run(total, words=words)``. A workflow function also takes them in order, as the function does; a single
-        mapping is always the inputs by name.
+        ``run(total, words=words)``, ``run(total, inputs={"store": "north"})``. A workflow function also takes them in
+        order, as the function does; a single mapping is always the inputs by name.
     name
         The workflow of the file, folder or text; not needed if it has only one.
     store
@@ -205,8 +209,12 @@ def run(  # type: ignore[misc]
     >>> run(product, one=6, other=7).result(), run(product, 6, 7).result()
     (42, 42)
     """
-    fits = isinstance(workflow, Workflow | str | Path)
-    require(workflow, "the workflow to run", "a Workflow, a name, a path or a definition text", fits=fits)
+    present: object = workflow  # the type hint does not bind callers
+    if not isinstance(present, Workflow | str | Path):
+        expected = "a Workflow, a name, a path or a definition text"
+        raise SetupError(f"the workflow to run must be {expected}, not {describe(workflow)}")
+    if name is not None:
+        require_string(name, "name")
     session = current_session()
     # Names, paths and texts become a registered workflow, so that later calls can use its name.
     if not isinstance(workflow, Workflow):
@@ -214,11 +222,16 @@ def run(  # type: ignore[misc]
     declared = {definition.name for definition in workflow.inputs} - StartOptions.__annotations__.keys()
     keywords = {key: options.pop(key) for key in [*options] if key in declared}
     inputs = _inputs_of_call(workflow, (inputs, *more_inputs), keywords)
+    _require_inputs_named_like_options(workflow, inputs)
     read_answers = answers_from(file=answers) if isinstance(answers, str | Path) else answers_from(mapping=answers)
     started = session.start_run(workflow, inputs, store=store, answers=read_answers, **options)
     # Set after the start, because `strict` concerns only those who wait with this handle.
     started.strict = strict
     return started
+
+
+OPTIONS_OF_RUN = {*inspect.signature(run).parameters, *StartOptions.__annotations__}
+"""Names of the parameters of `run`, which an input can have too."""
 
 
 def _inputs_of_call(workflow: Workflow, positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
@@ -243,6 +256,22 @@ def _inputs_of_call(workflow: Workflow, positional: tuple[Any, ...], keywords: M
     return {**(first or {}), **keywords}
 
 
+def _require_inputs_named_like_options(workflow: Workflow, inputs: Any) -> None:
+    """Raise `InputError` if a required input is missing that has the name of an option of `run`, such as ``store``: its
+    keyword is the option, so that only the mapping can give it.
+    """
+    for definition in workflow.inputs:
+        is_required = not definition.has_default and definition.required is not False
+        is_missing = inputs is None or (isinstance(inputs, Mapping) and definition.name not in inputs)
+        if is_required and is_missing and definition.name in OPTIONS_OF_RUN:
+            name = definition.name
+            raise InputError(
+                f'input "{name}" is required, and {name}=... is an option of divebook.run; '
+                f'write inputs={{"{name}": ...}}',
+                name,
+            )
+
+
 def _workflow_from(session: Session, source: str | Path, name: str | None, dialect: Dialect) -> Workflow:
     """Return the workflow that a person names, either by the name of a defined workflow or by the path or text of
     definitions. Definitions from a path or text are added to the session.
@@ -255,13 +284,13 @@ def _workflow_from(session: Session, source: str | Path, name: str | None, diale
         definitions = read_definitions(source, source_name="text", dialect=dialect)
         session.define(definitions)
     # A name without a suffix of definition files may still be the path of a folder of definitions.
-    elif isinstance(source, Path) or source.endswith(DEFINITION_FILES) or Path(source).is_dir():
+    elif is_definition_path(source) or Path(source).is_dir():
         definitions = load(source, dialect=dialect)
         path = Path(source)
         # Paths inside definitions are relative to their own folder.
         session.define(definitions, folder=path if path.is_dir() else path.parent)
     else:
-        raise NotFoundError("workflow", source, session.environment.workflows)
+        raise NotFoundError("workflow", str(source), session.environment.workflows)
     return session.workflow(name or _only_workflow(definitions))
 
 
@@ -303,6 +332,7 @@ def runs(
     """
     from divebook.notebook.run_list import Runs, list_of
 
+    require(limit, "limit", f"{COUNT_OR_ZERO}; 0 for all", fits=COUNT_OR_ZERO.fits(limit))
     if of is not None:
         if status or workflow or limit or filters:
             raise SetupError("runs(of=...) names the runs one by one; leave status, workflow, limit and filters out")
@@ -364,7 +394,7 @@ def frames(
     Parameters
     ----------
     of
-        A store, an environment, an execution or a run, several of these, or a frame with a column `execution_id`; a
+        A store, an environment, a run or its id, several of these, or a frame with a column `execution_id`; another
         string is the name of a workflow. The default, also for a workflow, is the session's store.
     where
         Filters: ``status``, ``workflow``, ``tag``, ``origin``, ``ids``, ``text``, ``since``, ``until`` and more, see
@@ -392,11 +422,17 @@ def frames(
     """
     from divebook.analysis.store import Frames, Selection
 
+    require(where, "where", "a mapping such as {'tag': 'baseline'}", fits=isinstance(where, Mapping))
+    require(columns, "columns", "a mapping such as {'n': 'variables.n'}", fits=isinstance(columns, Mapping))
     all_filters = {**(where or {}), **filters}
-    # ``frames("label")`` means ``frames(workflow="label")``.
+    require(limit, "limit", f"{COUNT_OR_ZERO}; 0 for all", fits=COUNT_OR_ZERO.fits(limit))
+    # ``frames("label")`` means ``frames(workflow="label")``, and ``frames("exec_...")`` the run with this id.
     if isinstance(of, str):
-        all_filters["workflow"] = of
-        of = None
+        session_environment = current_session().over(store)
+        is_run = of.startswith(EXECUTION_PREFIX) and of not in session_environment.workflows
+        if not is_run:
+            all_filters["workflow"] = of
+        of = session_environment.run_of(of) if is_run else None
     source, ids = executions_of(of)
     if ids is not None:
         # An explicit filter ``ids`` has precedence over the ids of `of`.
@@ -409,14 +445,14 @@ def frames(
 
 
 def answer(
-    interrupt_id: str, response: Any, *, alike: bool = False, by: str | None = None, store: str | None = None
+    question: Question | str, response: Any, *, alike: bool = False, by: str | None = None, store: str | None = None
 ) -> Run:
     """Answer a question. Its run continues at once; call `wait` of the returned run to wait for its end.
 
     Parameters
     ----------
-    interrupt_id
-        Id of the question, as in `inbox`.
+    question
+        The question, or its id, as in `inbox`.
     response
         An answer that fits the kind of question; see `divebook.Environment.answer`.
     alike
@@ -433,7 +469,7 @@ def answer(
     """
     # In Python, a text is the answer as it is. The command reads it as the question asks, as a person types it.
     way: Literal["text", "auto"] = "text" if isinstance(response, str) else "auto"
-    return driving.answer(_call(store), interrupt_id, response, as_=way, alike=alike, by=by).begin()
+    return driving.answer(_call(store), question_id_of(question), response, as_=way, alike=alike, by=by).begin()
 
 
 def compare(*runs: FramedLog | str, store: str | None = None) -> Comparison:
@@ -465,14 +501,14 @@ def compare(*runs: FramedLog | str, store: str | None = None) -> Comparison:
     return inspection.compare(_call(store), cast("list[str]", list(runs)))
 
 
-def show(execution_id: str, *, store: str | None = None) -> Run:
+def show(run: Run | str, *, store: str | None = None) -> Run:
     """Return the run with this id, running or past; the beginning of the id is enough."""
-    return inspection.show(_call(store), execution_id).execution
+    return inspection.show(_call(store), id_of(run, "run")).execution
 
 
-def resume(execution_id: str, *, store: str | None = None) -> Run:
+def resume(run: Run | str, *, store: str | None = None) -> Run:
     """Resume a run where its log ends. Returns at once; `wait` for the end."""
-    drive = driving.resume(_call(store), [execution_id])
+    drive = driving.resume(_call(store), [id_of(run, "run")])
     assert isinstance(drive, driving.Drive), "one run, without a plan"  # noqa: S101
     return drive.begin()
 
@@ -493,7 +529,7 @@ def map(  # noqa: A001 - it is `divebook.map`
     parallel: int = PARALLEL,
     idempotent: bool = True,
     retry: Retry | int | None = None,
-    timeout: float | None = None,
+    timeout: DurationLike | None = None,
     executor: object = None,
     parameters: Mapping[str, Any] | None = None,
     prompt: str | None = None,
@@ -561,6 +597,9 @@ def map(  # noqa: A001 - it is `divebook.map`
     >>> labels.wait().frame["label"].tolist()
     ['A', 'B']
     """
+    require(environment, "environment", "an Environment", fits=isinstance(environment, Environment))
+    has_names = isinstance(parameters, Mapping) and all(isinstance(name, str) for name in parameters)
+    require(parameters, "parameters", "a mapping of parameter names to values", fits=has_names)
     # `divebook.mapping` lies below this layer and knows no session, so the environment is passed to it.
     return mapped(
         current_session().environment if environment is None else environment,

@@ -370,7 +370,7 @@ class Pipeline:
         if execution.status == catalog.FAILED:
             raise ExecutionFailedError(execution.id, execution.error or "unknown error")
         if execution.status == catalog.CANCELLED:
-            raise ExecutionCancelledError(execution.id)
+            raise ExecutionCancelledError(execution.id, execution.error or "")
         if self._is_kept:
             return envelope
         # The stage itself waits, so that its question can only be answered in this execution, which is kept for that.

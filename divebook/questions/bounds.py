@@ -12,6 +12,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from divebook.errors import BoundsError, nearest
+from divebook.text.arguments import DurationLike, plain_seconds
+from divebook.text.format import DURATION_PATTERN
 from divebook.text.ranges import COUNT, COUNT_OR_ZERO, SECONDS
 
 ARROW = "->"
@@ -81,7 +83,7 @@ class Bounds:
         max_agent_hops: int | None = None,
         max_tokens: int | None = None,
         max_cost: Decimal | float | str | None = None,
-        max_seconds: float | None = None,
+        max_seconds: DurationLike | None = None,
         edges: Mapping[str, int] | None = None,
         max_repeats: int | None = None,
         max_depth: int | None = None,
@@ -95,9 +97,9 @@ class Bounds:
             "max_agent_hops": max_agent_hops,
             "max_tokens": max_tokens,
             "max_cost": max_cost if is_exact else _read_cost("max_cost", max_cost),
-            "max_seconds": max_seconds,
+            "max_seconds": plain_seconds(max_seconds),
             # A copy, because the fields of a frozen class must not change with the caller's mapping.
-            "edges": dict(edges or {}),
+            "edges": dict(_require_mapping("edges", {} if edges is None else edges)),
             "max_repeats": max_repeats,
             "max_depth": max_depth,
             "max_descendants": max_descendants,
@@ -219,9 +221,10 @@ def _read_positive(key: str, value: Any) -> int:
 
 
 def _read_seconds(key: str, value: Any) -> float:
-    if not SECONDS.fits(value):
+    seconds = plain_seconds(value)
+    if not SECONDS.fits(seconds):
         raise BoundsError(key, value, f"give {SECONDS}, or null for no bound")
-    return float(value)
+    return float(seconds)
 
 
 def _read_cost(key: str, value: Any) -> Decimal:
@@ -238,11 +241,15 @@ def _read_cost(key: str, value: Any) -> Decimal:
     return cost
 
 
-def _read_edges(key: str, value: Any) -> dict[str, int]:
+def _require_mapping(key: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise BoundsError(key, value, 'give a mapping such as {"review->draft": 3}')
+    return value
+
+
+def _read_edges(key: str, value: Any) -> dict[str, int]:
     edges: dict[str, int] = {}
-    for edge, limit in value.items():
+    for edge, limit in _require_mapping(key, value).items():
         # "review -> draft" and "review->draft" are one edge.
         source, arrow, target = (part.strip() for part in str(edge).partition(ARROW))
         if not (source and arrow and target):
@@ -286,7 +293,7 @@ _COST_IN_TEXT: Final = {"type": "string", "pattern": r"^\s*\+?[0-9_.]*[0-9][0-9_
 _SCHEMAS: Final[Mapping[Callable[[str, Any], Any], Mapping[str, Any]]] = {
     _read_count: COUNT_OR_ZERO.json_schema(),
     _read_positive: COUNT.json_schema(),
-    _read_seconds: SECONDS.json_schema(),
+    _read_seconds: {"anyOf": [SECONDS.json_schema(), {"type": "string", "pattern": DURATION_PATTERN}]},
     _read_cost: {"anyOf": [{"type": "number", "minimum": 0, "maximum": MOST_DOLLARS}, _COST_IN_TEXT]},
     _read_edges: {"type": "object", "additionalProperties": COUNT_OR_ZERO.json_schema()},
     _read_policy: {"enum": [ASK, FAIL]},

@@ -55,7 +55,7 @@ from divebook.runtime.leases import DRIVEN_LEASES, give_up
 from divebook.stores.append import Batch, ExecutionRecord
 from divebook.stores.base import EventStore
 from divebook.stores.leases import Lease
-from divebook.text.arguments import describe
+from divebook.text.arguments import describe, list_of, require
 
 
 class Answering:
@@ -342,9 +342,10 @@ def annotation(
         The value of a label cannot be recorded.
     """
     if note is not None and not isinstance(note, str):
-        raise SetupError(f"a note must be a text, not {note!r}")
-    added = [_tag(tag) for tag in tags]
-    removed = [_tag(tag) for tag in untagged]
+        raise SetupError(f"a note must be a text, not {describe(note)}")
+    require(labels, "labels", "a mapping such as {'quality': 'good'}", fits=isinstance(labels, Mapping))
+    added = [_tag(tag) for tag in list_of(tags, "tags", "tags=['baseline']")]
+    removed = [_tag(tag) for tag in list_of(untagged, "untag", "untag=['baseline']")]
     storable_labels = {
         name: storable(value, f"label {name}") for name, value in (labels or {}).items() if _is_name(name)
     }
@@ -459,7 +460,7 @@ class Annotating:
 
 def _tag(tag: object) -> str:
     if not isinstance(tag, str) or not tag.strip():
-        raise SetupError(f"a tag must be a word, not {tag!r}; give it a text such as 'baseline'")
+        raise SetupError(f"a tag must be a word, not {describe(tag)}; give it a text such as 'baseline'")
     return tag.strip()
 
 

@@ -70,7 +70,7 @@ from divebook.stores.base import EventStore
 from divebook.stores.follow import chain_of, on_change
 from divebook.stores.history import History
 from divebook.stores.leases import Owner
-from divebook.text.arguments import describe, wait_limit
+from divebook.text.arguments import DurationLike, describe, is_list_of_strings, list_of, question_id_of, wait_limit
 from divebook.text.passwords import looks_secret
 from divebook.text.path_arguments import as_path
 from divebook.text.redaction import one_line, shared
@@ -429,6 +429,8 @@ class Run(Shown, FramedLog, Generic[R_co]):
         """Return the events of the execution with sequence numbers above `after`, oldest first. The events are read
         when accessed.
         """
+        if not isinstance(after, int):
+            raise SetupError(f"after must be a sequence number, not {describe(after)}")
         written = self._driver.written
         # A pending or damaged execution has a history with a fixed end.
         if written and self.damage is None:
@@ -486,7 +488,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 
-    def wait(self, timeout: float | None = None, *, check: bool = False) -> Self:
+    def wait(self, timeout: DurationLike | None = None, *, check: bool = False) -> Self:
         """Wait until the run has ended, or waits for an answer or a signal, or is paused. Return this handle.
 
         More exactly: it returns when the run has ended, or nothing in this process continues it at present. A question
@@ -500,7 +502,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         Parameters
         ----------
         timeout
-            Seconds; TimeoutError afterwards, with its id and status, while the execution continues. A negative number
+            Duration; TimeoutError afterwards, with its id and status, while the execution continues. A negative number
             means 0. None and infinity mean no limit.
         check
             Raise ExecutionFailedError or ExecutionCancelledError unless it completed.
@@ -511,10 +513,14 @@ class Run(Shown, FramedLog, Generic[R_co]):
             Its log could not be written. It can be resumed from the events in the store.
         ExecutionWaitingError
             The handle is `strict`, and the run has to wait for an answer or a signal.
-        ValueError
-            The timeout is not a number of seconds.
+        SetupError
+            The timeout is not a duration.
         """
-        self._wait_for_drive(timeout)
+        return self._wait(Deadline(timeout), check=check)
+
+    def _wait(self, deadline: Deadline, *, check: bool) -> Self:
+        """Wait as `wait` does until a deadline that several waits may share."""
+        self._wait_for_drive(deadline)
         if self.answers is not None:
             # On a handle without answers, whose `wait` only waits. The answers may continue the run several times.
             self.answers.settle(Run(self._environment, self._driver))
@@ -522,14 +528,12 @@ class Run(Shown, FramedLog, Generic[R_co]):
             self.checked()
         return self._checked_strictly()
 
-    def _wait_for_drive(self, timeout: float | None) -> None:
+    def _wait_for_drive(self, deadline: Deadline) -> None:
         """Wait like `wait`, without answers given in advance."""
-        timeout = wait_limit(timeout)
         if ENGINE.is_current():
             raise ExecutionError(f"wait() on the engine's own thread would wait for itself; use `await` for {self.id}")
         drives = self._driver.drives
         driving = None if is_elsewhere(self._driver) else self._driver.standstill()
-        until = None if timeout is None else time.monotonic() + timeout
         try:
             # If this thread runs a call of another execution, the call gives up its place meanwhile. Otherwise calls
             # that wait for each other could use up all threads.
@@ -537,11 +541,11 @@ class Run(Shown, FramedLog, Generic[R_co]):
                 while True:
                     # A worker of this environment may take it up meanwhile, and return it to the queue.
                     if driving is None:
-                        driving = wait_elsewhere(self._driver, self._control.clock.now, _remaining(until))
+                        driving = wait_elsewhere(self._driver, self._control.clock.now, deadline.remaining)
                     if driving is None:
                         break
                     try:
-                        interruptible_result(driving, None if until is None else _remaining(until))
+                        interruptible_result(driving, deadline.remaining)
                     except (FencedError, LeftError) as error:
                         driving = self._drive_after_loss(driving, error)
                         continue
@@ -554,9 +558,9 @@ class Run(Shown, FramedLog, Generic[R_co]):
                     drives = latest
         except TimeoutError as error:
             # User code may raise TimeoutError too, and the future of the drive passes it on.
-            if timeout is None or (driving is not None and driving.done()):  # not raised by this wait
+            if deadline.limit is None or (driving is not None and driving.done()):  # not raised by this wait
                 raise
-            raise self._late(timeout) from error
+            raise self._late(deadline) from error
 
     def _next_drive(self, drives: int) -> Future[None] | None:
         """Return the future to wait for after the drive with the number `drives` has ended: a later drive, or the work
@@ -569,13 +573,12 @@ class Run(Shown, FramedLog, Generic[R_co]):
             return self._driver.standstill()
         return self._control.next_continuation(self._driver)
 
-    def _late(self, timeout: float) -> TimeoutError:
-        """Return the error for a run that continues although `timeout` seconds have passed."""
+    def _late(self, deadline: Deadline) -> TimeoutError:
+        """Return the error for a run that continues although the deadline has passed."""
         stop = "cancel" if self.state.rolling_back is None else "pause"  # a rollback cannot be cancelled
         standing = self.standing if self.status == catalog.WAITING else self.status
         return TimeoutError(
-            f"execution {self.id} is {standing} after {round(timeout, 3):g} s, and continues: "
-            f"wait() again, or {stop}() it"
+            f"execution {self.id} is {standing} after {deadline.limit:g} s, and continues: wait() again, or {stop}() it"
         )
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -683,10 +686,10 @@ class Run(Shown, FramedLog, Generic[R_co]):
                     cause = as_exception(failure)
             raise ExecutionFailedError(self.id, self.error or "unknown error") from cause
         if self.status == catalog.CANCELLED:
-            raise ExecutionCancelledError(self.id)
+            raise ExecutionCancelledError(self.id, self.error or "")
         return self
 
-    def result(self, timeout: float | None = None) -> R_co:
+    def result(self, timeout: DurationLike | None = None) -> R_co:
         """Wait for the end, and return the value of the workflow: what a function workflow returns, the value of the
         only output, or the mapping of all outputs. If the run continues as a successor, its result is returned.
 
@@ -696,7 +699,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         Parameters
         ----------
         timeout
-            Seconds, as for `wait`.
+            Duration, as for `wait`.
 
         Raises
         ------
@@ -709,7 +712,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         ExecutionPausedError
             The run is paused.
         TimeoutError
-            The run is still running after `timeout` seconds.
+            The run is still running after the `timeout`.
 
         Examples
         --------
@@ -720,14 +723,13 @@ class Run(Shown, FramedLog, Generic[R_co]):
         >>> Environment(store="memory:").start("double", {"n": 21}).result()
         42
         """
-        limit = wait_limit(timeout)
-        until = None if limit is None else time.monotonic() + limit
+        deadline = Deadline(timeout)
         run: Run[Any] = self
         while True:
-            run.wait(_remaining(until), check=True)
+            run._wait(deadline, check=True)
             if (successor := run.successor) is not None:
                 run = successor
-            elif run.status != catalog.WAITING or not run._wait_for_deadline(limit, _remaining(until)):  # noqa: SLF001 - a run too
+            elif run.status != catalog.WAITING or not run._wait_for_expiry(deadline):  # noqa: SLF001 - a run too
                 break
         if run.status != catalog.COMPLETED:
             if run.state.paused is not None:
@@ -740,11 +742,9 @@ class Run(Shown, FramedLog, Generic[R_co]):
         result: R_co = value
         return result
 
-    def _wait_for_deadline(self, timeout: float | None, remaining: float | None) -> bool:
+    def _wait_for_expiry(self, deadline: Deadline) -> bool:
         """Wait for a run that waits for an answer or a signal until its time limit has passed, or something else has
         continued it. Return False at once if it has no time limit.
-
-        `remaining` is in seconds; of a `timeout` that the error names.
         """
         continuation = None
         try:
@@ -752,16 +752,16 @@ class Run(Shown, FramedLog, Generic[R_co]):
                 if is_elsewhere(self._driver):
                     if is_idle(self.state, self.store, math.inf):
                         return False
-                    wait_elsewhere(self._driver, lambda: math.inf, remaining)
+                    wait_elsewhere(self._driver, lambda: math.inf, deadline.remaining)
                     return True
                 continuation = self._control.next_continuation(self._driver, math.inf)
                 if continuation is None:
                     return False
-                interruptible_result(continuation, remaining)
+                interruptible_result(continuation, deadline.remaining)
         except TimeoutError as error:
-            if timeout is None or (continuation is not None and continuation.done()):  # not raised by this wait
+            if deadline.limit is None or (continuation is not None and continuation.done()):  # not raised by this wait
                 raise
-            raise self._late(timeout) from error
+            raise self._late(deadline) from error
         return True
 
     # --- control -----------------------------------------------------------------------------------------------------
@@ -844,9 +844,9 @@ class Run(Shown, FramedLog, Generic[R_co]):
 
         return self._handle(self._control.resume(self.id, as_bounds(bounds)))
 
-    def answer(self, interrupt_id: str, response: Any, by: str | None = None) -> Self:
+    def answer(self, question: Question | str, response: Any, by: str | None = None) -> Self:
         """Answer an open question of the execution, which continues at once. See `Environment.answer`."""
-        self._control.answering.answer_question(interrupt_id, response, self.id, by)
+        self._control.answering.answer_question(question_id_of(question), response, self.id, by)
         return self
 
     def signal(self, name: str, payload: Any = None, by: str | None = None) -> Self:
@@ -1245,7 +1245,9 @@ class Run(Shown, FramedLog, Generic[R_co]):
         """
         from divebook.export.page import write_page
 
-        return write_page(self, file, log=log, overwrite=overwrite, known_secrets=self._secrets(known_secrets))
+        return write_page(
+            self, as_path(file, "file"), log=log, overwrite=overwrite, known_secrets=self._secrets(known_secrets)
+        )
 
     def to_notebook(self, file: str | Path, *, overwrite: bool = False, known_secrets: Iterable[str] = ()) -> Path:
         """Write the run as a notebook that describes it, and return its path. The notebook can be opened as a run
@@ -1255,7 +1257,9 @@ class Run(Shown, FramedLog, Generic[R_co]):
         """
         from divebook.export.pytest import write_notebook
 
-        return write_notebook(self, file, overwrite=overwrite, known_secrets=self._secrets(known_secrets))
+        return write_notebook(
+            self, as_path(file, "file"), overwrite=overwrite, known_secrets=self._secrets(known_secrets)
+        )
 
     def to_test(self, file: str | Path | None = None, *, overwrite: bool = False) -> Path:
         """Write the run as a test for pytest, with its log and definition beside it; return the path.
@@ -1265,7 +1269,8 @@ class Run(Shown, FramedLog, Generic[R_co]):
         """
         from divebook.export.pytest import write_test
 
-        return write_test(self._environment, self, file, overwrite=overwrite, known_secrets=self._secrets())
+        path = None if file is None else as_path(file, "file")
+        return write_test(self._environment, self, path, overwrite=overwrite, known_secrets=self._secrets())
 
     def export(self, file: str | os.PathLike[str], *, overwrite: bool = False, move: bool = False) -> int:
         """Write the log to a file of JSON lines; return the number of events.
@@ -1288,7 +1293,23 @@ class Run(Shown, FramedLog, Generic[R_co]):
         return move_out(self.store, self.id, path, clock, Ids(clock, self._control.chance), overwrite=overwrite)
 
     def _secrets(self, more: Iterable[str] = ()) -> Iterable[str]:
+        if not is_list_of_strings(more := list_of(more, "known_secrets", "known_secrets=['...']")):
+            raise SetupError("known_secrets must be a list of strings")
         return chain(more, sent_secrets(self._environment.config))
+
+
+class Deadline:
+    """Time limit of a wait that consists of several waits, such as one for each successor of a run."""
+
+    def __init__(self, timeout: object) -> None:
+        self.limit = wait_limit(timeout)
+        """Seconds that all waits together may last; None without a limit."""
+        self._end = None if self.limit is None else time.monotonic() + self.limit
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds that are left, at least 0; None without a limit."""
+        return None if self._end is None else max(0.0, self._end - time.monotonic())
 
 
 def asked_questions(run: Run) -> list[Question]:
@@ -1331,8 +1352,3 @@ async def _await_elsewhere(driver: Driver, now: Callable[[], float]) -> Future[N
     finally:
         # A thread that waited on would keep the process, and `asyncio.run`, from ending.
         stop.set()
-
-
-def _remaining(until: float | None) -> float | None:
-    """Return the seconds until a time of `time.monotonic`, at least 0; None without a limit."""
-    return None if until is None else max(0.0, until - time.monotonic())

@@ -12,14 +12,12 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from datetime import timedelta
-from numbers import Real
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 from divebook.definitions.resources import ALLOW, ASK, ApprovalRule, Approvals
 from divebook.definitions.tools import FileSpellings
@@ -28,7 +26,7 @@ from divebook.engine.bounds import Exhausted, call_bound, facts_about, fails_at_
 from divebook.engine.operations import SIGNAL_WAIT, TIMER, Place, Reserved
 from divebook.engine.retries import names_of
 from divebook.engine.state import OperationRecord
-from divebook.errors import BoundExceededError, InterruptExpiredError, StepError, shown_number
+from divebook.errors import BoundExceededError, InterruptExpiredError, SetupError, StepError, shown_number
 from divebook.events import catalog
 from divebook.events.codec import checked
 from divebook.events.values import normalize
@@ -37,7 +35,7 @@ from divebook.questions.question import EXPIRED
 from divebook.runtime.concurrency import Waits
 from divebook.runtime.errors import is_user_code, present_place
 from divebook.runtime.operations import CallOptions, OperationLog, OperationRequest
-from divebook.text.format import parse_duration
+from divebook.text.arguments import seconds_of
 from divebook.text.ranges import MOST_SECONDS
 
 MICROSECONDS = 1_000_000
@@ -486,27 +484,19 @@ def _loop_request(frame: FrameType | None) -> _LoopRequest:
 # --- timers and signals ----------------------------------------------------------------------------------------------
 
 
-def seconds_of(value: Any, call: str) -> float:
-    """Check that a value is a number of seconds, and return it unchanged. `call` is the name of the called function,
-    for the error.
+def timer_seconds(value: Any, call: str) -> float:
+    """Convert a duration that the code of a workflow function passes to a call, and check its range. `call` is the name
+    of the called function, for the error.
 
     Raises
     ------
-    StepError
-        It is not a number, or exceeds 100 years.
+    SetupError
+        It is not a duration, or exceeds 100 years.
     """
-    # `True` is a `Real`, but a mistake here.
-    is_number = type(value) is not bool and isinstance(value, Real)
-    if is_number and abs(value) <= MOST_SECONDS:
-        return cast("float", value)
-    advice = ""
-    # "5m" is a duration that YAML accepts; the error suggests its number of seconds.
-    with suppress(ValueError):
-        advice = f"; write {parse_duration(value):g}" if isinstance(value, str) else ""
-    if isinstance(value, timedelta):
-        advice = "; write its total_seconds()"
-    allowed = f" of at most {MOST_SECONDS:,} (100 years)" if is_number and abs(value) > MOST_SECONDS else ""
-    raise StepError(f"{call} takes a number of seconds{allowed}, got {shown_number(value)}{advice}")
+    seconds = seconds_of(value, call)
+    if abs(seconds) > MOST_SECONDS:
+        raise SetupError(f"{call} can be at most {MOST_SECONDS:,} seconds (100 years), not {shown_number(value)}")
+    return seconds
 
 
 class Signals:

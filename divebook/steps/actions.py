@@ -17,7 +17,7 @@ from divebook.definitions.functions import UserFunction, as_function, decorated
 from divebook.definitions.step import Retry
 from divebook.documents import DocumentRepository
 from divebook.errors import DivebookError, SetupError, StepError
-from divebook.text.arguments import describe
+from divebook.text.arguments import DurationLike, describe
 from divebook.text.protocols import without_partials
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -53,7 +53,7 @@ def action(
     name: str | None = None,
     *,
     retry: Retry | int | None = None,
-    timeout: float | None = None,
+    timeout: DurationLike | None = None,
     idempotent: bool = False,
     approval: bool = False,
     executor: Any = None,
@@ -63,7 +63,7 @@ def action(
     name: F | str | None = None,
     *,
     retry: Retry | int | None = None,
-    timeout: float | None = None,
+    timeout: DurationLike | None = None,
     idempotent: bool = False,
     approval: bool = False,
     executor: Any = None,

@@ -23,6 +23,7 @@ from divebook.projections.model_requests import CallMessage, people_messages
 from divebook.runtime.clock import Clock
 from divebook.runtime.commit import StoreCalls
 from divebook.stores import EventStore
+from divebook.text.arguments import require_string
 from divebook.text.format import plural
 
 # --- durable log -----------------------------------------------------------------------------------------------------
@@ -346,6 +347,7 @@ def _book_of(thread: str) -> str:
     """Return the id of the whole thread for `thread`, the id of a thread or of one of its branches. For ``ID`` and for
     its branch ``ID~2`` it is ``ID``. Raise `SetupError` for an empty id.
     """
+    require_string(thread, "the id of a thread")
     if not thread.strip():
         raise SetupError(f"the id of a thread cannot be {thread!r}; write a word, such as support-17")
     # "support-17~2" -> "support-17"; "a~b" stays "a~b".

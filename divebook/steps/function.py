@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -32,6 +32,7 @@ from divebook.errors import (
     NotFoundError,
     OperationError,
     Problem,
+    SetupError,
     StepError,
     UnstorableValueError,
 )
@@ -44,10 +45,11 @@ from divebook.runtime.concurrency import STRAND, CallCounter, ConcurrentCalls, G
 from divebook.runtime.context import StepContext
 from divebook.runtime.errors import as_recorded
 from divebook.runtime.step import THROUGH, Outcome
-from divebook.runtime.waiting import seconds_of, workflow_code
+from divebook.runtime.waiting import timer_seconds, workflow_code
 from divebook.scripting import value_text
 from divebook.steps.actions import Action
 from divebook.steps.workspace_actions import WORKSPACE_ACTIONS
+from divebook.text.arguments import DurationLike, describe, require_string, seconds_of
 from divebook.workspaces.shell import ShellResult
 
 # --- call tasks ------------------------------------------------------------------------------------------------------
@@ -180,7 +182,7 @@ class WorkspaceHandle:
         self,
         command: str,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - time limit of the command
+        timeout: DurationLike | None = None,  # noqa: ASYNC109 - time limit of the command
         cwd: str | None = None,
         check: bool = True,
     ) -> ShellResult:
@@ -189,13 +191,14 @@ class WorkspaceHandle:
         Parameters
         ----------
         timeout
-            Time limit in seconds. The default is that of the workspace.
+            Time limit. The default is that of the workspace.
         cwd
             Working folder of the command.
         check
             True to raise `OperationError` for a failed command.
         """
-        parameters = {"Command": command, "Timeout": timeout, "Cwd": cwd, "Check": check}
+        limit = None if timeout is None else seconds_of(timeout, "timeout")
+        parameters = {"Command": command, "Timeout": limit, "Cwd": cwd, "Check": check}
         result = await self._call(
             "Workspace.Shell", {name: value for name, value in parameters.items() if value is not None}
         )
@@ -283,6 +286,16 @@ def _remembered_call(method: F) -> F:
     return cast("F", wrapper)
 
 
+def require_calls(calls: Sequence[object]) -> None:
+    """Raise `SetupError` if an argument of `Context.gather` cannot be awaited."""
+    for call_object in calls:
+        if not inspect.isawaitable(call_object):
+            # ``asyncio.gather`` takes its calls one by one too, but people often have a list of them.
+            is_list = isinstance(call_object, Iterable) and not isinstance(call_object, str)
+            advice = "ctx.gather(*calls), with a star before the list" if is_list else "ctx.gather(one(1), other())"
+            raise SetupError(f"ctx.gather() takes calls to await, not {describe(call_object)}; write {advice}")
+
+
 class Context:
     """First parameter of a workflow function: access to time, randomness, people, agents and other workflows.
 
@@ -324,10 +337,12 @@ class Context:
         return await self._context.random_bits(RANDOM_BITS, "float") / float(2**RANDOM_BITS)
 
     @_remembered_call
-    async def sleep(self, seconds: float) -> None:
-        """Sleep for a number of seconds. After a restart only the rest is waited for."""
+    async def sleep(self, duration: DurationLike) -> None:
+        """Sleep for a number of seconds, a `timedelta`, or a text such as ``"5 min"``. After a restart only the rest is
+        waited for.
+        """
         self._tasks.require_place("ctx.sleep()")
-        await self._context.sleep(seconds_of(seconds, "ctx.sleep()"))
+        await self._context.sleep(timer_seconds(duration, "the duration of ctx.sleep()"))
 
     @_remembered_call
     async def version(self, change_id: str, min_version: int, max_version: int) -> int:
@@ -384,7 +399,7 @@ class Context:
         message: str | None = None,
         data: Mapping[str, Any] | None = None,
         answer: Any = None,
-        expires_in: float | None = None,
+        expires_in: DurationLike | None = None,
         default: Any = None,
     ) -> dict[str, Any]:
         """Ask a person a question, wait, and return the full answer: ``text``, ``approved``, ``decision``, ``data``.
@@ -402,7 +417,7 @@ class Context:
         answer
             Type of the answer: a type, for example a pydantic model, or a JSON schema.
         expires_in, default
-            Seconds after which the question can no longer be answered, and the answer that holds then.
+            Duration after which the question can no longer be answered, and the answer that holds then.
 
         Raises
         ------
@@ -410,6 +425,8 @@ class Context:
             The question expired without an answer, and has no default.
         """
         self._tasks.require_place("a question")
+        require_string(question, "the question")
+        seconds = None if expires_in is None else timer_seconds(expires_in, "expires_in of a question")
         allow_answers(answer)  # instances of the classes in the type may be recorded
         with self._tasks:
             answered_question = await self._context.interrupt(
@@ -418,7 +435,7 @@ class Context:
                 message=message,
                 data=data,
                 schema=None if answer is None else schema_of(answer),
-                expires_in=expires_in,
+                expires_in=seconds,
                 default=default,
             )
         return dict(opened(answered_question.response or {}))
@@ -431,7 +448,7 @@ class Context:
         *,
         message: str | None = None,
         data: Mapping[str, Any] | None = None,
-        expires_in: float | None = None,
+        expires_in: DurationLike | None = None,
         default: Any = None,
     ) -> str: ...
     @overload
@@ -442,7 +459,7 @@ class Context:
         *,
         message: str | None = None,
         data: Mapping[str, Any] | None = None,
-        expires_in: float | None = None,
+        expires_in: DurationLike | None = None,
         default: Any = None,
     ) -> T: ...
     # JSON schemas and annotations that are no classes, such as ``Literal["a", "b"]``.
@@ -454,7 +471,7 @@ class Context:
         *,
         message: str | None = None,
         data: Mapping[str, Any] | None = None,
-        expires_in: float | None = None,
+        expires_in: DurationLike | None = None,
         default: Any = None,
     ) -> Any: ...
     @_remembered_call
@@ -465,7 +482,7 @@ class Context:
         *,
         message: str | None = None,
         data: Mapping[str, Any] | None = None,
-        expires_in: float | None = None,
+        expires_in: DurationLike | None = None,
         default: Any = None,
     ) -> Any:
         """Ask a person for a clarification. Return the answer as text, or as an instance of the type `answer`. For the
@@ -489,7 +506,7 @@ class Context:
         *,
         message: str | None = None,
         data: Mapping[str, Any] | None = None,
-        expires_in: float | None = None,
+        expires_in: DurationLike | None = None,
         default: Any = None,
     ) -> bool:
         """Ask a person whether to do something; return True only after an approval. For the parameters see
@@ -501,17 +518,18 @@ class Context:
         return response.get("approved") is True
 
     @_remembered_call
-    async def wait_signal(self, name: str, within: float | None = None) -> Any:
+    async def wait_signal(self, name: str, within: DurationLike | None = None) -> Any:
         """Wait for a signal (a message from outside) and return its payload. Signals with the same name are received in
         order of arrival, each signal once.
 
         Raises
         ------
         OperationError
-            No signal arrived within `within` seconds.
+            No signal arrived within the duration `within`.
         """
         self._tasks.require_place("ctx.wait_signal()")
-        within = None if within is None else seconds_of(within, "within of ctx.wait_signal()")
+        require_string(name, "the name of a signal")
+        within = None if within is None else timer_seconds(within, "within of ctx.wait_signal()")
         with self._tasks:
             return opened(await self._context.wait_signal(name, within))
 
@@ -554,6 +572,7 @@ class Context:
         failure is raised.
         """
         self._tasks.require_place("ctx.gather()")
+        require_calls(calls)
         results: list[Any] = [None] * len(calls)
         suspensions: list[Suspended] = []
         errors: list[Exception] = []

@@ -6,15 +6,19 @@ library, or after a run has begun.
 
 from __future__ import annotations
 
-import math
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
 from numbers import Real
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from divebook.errors import SetupError
+from divebook.text.format import parse_duration
 from divebook.text.ranges import MOST_SECONDS
 
+DurationLike: TypeAlias = "timedelta | float | str"
+"""A duration in the public API: a timedelta, a number of seconds, or a text such as ``"5 min"``."""
 _SHORT = (str, int, float, bool, bytes, type(None))
 
 
@@ -49,6 +53,12 @@ def require(value: object, name: str, expected: str, *, fits: bool) -> None:
         raise SetupError(f"{name} must be {expected}, not {describe(value)}")
 
 
+def require_string(value: object, name: str) -> None:
+    """Raise `SetupError` unless an argument of the public API, which the caller cannot omit, is a string."""
+    if not isinstance(value, str):
+        raise SetupError(f"{name} must be a string, not {describe(value)}")
+
+
 def is_list_of_strings(value: object) -> bool:
     """Return True if an argument is a list, or another sequence, that contains only strings."""
     return isinstance(value, Sequence) and not isinstance(value, bytes) and all(isinstance(part, str) for part in value)
@@ -77,6 +87,57 @@ def id_of(value: Any, name: str = "the execution") -> str:
     return execution_id
 
 
+def question_id_of(value: Any) -> str:
+    """Return the id of a question from an argument that is either the id or a `Question`. Raise `SetupError` for any
+    other object.
+    """
+    question_id = value if isinstance(value, str | type) else getattr(value, "interrupt_id", None)
+    if not isinstance(question_id, str):
+        raise SetupError(f"the question must be a Question or its id, not {describe(value)}")
+    return question_id
+
+
+def seconds_of(value: object, name: str) -> float:
+    """Convert a duration to seconds: a `datetime.timedelta`, a number of seconds, or a text such as ``5 min``.
+
+    Every duration of the public API passes through this function, so that all take the same forms. A number is returned
+    unchanged, since it may be recorded. The caller checks its range.
+
+    Parameters
+    ----------
+    name
+        Name of the argument or of the call, for the error.
+
+    Raises
+    ------
+    SetupError
+        The value is not a duration.
+
+    >>> seconds_of("1m30s", "timeout"), seconds_of(timedelta(minutes=2), "timeout"), seconds_of(3, "timeout")
+    (90.0, 120.0, 3)
+    """
+    number: Any = plain_seconds(value)
+    is_boolean = isinstance(value, bool)
+    # `numpy` and `fractions` register their numbers as `Real`. A boolean is an integer in Python, but not a time.
+    if not is_boolean and isinstance(number, Real) and number == number:  # noqa: PLR0124 - not for NaN
+        return cast("float", number)
+    raise SetupError(
+        f"{name} must be a number of seconds, a timedelta or a text such as '5 min', not {describe(value)}"
+    )
+
+
+def plain_seconds(value: Any) -> Any:
+    """Convert a timedelta, or a text such as ``5 min``, to seconds. Return any other value unchanged, for a caller that
+    checks numbers itself, or takes templates as well.
+    """
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, str):
+        with suppress(ValueError, OverflowError):
+            return parse_duration(value)
+    return value
+
+
 def wait_limit(timeout: object) -> float | None:
     """Convert the `timeout` argument of a wait to the seconds that the wait may last; None means without limit.
 
@@ -85,25 +146,19 @@ def wait_limit(timeout: object) -> float | None:
 
     Raises
     ------
-    ValueError
-        The timeout is not a number of seconds.
+    SetupError
+        The timeout is not a duration; see `seconds_of`.
 
-    >>> wait_limit(2.5), wait_limit(-1), wait_limit(float("inf"))
-    (2.5, 0.0, None)
+    >>> wait_limit(2.5), wait_limit("2 s"), wait_limit(-1), wait_limit(float("inf"))
+    (2.5, 2.0, 0.0, None)
     """
     if timeout is None:
         return None
-    seconds = cast("float", timeout)
-    # `numpy` and `fractions` register their numbers as `Real`. A boolean is an integer in Python, but not a time.
-    is_number = isinstance(timeout, Real) and not isinstance(timeout, bool)
+    seconds = seconds_of(timeout, "timeout")
     # Compared before they become floats, since an integer may be larger than any float.
-    if is_number and seconds > MOST_SECONDS:
+    if seconds > MOST_SECONDS:
         return None
-    if is_number and seconds <= 0:
-        return 0.0
-    if not is_number or math.isnan(seconds):
-        raise ValueError(f"timeout must be a number of seconds, or None for no limit, not {timeout!r}")
-    return float(seconds)
+    return 0.0 if seconds <= 0 else float(seconds)
 
 
 # --- names -----------------------------------------------------------------------------------------------------------

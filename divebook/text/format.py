@@ -237,15 +237,26 @@ def rfc3339(moment: datetime, precision: Literal["milliseconds", "microseconds"]
 
 # --- durations ------------------------------------------------------------------------------------------------------
 #
-# People write them as ``30s``, ``1m30s``, ``1.5h`` or ``30d``.
+# People write them as ``30s``, ``1m30s``, ``5 min``, ``1.5h`` or ``30d``.
 
 
-UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h|d)")
+UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_NUMBER = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
+PART = re.compile(_NUMBER + " ?(ns|us|µs|ms|s|min|m|h|d) ?")
+GO_PART = re.compile(_NUMBER + "(ns|us|µs|ms|s|m|h|d)")
+"""Part of a duration in the dialect ``dive``, whose durations are those of the language Go: without spaces."""
+DURATION_PATTERN = rf"^\s*({PART.pattern})+\s*$"
+"""Pattern of a duration, for JSON schemas."""
 
 
-def parse_duration(value: str | float) -> float:
-    """Parse a duration such as ``1m30s`` and return seconds. A number is a count of seconds, whose fraction is cut off.
+def parse_duration(value: str | float, part: re.Pattern[str] = PART) -> float:
+    """Parse a duration such as ``1m30s`` or ``5 min`` and return seconds. A number is a count of seconds, whose
+    fraction is cut off.
+
+    Parameters
+    ----------
+    part
+        Form of one number with its unit: `PART`, or `GO_PART` in the dialect ``dive``.
 
     Raises
     ------
@@ -256,12 +267,11 @@ def parse_duration(value: str | float) -> float:
         if not 0 <= value < float("inf"):
             raise ValueError(f"{value!r} is not a duration")
         return float(int(value))
-    parts = PART.findall(value.strip())
-    # `findall` skips characters that do not match, so that "5 minutes" would be read as "5m". The parts must make up
+    # `findall` skips characters that do not match, so that "5 minutes" would be read as "5 min". The parts must make up
     # the whole text.
-    if not parts or "".join(number + unit for number, unit in parts) != value.strip():
+    if not re.fullmatch(f"(?:{part.pattern})+", value.strip()):
         raise ValueError(f"{value!r} is not a duration")
-    return sum(float(number) * UNITS[unit] for number, unit in parts)
+    return sum(float(number) * UNITS[unit] for number, unit in part.findall(value))
 
 
 def seconds(value: float) -> str:

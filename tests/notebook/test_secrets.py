@@ -130,5 +130,5 @@ def test_a_process_that_takes_a_run_up_knows_its_secrets_before_anything_is_show
     other = Environment(store=str(tmp_path / "log.db"), printer=lambda text: printed.append(shared().text(text)))
     ((execution_id, asked),) = other.inbox()
     assert_clean(static_bundle(other))
-    other.answer(asked.id, "yes", execution_id=execution_id).wait(20, check=True)
+    other.answer(asked.id, "yes", run=execution_id).wait(20, check=True)
     assert printed == ["it was [redacted]"]

@@ -22,7 +22,7 @@ def test_a_trial_whose_process_was_killed_goes_on_by_name_alone(tmp_path):
         before = world.run_of(left.parent).history()
         again = world.run_of(left.execution_id).resume().wait(20)
         (question,) = again.open_questions  # it may have been paid
-        again = world.answer(question.id, "retry", execution_id=again.id).wait(20)
+        again = world.answer(question.id, "retry", run=again.id).wait(20)
         assert (again.status, again.variables["two"]) == ("completed", FATAL)
         assert world.run_of(left.parent).history() == before
         assert world.run_of(again.id).verify().divergence is None

@@ -45,7 +45,7 @@ def world(*flows):
 def answered(execution, environment, response):
     """Answer the question of the workflow that an execution asked for; return the execution."""
     ((child, question),) = environment.inbox()
-    environment.answer(question.id, response, execution_id=child).wait(20)
+    environment.answer(question.id, response, run=child).wait(20)
     return execution.wait(20)
 
 

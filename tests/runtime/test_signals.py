@@ -1,7 +1,6 @@
 """Signals: kept until taken, in the order of the log, from whatever process they come."""
 
 import math
-from datetime import timedelta
 
 import pytest
 
@@ -135,28 +134,20 @@ def test_nobody_takes_signals_of_what_has_ended():
         world.signal(execution.id, "")
 
 
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [
-        ("x", "takes a number of seconds, got 'x'"),
-        ("1m30s", "takes a number of seconds, got '1m30s'; write 90"),
-        (timedelta(seconds=2), "got datetime.timedelta(seconds=2); write its total_seconds()"),
-        (math.nan, "takes a number of seconds, got nan"),
-        (True, "takes a number of seconds, got True"),
-    ],
-)
-def test_what_is_no_number_of_seconds_is_refused_with_what_to_write(seconds, said):
+@pytest.mark.parametrize("duration", ["x", "5 minutes", math.nan, True, [5]], ids=repr)
+def test_what_is_no_duration_is_refused_with_what_to_write(duration):
     @workflow
     async def sleeper(ctx):
-        await ctx.sleep(seconds)
+        await ctx.sleep(duration)
 
     @workflow
     async def waiter(ctx):
-        await ctx.wait_signal("go", within=seconds)
+        await ctx.wait_signal("go", within=duration)
 
+    expected = "must be a number of seconds, a timedelta or a text such as '5 min', not"
     for name, call in (("sleeper", "ctx.sleep() "), ("waiter", "within of ctx.wait_signal() ")):
         execution = environment().start(name).wait(20)
-        assert (execution.status, call in execution.error, said in execution.error) == ("failed", True, True)
+        assert (execution.status, call + expected in execution.error) == ("failed", True)
 
 
 def signals_in(world, execution_id):

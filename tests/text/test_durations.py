@@ -2,7 +2,7 @@
 
 import pytest
 
-from divebook.text.format import between, parse_duration, seconds
+from divebook.text.format import GO_PART, between, parse_duration, seconds
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,9 @@ from divebook.text.format import between, parse_duration, seconds
         (" 2m ", 120),
         (".5s", 0.5),
         ("30d", 30 * 86400),
+        ("5 min", 300),
+        ("1 h 30 min", 5400),
+        ("1m 30s", 90),
         (0, 0),
     ],
 )
@@ -24,10 +27,17 @@ def test_durations(value, expected):
     assert parse_duration(value) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("value", ["soon", "", "30", "30 s", "-1s", -1, "1x", "1m 30s", float("nan"), float("inf")])
+@pytest.mark.parametrize("value", ["soon", "", "30", "5 minutes", "30  s", "-1s", -1, "1x", float("nan"), float("inf")])
 def test_what_is_no_duration(value):
     with pytest.raises(ValueError, match="is not a duration"):
         parse_duration(value)
+
+
+@pytest.mark.parametrize("value", ["30 s", "5 min", "1m 30s"])
+def test_durations_of_the_dialect_dive_have_no_spaces(value):
+    with pytest.raises(ValueError, match="is not a duration"):
+        parse_duration(value, GO_PART)
+    assert parse_duration("1m30s", GO_PART) == 90
 
 
 @pytest.mark.parametrize(

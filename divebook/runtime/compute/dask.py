@@ -25,7 +25,7 @@ from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknow
 from divebook.runtime.compute.process_calls import make_pickled_call, pickle_call, unpickle_result
 from divebook.runtime.compute.processes import Processes
 from divebook.runtime.compute.threads import THREADS, Compute, LimitedSlot, SlotPool, Task, await_task, in_thread
-from divebook.text.arguments import describe, require
+from divebook.text.arguments import describe, require_string
 from divebook.text.protocols import protocol_problems, require_protocol
 from divebook.text.redaction import logger
 
@@ -760,7 +760,7 @@ class Executors:
 
     def add(self, name: str, executor: object, *, replace: bool = False) -> None:
         """Register an executor under a name. Registering the same executor again has no effect."""
-        require(name, "name", "a string", fits=isinstance(name, str))
+        require_string(name, "name")
         compute = self.find(executor)
         if name in self.names and self._by_name.get(name) is not compute and not replace:
             raise AlreadyRegisteredError("executor", name)
