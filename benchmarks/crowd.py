@@ -37,10 +37,10 @@ SELECT *, of_row(id, status, created_at, ended_at, last_sequence, error, size, w
 """
 """Rows of executions, as copies of one that has ended: lists look at nothing else of those."""
 ASKED: dict[str, Callable[[Environment], object]] = {
-    "list 20": lambda environment: environment.executions(limit=20),
-    "list 20 of a status": lambda environment: environment.executions("failed", limit=20),
+    "list 20": lambda environment: environment.store.records(limit=20),
+    "list 20 of a status": lambda environment: environment.store.records("failed", limit=20),
     f"inbox, {ASKING} questions": lambda environment: environment.inbox(),
-    "recoverable": lambda environment: environment.recoverable(),
+    "recoverable": lambda environment: environment.queues.recoverable(),
 }
 
 

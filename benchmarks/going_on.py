@@ -47,7 +47,7 @@ def resume_once(kind: Kind) -> tuple[float, int]:
 
         with make_store(kind, path) as store:
             environment = Environment(store=store, actions=[Action("one", one, idempotent=True)])
-            (record,) = environment.recoverable()
+            (record,) = environment.queues.recoverable()
             started = time.perf_counter()
             environment.run_of(record.execution_id).resume().wait(check=True)
         return calls[0] - started, len(calls) - (STEPS - DIES_AT)

@@ -107,19 +107,17 @@ ENVIRONMENT = {
     "start with a key": lambda environment, wrong: environment.start("w", key=wrong),
     "start with durability": lambda environment, wrong: environment.start("w", durability=wrong),
     "start with a model": lambda environment, wrong: environment.start("w", model=wrong),
-    "fire": lambda environment, wrong: environment.fire(wrong),
-    "executions": lambda environment, wrong: environment.executions(status=wrong),
-    "executions of a workflow": lambda environment, wrong: environment.executions(workflow=wrong),
-    "executions with a tag": lambda environment, wrong: environment.executions(tag=wrong),
+    "fire": lambda environment, wrong: environment.schedules.fire(wrong),
+    "executions": lambda environment, wrong: environment.store.records(status=wrong),
+    "executions of a workflow": lambda environment, wrong: environment.store.records(workflow=wrong),
+    "executions with a tag": lambda environment, wrong: environment.store.records(tag=wrong),
     "answer": lambda environment, wrong: environment.answer(wrong, "x"),
-    "take_in": lambda environment, wrong: environment.take_in(wrong),
+    "take_in": lambda environment, wrong: environment.internals.take_in(wrong),
     "import_log": lambda environment, wrong: environment.import_log(wrong),
     "enqueue": lambda environment, wrong: environment.enqueue(wrong),
-    "stored": lambda environment, wrong: environment.beside(wrong),
-    **{
-        verb: lambda environment, wrong, verb=verb: getattr(environment, verb)(wrong)
-        for verb in ("run_of", "recover", "compare")
-    },
+    "stored": lambda environment, wrong: environment.internals.beside(wrong),
+    "run_of": lambda environment, wrong: environment.run_of(wrong),
+    "recover": lambda environment, wrong: environment.queues.recover(wrong),
     "signal": lambda environment, wrong: environment.signal(wrong, "name"),
 }
 

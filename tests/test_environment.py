@@ -10,6 +10,7 @@ from divebook.definitions import definitions_from, read_definitions
 from divebook.definitions.resources import AgentDefinition, TriggerDefinition
 from divebook.definitions.servers import MCPServerDefinition
 from divebook.documents import FileDocuments
+from divebook.environments.environment import REMOVED
 from divebook.errors import AlreadyRegisteredError, CorruptStoreError, NotFoundError, SetupError
 from divebook.runtime.step import Outcome
 from divebook.steps.actions import REGISTERED, Action
@@ -123,10 +124,10 @@ def test_documents_come_from_one_place(tmp_path):
         environment(documents=FileDocuments(tmp_path), documents_dir=tmp_path)
 
 
-def test_a_whole_definition_needs_a_name():
-    with pytest.raises(SetupError, match="environment name is required"):
-        Environment.from_definitions(definitions_from({"Agents": []}), store=MemoryStore())
-    assert Environment.from_definitions(definitions_from({"Name": "e"}), store=MemoryStore()).name == "e"
+def test_definitions_name_their_environment():
+    with Environment(store="memory:") as world:
+        world.define(definitions_from({"Name": "e"}))
+        assert world.name == "e"
 
 
 @pytest.mark.parametrize(
@@ -161,12 +162,12 @@ def test_a_trigger_creates_pending_executions_of_its_workflows():
     world = environment(
         workflows=[workflow("w1", triggers=triggers), workflow("w2", triggers=triggers), workflow("w3")]
     )
-    executions = world.fire("nightly")
+    executions = world.schedules.fire("nightly")
     assert [(e.workflow.name, e.status) for e in executions] == [("w1", "pending"), ("w2", "pending")]
     assert world.store.records() == []
     assert executions[0].start().wait(20).status == "completed"
     with pytest.raises(NotFoundError, match="trigger not found: nightlx"):
-        world.fire("nightlx")
+        world.schedules.fire("nightlx")
 
 
 def test_a_created_execution_goes_from_pending_to_completed():
@@ -178,9 +179,9 @@ def test_a_created_execution_goes_from_pending_to_completed():
 def test_executions_are_listed_newest_first_and_filtered():
     world = environment(workflows=[workflow("w1"), workflow("w2")])
     first, second = world.start("w1").wait(20), world.start("w2").wait(20)
-    assert [record.execution_id for record in world.executions()] == [second.id, first.id]
-    assert [record.execution_id for record in world.executions(workflow="w1")] == [first.id]
-    assert world.executions(status="failed") == []
+    assert [record.execution_id for record in world.store.records()] == [second.id, first.id]
+    assert [record.execution_id for record in world.store.records(workflow="w1")] == [first.id]
+    assert world.store.records(status="failed") == []
 
 
 def test_a_damaged_execution_is_looked_up_as_far_as_it_is_sound_and_not_carried_on(tmp_path):
@@ -219,7 +220,7 @@ def test_a_type_of_step_is_carried_out_by_whoever_adds_it_and_checked_before_any
     world.add_step_type("script", echo, check=refuse)
     with pytest.raises(SetupError, match="w lacks something"):
         world.start(workflow("w"))
-    assert len(world.executions()) == 1
+    assert len(world.store.records()) == 1
 
 
 def test_only_types_that_definitions_know_can_be_added():
@@ -234,3 +235,28 @@ def test_an_agent_whose_server_has_a_taken_name_is_not_taken_in():
     with pytest.raises(AlreadyRegisteredError, match="mcp server already registered: files"):
         world.add_agent(Agent("reader", servers=[MCPServerDefinition("files", "stdio", command="other")]))
     assert world.agents == {}
+
+
+def test_an_environment_lists_its_runs_and_gives_frames_and_workers():
+    with Environment(store="memory:", workflows=[Workflow("w", [Step("s", script="1", store="n")])]) as world:
+        first, second = world.start("w", tags=["a"]).wait(), world.start("w").wait()
+        assert (world.runs(), world.runs(tag="a"), world.runs(limit=1)) == ([second, first], [first], [second])
+        assert [*world.frames({"tag": "a"}).executions["execution_id"]] == [first.id]
+        with world.worker(["labels"]) as worker:
+            enqueued = world.enqueue("w", queue="labels")
+            assert (enqueued.wait(20).status, worker.queues) == ("completed", ("labels",))
+        assert (world.queues.queued(), world.queues.workers(), world.queues.recoverable()) == ([], [], [])
+
+
+def test_members_that_moved_are_named_by_the_error():
+    with Environment(store="memory:") as world:
+        for name, place in REMOVED.items():
+            with pytest.raises(AttributeError) as error:
+                getattr(world, name)
+            assert place in str(error.value)
+
+
+def test_an_environment_has_few_members():
+    # Plumbing belongs to `internals`, what concerns one run to `Run`, lists of a kind to the part objects.
+    with Environment(store="memory:") as world:
+        assert len([name for name in dir(world) if not name.startswith("_")]) <= 39

@@ -160,7 +160,7 @@ def test_the_same_file_is_the_same_execution(environment, tmp_path):
         environment.import_log(file)
     again = environment.import_log(file, rename=True)
     assert again.id != first.id
-    assert environment.compare(first, again).first is None
+    assert first.compare(again).first is None
     exported = tmp_path / "log.jsonl"
     environment.run_of(first.id).export(exported)
     with Environment(store=MemoryStore()) as other:
@@ -299,4 +299,4 @@ def test_what_failed_in_a_trace_failed(environment, tmp_path):
 def test_a_file_of_another_kind_is_refused_and_nothing_is_stored(environment, tmp_path, text, told):
     with pytest.raises(InvalidEventError, match=told):
         environment.import_log(write(tmp_path, text))
-    assert environment.executions() == []
+    assert environment.store.records() == []

@@ -89,7 +89,7 @@ def traced(world):
 
 
 def thread_of(world, **named):
-    world.take_in(Environment(store="memory:", actions=[WHERE]))
+    world.internals.take_in(Environment(store="memory:", actions=[WHERE]))
     try:
         return run(world, Step("a", action="Where", store="it", **named)).variables.get("it")
     except NotFoundError:  # there is no executor of that name
@@ -136,7 +136,7 @@ TAKEN = {
     "approvals": Field(lambda _: [RULE], lambda world: world.internals.registry.approvals_for("").rules),
     "formatter": Field(lambda _: HEARD, is_heard),
     "telemetry": Field(lambda _: TRACED, traced),
-    "policy": Field(lambda _: Policy("programs"), lambda world: world.policy.allowed),
+    "policy": Field(lambda _: Policy("programs"), lambda world: world.internals.registry.policy.allowed),
     "codec": Field(lambda _: FernetCodec(FernetCodec.new_key()), lambda world: world.store.sealing.codec),
 }
 """Each field with what is given, and what shows whether it is there."""
@@ -152,7 +152,7 @@ def test_of_each_field_it_is_said_whether_it_is_taken():
 def test_what_an_environment_was_given_holds_in_one_that_takes_it_in(name, tmp_path):
     given, shown = TAKEN[name]
     other, bare, taking = Environment(store="memory:", **{name: given(tmp_path)}), environment(), environment()
-    taking.take_in(other)
+    taking.internals.take_in(other)
     found = shown(taking)
     assert found == shown(other)
     assert found != shown(bare)
@@ -163,7 +163,7 @@ def test_taking_in_twice_is_once(name, tmp_path):
     given, shown = TAKEN[name]
     other, taking = Environment(store="memory:", **{name: given(tmp_path)}), environment()
     for _ in range(3):
-        taking.take_in(other)
+        taking.internals.take_in(other)
     assert shown(taking) == shown(other)
 
 
@@ -183,7 +183,7 @@ Agents: [{Name: critic}]
 """)
     )
     for _ in range(2):
-        taking.take_in(other)
+        taking.internals.take_in(other)
     assert taking.internals.registry.agent("critic") is other.internals.registry.agent("critic")
     assert taking.internals.registry.approvals_for("critic") == other.internals.registry.approvals_for("critic")
     assert taking.documents.resolve("guide") == "docs/guide.md"
@@ -194,7 +194,7 @@ Agents: [{Name: critic}]
 def test_what_an_environment_takes_in_wins_also_over_a_definition_that_is_read_again():
     taking = environment()
     taking.define(read_definitions("Agents: [{Name: critic, Model: openai:gpt-6}]"))
-    taking.take_in(Environment(store="memory:", agents=[Agent("critic", model="scripted")]))
+    taking.internals.take_in(Environment(store="memory:", agents=[Agent("critic", model="scripted")]))
     taking.define(read_definitions("Agents: [{Name: writer}]"))
     assert taking.internals.registry.agent("critic").model_name == "scripted"
 
@@ -202,15 +202,15 @@ def test_what_an_environment_takes_in_wins_also_over_a_definition_that_is_read_a
 def test_of_two_policies_what_both_allow_is_allowed():
     taking = environment()
     for policy in (Policy("programs", "files"), Policy("files")):
-        taking.take_in(Environment(store="memory:", policy=policy))
-    assert taking.policy.allowed == {"files"}
+        taking.internals.take_in(Environment(store="memory:", policy=policy))
+    assert taking.internals.registry.policy.allowed == {"files"}
 
 
 def test_rules_that_look_alike_all_hold():
     """`1` and `True` are equal for Python, and no rule may go for that."""
     taking = environment()
     for value in (1, True):
-        taking.take_in(Environment(store="memory:", approvals=[ApprovalRule("t", arguments={"n": value})]))
+        taking.internals.take_in(Environment(store="memory:", approvals=[ApprovalRule("t", arguments={"n": value})]))
     assert [type(rule.arguments["n"]) for rule in taking.internals.registry.approvals_for("").rules] == [int, bool]
 
 
@@ -220,15 +220,15 @@ def test_a_type_of_step_that_was_given_is_taken_in():
 
     other, taking = environment(), environment()
     other.add_step_type("script", echo)
-    taking.take_in(other)
+    taking.internals.take_in(other)
     assert run(taking, *HELD.steps).variables == {"n": "echoed"}
 
 
 def test_a_notebook_has_all_of_its_environment_on_another_store(tmp_path):
     session = Session("memory:")
     session.environment.add_tool(looked_up)
-    session.environment.take_in(Environment(store="memory:", approvals=[RULE], policy=Policy("programs")))
+    session.environment.internals.take_in(Environment(store="memory:", approvals=[RULE], policy=Policy("programs")))
     over = session.over(str(tmp_path / "other.db"))
     assert (over.tools["looked_up"].function, over.internals.registry.approvals_for("").rules) == (looked_up, (RULE,))
-    assert over.policy.allowed == {"programs"}
+    assert over.internals.registry.policy.allowed == {"programs"}
     session.close()

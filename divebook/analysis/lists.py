@@ -115,7 +115,7 @@ class QueueLine:
 def queue_lines(environment: Environment, workers: list[WorkerRecord]) -> Iterator[QueueLine]:
     """Yield the queued executions: first in the order in which workers take them, then the ones that workers skip."""
     for withheld in (False, True):
-        for queued in environment.queued(withheld=withheld):
+        for queued in environment.queues.queued(withheld=withheld):
             yield QueueLine(environment, queued, workers, withheld=withheld)
 
 
@@ -136,7 +136,7 @@ QUEUE_COLUMNS: Columns = {
 @documented(QUEUE_COLUMNS)
 def queue_frame(environment: Environment) -> pd.DataFrame:
     """Return one row per execution that waits in a queue, in the order in which workers take them."""
-    return frame(QUEUE_COLUMNS, list(queue_lines(environment, environment.workers())))
+    return frame(QUEUE_COLUMNS, list(queue_lines(environment, environment.queues.workers())))
 
 
 # --- results of a bulk operation over several executions --------------------------------------------------------------

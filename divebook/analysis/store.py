@@ -38,7 +38,9 @@ from divebook.projections.log_frames import Framed
 from divebook.runtime.driver import folded
 from divebook.stores import EventStore, ExecutionRecord
 from divebook.stores.follow import chain_of
+from divebook.text.arguments import require
 from divebook.text.format import plural
+from divebook.text.ranges import COUNT_OR_ZERO
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +70,7 @@ class Frames(Framed):
     >>> from divebook import Environment, Step, Workflow
     >>> environment = Environment(store="memory:", workflows=[Workflow("w", [Step("s", script="1 + 1", store="n")])])
     >>> _ = [environment.start("w").wait() for _ in range(2)]
-    >>> frames = Frames(environment.store, environment.executions(workflow="w"), {"sum": "variables.n"})
+    >>> frames = Frames(environment.store, environment.store.records(workflow="w"), {"sum": "variables.n"})
     >>> frames.steps.groupby("step").size().to_dict(), frames.executions["sum"].tolist()
     ({'s': 2}, [2, 2])
     >>> frames.arrow("steps").column_names[:3]
@@ -598,3 +600,21 @@ KINDS: Mapping[str, TableKind] = {
 """Kinds of frames with fixed columns that are made for one execution after the other."""
 ALL_KINDS = (EXECUTIONS, *KINDS, VARIABLES)
 ID: Columns = {"execution_id": Column(TEXT, "``exec_...``")}
+
+
+def frames_of(
+    store: EventStore,
+    where: Mapping[str, Any] | None,
+    columns: Mapping[str, str] | None,
+    limit: int,
+    filters: Mapping[str, Any],
+) -> Frames:
+    """Return the DataFrames of the executions of a store that the filters `where` and `filters` select; see
+    `divebook.frames`.
+    """
+    require(where, "where", "a mapping such as {'tag': 'baseline'}", fits=isinstance(where, Mapping))
+    require(columns, "columns", "a mapping such as {'n': 'variables.n'}", fits=isinstance(columns, Mapping))
+    require(limit, "limit", f"{COUNT_OR_ZERO}; 0 for all", fits=COUNT_OR_ZERO.fits(limit))
+    selection = Selection.of({**(where or {}), **filters})
+    # Trials and what-ifs are left out of totals unless the filter asks for an origin.
+    return Frames(store, selection.records(store, limit or 0), columns or {}, selection.origin is not None)

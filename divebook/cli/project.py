@@ -73,10 +73,10 @@ def schedules_of(environment: Environment, path: Path, *, code: bool = False) ->
     the schedules of the environment, because importing the file has already added them.
     """
     if path.suffix.lower() == ".py":
-        return Definitions(schedules=environment.schedules)
+        return Definitions(schedules=tuple(environment.schedules))
     definitions = read(path, OWN)
     # Cells that ran may have defined schedules too.
-    return replace(definitions, schedules=environment.schedules) if code else definitions
+    return replace(definitions, schedules=tuple(environment.schedules)) if code else definitions
 
 
 def _add_notebook(environment: Environment, path: Path) -> None:
@@ -96,7 +96,7 @@ def _add_notebook(environment: Environment, path: Path) -> None:
 def choose_workflow(environment: Environment, name: str | None, file: Path) -> str:
     """Return the name of the workflow to run: the given name, else the default workflow, else the only workflow."""
     names = list(environment.workflows)
-    chosen = name or environment.config.default_workflow
+    chosen = name or environment.internals.registry.config.default_workflow
     if chosen:
         return environment.internals.registry.workflow(chosen).name
     if len(names) == 1:

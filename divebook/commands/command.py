@@ -446,7 +446,7 @@ def _no_schedules(environment: Environment) -> Definitions:
     """Return the definitions of an environment that no file has: none."""
     from divebook.definitions.definition import Definitions
 
-    return Definitions(schedules=environment.schedules)
+    return Definitions(schedules=tuple(environment.schedules))
 
 
 def _start_now(call: Invocation, request: StartRequest) -> Run:

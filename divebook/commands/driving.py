@@ -329,7 +329,7 @@ def answer(
         call.add_definitions()
         if not alike:
             return environment.answer(question, value, by=by)
-        first, *other_runs = environment.answer_alike(question, value, by)
+        first, *other_runs = environment.answer(question, value, alike=True, by=by)
         if other_runs:
             call.print_remark(f"the same answer continues {plural(len(other_runs), 'other run')}")
         # A shell ends with the command, so that it waits for all runs. The first one is shown.

@@ -609,7 +609,9 @@ def compare(call: Invocation, runs: RunIds) -> Comparison:
     """
     if len(runs) < 2:
         raise SetupError(f"name two runs or more; {advised('runs')} lists them")
-    return call.environment.compare(*runs)
+    from divebook.runtime.run import compared
+
+    return compared(call.environment, *runs)
 
 
 # --- why, inspect ----------------------------------------------------------------------------------------------------
@@ -932,7 +934,7 @@ def to_test(
         to,
         definitions=read_from,
         overwrite=force,
-        known_secrets=sent_secrets(call.environment.config),
+        known_secrets=sent_secrets(call.environment.internals.registry.config),
     )
     call.print_remark(f"wrote {test} and its log; python -m pytest {shlex.quote(str(test))} runs it")
     return test

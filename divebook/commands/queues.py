@@ -109,7 +109,7 @@ def queue(call: Invocation) -> Queue:
     """
     from divebook.analysis.lists import queue_lines
 
-    workers = call.environment.workers()
+    workers = call.environment.queues.workers()
     return Queue(call.environment, workers, [*queue_lines(call.environment, workers)])
 
 

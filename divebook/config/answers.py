@@ -368,7 +368,7 @@ def recover_automatically(environment: Environment, records: Sequence[ExecutionR
     """Resume up to `MAX_RESUMED` of the given executions. Refuse executions that make no progress, so that a person
     decides about them.
     """
-    return _resume_each(records, environment.recover, MAX_RESUMED)
+    return _resume_each(records, environment.queues.recover, MAX_RESUMED)
 
 
 def _resume_each(records: Sequence[ExecutionRecord], resume: Callable[[str], Run], most: int) -> Recovered:
@@ -398,7 +398,7 @@ def interrupted(environment: Environment, execution_id: str | None = None) -> li
     ExecutionError
         The execution is not interrupted.
     """
-    records = environment.recoverable()
+    records = environment.queues.recoverable()
     if execution_id is None:
         return records
     # The prefix may also belong to an execution that is not interrupted, which the error below explains.

@@ -394,14 +394,14 @@ def add_values(environment: Environment, values: Iterable[Any]) -> None:
     """
     for value in values:
         if isinstance(value, Environment):
-            environment.take_in(value)
+            environment.internals.take_in(value)
     for value in values:
         if isinstance(value, Agent):
             environment.add_agent(value, replace=True)
         elif isinstance(value, Workflow):
             environment.add_workflow(value, replace=True)
         elif isinstance(value, ScheduleDefinition):
-            environment.add_schedule(value, replace=True)
+            environment.schedules.add(value, replace=True)
         elif isinstance(value, MCPServerDefinition):
             environment.add_server(value, replace=True)
 

@@ -37,7 +37,7 @@ _NO_FEATURES = "no feature of a provider can be named; say it in RequestHeaders 
 _NO_CACHING = "what a provider caches is its own choice"
 _TRIMMED = table.Text(trimmed=True)
 _BY_NAME = "it is known by its Name"
-_BY_TRIGGER = "a trigger is fired by its Name: environment.fire(name)"
+_BY_TRIGGER = "a trigger is fired by its Name: environment.schedules.fire(name)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, Unpack, overload
 
 from divebook.agents import Agent, imports
 from divebook.agents.agent import agent_of
 from divebook.agents.clients import CLIENTS
-from divebook.definitions.definition import Definitions, Workflow, require_name
+from divebook.definitions.definition import Definitions, Workflow
 from divebook.definitions.functions import WorkflowFunction
 from divebook.definitions.resources import (
     ApprovalRule,
-    Config,
     ScheduleDefinition,
     WorkspaceDefinition,
 )
@@ -58,8 +57,6 @@ from divebook.environments.variants import (
 from divebook.errors import ExecutionError, NotFoundError, SetupError, StartKeyTakenError
 from divebook.events.event import to_datetime
 from divebook.interrupts import interruptible_result
-from divebook.projections.comparison import Comparison
-from divebook.projections.log_frames import FramedLog, log_of
 from divebook.projections.spans import Formatter
 from divebook.questions import Question
 from divebook.replay.recorded_answers import ReuseInputs
@@ -87,10 +84,15 @@ from divebook.stores.codec import Codec
 from divebook.stores.leases import QueuedExecution, WorkerRecord
 from divebook.stores.memory import as_store
 from divebook.text.arguments import describe, id_of, is_list_of_strings, list_of, question_id_of, require
+from divebook.text.format import plural
 from divebook.text.path_arguments import as_path
 from divebook.text.protocols import require_protocol
 from divebook.text.ranges import COUNT_OR_ZERO
 from divebook.text.redaction import logger
+
+if TYPE_CHECKING:
+    from divebook.analysis.store import Frames
+    from divebook.queues import Worker
 
 _log = logger(__name__)
 _USERS: weakref.WeakKeyDictionary[EventStore, weakref.WeakSet[Environment]] = weakref.WeakKeyDictionary()
@@ -138,10 +140,19 @@ _OF_THE_REGISTRY = (
 REMOVED: Mapping[str, str] = {
     **{name: f"environment.run_of(id).{name}(...)" for name in _OF_A_RUN},
     **{name: f"environment.internals.registry.{name}" for name in _OF_THE_REGISTRY},
+    **{name: f"environment.queues.{name}(...)" for name in ("queued", "recover", "recoverable", "workers")},
+    **{name: f"environment.internals.{name}(...)" for name in ("beside", "on_close", "take_in")},
+    **{name: f"environment.internals.registry.{name}" for name in ("config", "policy")},
     "action": "environment.actions[name]",
+    "add_schedule": "environment.schedules.add(...)",
     "agent": "environment.agents[name]",
+    "answer_alike": "environment.answer(..., alike=True)",
+    "compare": "run.compare(other) or divebook.compare(...)",
     "execution": "environment.run_of(id)",
+    "executions": "environment.runs(...), or environment.store.records(...) for summary rows",
     "export_log": "environment.run_of(id).export(file)",
+    "fire": "environment.schedules.fire(...)",
+    "from_definitions": "Environment(name), then environment.define(definitions)",
     "interrupts": "environment.inbox()",
     "own_workflows": "environment.internals.registry.registered_workflows",
     "question": "environment.run_of(id).questions",
@@ -161,6 +172,114 @@ class Internals:
     registry: Registry
     control: Control
     variants: Variants
+    beside: Callable[[EventStore], Environment]
+    """Returns a new environment that uses another store, and has the definitions and settings of this environment."""
+    take_in: Callable[[Environment], None]
+    """Adds the definitions and settings of another environment."""
+    on_close: Callable[[Closer], None]
+    """Registers a function to be called when the environment is closed."""
+
+
+class Queues:
+    """Queues of an environment: the executions in them, the workers, and executions whose process died.
+
+    `Environment.enqueue` puts an execution into a queue, `Environment.worker` makes a worker.
+    """
+
+    def __init__(self, control: Control, run_of: Callable[[Driver], Run]) -> None:
+        self._control = control
+        self._store = control.store
+        self._handle = run_of
+
+    def queued(self, *, withheld: bool = False) -> list[QueuedExecution]:
+        """Return the executions that wait or run in queues, ordered by queue and then by start order.
+
+        With `withheld`, return instead the executions that workers do not start, because a person has paused them or
+        they were interrupted too often. `resume` continues such an execution.
+        """
+        return self._store.queued(withheld=withheld)
+
+    def workers(self) -> list[WorkerRecord]:
+        """Return the running workers, with the queues and workflows that each can run."""
+        return self._store.workers()
+
+    def recover(self, run: Run | str) -> Run:
+        """Resume an execution whose process died. A recovery is counted if the process may have been working on the
+        execution, to stop after several that made no progress; see `divebook.runtime.queueing`.
+
+        An execution whose parent has ended is cancelled instead, with its child executions: none of its calls is made.
+        An execution that has ended is returned unchanged.
+
+        Raises
+        ------
+        NeedsPersonError
+            It was resumed automatically several times, and interrupted each time before it made progress.
+        ExecutionError
+            It was interrupted without progress, and the pause before the next attempt is not over.
+
+        Examples
+        --------
+        ::
+
+            for record in environment.queues.recoverable():
+                environment.queues.recover(record.execution_id)
+        """
+        execution_id = id_of(run, "run")
+        driver = self._control.find(execution_id)
+        # Before the attempt is counted: an execution that ends here was not resumed.
+        if self._control.cancel_with_parent(driver) or driver.state.is_over:
+            return self._handle(driver)  # it has ended, or ends, perhaps with an execution above it
+        try:
+            return self._handle(self._control.resume(execution_id, is_recovery=True))
+        except ExecutionError:
+            # It may have been cancelled in the meantime, for example with an execution above it.
+            if not driver.refresh().state.is_over:
+                raise
+            return self._handle(driver)
+
+    def recoverable(self) -> list[ExecutionRecord]:
+        """Return the executions that can continue and that no running process drives, newest first.
+
+        A waiting execution can continue once its time has come, there is a message for it, or its parent has ended.
+        """
+        return self._control.recoverable()
+
+
+class EnvironmentSchedules(Sequence[ScheduleDefinition]):
+    """Schedules of an environment. A worker with the environment enqueues each scheduled workflow when it is due."""
+
+    def __init__(self, registry: Registry, create: Callable[..., Run]) -> None:
+        self._registry = registry
+        self._create = create
+
+    @overload
+    def __getitem__(self, index: int) -> ScheduleDefinition: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[ScheduleDefinition]: ...
+    def __getitem__(self, index: int | slice) -> ScheduleDefinition | Sequence[ScheduleDefinition]:
+        return self._registry.schedules[index]
+
+    def __len__(self) -> int:
+        return len(self._registry.schedules)
+
+    def __repr__(self) -> str:
+        return f"<{plural(len(self), 'schedule')}>"
+
+    def add(self, schedule: ScheduleDefinition, *, replace: bool = False) -> None:
+        """Add a schedule. A name that exists already is an error unless `replace` is set."""
+        self._registry.add_schedule(schedule, replace=replace)
+
+    def fire(self, trigger: str, inputs: Mapping[str, Any] | None = None) -> list[Run]:
+        """Create one pending execution of each workflow that lists this trigger. They are not started; the caller
+        starts those it wants.
+        """
+        require(trigger, "the trigger", "its name as a string", fits=isinstance(trigger, str))
+        workflows = tuple(self._registry.registered_workflows.values())
+        subscribed = [workflow for workflow in workflows if trigger in {entry.name for entry in workflow.triggers}]
+        if not subscribed:
+            triggers = {entry.name for workflow in workflows for entry in workflow.triggers}
+            raise NotFoundError("trigger", trigger, triggers)
+        return [self._create(workflow, inputs) for workflow in subscribed]
 
 
 class Environment:
@@ -306,12 +425,16 @@ class Environment:
             start=self.start,
         )
         self._starter = Starter(self._registry, self._control, self._durability, self._variants.forked_child)
-        self.internals = Internals(self._registry, self._control, self._variants)
+        self.internals = Internals(
+            self._registry, self._control, self._variants, self._beside, self._take_in, self._on_close
+        )
         """Parts of the environment for other packages of divebook. They are not part of the public API."""
+        self.queues = Queues(self._control, self._handle)
+        self.schedules = EnvironmentSchedules(self._registry, self.create)
         # After registry, control and starter, which the step handlers use.
         self._apply(settings)
         _add_stages(self)
-        # Each environment adds the stages of pipelines itself, so `take_in` must not copy those of another one.
+        # Each environment adds the stages of pipelines itself, so `_take_in` must not copy those of another one.
         self._registry.custom_step_types.clear()
         CLIENTS.join(self)
         _USERS.setdefault(self.store, weakref.WeakSet()).add(self)
@@ -344,7 +467,7 @@ class Environment:
         handlers = built_in_handlers(
             self._registry.agent_or_default,
             self._registry.action,
-            ContentBuilder(interpreter, self.documents, self._printer, self.policy),
+            ContentBuilder(interpreter, self.documents, self._printer, self._registry.policy),
             ScriptStep(interpreter, self.documents, self._printer),
             drive_child=self._starter.drive_child,
             begin_successor=self._starter.begin_successor,
@@ -358,7 +481,7 @@ class Environment:
         """
         # The store of the control, not of the environment: a rehearsal has a store of its own.
         workspaces = EnvironmentWorkspaces(self._registry, control.store)
-        self.on_close(workspaces.close)
+        self._on_close(workspaces.close)
         return Services(
             self._registry.handlers,
             condition_holds,
@@ -382,31 +505,22 @@ class Environment:
         """Return the durability (how soon events reach the disk) of a new execution: the given one, else that of the
         settings; None if the store decides.
         """
-        return durability_called(durability or self._settings.durability or self.config.durability or None)
+        return durability_called(durability or self._settings.durability or self._registry.config.durability or None)
 
     def _handle(self, driver: Driver) -> Run:
         return Run(self, driver)
 
-    @classmethod
-    def from_definitions(cls, definitions: Definitions, **settings: Any) -> Environment:
-        """Create an environment from definitions, which must contain its name. `settings` are keyword arguments of
-        `Environment`.
-        """
-        environment = cls(require_name(definitions), **settings)
-        environment.define(definitions)
-        return environment
-
-    def beside(self, store: EventStore) -> Environment:
+    def _beside(self, store: EventStore) -> Environment:
         """Return a new environment that uses another store, and has the definitions and settings of this
         environment.
         """
         require_protocol(store, EventStore, "store")
-        # Without definitions, since `take_in` adds all of them together with the settings.
+        # Without definitions, since `_take_in` adds all of them together with the settings.
         environment = Environment(self.name, store=store)
-        environment.take_in(self)
+        environment._take_in(self)
         return environment
 
-    def take_in(self, other: Self) -> None:
+    def _take_in(self, other: Self) -> None:
         """Add the definitions and settings of another environment to this one. Where both define the same name, the
         definition of the other environment is used.
 
@@ -424,7 +538,7 @@ class Environment:
 
     # --- closing ---------------------------------------------------------------------------------------------------
 
-    def on_close(self, closer: Closer) -> None:
+    def _on_close(self, closer: Closer) -> None:
         """Register a function to be called when this environment is closed. The function that was registered last is
         called first.
         """
@@ -497,19 +611,9 @@ class Environment:
         self.description = definitions.description or self.description
 
     @property
-    def config(self) -> Config:
-        """The merged settings of all definitions."""
-        return self._registry.config
-
-    @property
     def documents(self) -> DocumentRepository:
         """The documents that actions, prompts and tools of agents read and write."""
         return self._registry.documents
-
-    @property
-    def policy(self) -> Policy:
-        """Permissions of definitions beyond the files of their own folder and the public internet."""
-        return self._registry.policy
 
     @property
     def agents(self) -> dict[str, Agent]:
@@ -563,17 +667,6 @@ class Environment:
         to it as ``Executor: name``. The caller closes it.
         """
         self._executors.add(name, executor, replace=replace)
-
-    @property
-    def schedules(self) -> tuple[ScheduleDefinition, ...]:
-        """Schedules of this environment. A worker with this environment enqueues each scheduled workflow when it is
-        due.
-        """
-        return self._registry.schedules
-
-    def add_schedule(self, schedule: ScheduleDefinition, *, replace: bool = False) -> None:
-        """Add a schedule. A name that exists already is an error unless `replace` is set."""
-        self._registry.add_schedule(schedule, replace=replace)
 
     # --- tools of agents, and permissions --------------------------------------------------------------------------
 
@@ -765,18 +858,6 @@ class Environment:
         inputs = None if opening is None else opening.inputs
         return self.run_of(existing_execution(conflict, execution.workflow.name, self.store, inputs, on_conflict))
 
-    def fire(self, trigger: str, inputs: Mapping[str, Any] | None = None) -> list[Run]:
-        """Create one pending execution of each workflow that lists this trigger. They are not started; the caller
-        starts those it wants.
-        """
-        require(trigger, "the trigger", "its name as a string", fits=isinstance(trigger, str))
-        workflows = tuple(self._registry.registered_workflows.values())
-        subscribed = [workflow for workflow in workflows if trigger in {entry.name for entry in workflow.triggers}]
-        if not subscribed:
-            triggers = {entry.name for workflow in workflows for entry in workflow.triggers}
-            raise NotFoundError("trigger", trigger, triggers)
-        return [self.create(workflow, inputs) for workflow in subscribed]
-
     # --- executions of the store -----------------------------------------------------------------------------------
 
     def run_of(self, run: Run | str) -> Run:
@@ -786,82 +867,59 @@ class Environment:
         """
         return self._handle(self._control.look_up(id_of(run, "run")))
 
-    def executions(
+    def runs(self, status: str | None = None, workflow: str | None = None, limit: int = 0, **filters: Any) -> list[Run]:
+        """Return the executions of the store, newest first. A `limit` of 0 returns all.
+
+        The `filters` are those of `EventStore.records`: ``tag``, ``origin``, ``parent``, ``notebook``, ``cell``,
+        ``key``. ``environment.store.records(...)`` returns only the summary rows.
+        """
+        require_options(filters, _FILTERS, "runs cannot be filtered by")
+        if not COUNT_OR_ZERO.fits(limit):
+            raise SetupError(f"limit must be {COUNT_OR_ZERO}; 0 for all, not {describe(limit)}")
+        records = self.store.records(status=status, workflow=workflow, limit=limit, **filters)
+        return [self._handle(self._control.look_up(record.execution_id)) for record in records]
+
+    def frames(
         self,
-        status: str | None = None,
-        workflow: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        *,
+        columns: Mapping[str, str] | None = None,
         limit: int = 0,
-        offset: int = 0,
         **filters: Any,
-    ) -> list[ExecutionRecord]:
-        """Return records (summary rows) of executions in the store, newest first. A `limit` of 0 returns all.
+    ) -> Frames:
+        """Return the DataFrames of the executions of the store; see `divebook.frames` for the parameters."""
+        from divebook.analysis.store import frames_of
 
-        The `filters` are those of `EventStore.records`: ``tag``, ``origin``, ``parent``, ``notebook``, ``cell``.
+        return frames_of(self.store, where, columns, limit, filters)
+
+    def worker(self, queues: Sequence[str] = (DEFAULT_QUEUE,), **options: Any) -> Worker:
+        """Return a worker that runs the executions in queues of this environment: ``with environment.worker():``.
+
+        `divebook.queues.Worker` lists the options.
         """
-        require_options(filters, _FILTERS, "executions cannot be filtered by")
-        for name, number in (("limit", limit), ("offset", offset)):
-            if not COUNT_OR_ZERO.fits(number):
-                raise SetupError(f"{name} must be {COUNT_OR_ZERO}, not {describe(number)}")
-        return self.store.records(status=status, workflow=workflow, limit=limit, offset=offset, **filters)
+        from divebook.queues import Worker
 
-    def queued(self, *, withheld: bool = False) -> list[QueuedExecution]:
-        """Return the executions that wait or run in queues, ordered by queue and then by start order.
-
-        With `withheld`, return instead the executions that workers do not start, because a person has paused them or
-        they were interrupted too often. `resume` continues such an execution.
-        """
-        return self.store.queued(withheld=withheld)
-
-    def workers(self) -> list[WorkerRecord]:
-        """Return the running workers, with the queues and workflows that each can run."""
-        return self.store.workers()
-
-    def recover(self, run: Run | str) -> Run:
-        """Resume an execution whose process died. A recovery is counted if the process may have been working on the
-        execution, to stop after several that made no progress; see `divebook.runtime.queueing`.
-
-        An execution whose parent has ended is cancelled instead, with its child executions: none of its calls is made.
-        An execution that has ended is returned unchanged.
-
-        Raises
-        ------
-        NeedsPersonError
-            It was resumed automatically several times, and interrupted each time before it made progress.
-        ExecutionError
-            It was interrupted without progress, and the pause before the next attempt is not over.
-
-        Examples
-        --------
-        ::
-
-            for record in environment.recoverable():
-                environment.recover(record.execution_id)
-        """
-        execution_id = id_of(run, "run")
-        driver = self._control.find(execution_id)
-        # Before the attempt is counted: an execution that ends here was not resumed.
-        if self._control.cancel_with_parent(driver) or driver.state.is_over:
-            return self._handle(driver)  # it has ended, or ends, perhaps with an execution above it
-        try:
-            return self._handle(self._control.resume(execution_id, is_recovery=True))
-        except ExecutionError:
-            # It may have been cancelled in the meantime, for example with an execution above it.
-            if not driver.refresh().state.is_over:
-                raise
-            return self._handle(driver)
-
-    def recoverable(self) -> list[ExecutionRecord]:
-        """Return the executions that can continue and that no running process drives, newest first.
-
-        A waiting execution can continue once its time has come, there is a message for it, or its parent has ended.
-        """
-        return self._control.recoverable()
+        return Worker(self, queues, **options)
 
     # --- questions, signals and rules ------------------------------------------------------------------------------
 
+    @overload
     def answer(
         self, question: Question | str, response: Any, run: Run | str | None = None, by: str | None = None
-    ) -> Run:
+    ) -> Run: ...
+    @overload
+    def answer(
+        self, question: Question | str, response: Any, *, alike: Literal[True], by: str | None = None
+    ) -> list[Run]: ...
+    def answer(
+        self,
+        question: Question | str,
+        response: Any,
+        run: Run | str | None = None,
+        by: str | None = None,
+        *,
+        alike: bool = False,
+    ) -> Run | list[Run]:
         """Answer a question. The execution that asked continues at once, in this process or in the process that drives
         it.
 
@@ -884,6 +942,11 @@ class Environment:
             The execution that asks, or its id: avoids the search through those that wait.
         by
             Who answers; by default the user of this process.
+        alike
+            Give the same answer to all similar open questions of all executions, and return the executions that
+            continue because of it. Questions are similar if the same step of the same workflow asks them, of the same
+            kind, for the same sort of answer and, for calls, about the same tool or action of the same agent. Changed
+            arguments and rules apply to the named question alone. Questions that were answered meanwhile do not change.
 
         Raises
         ------
@@ -891,29 +954,17 @@ class Environment:
             The question does not exist.
         InterruptError
             It has an answer already (the error shows it), has expired, or the answer does not fit: then it stays open.
+            With `alike`, each question of its kind needs an answer of its own.
         AnswerKeptError
             The answer is stored, and the execution cannot continue in this process.
         ExecutionError
             The execution ended after the answer was stored, without reading the answer.
         """
+        if alike:
+            drivers = self._control.answering.answer_alike(question_id_of(question), response, by)
+            return [self._handle(driver) for driver in drivers]
         asker = None if run is None else id_of(run, "run")
         return self._handle(self._control.answering.answer_question(question_id_of(question), response, asker, by))
-
-    def answer_alike(self, question: Question | str, response: Any, by: str | None = None) -> list[Run]:
-        """Give the same answer to a question and to all similar open questions of all executions. Return the executions
-        that continue because of it.
-
-        Questions are similar if the same step of the same workflow asks them, of the same kind, for the same sort of
-        answer and, for calls, about the same tool or action of the same agent. Changed arguments and rules apply to the
-        named question alone. Questions that were answered meanwhile do not change.
-
-        Raises
-        ------
-        InterruptError
-            The answer does not fit the named question, or each question of its kind needs an answer of its own.
-        """
-        drivers = self._control.answering.answer_alike(question_id_of(question), response, by)
-        return [self._handle(driver) for driver in drivers]
 
     def inbox(self) -> list[tuple[str, Question]]:
         """Return all open questions as pairs of execution id and question, newest execution first."""
@@ -988,30 +1039,6 @@ class Environment:
             raise NotFoundError("thread", id, self._registry.threads.ids, f"thread not found: {id}")
         return Thread(id, self._registry.threads, this_person())
 
-    # --- annotations -----------------------------------------------------------------------------------------------
-
-    # --- reading executions ----------------------------------------------------------------------------------------
-
-    def compare(self, *runs: FramedLog | str) -> Comparison:
-        """Compare two or more runs with each other. Each run is given as an object or as the id of an execution in the
-        store.
-
-        The first one is compared with each of the others.
-
-        Raises
-        ------
-        UnrelatedError
-            They are of different workflows, and none was made from the other.
-        ExecutionNotFoundError
-            The store has no such execution.
-        """
-        logs: list[Any] = []
-        for run in runs:
-            # A class has the attribute as well.
-            is_log = hasattr(run, "_log") and not isinstance(run, type)
-            logs.append(log_of(run if is_log else self.run_of(run)))  # type: ignore[arg-type]
-        return Comparison(logs)
-
     # --- files of executions ---------------------------------------------------------------------------------------
 
     def import_log(self, file: str | os.PathLike[str], *, rename: bool = False, as_fork: bool = False) -> Run:
@@ -1039,9 +1066,7 @@ class Environment:
             The file cannot be read, was damaged, or holds no log; its text names the part.
         """
         # The new environment has the definitions of this one, so the run can be verified and varied like any other.
-        return self.beside(MemoryStore()).import_log(file)
-
-    # --- variants of executions ------------------------------------------------------------------------------------
+        return self._beside(MemoryStore()).import_log(file)
 
 
 def _add_stages(environment: Environment) -> None:

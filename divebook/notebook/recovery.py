@@ -99,7 +99,7 @@ def lines_after_defining(session: Session) -> list[str]:
     """
     from divebook.config.answers import AUTO, recovery_mode
 
-    if recovery_mode(session.environment.config) != AUTO:
+    if recovery_mode(session.environment.internals.registry.config) != AUTO:
         return []
     return _recovered_lines(session.recover_by_itself())
 

@@ -194,7 +194,7 @@ def earlier_run(
     If it is not certain that the notebook is the same, definition, inputs and functions must be equal.
     """
     # The newest run first. The limit bounds the search: each candidate costs one read of its opening events.
-    for record in environment.executions(workflow=workflow.name, limit=MAX_CANDIDATES):
+    for record in environment.store.records(workflow=workflow.name, limit=MAX_CANDIDATES):
         opening = _opening(environment, record)
         if opening is None:
             continue

@@ -74,7 +74,7 @@ class Runs(Shown):
         # A shortened id raises an error if it is ambiguous.
         if self.chosen is not None:
             return [self.environment.store.record(self.environment.store.resolve(name)) for name in self.chosen]
-        return self.environment.executions(limit=self.limit, **self.filters)
+        return self.environment.store.records(limit=self.limit, **self.filters)
 
     def ids(self) -> Iterable[str]:
         """Return the ids of the executions in the list."""
@@ -105,7 +105,7 @@ class Runs(Shown):
         # The display reads its own records, because the property would read all records of the store. One more record
         # is read to find out whether there are more.
         if self.chosen is None:
-            records = self.environment.executions(limit=count + 1, **self.filters)
+            records = self.environment.store.records(limit=count + 1, **self.filters)
         else:
             records = self.records[: count + 1]
         lines = Overview(self.environment.store).lines(records[:count])
@@ -210,7 +210,7 @@ def list_of(query: RunQuery, environment: Environment, store: str | None) -> Run
     store as it was given. Raise `NotFoundError` for a filter value that no run can have.
     """
     filters: dict[str, Any] = dict(query.filters)
-    environment.executions(limit=1, **filters)
+    environment.runs(limit=1, **filters)
     return Runs(environment, filters, query.limit, store)
 
 

@@ -100,7 +100,8 @@ def bundle_of(run: Run, *, with_data: bool) -> dict[str, Any]:
         if not with_data:
             return bundle
         next_step = "" if report.next is None else report.next.text
-        data = data_of(run, log, run.environment.config, next_step=next_step, enabled=run.keeps_data)
+        config = run.environment.internals.registry.config
+        data = data_of(run, log, config, next_step=next_step, enabled=run.keeps_data)
         return bundle | data
 
 

@@ -163,7 +163,7 @@ class Session:
         environment.internals.control.texts.always = self.streams_text
         # Definitions may have been added since the environment over this store was created.
         if store is not None:
-            environment.take_in(self.environment)
+            environment.internals.take_in(self.environment)
         return environment
 
     def _over(self, store: str | None) -> Environment:
@@ -235,7 +235,9 @@ class Session:
         if isinstance(value, Definitions):
             # Paths in the definitions are read now. A later change of the current folder has no effect on them.
             folder = folder or Path.cwd()
-            return partial(self._add, with_documents(value, folder, environment.documents, environment.policy))
+            return partial(
+                self._add, with_documents(value, folder, environment.documents, environment.internals.registry.policy)
+            )
         if isinstance(value, Workflow):
             return partial(self._add_workflow, value)
         is_decorated = isfunction(value) and any(action.function is value for action in REGISTERED.values())
@@ -249,7 +251,7 @@ class Session:
             return partial(self._add_object, "server", value, servers, environment.add_server)
         if isinstance(value, ScheduleDefinition):
             names = [schedule.name for schedule in environment.schedules]
-            return partial(self._add_object, "schedule", value, names, environment.add_schedule)
+            return partial(self._add_object, "schedule", value, names, environment.schedules.add)
         if isinstance(value, ToolFunction) or isfunction(value):
             return partial(self._add_object, "tool", tool_of(value), environment.tools, environment.add_tool)
         if not isinstance(value, Agent) and not is_library_agent(value):
@@ -475,7 +477,7 @@ class Session:
     def open(self, file: Path) -> Run:
         """Return the run in a file, imported into a new store in memory."""
         # A store of its own: the file's run must not appear among the user's runs.
-        return self.over(None).beside(MemoryStore()).import_log(file)
+        return self.over(None).internals.beside(MemoryStore()).import_log(file)
 
     def interrupted(self, execution_id: str | None = None, *, store: str | None = None) -> list[ExecutionRecord]:
         """Return the records of the interrupted executions: of all, or of the execution whose id starts with

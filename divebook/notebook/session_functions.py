@@ -420,28 +420,22 @@ def frames(
     >>> frames(environment, {"tag": "baseline"}, columns={"n": "variables.n"}).executions[["status", "n"]].to_numpy()
     array([['completed', 1]], dtype=object)
     """
-    from divebook.analysis.store import Frames, Selection
+    from divebook.analysis.store import frames_of
 
-    require(where, "where", "a mapping such as {'tag': 'baseline'}", fits=isinstance(where, Mapping))
-    require(columns, "columns", "a mapping such as {'n': 'variables.n'}", fits=isinstance(columns, Mapping))
-    all_filters = {**(where or {}), **filters}
-    require(limit, "limit", f"{COUNT_OR_ZERO}; 0 for all", fits=COUNT_OR_ZERO.fits(limit))
     # ``frames("label")`` means ``frames(workflow="label")``, and ``frames("exec_...")`` the run with this id.
     if isinstance(of, str):
         session_environment = current_session().over(store)
         is_run = of.startswith(EXECUTION_PREFIX) and of not in session_environment.workflows
         if not is_run:
-            all_filters["workflow"] = of
+            filters["workflow"] = of
         of = session_environment.run_of(of) if is_run else None
     source, ids = executions_of(of)
-    if ids is not None:
+    if ids is not None and "ids" not in (where or {}):
         # An explicit filter ``ids`` has precedence over the ids of `of`.
-        all_filters.setdefault("ids", ids)
-    selection = Selection.of(all_filters)
+        filters.setdefault("ids", ids)
     if source is None:
         source = current_session().over(store).store
-    # Trials and what-ifs are left out of totals unless the filter asks for an origin.
-    return Frames(source, selection.records(source, limit), columns or {}, selection.origin is not None)
+    return frames_of(source, where, columns, limit, filters)
 
 
 def answer(

@@ -65,7 +65,7 @@ class Comparison(Shown):
     >>> environment = Environment(store="memory:")
     >>> flow = Workflow("w", [Step("add", script="inputs.n + 1", store="sum")], inputs=["n"])
     >>> one, other = (environment.start(flow, {"n": n}).wait() for n in (1, 2))
-    >>> found = environment.compare(one, other)
+    >>> found = one.compare(other)
     >>> found.first.text
     'input n: [-1-]{+2+}'
     >>> [row.place for row in found.pairs[0].differences]

@@ -49,7 +49,7 @@ from divebook.events.recorded import opened
 from divebook.interrupts import interruptible_result
 from divebook.projections.comparison import Comparison
 from divebook.projections.failures import Failure, as_exception, failure_in, failures_of
-from divebook.projections.log_frames import FramedLog
+from divebook.projections.log_frames import FramedLog, log_of
 from divebook.projections.summary import ReadLog
 from divebook.questions import Question
 from divebook.questions.bounds import Bounds
@@ -1185,7 +1185,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
 
         See `divebook.compare`.
         """
-        return self._environment.compare(self, other, *more)
+        return compared(self._environment, self, other, *more)
 
     # --- display and export ------------------------------------------------------------------------------------------
 
@@ -1295,7 +1295,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
     def _secrets(self, more: Iterable[str] = ()) -> Iterable[str]:
         if not is_list_of_strings(more := list_of(more, "known_secrets", "known_secrets=['...']")):
             raise SetupError("known_secrets must be a list of strings")
-        return chain(more, sent_secrets(self._environment.config))
+        return chain(more, sent_secrets(self._environment.internals.registry.config))
 
 
 class Deadline:
@@ -1310,6 +1310,18 @@ class Deadline:
     def remaining(self) -> float | None:
         """Seconds that are left, at least 0; None without a limit."""
         return None if self._end is None else max(0.0, self._end - time.monotonic())
+
+
+def compared(environment: Environment, *runs: FramedLog | str) -> Comparison:
+    """Compare runs with each other; see `divebook.compare`. Each is given as an object, or as its id in the store of
+    the environment.
+    """
+    logs: list[Any] = []
+    for run in runs:
+        # A class has the attribute as well.
+        is_log = hasattr(run, "_log") and not isinstance(run, type)
+        logs.append(log_of(run if is_log else environment.run_of(run)))  # type: ignore[arg-type]
+    return Comparison(logs)
 
 
 def asked_questions(run: Run) -> list[Question]:

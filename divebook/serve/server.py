@@ -253,9 +253,9 @@ class WorkflowServer:
         await asyncio.shield(recovery)
 
     def _recover_undriven(self, execution_id: str) -> None:
-        if any(record.execution_id == execution_id for record in self._environment.recoverable()):
+        if any(record.execution_id == execution_id for record in self._environment.queues.recoverable()):
             with suppress(LeaseHeldError):
-                self._environment.recover(execution_id)
+                self._environment.queues.recover(execution_id)
 
     def _questions_of(self, execution: Run, complaints: Mapping[str, str] | None = None) -> Result:
         """Return the open questions of an execution as a tool result of type `input_required`, so that the client sends

@@ -214,7 +214,7 @@ def test_a_model_that_names_no_provider_is_refused_before_anything_begins():
     world = environment(agents=[Agent("a")])
     with pytest.raises(SetupError, match="named without a provider"):
         world.start(ASK, {"who": "x"}, model="gpt-x")
-    assert world.executions() == []
+    assert world.store.records() == []
 
 
 def test_workflows_that_a_run_starts_have_its_model_as_well():
@@ -228,7 +228,7 @@ def test_tags_and_a_note_are_kept_with_what_a_run_began_with():
     world = environment(agents=[Agent("a")])
     tagged = world.start(ASK, {"who": "x"}, tags=["nightly"], note="a try").wait(20)
     world.start(ASK, {"who": "x"}).wait(20)
-    assert [record.execution_id for record in world.executions(tag="nightly")] == [tagged.id]
+    assert [record.execution_id for record in world.store.records(tag="nightly")] == [tagged.id]
     assert tagged.history()[0].data.note == "a try"
     with pytest.raises(SetupError, match="tags are a list of words"):
         world.start(ASK, {"who": "x"}, tags="nightly")
@@ -239,7 +239,7 @@ def test_what_is_said_of_a_start_must_be_text(option):
     world = environment(agents=[Agent("a")])
     with pytest.raises(SetupError, match="must be a"):
         world.start(ASK, {"who": "x"}, **option)
-    assert world.executions() == []
+    assert world.store.records() == []
 
 
 def test_a_module_that_another_thread_loads_is_waited_for(tmp_path, monkeypatch):

@@ -139,7 +139,7 @@ def test_the_frames_of_an_execution_whose_agent_has_called_a_tool():
     assert execution.model_calls.request.tolist() == [1, 2]
     assert [message.role for message in execution.conversation] == ["system", "user", "assistant", "tool", "assistant"]
     assert execution.costs("tool").calls.tolist() == [1]
-    every = store.Frames(environment.store, environment.executions())
+    every = store.Frames(environment.store, environment.store.records())
     assert every.tool_calls.execution_id.tolist() == [execution.id]
     assert every.costs("model").requests.tolist() == [2]
     with pytest.raises(SetupError, match="by agent, model, tool or step, not by 'day'"):

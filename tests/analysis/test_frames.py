@@ -244,7 +244,7 @@ def test_runs_tell_the_class_of_an_error_and_the_lines_that_led_there():
     world = Environment(store="memory:", actions=[Action("divide", divide)])
     for value in (0, 1):
         world.start(Workflow("w", [Step("s", action="divide", parameters={"a": value})])).wait(20)
-    good, bad = (row for _, row in lists.runs_frame(world.executions(), world.store).iterrows())
+    good, bad = (row for _, row in lists.runs_frame(world.store.records(), world.store).iterrows())
     assert (bad.error_type, bad.error.partition(" (")[0]) == (
         "ZeroDivisionError",
         "ZeroDivisionError: integer division or modulo by zero",
@@ -257,7 +257,7 @@ def test_runs_tell_the_class_of_an_error_and_the_lines_that_led_there():
 def test_frames_of_all_runs_of_a_workflow_come_together(retried):
     environment = Environment(store=retried.store, workflows=[Workflow("other", [Step("s", script="1")])])
     environment.start("other").wait()
-    every = store.Frames(retried.store, environment.executions())
+    every = store.Frames(retried.store, environment.store.records())
     assert set(every.steps.execution_id) == set(every.runs.execution_id)
     assert len(every.runs) == 2
     assert every.operations.cost.sum() == 0.5
@@ -329,7 +329,7 @@ def test_a_persons_own_events_are_rows_with_their_names_and_marks_on_the_timelin
 def test_a_table_of_runs_shows_what_tells_them_apart_and_keeps_every_column():
     world = Environment(store="memory:")
     world.start(Workflow("w", [Step("a", script="1")]), tags=["nightly"]).wait(20)
-    table = lists.RunsTable(lists.runs_frame(world.executions(), world.store))
+    table = lists.RunsTable(lists.runs_frame(world.store.records(), world.store))
     shown = table._repr_html_()
     assert list(table) == list(lists.RUN_COLUMNS)
     assert "<th>duration</th>" in shown

@@ -112,7 +112,7 @@ def test_a_filter_says_of_which_executions_frames_are(world, where, count):
 
 
 def test_frames_are_of_an_environment_a_store_runs_or_a_frame_of_executions(world):
-    runs = [world.run_of(record.execution_id) for record in world.executions(workflow="rows")]
+    runs = [world.run_of(record.execution_id) for record in world.store.records(workflow="rows")]
     assert len(divebook.frames(world.store, limit=3).executions) == 3
     assert divebook.frames(runs[0]).steps.execution_id.unique().tolist() == [runs[0].id]
     assert divebook.frames(runs).executions.execution_id.tolist() == [run.id for run in runs]
@@ -141,7 +141,7 @@ def test_a_wrong_filter_says_which_there_are(world):
 
 
 def test_totals_leave_out_what_ifs_and_trials_unless_they_are_asked_for(world):
-    source = next(record for record in world.executions(tag="baseline"))
+    source = next(record for record in world.store.records(tag="baseline"))
     store = MemoryStore()
     events = world.store.read(source.execution_id)
     for origin in (None, "what-if", "trial"):
@@ -159,7 +159,7 @@ def test_totals_leave_out_what_ifs_and_trials_unless_they_are_asked_for(world):
 
 def test_what_a_fork_shares_with_its_source_is_counted_once(world):
     """Where the source's request is counted, the fork's copy of it is not."""
-    events = world.store.read(world.executions(tag="baseline")[0].execution_id)
+    events = world.store.read(world.store.records(tag="baseline")[0].execution_id)
     shared = next(event.sequence for event in events if event.event_type == "step_completed" and event.step == "ask")
     name = f"exec_{0:026d}"
     opening = ExecutionForked(events[0].execution_id, shared, "rows")
@@ -177,7 +177,7 @@ def test_what_a_fork_shares_with_its_source_is_counted_once(world):
 
 
 def test_variables_are_wide_over_sequence(world):
-    run = world.run_of(world.executions(tag="baseline")[0].execution_id)
+    run = world.run_of(world.store.records(tag="baseline")[0].execution_id)
     frame = divebook.frames(run).variables
     assert frame.sequence.is_monotonic_increasing
     frame = frame.drop_duplicates("step", keep="last")

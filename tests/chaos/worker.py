@@ -117,7 +117,7 @@ class Worker:
         """Return an execution: most often one that has not ended."""
         records = self._store.unended()
         if not records or self._random.random() < 0.2:
-            records = self._world.executions(limit=50)
+            records = self._world.store.records(limit=50)
         return self._world.run_of(self._random.choice(records).execution_id) if records else None
 
     def _answer(self) -> None:
@@ -138,8 +138,8 @@ class Worker:
             self._world.run_of(execution.id).resume()
 
     def _recover(self) -> None:
-        for record in self._world.recoverable()[:3]:
-            self._world.recover(record.execution_id)
+        for record in self._world.queues.recoverable()[:3]:
+            self._world.queues.recover(record.execution_id)
 
     def _cancel(self) -> None:
         if (execution := self._any()) is not None:

@@ -111,7 +111,7 @@ def test_an_environment_brings_all_that_it_was_given(divebook, folder, way):
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["variables"] == {"said": "It was refused.", "notes": "from memory"}
     with Environment(store=existing_store(None)) as world:
-        (call,) = world.run_of(world.executions()[0].execution_id).tool_calls.itertuples()
+        (call,) = world.run_of(world.store.records()[0].execution_id).tool_calls.itertuples()
     assert call.outcome == "denied"
 
 

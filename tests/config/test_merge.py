@@ -80,7 +80,7 @@ def agents_of(*parts):
         for part in parts:
             environment.define(part)
         made = {name: (agent.model_name, agent.definition) for name, agent in environment.agents.items()}
-        return environment.config, made
+        return environment.internals.registry.config, made
 
 
 @pytest.mark.parametrize(("first", "second"), [(CONFIGURED, LATER), (LATER, CONFIGURED)])

@@ -155,7 +155,7 @@ def test_inputs_of_a_schedule_are_filled_in_with_its_due_time():
     seen = Schedules(environment, definitions, "default")
     seen.enqueue_due(datetime(2026, 3, 4, 2, 59, tzinfo=UTC))
     seen.enqueue_due(datetime(2026, 3, 4, 3, 0, 30, tzinfo=UTC))
-    [record] = environment.executions()
+    [record] = environment.store.records()
     assert environment.run_of(record.execution_id).inputs == {
         "at": "2026-03-04T12:00:00+09:00",
         "day": "of 2026-03-04",
@@ -193,7 +193,7 @@ def test_schedules_that_are_declared_in_python():
     add_values(environment, [workflow, nightly])
     assert environment.schedules == (nightly,)
     with pytest.raises(AlreadyRegisteredError, match="n"):
-        environment.add_schedule(nightly)
+        environment.schedules.add(nightly)
     with Worker(environment, schedules=environment.schedules) as worker:
         assert worker.wait_until_idle(20)
     [record] = environment.store.records()

@@ -230,7 +230,7 @@ def _workflow(name: str, **more: Any) -> Workflow:
 def _fired(names: Iterable[str]) -> dict[str, Any]:
     with MemoryStore() as store:
         environment = Environment(store=store, workflows=[_workflow(n, Triggers=[{"Name": "t"}]) for n in names])
-        fired = environment.fire("t")
+        fired = environment.schedules.fire("t")
         return {"executions": len(fired), "status": "".join({execution.status for execution in fired})}
 
 

@@ -243,7 +243,7 @@ def test_every_key_is_read_or_refused(read_fields, tmp_path):
         environment.define(definitions)
         writer = environment.internals.registry.agent("writer")
         environment.add_agent(Agent(writer.definition, model=ScriptedModel(["text"])), replace=True)
-        environment.fire("monday")
+        environment.schedules.fire("monday")
         execution = environment.start(environment.internals.registry.default_workflow).wait(30)
         assert execution.status == "waiting", execution.error
         execution.answer(execution.open_questions[0].id, "yes")

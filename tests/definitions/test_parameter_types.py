@@ -94,10 +94,10 @@ def test_an_input_is_made_into_its_type_or_refused(annotation, given, made, wron
             run = environment.start(flow, {"given": value}).wait(10)
             assert (run.status, run.outputs) == ("completed", {"result": made})
             assert type(run.outputs["result"]) is type(made)
-        begun = len(environment.executions())
+        begun = len(environment.store.records())
         with pytest.raises(InputError, match="given"):
             environment.start(flow, {"given": wrong})
-        assert len(environment.executions()) == begun
+        assert len(environment.store.records()) == begun
     schema = tool_of("plan", flow).input_schema
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate({"given": given}, schema)

@@ -60,7 +60,7 @@ def test_what_is_opened_has_the_events_and_frames_of_what_was_written(make, envi
     assert (opened.status, opened.outputs, opened.error) == (run.status, run.outputs, run.error)
     for frame in FRAMES:
         assert getattr(opened, frame).equals(getattr(run, frame)), frame
-    assert environment.executions() == []  # the store stays as it is
+    assert environment.store.records() == []  # the store stays as it is
 
 
 def test_the_page_has_the_state_at_every_event(told):

@@ -63,7 +63,7 @@ def drive(folder: Path, questions: int, answers: int) -> None:
     """Drive the one execution to its end, or die once so many questions or answers are written."""
     _die_after_commit({catalog.InterruptRaised: questions, catalog.InterruptResolved: answers})
     world = environment(folder)
-    known = world.executions()
+    known = world.store.records()
     execution = world.run_of(known[0].execution_id).resume() if known else world.start("hundred")
     execution.wait()
     while not execution.state.is_over:
@@ -96,7 +96,7 @@ def answer(folder: Path, name: str, seed: int, most: int) -> None:
     """Answer a third of the questions and some others in random order, or die right after so many were posted."""
     Control.continue_parked = lambda _, execution: execution  # type: ignore[method-assign]
     world = environment(folder)
-    (record,) = world.executions()
+    (record,) = world.store.records()
     asked = [question.interrupt_id for question in world.run_of(record.execution_id).state.interrupts.values()]
     order = random.Random(seed)
     todo = [*sorted(asked)[ANSWERERS.index(name) :: len(ANSWERERS)], *order.sample(sorted(asked), 15)]

@@ -76,7 +76,7 @@ def test_each_of_a_hundred_questions_is_answered_once_and_nothing_runs_twice(pro
     assert set(calls.values()) == {1}
     assert len(calls) == PATHS + ALL
     world = environment(tmp_path)
-    (record,) = world.executions()
+    (record,) = world.store.records()
     said = {value for number in range(PATHS) for value in world.run_of(record.execution_id).variables[f"a{number}"]}
     assert said == {found.response["text"] for found in resolved}
     world.store.close()

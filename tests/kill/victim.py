@@ -322,7 +322,7 @@ def take_up(folder: Path, point: tuple[str, float] | None = None, subject: str =
 
 def begun(environment: Environment, subject: str) -> Run:
     """Return the execution of the store on its way, or as it ended; start it if there is none."""
-    known = environment.executions()
+    known = environment.store.records()
     if not known:
         return environment.start(subject)
     execution = environment.run_of(known[0].execution_id)

@@ -30,7 +30,7 @@ PREPARED = """\
 import divebook
 from divebook.notebook.session import current_session
 def magic(line): return get_ipython().run_line_magic("dive", line)
-def newest(): return current_session().environment.executions()[0]
+def newest(): return current_session().environment.store.records()[0]
 long = divebook.run("talker", {"word": "long"}).wait()
 def reading():
     print("begin x")

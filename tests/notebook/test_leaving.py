@@ -70,9 +70,9 @@ def goes_on_at_once(path: Path) -> None:
         world = environment(hangs, actions=[Action("hang", done, idempotent=True)], store=store)
         for execution_id, question in world.inbox():
             assert world.answer(question.id, "this", execution_id).wait(20).status == "completed"
-        for record in world.executions(status="running"):
+        for record in world.store.records(status="running"):
             assert world.run_of(record.execution_id).resume().wait(20).status == "completed"
-        left = [record for record in world.executions() if record.status not in ("completed", "waiting")]
+        left = [record for record in world.store.records() if record.status not in ("completed", "waiting")]
         assert left == []
 
 

@@ -35,7 +35,7 @@ def undone(session):
         Step("b", action="fail"),
     ]
     actions = [Action("note", note), Action("fail", fail)]
-    session.environment.take_in(Environment(actions=actions, workflows=[Workflow("trip", steps)]))
+    session.environment.internals.take_in(Environment(actions=actions, workflows=[Workflow("trip", steps)]))
     return told
 
 
@@ -48,7 +48,7 @@ def test_nothing_is_resumed_of_it_and_the_cell_begins_another(cell, undone, sess
         assert "resume" not in raised.value.shown
         assert "kept" not in raised.value.shown
     assert undone == ["book", "undo"] * 2
-    newest, first = session.environment.executions(workflow="trip")
+    newest, first = session.environment.store.records(workflow="trip")
     assert newest.execution_id != first.execution_id
     execution = session.environment.run_of(newest.execution_id)
     assert header_of(execution)["commands"] == []

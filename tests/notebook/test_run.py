@@ -335,7 +335,7 @@ def test_tags_are_given_at_any_time_and_a_resumed_run_keeps_them():
     assert failing.tag("baseline", "odd").untag("odd").tags == ("baseline",)
     assert failing.resume().wait().status == "failed"
     assert failing.tags == ("baseline",)
-    assert [record.execution_id for record in failing._environment.executions(tag="baseline")] == [failing.id]
+    assert [record.execution_id for record in failing._environment.store.records(tag="baseline")] == [failing.id]
 
 
 def test_reports_say_how_long_a_run_worked_and_how_long_it_waited_for_a_person(tmp_path, capsys):

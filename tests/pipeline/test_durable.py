@@ -155,7 +155,7 @@ def test_an_envelope_that_waits_in_a_file_is_resumed_by_its_state(tmp_path):
         environment, later = Environment(store=store), Script()
         kept = type(envelope()).from_state_dict(state)
         done = pipeline(chain("a", "b"), later, environment=environment).resume(kept, {"approved": True})
-        assert (later.calls, done.terminal_reason, len(environment.executions())) == (["b"], "completed", 1)
+        assert (later.calls, done.terminal_reason, len(environment.store.records())) == (["b"], "completed", 1)
 
 
 def test_a_batch_that_was_broken_off_runs_only_what_is_left(tmp_path):
@@ -210,7 +210,7 @@ def test_a_process_that_dies_in_a_stage_leaves_the_rest_to_another(tmp_path):
     with SqliteStore(place) as store:
         environment, script = Environment(store=store), Script()
         runner = pipeline(config, script, environment=environment)
-        (orphan,) = environment.recoverable()
+        (orphan,) = environment.queues.recoverable()
         done = runner.envelope(environment.run_of(orphan.execution_id).resume().wait(20))
     assert (script.calls, done.outputs["a"], went(done)) == (["b", "c"], {"by": "a"}, ["a", "b", "c"])
 

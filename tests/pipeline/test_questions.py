@@ -260,7 +260,7 @@ def test_an_envelope_goes_on_in_its_own_execution():
     environment = world()
     runner, waiting, script = asking("clarification", environment=environment)
     done = runner.resume(waiting, {"text": "x"})
-    assert (len(environment.executions()), environment.inbox()) == (1, [])
+    assert (len(environment.store.records()), environment.inbox()) == (1, [])
     assert (script.calls, done.terminal_reason) == (["a", "b", "c"], "completed")
 
 
@@ -319,4 +319,4 @@ def test_an_envelope_that_asked_before_it_began_goes_to_the_first_stage():
 
 def test_a_question_in_memory_leaves_nothing_behind_and_expires_nowhere():
     runner, waiting, _ = asking("clarification", details={"question": "?", "expires_in": 3600})
-    assert (waiting.interrupt_pending, runner.environment.executions()) == (True, [])
+    assert (waiting.interrupt_pending, runner.environment.store.records()) == (True, [])

@@ -230,7 +230,7 @@ def test_a_stream_that_nobody_reads_on_stops_what_only_lives_in_memory():
 
     asyncio.run(read_one())
     gate.opened.set()
-    ended = [runner.environment.run_of(record.execution_id) for record in runner.environment.executions()]
+    ended = [runner.environment.run_of(record.execution_id) for record in runner.environment.store.records()]
     assert [execution.wait(20).status for execution in ended] == ["cancelled"]
 
 
@@ -241,7 +241,7 @@ def test_a_stream_whose_execution_is_deleted_meanwhile_names_it():
         stream = runner.stream(envelope())
         await anext(stream)
         # The loop stands still until the log is gone, so that the stream meets the deletion before the end.
-        (record,) = runner.environment.executions()
+        (record,) = runner.environment.store.records()
         runner.environment.run_of(record.execution_id).wait(20)
         runner.environment.store.delete(record.execution_id)
         return [item async for item in stream]
@@ -281,7 +281,7 @@ def test_a_cancelled_run_leaves_the_envelope_unterminated():
         given = envelope()
         running = asyncio.create_task(runner.arun(given))
         await asyncio.to_thread(gate.reached.wait, 20)
-        (record,) = environment.executions()
+        (record,) = environment.store.records()
         execution_ids.append(record.execution_id)
         environment.run_of(record.execution_id).cancel()
         with pytest.raises(ExecutionCancelledError):
@@ -297,14 +297,14 @@ def test_a_pipeline_is_an_execution_like_any_other():
     environment = Environment(store=MemoryStore())
     runner = pipeline(chain("a", "b"), environment=environment)
     execution = runner.start(envelope()).wait(20)
-    assert [record.workflow_name for record in environment.executions()] == ["p"]
+    assert [record.workflow_name for record in environment.store.records()] == ["p"]
     assert went(runner.envelope(execution.id)) == ["a", "b"]
 
 
 def test_what_ran_in_memory_is_forgotten():
     runner = pipeline(chain("a"))
     runner.run(envelope())
-    assert runner.environment.executions() == []
+    assert runner.environment.store.records() == []
 
 
 def test_an_action_may_carry_an_envelope_through_a_pipeline_itself():
@@ -317,7 +317,7 @@ def test_an_action_may_carry_an_envelope_through_a_pipeline_itself():
     environment = Environment(store=MemoryStore(), actions=[Action("send", send)])
     execution = environment.start(Workflow("outer", [Step("s", action="send", store="told")])).wait(20)
     assert execution.variables["told"] == ["Which?", ["a", "__end__"]]
-    assert inner.environment.executions() == []
+    assert inner.environment.store.records() == []
 
 
 def test_a_stage_may_be_visited_so_often_and_the_next_entry_ends_the_request():

@@ -12,6 +12,7 @@ from divebook import Agent, Each, Edge, Environment, ScriptedModel, Step, Workfl
 from divebook.definitions import step, workflow
 from divebook.errors import ExecutionNotFoundError, SetupError, UnrelatedError
 from divebook.projections.comparison import Comparison
+from divebook.runtime.run import compared
 from divebook.steps import Action
 from divebook.stores import MemoryStore
 
@@ -99,7 +100,7 @@ def test_items_are_matched_by_index_and_by_key_or_value_where_the_lists_differ(b
     flow = Workflow("w", [Step("s", script="1", each=Each("$(inputs.rows)", as_="row"))], inputs=["rows"])
     environment = Environment(store=MemoryStore())
     one, other = (environment.start(flow, {"rows": rows}).wait(check=True) for rows in (before, after))
-    rows = environment.compare(one, other).pairs[0].rows
+    rows = compared(environment, one, other).pairs[0].rows
     assert [row.difference for row in rows if row.present.kind == "item"] == said
 
 
@@ -116,7 +117,7 @@ def test_a_call_that_comes_in_between_shifts_no_other():
     environment = Environment(store="memory:")
     made = workflow(flow)
     one, other = (environment.start(made).wait(check=True) for _ in range(2))
-    rows = [row for row in environment.compare(one, other).pairs[0].rows if row.present.kind == "operation"]
+    rows = [row for row in compared(environment, one, other).pairs[0].rows if row.present.kind == "operation"]
     assert [(row.difference, row.present.asked["arguments"]["n"]) for row in rows] == [
         ("same", 1),
         ("added", 9),
@@ -180,13 +181,13 @@ def test_questions_and_their_answers_and_what_follows_them_are_compared():
         run = environment.start(Workflow("w", steps)).wait()
         environment.answer(run.open_questions[0].id, answer, run.id)
         runs.append(run.wait(check=True))
-    found = environment.compare(*runs)
+    found = compared(environment, *runs)
     assert (found.first.row.present.kind, found.first.row.facet) == ("question", "answered")
     told = {
         (row.present.kind, row.present.step or row.present.name, row.difference) for row in found.pairs[0].differences
     }
     assert told >= {("condition", "q", "changed"), ("step", "yes", "removed"), ("step", "no", "added")}
-    assert environment.compare(runs[0], runs[0]).is_same
+    assert compared(environment, runs[0], runs[0]).is_same
 
 
 def test_a_fork_differs_by_its_change_and_what_follows_and_a_question_open_in_both_is_one():
@@ -197,11 +198,11 @@ def test_a_fork_differs_by_its_change_and_what_follows_and_a_question_open_in_bo
         environment.run_of(source.id).fork(at, change).wait()
         for at, change in ((None, None), (None, {"variables": {"x": 5}}), (1, {"inputs": {"n": 4}}))
     )
-    assert environment.compare(source, unchanged).is_same
-    found = environment.compare(source, with_x)
+    assert compared(environment, source, unchanged).is_same
+    found = compared(environment, source, with_x)
     assert (found.first.text, found.pairs[0].b.status) == ("variable x: [-2-]{+5+}", "waiting")
     assert [row.place for row in found.pairs[0].differences] == ["q / question", "variable x"]
-    assert environment.compare(source, with_n).first.text == "input n: [-1-]{+4+}"
+    assert compared(environment, source, with_n).first.text == "input n: [-1-]{+4+}"
 
 
 def test_an_end_that_differs_is_met_where_the_call_failed():
@@ -214,7 +215,7 @@ def test_an_end_that_differs_is_met_where_the_call_failed():
 
     environment = Environment(store="memory:", actions=[Action("pay", pay)])
     one, other = (environment.start(Workflow("w", [Step("s", action="pay")])).wait() for _ in range(2))
-    found = environment.compare(one, other)
+    found = compared(environment, one, other)
     assert found.first.row.present.kind == "operation"
     assert [row.difference for row in of_kind(found, "end")] == ["changed"]
     assert "no funds" in repr(found)
@@ -228,18 +229,18 @@ def test_the_clock_is_no_difference_by_itself():
 
     made = workflow(flow)
     environment = Environment(store="memory:")
-    assert environment.compare(*(environment.start(made).wait(check=True) for _ in range(2))).is_same
+    assert compared(environment, *(environment.start(made).wait(check=True) for _ in range(2))).is_same
 
 
 def test_unrelated_runs_are_refused_with_both_workflows_and_what_to_do():
     environment = Environment(store="memory:")
     runs = [environment.start(Workflow(name, [Step("s", script="1")])).wait() for name in ("one", "two")]
     with pytest.raises(UnrelatedError, match=r"'one'.*'two'.*divebook\.runs\(workflow='one'\)"):
-        environment.compare(*runs)
+        compared(environment, *runs)
     with pytest.raises(SetupError, match="two runs or more"):
-        environment.compare(runs[0])
+        compared(environment, runs[0])
     with pytest.raises(ExecutionNotFoundError):
-        environment.compare(runs[0], "exec_none")
+        compared(environment, runs[0], "exec_none")
 
 
 def test_of_several_runs_each_is_compared_with_the_first_and_ids_do():
@@ -258,7 +259,7 @@ def test_what_is_shown_has_no_secrets_and_no_markup_of_others():
     environment = Environment(store="memory:")
     flow = Workflow("w", [Step("s", script="inputs.text", store="v")], inputs=["text", "api_key"])
     given = [{"text": f"<b>{word}</b> s3cr3t-of-mine", "api_key": "s3cr3t-of-mine"} for word in ("one", "two")]
-    found = environment.compare(*(environment.start(flow, inputs).wait(check=True) for inputs in given))
+    found = compared(environment, *(environment.start(flow, inputs).wait(check=True) for inputs in given))
     for shown in (repr(found), found._repr_html_(), found.first.text):
         assert "s3cr3t" not in shown
     assert "<b>" not in found._repr_html_()
@@ -309,9 +310,9 @@ def test_what_a_what_if_takes_from_the_log_counts_as_it_did_there_and_tells_noth
     assert "tokens 6 → 6; cost $1.00 → $1.00; time " in whole.summary.replace(",", "")
     assert whole.summary.endswith("→ answered from the log")
     assert "%" not in whole._repr_html_()
-    turned = environment.compare(environment.run_of(whole.pairs[0].b.id), source)
+    turned = compared(environment, environment.run_of(whole.pairs[0].b.id), source)
     assert turned.pairs[0].totals == whole.pairs[0].totals[::-1]
-    alone = environment.compare(environment.run_of(source.id).what_if(at=1).run.id, whole.pairs[0].b.id)
+    alone = compared(environment, environment.run_of(source.id).what_if(at=1).run.id, whole.pairs[0].b.id)
     assert "cost" not in alone.summary, "neither has spent anything, and what they were answered from is not here"
 
 

@@ -201,7 +201,8 @@ def work(store, days, *, waiting):
 def _count_waiting(environment, before):
     """Return how many executions wait. Those whose lease was left count after this worker has resumed them."""
     return sum(
-        record.status == "waiting" and record != before.get(record.execution_id) for record in environment.executions()
+        record.status == "waiting" and record != before.get(record.execution_id)
+        for record in environment.store.records()
     )
 
 

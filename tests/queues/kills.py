@@ -69,7 +69,7 @@ def worked(folder, place, executions, workers, endings, random):
             environment.add_workflow(getattr(jobs, name))
         crew = Crew(place, trace, workers, 0.1 if endings else 0)
         stack.callback(crew.close)
-        while len(environment.workers()) < workers:
+        while len(environment.queues.workers()) < workers:
             time.sleep(0.01)
         begun = time.monotonic()
         ids = [_enqueued(environment, number, jobs.FAMILIES) for number in range(executions)]
@@ -78,12 +78,12 @@ def worked(folder, place, executions, workers, endings, random):
             while len(trace.read_bytes().splitlines()) < wanted:
                 time.sleep(0.01)
             number = random.randrange(workers)
-            while crew.processes[number].pid not in {known.owner.pid for known in environment.workers()}:
+            while crew.processes[number].pid not in {known.owner.pid for known in environment.queues.workers()}:
                 time.sleep(0.01)
             crew.end(number, random.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]))
-        while environment.queued():
+        while environment.queues.queued():
             time.sleep(0.1)
-            assert time.monotonic() - begun < 900, environment.queued()[:3]
+            assert time.monotonic() - begun < 900, environment.queues.queued()[:3]
         took = time.monotonic() - begun
         families = [_family(environment.store, name) for name in ids]
         ends = [{environment.store.record(name).status for name in family} for family in families]

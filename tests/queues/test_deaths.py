@@ -66,7 +66,7 @@ def killed_until_withheld(lives, store, execution_id, days=0):
         if code != KILLED:
             assert code == 0
             with Environment(store=store) as environment:
-                assert execution_id in [one.execution_id for one in environment.queued(withheld=True)]
+                assert execution_id in [one.execution_id for one in environment.queues.queued(withheld=True)]
                 assert numbers(environment, execution_id)[-len(ATTEMPT_PAUSES) :] == [1, 2, 3]
             return deaths
     raise AssertionError("its workers are killed without limit")
@@ -106,9 +106,9 @@ def test_an_execution_that_only_waits_survives_any_number_of_deaths(lives, tmp_p
     for _ in range(2 * len(ATTEMPT_PAUSES)):
         assert lives.worker(store, waiting=waiting) == KILLED
     with Environment(store=store) as environment:
-        for record in environment.executions():
+        for record in environment.store.records():
             assert set(numbers(environment, record.execution_id)) == {None}
-        assert environment.queued(withheld=True) == []
+        assert environment.queues.queued(withheld=True) == []
     assert lives.worker(store, 61) == 0
     with Environment(store=store) as environment:
         assert environment.run_of(execution).status == "completed"

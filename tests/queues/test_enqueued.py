@@ -194,7 +194,7 @@ def test_with_a_key_it_is_enqueued_once():
         first = made.enqueue(SUM, {"n": 1}, key="monday")
         with pytest.warns(StartKeyWarning, match="n: 1, now 7"):
             assert made.enqueue(SUM, {"n": 7}, key="monday").id == first.id
-        assert [known.execution_id for known in made.queued()] == [first.id]
+        assert [known.execution_id for known in made.queues.queued()] == [first.id]
         with pytest.raises(StartKeyTakenError):
             made.enqueue(ASK, key="monday")
 
@@ -230,7 +230,7 @@ def test_what_cannot_be_enqueued_is_told_and_leaves_nothing(given, told):
         with pytest.raises(SetupError) as caught:
             made.enqueue(SUM, {"n": 1}, **given)
         assert told in str(caught.value)
-        assert made.executions() == []
+        assert made.store.records() == []
 
 
 @pytest.mark.parametrize(
@@ -273,10 +273,10 @@ def test_no_two_workers_that_are_there_have_one_name():
     with environment() as made, Worker(made, name="gpu-1") as worker:
         with pytest.raises(SetupError, match="a worker 'gpu-1' is there already"):
             Worker(made, name="gpu-1").start()
-        assert [known.id for known in made.workers()] == ["gpu-1"]
+        assert [known.id for known in made.queues.workers()] == ["gpu-1"]
         worker.drain()
         with Worker(made, name="gpu-1"):
-            assert [known.id for known in made.workers()] == ["gpu-1"]
+            assert [known.id for known in made.queues.workers()] == ["gpu-1"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
@@ -294,7 +294,7 @@ def test_a_worker_of_a_forked_process_says_that_its_store_is_none(tmp_path):
                 os._exit(0)
             os._exit(1)
         assert os.waitpid(child, 0)[1] == 0
-        assert [known.id for known in made.workers()] == [worker.name]
+        assert [known.id for known in made.queues.workers()] == [worker.name]
 
 
 def test_what_a_worker_has_to_say_of_its_store_is_said_once(caplog):
@@ -308,13 +308,13 @@ def test_what_a_worker_has_to_say_of_its_store_is_said_once(caplog):
 def test_it_can_be_cancelled_while_it_waits_for_a_worker():
     with environment() as made:
         execution = made.enqueue(SUM, {"n": 1}).cancel("no longer wanted")
-        assert (execution.wait().status, made.queued()) == ("cancelled", [])
+        assert (execution.wait().status, made.queues.queued()) == ("cancelled", [])
 
 
 def test_what_waits_in_a_queue_is_nothing_to_recover():
     with environment() as made:
         made.enqueue(SUM, {"n": 1})
-        assert made.recoverable() == []
+        assert made.queues.recoverable() == []
 
 
 def test_an_answer_from_anywhere_reaches_the_worker(tmp_path):
@@ -359,7 +359,7 @@ def test_what_a_person_pauses_workers_leave_alone_until_it_is_resumed():
         assert becomes(lambda: made.store.lease_of(execution.id) is None)
         assert worker.wait_until_idle(PATIENCE)
         status = execution.refresh().state.shown_status
-        assert (status, made.queued()) in (("paused", []), ("completed", []))
+        assert (status, made.queues.queued()) in (("paused", []), ("completed", []))
         if status == "paused":
             assert execution.resume().wait(PATIENCE).status == "completed"
 
@@ -372,14 +372,14 @@ def test_a_worker_that_drains_gives_back_what_it_drives():
         execution = made.enqueue(flow)
         assert gate.reached.wait(PATIENCE)
         assert worker.driving == [execution.id]
-        assert [known.id for known in made.workers()] == [worker.name]
+        assert [known.id for known in made.queues.workers()] == [worker.name]
         draining = threading.Thread(target=worker.drain)
         draining.start()
         gate.opened.set()  # a call that may not be made twice is waited for
         draining.join(PATIENCE)
-        assert (worker.driving, made.workers(), made.store.lease_of(execution.id)) == ([], [], None)
+        assert (worker.driving, made.queues.workers(), made.store.lease_of(execution.id)) == ([], [], None)
         if execution.refresh().status == "enqueued":
-            assert [known.execution_id for known in made.queued()] == [execution.id]
+            assert [known.execution_id for known in made.queues.queued()] == [execution.id]
             with Worker(made):
                 execution.wait(PATIENCE)
         assert execution.refresh().status == "completed"
@@ -452,7 +452,7 @@ def test_what_a_worker_cannot_run_is_left_to_others():
         execution = made.enqueue(SUM, {"n": 1})
         with Worker(other) as worker:
             assert worker.wait_until_idle(PATIENCE)
-            (queued,), (there,) = made.queued(), made.workers()
+            (queued,), (there,) = made.queues.queued(), made.queues.workers()
             assert there.why_not(queued) == "has another definition of 'sum'"
         with Worker(made):
             assert execution.wait(PATIENCE).variables == {"n": 2}
@@ -465,9 +465,9 @@ def test_what_died_again_and_again_without_progress_is_left_to_a_person(caplog):
         for recovery in (1, 2, 3):
             made.store.append(execution.id, _resumed(execution, 3 + recovery, recovery), 2 + recovery)
         with Worker(made) as worker:
-            assert becomes(lambda: made.queued() == [])
+            assert becomes(lambda: made.queues.queued() == [])
             assert worker.taken == 0
-            assert [one.execution_id for one in made.queued(withheld=True)] == [execution.id]
+            assert [one.execution_id for one in made.queues.queued(withheld=True)] == [execution.id]
         assert "needs a person: it was resumed 3 times automatically" in caplog.text
         assert execution.refresh().resume().wait(PATIENCE).status == "completed"
 
@@ -491,7 +491,7 @@ def test_a_person_who_resumes_at_once_is_not_overridden_by_the_worker_that_gave_
         # While the lease is held, nobody can resume it.
         assert (states, made.store.lease_of(execution.id)) == ([True], None)
         assert made.run_of(execution.id).resume().wait(PATIENCE).status == "waiting"
-        assert [one.execution_id for one in made.queued()] == [execution.id]
+        assert [one.execution_id for one in made.queues.queued()] == [execution.id]
 
 
 def test_an_imported_fork_of_what_was_in_a_queue_continues_where_it_is_answered(tmp_path):
@@ -520,7 +520,7 @@ def test_what_cannot_be_taken_up_is_given_back(caplog):
         with Worker(made) as worker:
             assert becomes(lambda: "could not be taken up" in caplog.text)
             assert worker.wait_until_idle(PATIENCE)
-            (queued,), (there,) = made.queued(), made.workers()
+            (queued,), (there,) = made.queues.queued(), made.queues.workers()
             assert 'action "missing" of step "call" not found' in there.why_not(queued)
         assert (execution.refresh().status, made.store.lease_of(execution.id)) == ("enqueued", None)
 

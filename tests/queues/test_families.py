@@ -53,7 +53,7 @@ def dies(worker):
 def members(made, execution):
     """Return the executions that came from one, oldest first."""
     found = {execution.id: execution}
-    for record in reversed(made.executions()):
+    for record in reversed(made.store.records()):
         if record.parent in found:
             found[record.execution_id] = made.run_of(record.execution_id)
     return list(found.values())
@@ -106,7 +106,7 @@ def test_a_worker_is_idle_only_when_what_it_goes_on_as_has_ended():
         assert not worker.wait_until_idle(0.2)
         gate.opened.set()
         assert worker.wait_until_idle(PATIENCE)
-        assert {record.status for record in made.executions()} == {"completed", "continued_as_new"}
+        assert {record.status for record in made.store.records()} == {"completed", "continued_as_new"}
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -229,8 +229,8 @@ def test_a_child_that_ends_its_worker_again_and_again_is_left_to_a_person():
         assert recoveries(child) == [None, 1]
         with Worker(made) as third:
             assert becomes(lambda: child.id in third._refused)
-            (queued,) = [one for one in made.queued() if one.execution_id == child.id]
-            assert becomes(lambda: "made no progress" in (made.workers()[0].why_not(queued) or ""))
+            (queued,) = [one for one in made.queues.queued() if one.execution_id == child.id]
+            assert becomes(lambda: "made no progress" in (made.queues.workers()[0].why_not(queued) or ""))
         gate.opened.set()
         assert made.run_of(child.id).resume().wait(PATIENCE).status == "completed"
 
@@ -344,14 +344,14 @@ def test_one_waits_for_what_sleeps(tmp_path):
 def test_what_waits_in_a_queue_can_be_paused_and_goes_on_when_it_is_resumed():
     with environment() as made:
         execution = made.enqueue(SUM, {"n": 1}).pause("lunch")
-        assert (execution.standing, made.queued()) == ("paused", [])
-        assert [one.execution_id for one in made.queued(withheld=True)] == [execution.id]
+        assert (execution.standing, made.queues.queued()) == ("paused", [])
+        assert [one.execution_id for one in made.queues.queued(withheld=True)] == [execution.id]
         assert isinstance(execution.history()[-1].data, ExecutionPaused)
         with Worker(made) as worker:
             assert worker.wait_until_idle(PATIENCE)
             assert execution.wait(PATIENCE).state.shown_status == "paused"  # which is no reason to wait on
         assert execution.resume().wait(PATIENCE).status == "completed"
-        assert made.queued(withheld=True) == []
+        assert made.queues.queued(withheld=True) == []
         with pytest.raises(ExecutionError, match="is completed, and this process does not drive it"):
             execution.pause()
 

@@ -261,14 +261,14 @@ def test_a_sleeping_execution_is_taken_up_however_many_attempts_were_counted_bef
     with environment(SLEEP, store=store, clock=Watch()) as made, Worker(made) as worker:
         assert becomes(lambda: worker.driving == ["exec_1"])
         assert becomes(lambda: numbers_in(store) == [None, *recoveries, expected])
-        assert made.queued(withheld=True) == []
+        assert made.queues.queued(withheld=True) == []
 
 
 @pytest.mark.parametrize("left", [False, True])
 def test_a_recovery_of_a_sleeping_execution_does_not_count(left):
     store = asleep(1, 2, 3, left=left)
     with environment(SLEEP, store=store, clock=Watch()) as made:
-        assert made.recover("exec_1").status == "waiting"
+        assert made.queues.recover("exec_1").status == "waiting"
         assert becomes(lambda: numbers_in(store) == [None, 1, 2, 3, 3])
 
 
@@ -277,9 +277,9 @@ def test_a_recovery_after_the_timer_is_over_counts():
     clock.time = NOW + 61 * DAY * MICROSECONDS
     with environment(SLEEP, store=asleep(1, 2, 3), clock=clock) as made:
         with pytest.raises(NeedsPersonError, match="exec_1 needs a person"):
-            made.recover("exec_1")
+            made.queues.recover("exec_1")
         # The refusal keeps the trace of the death, so the execution can still be found.
-        assert [record.execution_id for record in made.recoverable()] == ["exec_1"]
+        assert [record.execution_id for record in made.queues.recoverable()] == ["exec_1"]
         assert made.run_of("exec_1").resume().status == "waiting"
         assert becomes(lambda: numbers_in(made.store)[-1] is None)
 

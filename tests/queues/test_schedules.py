@@ -34,7 +34,7 @@ def scheduled(made, definitions):
 
 
 def keys(made):
-    return sorted(record.key for record in made.executions())
+    return sorted(record.key for record in made.store.records())
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_due_schedules_are_enqueued_once(made):
     definitions = defined(cron="* * * * *")
     made.define(definitions)
     with Worker(made, schedules=definitions) as one, Worker(made, schedules=definitions) as other:
-        assert becomes(lambda: any(record.status == "completed" for record in made.executions()))
+        assert becomes(lambda: any(record.status == "completed" for record in made.store.records()))
         assert one.wait_until_idle(PATIENCE)
         assert other.wait_until_idle(PATIENCE)
     assert len(keys(made)) == len(set(keys(made))) >= 1
@@ -73,7 +73,7 @@ def test_the_latest_due_time_that_was_missed_is_made_up_for_once(made):
 def test_what_was_deleted_is_not_due_again(made):
     schedules = scheduled(made, defined())
     schedules.enqueue_due(NOON)
-    (record,) = made.executions()
+    (record,) = made.store.records()
     made.store.delete(record.execution_id)
     schedules.enqueue_due(NOON + timedelta(seconds=30))
     assert keys(made) == []
@@ -82,7 +82,7 @@ def test_what_was_deleted_is_not_due_again(made):
 def test_schedules_of_one_name_in_two_definitions_are_two(made):
     for definitions in (defined(), defined("weekly", "other"), defined("weekly", "third")):
         scheduled(made, definitions).enqueue_due(NOON)
-    assert {record.workflow_name for record in made.executions()} == {"sum", "other", "third"}
+    assert {record.workflow_name for record in made.store.records()} == {"sum", "other", "third"}
     one, other = (latest(defined(name, workflow), NOON)[0] for name, workflow in (("a/b", "c"), ("a", "b/c")))
     assert one.key != other.key
 
@@ -163,4 +163,4 @@ def test_a_worker_does_not_start_with_a_schedule_that_could_never_be_enqueued(ma
         worker.start()
     assert told in str(caught.value)
     assert caught.value.problems[0].line == (6 if "more" in how else 5)
-    assert made.workers() == []
+    assert made.queues.workers() == []

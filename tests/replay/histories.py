@@ -125,7 +125,7 @@ def _pictured(made: Environment, execution: Run) -> Run:
     lines = io.BytesIO()
     export(made.store, execution.id, lines)
     lines.seek(0)
-    elsewhere = made.beside(MemoryStore())
+    elsewhere = made.internals.beside(MemoryStore())
     return elsewhere.run_of(import_(lines, elsewhere.store))
 
 

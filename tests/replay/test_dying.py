@@ -17,8 +17,8 @@ def test_a_trial_whose_process_was_killed_goes_on_by_name_alone(tmp_path):
     ended = subprocess.run(command, cwd=HOME, env={**os.environ, "PYTHONPATH": str(HOME)}, check=False, timeout=60)
     assert ended.returncode == KILLED
     with environment(store) as world:
-        (left,) = world.executions(origin="trial")
-        assert (left.status, world.recoverable()) == ("running", [])
+        (left,) = world.store.records(origin="trial")
+        assert (left.status, world.queues.recoverable()) == ("running", [])
         before = world.run_of(left.parent).history()
         again = world.run_of(left.execution_id).resume().wait(20)
         (question,) = again.open_questions  # it may have been paid

@@ -81,13 +81,13 @@ def test_a_python_workflow_with_a_child_a_question_and_a_signal_is_the_same():  
 def test_a_child_is_served_whole_or_a_what_if_and_is_never_a_run_of_its_own(tools):  # trap 21
     with environment(inner, outer) as world:
         source = ran(world, outer)
-        before = len(world.executions(origin="child"))
+        before = len(world.store.records(origin="child"))
         whole = world.run_of(source.id).what_if(tools=tools)
         assert (whole.outputs, whole.blocked) == (source.outputs, 0)
         other = world.run_of(source.id).what_if({"inputs": {"n": 4}}, tools=tools)
         blocked = [call.what for call in other.calls if call.way == "blocked"]
         assert blocked[-1:] == ([] if tools == "live" else ["step measure"])
-        assert len(world.executions(origin="child")) == before == 1
+        assert len(world.store.records(origin="child")) == before == 1
 
 
 def test_a_what_if_that_is_killed_anywhere_comes_to_the_same():  # trap 18

@@ -106,7 +106,7 @@ def test_each_try_ends_with_its_step_and_is_a_trial_that_counts_nowhere(looped):
         assert entered[-1] == "draft"
         assert not list(violations(execution.history()))
         assert world.run_of(execution.id).verify().equal
-    assert world.recoverable() == []
+    assert world.queues.recoverable() == []
     assert world.store.record(source.id) == totals
     import divebook
 
@@ -213,7 +213,7 @@ def test_a_try_that_is_killed_anywhere_goes_on_to_the_same(looped):
         with Environment(store=MemoryStore(), agents=[poet("x")]) as other:
             other.store.append(source.id, list(source.history()), 0)
             other.store.append(tried.id, whole[:cut], 0)
-            assert other.recoverable() == []
+            assert other.queues.recoverable() == []
             again = other.run_of(tried.id).resume().wait(20)
             assert (again.status, again.state.variables["items"]) == ("completed", trial.tries[0].value)
 
@@ -271,7 +271,7 @@ def test_a_trial_that_cannot_be_says_why_and_starts_nothing(looped, step, option
     with pytest.raises(error) as caught:
         world.run_of(source.id).try_step(step, **options)
     assert message in str(caught.value)
-    assert len(world.executions()) == 1
+    assert len(world.store.records()) == 1
 
 
 def test_a_step_that_was_never_entered_is_refused():

@@ -166,7 +166,7 @@ def test_a_plan_names_what_would_be_live_without_a_call():
         assert [(call.name, call.step) for call in plan.live] == [("double", "one")]
         assert (plan.reused, plan.unknown) == (0, ("two", "three"))
         assert plan.summary == "0 operations reused, 1 live, about $0.00, then unknown: two, three"
-        assert len(environment.executions()) == 1
+        assert len(environment.store.records()) == 1
 
 
 def test_sleeps_are_skipped_and_clock_and_chance_go_on():  # trap 20

@@ -62,20 +62,20 @@ def source():
 def test_another_workflow_with_other_inputs_is_a_what_if_itself(source):
     environment, made = source
     before = [encode_line(event) for event in made.history()]
-    (child,) = environment.executions(origin="child")
+    (child,) = environment.store.records(origin="child")
     plan = environment.run_of(made.id).what_if({"inputs": {"n": 2}}, plan=True)
     assert ([*map(str, plan.live)], plan.cost, plan.unknown) == (["workflow inner (step call)"], None, ("take",))
     found = environment.run_of(made.id).what_if({"inputs": {"n": 2}})
     assert found.outputs == {"taken": {"sum": 12, "said": "it was", "sure": "yes"}}
     assert (found.served, found.live, found.blocked, found.cost, found.comparable) == (2, 1, 0, PRICE, "full")
     assert [call.what for call in found.calls] == ["model call poet"]
-    (inner,) = [record for record in environment.executions(origin="what-if") if record.workflow_name == "inner"]
+    (inner,) = [record for record in environment.store.records(origin="what-if") if record.workflow_name == "inner"]
     assert (inner.parent, inner.status) == (child.execution_id, "completed")
     assert found.calls[0].step == f"say of {inner.execution_id}"
     assert environment.run_of(inner.execution_id).verify().equal
     assert environment.run_of(found.run.id).verify().equal
     assert [encode_line(event) for event in made.history()] == before
-    assert (CALLS, environment.recoverable()) == (Counter(), [])
+    assert (CALLS, environment.queues.recoverable()) == (Counter(), [])
 
 
 def test_a_question_that_was_never_asked_waits_in_it_and_both_go_on_once_it_is_answered():
@@ -92,7 +92,7 @@ def test_a_question_that_was_never_asked_waits_in_it_and_both_go_on_once_it_is_a
         with world(asking, OUTER) as other:  # the process ends, and another one is given the answer
             for record in sorted(environment.store.records(), key=lambda record: record.execution_id):
                 other.store.append(record.execution_id, list(environment.store.read(record.execution_id)), 0)
-            assert other.recoverable() == []
+            assert other.queues.recoverable() == []
             again = answered(other.run_of(found.id), other, "no")
             assert (again.status, again.outputs["taken"]["sure"]) == ("completed", "no")
         found = answered(found, environment, "certainly")
@@ -101,7 +101,7 @@ def test_a_question_that_was_never_asked_waits_in_it_and_both_go_on_once_it_is_a
             "certainly",
             12,
         )
-        inner = next(r for r in environment.executions(origin="what-if") if r.workflow_name == "inner")
+        inner = next(r for r in environment.store.records(origin="what-if") if r.workflow_name == "inner")
         again = environment.run_of(inner.execution_id).what_if({"inputs": {"n": 3}}, at=1)
         assert again.run.variables["sum"] == 13, "it can be gone through again as any other"
     assert CALLS["stone"] == 1

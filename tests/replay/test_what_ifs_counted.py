@@ -47,7 +47,7 @@ def totals(world):
 
 
 def ids(world, *origins):
-    return [record.execution_id for origin in origins for record in world.executions(origin=origin)]
+    return [record.execution_id for origin in origins for record in world.store.records(origin=origin)]
 
 
 def test_no_total_has_what_ifs_whatever_they_spend_and_every_list_names_them(world):
@@ -61,11 +61,11 @@ def test_no_total_has_what_ifs_whatever_they_spend_and_every_list_names_them(wor
     assert totals(world) == before
     made = ids(world, "what-if")
     assert len(made) == 5
-    badges = {line.id: line.badge for line in Overview(world.store).lines(world.executions())}
+    badges = {line.id: line.badge for line in Overview(world.store).lines(world.store.records())}
     assert {badges[name] for name in made} == {"what-if"}
     assert sorted(badges.values()) == ["", "", "fork", *["what-if"] * 5]
     assert repr(Runs(world)).count("asking (what-if)") == Runs(world)._repr_html_().count("asking (what-if)") == 5
-    lines = Overview(world.store).lines(world.executions())
+    lines = Overview(world.store).lines(world.store.records())
     assert text_of(Report(blocks=(run_table(lines, "shell"),))).count("asking (what-if)") == 5
     page = RunsFeed(world, {**EVERYTHING}).frame()
     assert {run["badge"] for run in page["runs"] if run["execution_id"] in made} == {"what-if"}
@@ -81,8 +81,8 @@ def test_a_what_if_whose_process_ended_is_taken_up_by_name_alone(world):
         origin = world.store.record(found.id).parent
         other.store.append(origin, list(world.store.read(origin)), 0)
         other.store.append(source.execution_id, whole[:cut], 0)
-        assert [record.status for record in other.executions(origin="what-if")] == ["running"]
-        assert (other.recoverable(), other.store.orphans()) == ([], [])
+        assert [record.status for record in other.store.records(origin="what-if")] == ["running"]
+        assert (other.queues.recoverable(), other.store.orphans()) == ([], [])
         assert other.run_of(found.id).resume().wait(20).status == "completed"
 
 

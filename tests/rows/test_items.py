@@ -30,7 +30,7 @@ def test_a_workflow_takes_columns_by_the_names_of_its_inputs_and_gives_its_outpu
     rows = mapped(environment, FRAME, INVERSE).wait()
     assert rows.frame["q"].fillna(-1).to_dict() == {"w": 4, "x": 12, "y": 6, "z": -1}
     assert "division by zero" in rows.failed.loc["z", "error"]
-    assert [record.workflow_name for record in environment.executions(origin="child")] == ["inverse"] * 4
+    assert [record.workflow_name for record in environment.store.records(origin="child")] == ["inverse"] * 4
     assert repr(rows) == "<inverse of rows: 4 of 4 rows, 1 of which failed: .retry_failed() calls those again>"
 
 
@@ -41,7 +41,7 @@ def test_only_rows_that_failed_run_again_with_the_workflow_of_now(environment):
     )
     assert rows.retry_failed().wait().frame["q"].to_dict() == {"w": 4, "x": 12, "y": 6, "z": 0}
     assert rows.frame["error"].isna().all()
-    assert len(environment.executions(origin="child")) == 5
+    assert len(environment.store.records(origin="child")) == 5
 
 
 def test_a_workflow_function_gives_the_columns_that_it_returns(environment):
@@ -73,7 +73,7 @@ def test_the_same_line_has_the_results_and_warns_of_another_prompt(environment):
     assert mapped(environment, FRAME, agent, prompt="${state.row.text}?", store="marks").done == 4
     with pytest.warns(UserWarning, match="another prompt, agent or workflow, whose results it keeps"):
         mapped(environment, FRAME, agent, prompt="Really ${state.row.text}?", store="marks")
-    assert len(environment.executions(workflow="marks")) == 1
+    assert len(environment.store.records(workflow="marks")) == 1
 
 
 def test_what_a_run_that_was_broken_off_has_is_kept(environment):
@@ -97,7 +97,7 @@ def test_what_makes_no_sense_is_told_before_anything_begins(environment, functio
     with pytest.raises(SetupError) as caught:
         mapped(environment, FRAME, function, **options)
     assert told in str(caught.value)
-    assert environment.executions() == []
+    assert environment.store.records() == []
 
 
 def test_an_input_that_is_no_column_is_named(environment):

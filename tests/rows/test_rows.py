@@ -285,7 +285,8 @@ def test_rows_in_a_definition():
           - {Name: label, Action: Rows.Shout, Each: {Rows: $(inputs.frame), Parallel: 2}, Store: told}
     """
     action("Rows.Shout", idempotent=True)(shout)
-    with Environment.from_definitions(read_definitions(text), store="memory:") as environment:
+    with Environment("rows", store="memory:") as environment:
+        environment.define(read_definitions(text))
         execution = environment.start("labelling", {"frame": FRAME}).wait()
         assert execution.variables["told"] == {"rows": 4, "failed": 0}
         beside = FRAME.reset_index(drop=True).join(execution.rows())

@@ -513,7 +513,7 @@ def is_refused(faults, odd):
             pass
         else:
             faults.append(f"accepted as an input: {odd!r:.100}")
-        if environment.executions():
+        if environment.store.records():
             faults.append(f"begun with {odd!r:.100}")
         run = environment.start(calling).wait(60)
     if calls or run.status != "failed" or "cannot store" not in (run.error or ""):

@@ -199,10 +199,10 @@ def faults_of(world: Environment, when: str, *, drives: bool = True) -> list[str
     Unless the environment `drives` it: what drove it then sees with the next step that it has ended.
     """
     faults = [f"{when}: {name} is {status}" for name, status in unended(world.store)]
-    faults += [f"{when}: {record.execution_id} could be recovered" for record in world.recoverable()]
+    faults += [f"{when}: {record.execution_id} could be recovered" for record in world.queues.recoverable()]
     driven = [
         record.execution_id
-        for record in world.executions()
+        for record in world.store.records()
         if drives and DRIVEN_LEASES.drives(world.store, record.execution_id)
     ]
     return faults + [f"{when}: {name} is driven" for name in driven]
@@ -218,7 +218,7 @@ def left_behind(world: Environment, when: str) -> list[str]:
 
 
 def states_in(world: Environment) -> list[ExecutionState]:
-    return [world.run_of(record.execution_id).state for record in world.executions()]
+    return [world.run_of(record.execution_id).state for record in world.store.records()]
 
 
 def recover(world: Environment) -> None:
@@ -227,10 +227,10 @@ def recover(world: Environment) -> None:
     A call that undoes another one may have been under way when the process died. Its question is answered: again.
     """
     for _ in range(MOST_ROUNDS):
-        recoverable = world.recoverable()
+        recoverable = world.queues.recoverable()
         for record in recoverable:
-            world.recover(record.execution_id)
-        for record in world.executions():
+            world.queues.recover(record.execution_id)
+        for record in world.store.records():
             if (execution := world.run_of(record.execution_id)).is_live:
                 execution.wait(SECONDS)
         questions = [
@@ -278,7 +278,7 @@ def one_tree(seed: int, folder: Path) -> tuple[list[str], Counter]:
         drives or becomes(lambda: not faults_of(canceller, "soon"), 2)
         made = len(MADE)
         faults = faults_of(canceller, "after cancel().wait()", drives=drives)
-        seen = Counter(trees=1, executions=len(world.executions()), calls=made)
+        seen = Counter(trees=1, executions=len(world.store.records()), calls=made)
         seen[f"cancelled {mode}"] += canceller.run_of(root.id).status == "cancelled"
         if commits.copy is not None:
             others.append(later := world_over(commits.copy))

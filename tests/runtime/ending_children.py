@@ -56,8 +56,8 @@ def check_recovery(location):
         assert execution.status == "waiting"
     end_child_and_die(location)
     with world(open_store(location)) as after:
-        assert [record.execution_id for record in after.recoverable()] == [execution.id]
-        assert after.recover(execution.id).wait(20).outputs == {"result": "ann"}
+        assert [record.execution_id for record in after.queues.recoverable()] == [execution.id]
+        assert after.queues.recover(execution.id).wait(20).outputs == {"result": "ann"}
 
 
 def check_worker(location):

@@ -70,10 +70,10 @@ def one_round(seed: int, folder: Path) -> str:
             _import_interrupted(store, execution_id or "", folder / f"{seed}.jsonl", chance)
         else:
             interrupted(lambda: _act(world, name, execution_id), chance.randint(1, MOST_LINES))
-        for record in world.executions():
+        for record in world.store.records():
             _carry_on(world, record.execution_id)
         assert store.leases() == [], f"seed {seed}: {name} left a lease"
-        assert world.recoverable() == [], f"seed {seed}: {name} left an execution undriven"
+        assert world.queues.recoverable() == [], f"seed {seed}: {name} left an execution undriven"
     return name
 
 
@@ -111,7 +111,7 @@ def _carry_on(world: Environment, execution_id: str) -> None:
             return
         elif execution.open_questions:
             execution.answer(execution.open_questions[0].id, "yes").wait(30)
-        elif execution_id in {record.execution_id for record in world.recoverable()}:
+        elif execution_id in {record.execution_id for record in world.queues.recoverable()}:
             world.run_of(execution_id).resume().wait(30)
         else:
             world.signal(execution_id, "go")

@@ -93,7 +93,7 @@ def faults_of(folder, way, count, killed_after=None):
     results = [json.loads(out) for out, code in said if code == 0]
     made = (folder / "made").read_text().split()
     with world(folder, "after") as environment:
-        records = [record for record in environment.executions() if record.execution_id != source]
+        records = [record for record in environment.store.records() if record.execution_id != source]
         return [*_faults(way, records, results, made, said, has_killed=killed_after is not None)]
 
 

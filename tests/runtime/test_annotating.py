@@ -48,7 +48,7 @@ def test_what_is_said_after_the_end_is_in_the_log_and_leaves_the_rest_as_it_was(
     assert execution.history()[: len(log)] == log
     assert len(said(execution)) == 5
     assert "@" in said(execution)[0].by
-    assert world.recoverable() == []
+    assert world.queues.recoverable() == []
     assert world.store.leases() == []
     assert check(world.store).ok
     row = divebook.frames(world).executions.iloc[0]
@@ -68,7 +68,7 @@ def test_one_that_waits_is_not_woken_and_goes_on_as_before(world):
 
 def test_one_that_is_driven_here_takes_it_into_its_log(world):
     def mark():
-        (record,) = environment.executions()
+        (record,) = environment.store.records()
         environment.run_of(record.execution_id).tag("under way")
 
     environment = Environment(store=world.store, actions=[Action("mark", mark)])

@@ -39,15 +39,15 @@ def chain(depth, bottom):
 
 
 def statuses(world):
-    return sorted({record.status for record in world.executions()})
+    return sorted({record.status for record in world.store.records()})
 
 
 def test_cancel_waits_for_everything_below():
     world = environment(*chain(6, "asks"), ASKS, actions=[Calls().action()])
     top = world.start("w1").wait(20)
-    assert len(world.executions()) == 7
+    assert len(world.store.records()) == 7
     assert top.cancel("enough").wait(20).status == "cancelled"
-    assert (statuses(world), world.recoverable(), world.inbox()) == (["cancelled"], [], [])
+    assert (statuses(world), world.queues.recoverable(), world.inbox()) == (["cancelled"], [], [])
 
 
 @pytest.mark.parametrize("level", range(1, 7))
@@ -59,19 +59,19 @@ def test_recovery_finishes_the_cancellation_of_a_process_that_died(level):
     copies = []
 
     def copy(_execution_id, _events):
-        if sum(record.status == "cancelled" for record in world.executions()) == level and not copies:
+        if sum(record.status == "cancelled" for record in world.store.records()) == level and not copies:
             copies.append(died(world.store))
 
     world.store.subscribe(copy)
     top.cancel().wait(20)
     later = environment(*chain(6, "asks"), ASKS, actions=[calls.action()], store=copies[0])
-    left = later.recoverable()
+    left = later.queues.recoverable()
     assert len(left) == 7 - level
     for record in left:
-        recovered = later.recover(record.execution_id)
+        recovered = later.queues.recover(record.execution_id)
         if recovered.is_live:
             recovered.wait(20)
-    assert (statuses(later), later.recoverable(), calls) == (["cancelled"], [], [])
+    assert (statuses(later), later.queues.recoverable(), calls) == (["cancelled"], [], [])
 
 
 def test_recovery_of_a_cancelled_tree_needs_no_definitions():
@@ -80,8 +80,8 @@ def test_recovery_of_a_cancelled_tree_needs_no_definitions():
     world.store.subscribe(lambda *_: copies.append(died(world.store)))
     top.cancel().wait(20)
     later = Environment(store=copies[0])
-    for record in later.recoverable():
-        recovered = later.recover(record.execution_id)
+    for record in later.queues.recoverable():
+        recovered = later.queues.recover(record.execution_id)
         if recovered.is_live:
             recovered.wait(20)
     assert statuses(later) == ["cancelled"]
@@ -95,7 +95,7 @@ def test_whatever_comes_for_an_abandoned_execution_cancels_it(way):
     world.store.subscribe(lambda *_: copies.append(died(world.store)))
     top.cancel().wait(20)
     later = environment(*chain(1, "asks"), ASKS, actions=[calls.action()], store=copies[0])
-    (child,) = [record for record in later.executions() if record.parent]
+    (child,) = [record for record in later.store.records() if record.parent]
     assert child.status == "waiting"
     if way == "answer":
         ((_, question),) = later.inbox()
@@ -115,9 +115,13 @@ def test_a_child_that_a_person_resumed_by_itself_goes_on_alone():
     calls = Calls()
     world = environment(*chain(1, "asks"), ASKS, actions=[calls.action()])
     world.start("w1").wait(20).cancel().wait(20)
-    (child,) = [record for record in world.executions() if record.parent]
+    (child,) = [record for record in world.store.records() if record.parent]
     assert world.run_of(child.execution_id).resume().wait(20).status == "waiting"
-    assert (abandoned(world.store, child.execution_id), all_abandoned(world.store), world.recoverable()) == ([], [], [])
+    assert (abandoned(world.store, child.execution_id), all_abandoned(world.store), world.queues.recoverable()) == (
+        [],
+        [],
+        [],
+    )
     ((_, question),) = world.inbox()
     assert world.answer(question.id, "ann").wait(20).status == "completed"
     assert calls == [None]
@@ -152,7 +156,7 @@ def test_a_child_whose_call_was_left_early_ends_with_its_parent(fails):
 
     world = environment(below, impatient)
     assert world.start("impatient").wait(20).status == ("failed" if fails else "completed")
-    assert (made, [record.status for record in world.executions() if record.parent]) == ([1], ["cancelled"])
+    assert (made, [record.status for record in world.store.records() if record.parent]) == ([1], ["cancelled"])
 
 
 def test_a_worker_cancels_what_it_claims_of_a_cancelled_tree(tmp_path):
@@ -167,7 +171,7 @@ def test_a_worker_cancels_what_it_claims_of_a_cancelled_tree(tmp_path):
         world.store.subscribe(lambda *_: copies.append(died(world.store)))
         top.cancel().wait(20)
     later = environment(*chain(1, "asks"), ASKS, actions=[calls.action()], store=copies[0])
-    (child,) = [record for record in later.executions() if record.parent]
+    (child,) = [record for record in later.store.records() if record.parent]
     # Before there is a worker, which may end the child while the signal is on its way.
     later.signal(child.execution_id, "go")
     with Worker(later):
@@ -266,9 +270,9 @@ def test_a_copy_of_a_store_is_recovered_while_its_source_is_driven_in_the_same_p
     )
     copy.append(root.id, [end], end.sequence - 1)
     with Environment(store=copy, workflows=[*world.workflows.values()], actions=[gate.action()]) as later:
-        assert [record.workflow_name for record in later.recoverable()] == ["below"]
-        for record in later.recoverable():
-            later.recover(record.execution_id).wait(20)
+        assert [record.workflow_name for record in later.queues.recoverable()] == ["below"]
+        for record in later.queues.recoverable():
+            later.queues.recover(record.execution_id).wait(20)
         assert set(statuses(later)) == {"cancelled"}
     gate.opened.set()
     assert root.wait(20).status == "completed"
@@ -292,7 +296,7 @@ def test_recovery_returns_an_execution_that_was_cancelled_in_the_meantime(monkey
         return resume(*given, **options)
 
     monkeypatch.setattr(first._control, "resume", cancelled_first)
-    assert first.recover(root.id).wait(20).status == "cancelled"
+    assert first.queues.recover(root.id).wait(20).status == "cancelled"
     gate.opened.set()
     root.wait(20)
 
@@ -416,7 +420,7 @@ def test_an_unreadable_log_below_an_ended_parent_hides_no_other_execution(level,
     top = world.start("w1").wait(20)
     world.store.subscribe(lambda *_: copies.append(died(world.store)))
     top.cancel().wait(20)
-    store, below = copies[0], [record.execution_id for record in reversed(world.executions()) if record.parent]
+    store, below = copies[0], [record.execution_id for record in reversed(world.store.records()) if record.parent]
 
     def damaged(read):
         def reading(execution_id, *args, **options):
@@ -429,9 +433,9 @@ def test_an_unreadable_log_below_an_ended_parent_hides_no_other_execution(level,
     monkeypatch.setattr(store, "read", damaged(store.read))
     monkeypatch.setattr(store, "read_records", damaged(store.read_records))
     later = environment(*chain(2, "asks"), ASKS, SLEEPS, actions=[calls.action()], store=store)
-    assert {record.execution_id for record in later.recoverable()} == set(below)
+    assert {record.execution_id for record in later.queues.recoverable()} == set(below)
     with pytest.raises(CorruptStoreError, match="damaged"):
-        later.recover(below[level - 1])
+        later.queues.recover(below[level - 1])
     other = later.enqueue("sleeps")
     with Worker(later):
         assert other.wait(20).status == "completed"

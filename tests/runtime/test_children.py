@@ -50,7 +50,7 @@ def children_of(world, parent):
 
 
 def _ids(world):
-    return [record.execution_id for record in world.executions()][::-1]
+    return [record.execution_id for record in world.store.records()][::-1]
 
 
 def answer_next(world, text):
@@ -84,7 +84,7 @@ def test_an_answer_in_a_later_process_lets_both_go_on(parent_of_asks):
         if found.is_live:
             found.wait(20)
     assert world.run_of(parent.id).outputs == {"result": ["ann", "bob"]}
-    assert (len(calls), len(world.executions())) == (2, 3)
+    assert (len(calls), len(world.store.records())) == (2, 3)
 
 
 @pytest.mark.parametrize("length", range(3, 8))
@@ -145,7 +145,7 @@ def test_a_child_that_fails_fails_the_call_and_is_taken_up_with_its_parent():
     broken.clear()
     done = world.run_of(failed.id).resume().wait(20)
     assert (done.status, done.outputs) == ("completed", {"result": "fine"})
-    assert len(world.executions()) == 2
+    assert len(world.store.records()) == 2
 
 
 def test_cancelling_the_parent_cancels_the_child_and_resuming_takes_both_up(parent_of_asks):
@@ -155,7 +155,7 @@ def test_cancelling_the_parent_cancels_the_child_and_resuming_takes_both_up(pare
     (child,) = children_of(world, parent)
     world.run_of(parent.id).cancel().wait(20)
     world.run_of(child.id).wait(20)
-    assert {record.status for record in world.executions()} == {"cancelled"}
+    assert {record.status for record in world.store.records()} == {"cancelled"}
     assert world.run_of(parent.id).resume().wait(20).status == "waiting"
     answer_next(world, "ann")
     answer_next(world, "bob") if parent.wait(20).status == "waiting" else None
@@ -352,7 +352,7 @@ def test_a_process_that_finds_no_parent_definition_leaves_it_recoverable(parent_
     ((_, question),) = world.inbox()
     WORKFLOW_FUNCTIONS.clear()
     assert other.answer(question.interrupt_id, "ann").wait(20).status == "completed"
-    assert [record.execution_id for record in other.recoverable()] == [parent.id]
+    assert [record.execution_id for record in other.queues.recoverable()] == [parent.id]
 
 
 def interrupted_family(parent_of_asks, keeps_child):
@@ -378,7 +378,7 @@ def test_a_parent_whose_child_cannot_begin_here_is_left_to_another_process(paren
     other = Environment(store=store)
     with pytest.raises(NotFoundError, match="workflow not found: asks"):
         other.run_of(parent).resume()
-    assert [record.execution_id for record in other.recoverable()] == [parent]
+    assert [record.execution_id for record in other.queues.recoverable()] == [parent]
     assert family(Calls(), store=store).run_of(parent).resume().wait(20).status == "waiting"
 
 
@@ -387,7 +387,7 @@ def test_a_parent_rests_while_its_child_can_go_on_in_another_process_only(parent
     other = Environment(store=store)
     assert other.run_of(parent).resume().wait(20).status == "waiting"
     assert f"execution {child} rests until another process resumes it" in caplog.text
-    assert [record.execution_id for record in other.recoverable()] == [child]
+    assert [record.execution_id for record in other.queues.recoverable()] == [child]
     world = family(Calls(), store=store)
     assert world.run_of(child).resume().wait(20).status == "waiting"
     answer_next(world, "ann")
@@ -408,7 +408,7 @@ def gated_child():
     world = environment(gated, actions=[replace(gate.action(), idempotent=True)])
     parent = world.start(parent_of_gated)
     assert gate.reached.wait(20)
-    (child,) = [record.execution_id for record in world.executions() if record.execution_id != parent.id]
+    (child,) = [record.execution_id for record in world.store.records() if record.execution_id != parent.id]
     return world, parent, world.run_of(child), gate
 
 

@@ -33,7 +33,7 @@ def test_a_closed_environment_has_closed_its_store_and_nothing_else(tmp_path):
         assert second.store is first.store
         first.close()
         assert not second.store.closed
-        assert len(second.executions()) == 1
+        assert len(second.store.records()) == 1
     assert second.store.closed
     given = environment(SUM)
     given.close()
@@ -46,8 +46,8 @@ def test_an_environment_is_closed_at_the_end_of_an_async_block_too(tmp_path):
 
     async def main():
         async with Environment(store=str(tmp_path / "s.db"), workflows=[SUM]) as world:
-            world.on_close(lambda: closed.append("first given"))
-            world.on_close(lambda: closed.append("last given"))
+            world.internals.on_close(lambda: closed.append("first given"))
+            world.internals.on_close(lambda: closed.append("last given"))
             await world.start("sum")
         return world
 
@@ -73,7 +73,7 @@ def test_what_a_closed_environment_drove_can_be_resumed_at_once():
         return 1
 
     other = environment(actions=[Action("hang", done, idempotent=True)], store=world.store)
-    assert [record.execution_id for record in other.recoverable()] == [execution.id]
+    assert [record.execution_id for record in other.queues.recoverable()] == [execution.id]
     assert other.run_of(execution.id).resume().wait(20).status == "completed"
 
 

@@ -63,7 +63,7 @@ def test_wherever_it_died_there_is_one_successor(counting):
         again = environment(store=store)
         resumed = again.run_of(runs[0].id).resume().wait(20)
         assert (resumed.status, resumed.continued_as) == ("continued_as_new", runs[1].id), length
-        assert len(again.executions()) == 2
+        assert len(again.store.records()) == 2
 
 
 def test_who_resumes_the_predecessor_resumes_a_successor_that_had_just_begun(counting):
@@ -153,7 +153,7 @@ def test_a_request_during_the_start_of_the_successor_comes_too_late(counting, re
         assert run.is_live
     runs = chain(world, run.wait(20))
     assert [each.status for each in runs] == ["continued_as_new", "completed"]
-    assert len(world.executions()) == 2
+    assert len(world.store.records()) == 2
     assert counted == [1, 2]
 
 
@@ -169,5 +169,5 @@ def test_a_predecessor_that_is_left_during_the_start_of_its_successor_finds_it_a
         run.wait(20)
     runs = chain(world, world.run_of(run.id).resume().wait(20))
     assert [each.status for each in runs] == ["continued_as_new", "completed"]
-    assert len(world.executions()) == 2
+    assert len(world.store.records()) == 2
     assert counted == [1, 2]

@@ -210,7 +210,7 @@ def test_a_driver_that_dies_finds_what_may_be_made_twice_and_is_asked_about_the_
     (left,) = client.list_datasets()
     assert becomes(client.get_dataset(left).done)
     with Environment(store=meeting / "log.db", workflows=[calling()], executor=client) as world:
-        (execution,) = world.executions()
+        (execution,) = world.store.records()
         execution = world.run_of(execution.execution_id).resume().wait(30)
         question = question_of(execution)
         assert question.kind == "outcome_unknown"
@@ -279,7 +279,7 @@ def test_what_another_process_left_later_is_found_and_let_go(cluster, client, me
         let_go(meeting)
         (left,) = client.list_datasets()
         assert becomes(client.get_dataset(left).done)
-        (found,) = [each.execution_id for each in world.executions() if each.workflow_name != "w"]
+        (found,) = [each.execution_id for each in world.store.records() if each.workflow_name != "w"]
         assert question_of(world.run_of(found).resume().wait(30)).kind == "outcome_unknown"
         assert becomes(lambda: not client.list_datasets())
     assert sorted((meeting / "calls").read_text().split()) == ["once", "twice"]

@@ -45,4 +45,4 @@ def test_an_unknown_durability_starts_nothing():
         world.start("sum", durability="fast")
     with pytest.raises(NotFoundError, match="durability not found: fast"):
         environment(durability="fast")
-    assert world.executions() == []
+    assert world.store.records() == []

@@ -87,7 +87,7 @@ def test_what_nobody_holds_is_found_in_the_store(world):
     ended, asking = environment.start("plain").wait().id, environment.start("asks").wait().id
     gc.collect()
     assert environment.run_of(ended).variables == {"x": 1, "y": 1}
-    assert [record.execution_id for record in environment.executions()] == [asking, ended]
+    assert [record.execution_id for record in environment.store.records()] == [asking, ended]
     ((found, question),) = environment.inbox()
     assert found == asking
     assert environment.answer(question.id, True).wait().status == "completed"

@@ -174,12 +174,12 @@ class TestForks:
 
             def look():
                 with pytest.raises(StoreError) as caught:
-                    world.executions()
+                    world.store.records()
                 return str(caught.value)
 
             told = in_a_fork(look)
             assert f"was opened by process {os.getpid()}, from which this one was forked" in told
-            assert len(world.executions()) == 1
+            assert len(world.store.records()) == 1
 
     def test_a_child_forked_while_a_thread_writes_waits_for_no_lock(self, tmp_path):
         written, forked = threading.Event(), threading.Event()
@@ -196,7 +196,7 @@ class TestForks:
 
             def look():
                 with pytest.raises(ForkedStoreError):
-                    world.executions()
+                    world.store.records()
                 with pytest.raises(ForkedStoreError):
                     world.enqueue(AFTER)
                 with pytest.raises(ForkedStoreError):

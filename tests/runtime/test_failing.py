@@ -300,7 +300,7 @@ def test_a_failed_step_is_not_repeated_after_the_process_died_before_the_end(is_
     calls.clear()
     later = environment(workflow, actions=actions, store=MemoryStore())
     later.store.append_all([Batch(execution.id, 0, records_of(events[:failed]))])
-    assert later.recover(execution.id).wait(20).status == "failed"
+    assert later.queues.recover(execution.id).wait(20).status == "failed"
     assert (failing.calls, calls) == (1, [None] if is_tolerated else [])
 
 
@@ -320,5 +320,5 @@ def test_a_failed_rollback_is_not_repeated_after_the_process_died_during_another
     calls.clear()
     later = environment(workflow, actions=actions, store=MemoryStore())
     later.store.append_all([Batch(execution.id, 0, records_of(events[:failed]))])
-    assert later.recover(execution.id).wait(20).status == "failed"
+    assert later.queues.recover(execution.id).wait(20).status == "failed"
     assert (failing.calls, calls) == (1, [None])

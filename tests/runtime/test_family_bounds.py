@@ -41,7 +41,7 @@ def wide():
 
 
 def count(world):
-    return len(world.executions())
+    return len(world.store.records())
 
 
 def test_a_workflow_that_starts_itself_ends_with_the_default_bound():
@@ -160,7 +160,7 @@ def test_what_continues_as_new_has_what_is_left_and_a_loop_of_that_alone_is_not_
         last = world.run_of(last.state.continued_as)
         last.wait(20)
     assert last.status == "failed"
-    assert sum(record.workflow_name == "leaf" for record in world.executions()) == 5
+    assert sum(record.workflow_name == "leaf" for record in world.store.records()) == 5
     free = environment(LEAF, poll)
     last = free.start("poll", {"rounds": 12, "children": 0}, bounds={"max_depth": 0, "max_descendants": 0}).wait(20)
     while last.state.continued_as:
@@ -248,4 +248,4 @@ def test_one_line_at_exit_for_a_whole_tree(capsys):
 def test_a_call_that_was_refused_leaves_nothing_to_recover():
     world = environment(LEAF, wide(), actions=[Calls().action()])
     world.start("wide", {"count": 3, "at_once": True}, bounds={"max_descendants": 1}).wait(20)
-    assert becomes(lambda: not world.recoverable())
+    assert becomes(lambda: not world.queues.recoverable())

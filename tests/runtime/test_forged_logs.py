@@ -64,10 +64,10 @@ def world_of_forged(tmp_path):
 def test_a_forged_log_hides_nothing_but_itself(world_of_forged):
     world, asking, names = world_of_forged
     assert asking.id in {execution_id for execution_id, _ in world.inbox()}
-    assert len(world.executions()) == len(names) + 1
-    assert len(runs_frame(world.executions(), world.store)) == len(names) + 1
+    assert len(world.store.records()) == len(names) + 1
+    assert len(runs_frame(world.store.records(), world.store)) == len(names) + 1
     assert asking.id in set(questions_frame(world.inbox())["execution_id"])
-    records = world.recoverable()
+    records = world.queues.recoverable()
     recovered = recover_automatically(world, records)
     assert len(recovered.resumed) + len(recovered.refused) + recovered.untried == len(records)
     for execution in recovered.resumed:

@@ -234,7 +234,7 @@ def test_a_workflow_can_run_another_one():
 
     world = environment()
     assert world.start("parent").wait(20).outputs == {"result": 4}
-    assert {record.workflow_name for record in world.executions()} == {"parent", "chain"}
+    assert {record.workflow_name for record in world.store.records()} == {"parent", "chain"}
 
 
 def test_a_changed_function_that_asks_for_something_else_diverges():

@@ -35,7 +35,7 @@ def world(gate):
 
 
 def calls_given(world, name):
-    found = [world.run_of(record.execution_id).state for record in world.executions()]
+    found = [world.run_of(record.execution_id).state for record in world.store.records()]
     return [state.bounds.max_llm_calls for state in found[::-1] if state.workflow_name == name]
 
 

@@ -31,7 +31,7 @@ def test_a_lease_that_this_process_left_undriven_is_taken_at_once(act, tmp_path)
         store.is_armed = True
         with pytest.raises(KeyboardInterrupt):
             world.answer(question.id, "yes")
-        assert [record.execution_id for record in world.recoverable()] == [execution.id]
+        assert [record.execution_id for record in world.queues.recoverable()] == [execution.id]
         assert world.inbox() == []
         acts = {
             "answer": lambda: world.answer(question.id, "yes"),

@@ -120,9 +120,9 @@ def test_who_lost_its_lease_waits_for_who_has_it():
 def test_executions_that_nobody_drives_are_found():
     store = cut(WHOLE.store, WHOLE, 6)
     world = Environment(store=store)
-    assert [record.execution_id for record in world.recoverable()] == [WHOLE.id]
+    assert [record.execution_id for record in world.queues.recoverable()] == [WHOLE.id]
     store.acquire(WHOLE.id, STRANGER)
-    assert world.recoverable() == []
+    assert world.queues.recoverable() == []
 
 
 def long_execution():

@@ -50,8 +50,8 @@ def test_an_execution_that_is_annotated_is_still_to_be_recovered():
     store, (top,) = before_their_children("top")
     with environment(TOP, MIDDLE, LEAF, store=store) as after:
         after.run_of(top).tag("found")
-        assert [record.execution_id for record in after.recoverable()] == [top]
-        assert after.recover(top).wait(PATIENCE).status == "completed"
+        assert [record.execution_id for record in after.queues.recoverable()] == [top]
+        assert after.queues.recover(top).wait(PATIENCE).status == "completed"
 
 
 def test_what_one_worker_cannot_run_another_one_can(caplog):
@@ -111,12 +111,12 @@ def test_wherever_executions_are_left_they_are_recovered(definition):
     for commit in range(1, commits + 1):
         store, _ = left_at(commit, definition)
         with environment(TOP, MIDDLE, LEAF, store=store) as after:
-            while records := after.recoverable():
+            while records := after.queues.recoverable():
                 for record in records:
-                    after.recover(record.execution_id)
+                    after.queues.recover(record.execution_id)
                 assert becomes(lambda: not after._control.live())
             # An ended child continues its parent, which nothing drives for a moment.
-            assert becomes(lambda: {record.status for record in after.executions()} == {"completed"}), commit
+            assert becomes(lambda: {record.status for record in after.store.records()} == {"completed"}), commit
             assert becomes(lambda: after.store.leases() == []), commit
 
 
@@ -132,7 +132,7 @@ def test_a_child_that_was_left_before_its_first_event_is_started_again(monkeypat
     monkeypatch.setattr(Driver, "begin", begin_and_leave)
     with environment(TOP, MIDDLE, LEAF) as made:
         assert made.start("top").wait(PATIENCE).status == "completed"
-        assert {record.status for record in made.executions()} == {"completed"}
+        assert {record.status for record in made.store.records()} == {"completed"}
     assert len(left) == 1
 
 
@@ -152,11 +152,11 @@ def test_a_call_beside_a_question_is_made_again_before_the_answer():
         execution = world.start("asks_beside")
         assert reached.wait(PATIENCE)
         execution.leave()
-        assert (execution.status, [record.execution_id for record in world.recoverable()]) == (
+        assert (execution.status, [record.execution_id for record in world.queues.recoverable()]) == (
             "waiting",
             [execution.id],
         )
         is_cut_off.clear()
-        recovered = world.recover(execution.id).wait(PATIENCE)
+        recovered = world.queues.recover(execution.id).wait(PATIENCE)
         assert [event.event_type for event in recovered.history()].count("operation_completed") == 1
-        assert (recovered.status, world.recoverable(), world.store.leases()) == ("waiting", [], [])
+        assert (recovered.status, world.queues.recoverable(), world.store.leases()) == ("waiting", [], [])

@@ -85,7 +85,7 @@ def test_a_picture_cannot_go_on_and_says_what_can(source, waiting, file, calls, 
     source.run_of(waiting.id).export(file)
     target = world(calls)
     picture = target.import_log(file)
-    assert (picture.status, target.inbox(), target.recoverable()) == ("picture", [], [])
+    assert (picture.status, target.inbox(), target.queues.recoverable()) == ("picture", [], [])
     with pytest.raises((ExecutionError, InterruptError)) as refused:
         ACTS[act](target, picture.id, waiting.open_questions[0].id)
     if act != "pause":
@@ -153,7 +153,7 @@ def test_a_child_that_is_under_way_is_not_left_behind(source, file):
 
 def test_a_child_for_which_its_parent_waits_does_not_move(source, file):
     parent = source.start("parent_of_one").wait(20)
-    (child,) = [record.execution_id for record in source.executions() if record.execution_id != parent.id]
+    (child,) = [record.execution_id for record in source.store.records() if record.execution_id != parent.id]
     with pytest.raises(ExecutionError, match=f"was started by {parent.id}, which waits for it"):
         source.run_of(child).export(file, move=True)
     assert finish(source, source.run_of(child)).status == "completed"
@@ -425,7 +425,7 @@ def test_what_has_arrived_does_not_arrive_again(source, waiting, file, calls, co
     before = list(calls)
     with pytest.raises(StoreError, match=f"holds it already, as {status}: it continues once. Nothing was imported"):
         there.import_log(file, as_fork=as_fork)
-    assert ([record.execution_id for record in there.executions()], calls) == ([waiting.id], before)
+    assert ([record.execution_id for record in there.store.records()], calls) == ([waiting.id], before)
 
 
 def test_what_was_imported_as_a_fork_does_not_arrive_as_itself_as_well(source, waiting, file, calls):

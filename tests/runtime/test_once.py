@@ -103,7 +103,7 @@ def met_twice(operation):
     first = list(met)
     WORLD["works"], failing.broken = True, False
     world.signal(execution.id, "go", "late")
-    for record in world.executions():
+    for record in world.store.records():
         if record.workflow_name == "child":
             world.run_of(record.execution_id).resume().wait(20)
     later = Environment(store=world.store, workflows=[CHILD], actions=[failing.action()])

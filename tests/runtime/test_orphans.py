@@ -17,7 +17,7 @@ def parent_and_child():
 
     world = environment(ASKS)
     begun = world.start(parent).wait(20)
-    (child,) = [record for record in world.executions() if record.execution_id != begun.id]
+    (child,) = [record for record in world.store.records() if record.execution_id != begun.id]
     return world, begun, world.run_of(child.execution_id)
 
 

@@ -54,9 +54,9 @@ def test_each_attempt_waits_longer_than_the_one_before(made):
         with pytest.raises(
             ExecutionError, match=f"resumed {made} times automatically and made no progress; it is tried"
         ):
-            world.recover(name)
+            world.queues.recover(name)
     world._clock.time = NOW + ATTEMPT_PAUSES[made] * MICROSECONDS
-    recovered = world.recover(name).wait(20)
+    recovered = world.queues.recover(name).wait(20)
     resumed = [event.data for event in recovered.history() if isinstance(event.data, catalog.ExecutionResumed)]
     assert (recovered.status, resumed[-1].recovery) == ("completed", made + 1)
 
@@ -65,14 +65,14 @@ def test_what_never_gets_on_needs_a_person_who_can_resume_it():
     world, name = world_after(1, 2, 3)
     world._clock.time = NOW + 10**6 * MICROSECONDS
     with pytest.raises(NeedsPersonError, match=f"{name} needs a person: it was resumed 3 times automatically"):
-        world.recover(name)
+        world.queues.recover(name)
     assert world.run_of(name).resume().wait(20).status == "completed"
 
 
 @pytest.mark.parametrize("last", [(None,), (1, 2, 3, None)])
 def test_attempts_are_counted_anew_after_a_person(last):
     world, name = world_after(*last)
-    assert world.recover(name).wait(20).status == "completed"
+    assert world.queues.recover(name).wait(20).status == "completed"
 
 
 def test_attempts_are_counted_anew_once_it_got_on():
@@ -87,7 +87,7 @@ def test_many_interrupted_executions_are_recovered_lines_some_at_a_time_and_a_po
     names = [killed(world.store, *(1, 2, 3)[: number % 4], name=f"exec_{number}") for number in range(200)]
     foreign = catalog.ExecutionStarted("w", {})
     world.store.append("exec_bad", [Event("event_" + "0" * 26, "exec_bad", 1, NOW, foreign)], 0)
-    records = world.recoverable()
+    records = world.queues.recoverable()
     assert len(records) == len(names) + 1
     recovered = recover_automatically(world, records)
     assert len(recovered.resumed) == MAX_RESUMED
@@ -99,14 +99,14 @@ def test_a_long_list_of_interrupted_executions_ends_with_how_many_more_there_are
     world = environment(actions=[work()], clock=Watch())
     for number in range(MAX_LISTED + 7):
         killed(world.store, name=f"exec_{number}")
-    lines = listing(world.recoverable()).splitlines()
+    lines = listing(world.queues.recoverable()).splitlines()
     assert lines[-2:] == [
         "  page 1 of 2, 57 runs: %dive recover --page N",
         "to continue: %dive recover ID, or %dive recover --all",
     ]
     assert len(lines) == MAX_LISTED + 3
-    assert len(listing(world.recoverable(), 2).splitlines()) == 7 + 3
-    assert listing(world.recoverable(), 3) == "there is no page 3"
+    assert len(listing(world.queues.recoverable(), 2).splitlines()) == 7 + 3
+    assert listing(world.queues.recoverable(), 3) == "there is no page 3"
 
 
 class Counting(MemoryStore):
@@ -123,11 +123,11 @@ def test_thousands_of_interrupted_executions_take_a_page_of_work_and_a_line():
     world = environment(store=Counting(), actions=[work()], clock=Watch())
     for number in range(5000):
         killed(world.store, name=f"exec_{number}")
-    records = world.recoverable()
+    records = world.queues.recoverable()
     world.store.reads = 0
     recovered = recover_automatically(world, records)
     assert world.store.reads < 20 * MAX_RESUMED
     assert (len(recovered.resumed), recovered.waiting) == (MAX_RESUMED, 5000 - MAX_RESUMED)
     assert _recovered_lines(recovered) == ["resumed 50 runs: %dive runs; 4,950 are left: %dive recover"]
     assert {execution.wait(20).status for execution in recovered.resumed} == {"completed"}
-    assert len(world.recoverable()) == 5000 - MAX_RESUMED
+    assert len(world.queues.recoverable()) == 5000 - MAX_RESUMED

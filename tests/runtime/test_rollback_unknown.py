@@ -422,8 +422,8 @@ def test_only_what_is_to_be_settled_continues(beside, gathering):
         assert not [event for event in ended.history() if event.event_type == "interrupt_raised"][
             beside == "question" :
         ]
-        assert {record.status for record in after.executions()} == {"cancelled"}
-        assert after.recoverable() == []
+        assert {record.status for record in after.store.records()} == {"cancelled"}
+        assert after.queues.recoverable() == []
 
 
 @pytest.mark.parametrize(("beside", "gathering"), WAYS)
@@ -435,14 +435,14 @@ def test_only_the_call_that_is_to_be_settled_is_asked_about(beside, gathering):
         (asked,) = [question for question in waiting.open_questions if question.kind == "outcome_unknown"]
         assert "book" in asked.question
         # It waits for the answer only: neither a timer nor a worker drives it again.
-        assert (waiting.status, waiting.state.is_asleep, after.recoverable()) == ("waiting", False, [])
+        assert (waiting.status, waiting.state.is_asleep, after.queues.recoverable()) == ("waiting", False, [])
         assert waiting.state.wake_at is None or beside == "question"
         assert is_idle(waiting.state, after.store)
     with environment(*side.definitions, store=store) as third:
         third.run_of(name).answer(asked.id, {"choice": "done", "result": 7}, "ann").wait(20)
         ended = third.run_of(name)
         assert (ended.status, ended.error, side.told) == ("cancelled", "enough", ["unbook 7"])
-        assert {record.status for record in third.executions()} == {"cancelled"}
+        assert {record.status for record in third.store.records()} == {"cancelled"}
 
 
 def test_a_workflow_whose_child_is_not_resumed_need_not_be_defined():
@@ -554,10 +554,10 @@ def test_a_child_whose_rollback_waits_for_a_person_is_not_recovered_again_and_ag
         becomes(lambda: store.record(execution.id).status == "cancelled")
         copies.append(copy_of(store))
     with environment(parent, child, store=copies[0]) as later:
-        (record,) = later.recoverable()
-        waiting = later.recover(record.execution_id).wait(20)
+        (record,) = later.queues.recoverable()
+        waiting = later.queues.recover(record.execution_id).wait(20)
         (question,) = [question for question in waiting.open_questions if question.kind == "outcome_unknown"]
-        assert later.recoverable() == []
+        assert later.queues.recoverable() == []
         later.answer(question.id, "retry").wait(20)
-        assert {record.status for record in later.executions()} == {"cancelled"}
-        assert (undone, later.recoverable()) == (["unbook", "unbook"], [])
+        assert {record.status for record in later.store.records()} == {"cancelled"}
+        assert (undone, later.queues.recoverable()) == (["unbook", "unbook"], [])

@@ -298,7 +298,7 @@ def test_an_execution_that_was_undone_begins_anew_where_the_one_that_started_it_
     travel.told.clear()
     world.run_of(execution.id).resume().wait(20)
     assert (execution.refresh().status, travel.told) == ("completed", ["book bus"])
-    assert len(world.executions(workflow="inner")) == times + 1
+    assert len(world.store.records(workflow="inner")) == times + 1
     assert world.run_of(execution.id).verify().equal
     log = world.store.read(execution.id)
     state = world.run_of(execution.id).state
@@ -328,7 +328,7 @@ def test_what_is_undone_is_called_so_where_its_run_is_looked_at_or_compared():
     travel = Travel()
     world = environment(trip(), actions=travel.actions())
     first, second = world.start("trip").wait(20), world.start("trip").wait(20)
-    for shown in (str(first.inspect()), str(world.compare(first.id, second.id))):
+    for shown in (str(first.inspect()), str(first.compare(second.id))):
         assert "branch" not in shown
     assert "rollback 1" in str(first.inspect())
 

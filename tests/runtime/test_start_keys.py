@@ -114,8 +114,8 @@ def test_a_pending_execution_that_is_cancelled_never_starts_and_leaves_its_key(t
     with pytest.raises(ExecutionError, match="is already cancelled"):
         created.cancel()
     later = Environment(store=SqliteStore(tmp_path / "s.db"), workflows=[NOTING], actions=[calls.action()])
-    (record,) = later.executions()
-    assert (record.status, record.key, record.tags, later.recoverable(), calls) == (
+    (record,) = later.store.records()
+    assert (record.status, record.key, record.tags, later.queues.recoverable(), calls) == (
         "cancelled",
         None,
         ("rush",),
@@ -183,7 +183,7 @@ def test_a_key_used_again_with_other_inputs_is_never_silent_unless_that_is_asked
     )
     with pytest.raises(StartKeyTakenError, match=told) as refused:
         getattr(world, way)("asked", second, key="order 7", on_conflict="refuse")
-    assert (refused.value.execution_id, len(world.executions())) == (before.id, 1)
+    assert (refused.value.execution_id, len(world.store.records())) == (before.id, 1)
 
 
 @pytest.mark.parametrize("key", ["", " ", "\n\t"])
@@ -192,7 +192,7 @@ def test_a_blank_key_is_refused(key, way):
     world = environment(NOTING, actions=[Calls().action()])
     with pytest.raises(SetupError, match="a start key must not be blank"):
         getattr(world, way)("w", key=key)
-    assert world.executions() == []
+    assert world.store.records() == []
 
 
 def test_an_unknown_way_to_handle_a_conflict_is_refused():

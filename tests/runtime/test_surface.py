@@ -46,7 +46,7 @@ def test_a_step_runs_another_workflow_with_inputs_and_keeps_its_outputs():
     world = environment(*read_definitions(FAMILY).workflows)
     execution = world.start("whole", {"words": ["a", "b"]}).wait(20)
     assert execution.variables["parts"] == [{"upper": "A", "note": "from a"}, {"upper": "B", "note": "from b"}]
-    assert len(world.executions(workflow="part")) == 2
+    assert len(world.store.records(workflow="part")) == 2
 
 
 def test_a_workflow_step_survives_a_restart_and_starts_its_child_once():

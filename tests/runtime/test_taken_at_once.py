@@ -53,12 +53,12 @@ def test_an_execution_that_the_engine_cancels_at_that_moment_is_cancelled_once(w
         with suppress(ExecutionError):  # unless it has ended already
             world.run_of(execution.id).cancel()
     else:
-        world.recover(execution.id)
+        world.queues.recover(execution.id)
     ended = world.run_of(execution.id).wait(20)
     assert done
     assert ended.status == "cancelled"
     assert [event.event_type for event in ended.history()].count("execution_cancelled") == 1
-    assert world.recoverable() == []
+    assert world.queues.recoverable() == []
 
 
 @pytest.mark.parametrize("number", range(5))
@@ -67,4 +67,4 @@ def test_who_resumes_it_at_that_moment_has_it_running_or_cancelled(world, monkey
     resumed = world.run_of(execution.id).resume().wait(20)
     assert done
     assert resumed.status in ("waiting", "cancelled")
-    assert world.recoverable() == []
+    assert world.queues.recoverable() == []

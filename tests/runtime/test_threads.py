@@ -170,7 +170,7 @@ def test_a_process_ends_after_the_calls_that_are_waited_for_and_no_others(how, e
     path = tmp_path / "s.db"
     subprocess.run([sys.executable, "-c", ENDING, how, str(path)], check=True, timeout=60, env=environ)
     with Environment(store=str(path)) as world:
-        (past,) = world.executions()
+        (past,) = world.store.records()
         assert end in [event.event_type for event in world.run_of(past.execution_id).history()]
 
 

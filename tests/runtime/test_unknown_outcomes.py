@@ -85,10 +85,10 @@ def test_the_answer_may_come_from_another_process_later():
 
 def test_the_store_knows_that_an_execution_waits_until_it_is_answered():
     world, execution_id = died_during_the_call(Bank())
-    assert [record.execution_id for record in world.recoverable()] == [execution_id]
+    assert [record.execution_id for record in world.queues.recoverable()] == [execution_id]
     resumed = world.run_of(execution_id).resume().wait(20)
-    assert world.executions(status="waiting") == [world.store.record(execution_id)]
-    assert (world.recoverable(), world.executions(status="running")) == ([], [])
+    assert world.store.records(status="waiting") == [world.store.record(execution_id)]
+    assert (world.queues.recoverable(), world.store.records(status="running")) == ([], [])
     world.answer(resumed.open_questions[0].interrupt_id, "retry").wait(20)
     assert world.store.record(execution_id).status == "completed"
 

@@ -61,7 +61,7 @@ def test_a_result_is_of_one_moment_if_the_run_ends_while_it_is_made(here, latch,
 
     def form_at_the_end(outputs):
         latch.set()
-        (record,) = here.executions()
+        (record,) = here.store.records()
         here.run_of(record.execution_id).wait(20)
         return form(outputs)
 
@@ -83,7 +83,7 @@ def test_a_run_outlives_a_client_that_goes_away_in_its_call(here, latch):
     talk(here, talking)
     leave()
     latch.set()
-    (record,) = here.executions()
+    (record,) = here.store.records()
     assert here.run_of(record.execution_id).wait(20).outputs == {"result": True}
 
 
@@ -116,7 +116,7 @@ def test_a_run_of_another_process_is_waited_for(tmp_path):
     reads = Workflow("reads", [Step("say", script="1")])
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as program, pipe.open("w") as written:
         with environment(reads, store=store) as here:
-            (record,) = here.executions()
+            (record,) = here.store.records()
             name = {"execution": record.execution_id}
             assert called(here, "divebook_status", name, wait=0.0).structured_content["status"] == "running"
 
@@ -141,7 +141,7 @@ def test_a_server_asks_a_client_through_a_run(mode):
         result = called(here, "ask", mode=mode, elicited=elicited, wait=60.0)
         assert result.structured_content["outputs"] == {"said": "done"}
         assert "Which colour?" in asked[0].message
-        (record,) = here.executions()
+        (record,) = here.store.records()
         assert "red" in str(here.run_of(record.execution_id).conversation)
 
 

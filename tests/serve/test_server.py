@@ -83,7 +83,7 @@ def test_names_that_would_be_one_tool_are_refused():
 @pytest.mark.parametrize("mode", [MODERN, LEGACY])
 def test_a_call_runs_a_workflow_and_returns_its_outputs(here, mode):
     result = called(here, "greet_people", {"who": "Ann"}, mode=mode)
-    (record,) = here.executions()
+    (record,) = here.store.records()
     assert result.content[0].text == '{"said": "Hello Ann"}'
     assert result.structured_content == {
         "execution": record.execution_id,
@@ -98,7 +98,7 @@ def test_questions_go_to_the_person_of_the_client(here, mode):
     result = called(here, "release", {"n": 3}, mode=mode, elicited=elicited)
     assert result.content[0].text == '{"result": "red 3"}'
     assert [params.message for params in asked] == ["Release?", "Which colour?"]
-    assert len(here.executions()) == 1
+    assert len(here.store.records()) == 1
 
 
 @pytest.mark.parametrize("mode", [MODERN, LEGACY])
@@ -115,7 +115,7 @@ def test_an_answer_that_does_not_fit_is_asked_again_with_what_was_wrong(here, mo
 def test_a_question_that_is_declined_stays_open(here, mode):
     elicited, _ = accepting(None)
     result = called(here, "counted", mode=mode, elicited=elicited)
-    (record,) = here.executions()
+    (record,) = here.store.records()
     execution = here.run_of(record.execution_id)
     assert not result.is_error
     assert "ask_" in result.content[0].text
@@ -130,7 +130,7 @@ def test_whoever_answers_first_has_answered(here, mode):
     """The person of the client is still thinking while somebody answers in a notebook."""
 
     async def elicited(context, params):
-        (record,) = here.executions()
+        (record,) = here.store.records()
         (question,) = here.run_of(record.execution_id).open_questions
         await asyncio.to_thread(here.answer, question.id, 5, by="ann")
         return ElicitResult(action="accept", content={"answer": 6})
@@ -140,7 +140,7 @@ def test_whoever_answers_first_has_answered(here, mode):
 
 def test_an_older_client_is_not_kept_from_a_result_by_a_form_that_nobody_fills(here):
     async def elicited(context, params):
-        (record,) = here.executions()
+        (record,) = here.store.records()
         (question,) = here.run_of(record.execution_id).open_questions
         await asyncio.to_thread(here.answer, question.id, 5)
         await asyncio.Event().wait()
@@ -182,7 +182,7 @@ def test_a_form_is_closed_whenever_its_question_is_answered_elsewhere(here, monk
 @pytest.mark.parametrize("mode", [MODERN, LEGACY])
 def test_a_client_that_cannot_ask_gets_the_run_and_how_it_is_answered(here, mode):
     result = called(here, "counted", mode=mode)
-    (record,) = here.executions()
+    (record,) = here.store.records()
     (question,) = here.run_of(record.execution_id).open_questions
     assert not result.is_error
     assert result.structured_content == {"execution": record.execution_id, "status": "waiting", "outputs": {}}
@@ -238,7 +238,7 @@ def test_a_server_that_was_started_again_takes_the_answer(tmp_path):
     with environment(*FLOWS, store=str(tmp_path / "e.db")) as there:
         result = talk(there, again(state, {name: ElicitResult(action="accept", content={"answer": 9})}))
         assert result.structured_content["outputs"] == {"result": 9}
-        assert len(there.executions()) == 1
+        assert len(there.store.records()) == 1
 
 
 def test_a_state_that_was_changed_or_is_of_another_store_is_refused(here, tmp_path):
@@ -316,7 +316,7 @@ def test_a_client_hears_how_far_its_run_is(here):
         heard.append(done)
 
     talk(here, lambda client: client.call_tool("greet_people", {"who": "Ann"}, progress_callback=progress))
-    execution = here.run_of(here.executions()[0].execution_id)
+    execution = here.run_of(here.store.records()[0].execution_id)
     ended = [event for event in execution.history() if isinstance(event.data, catalog.OperationCompleted)]
     assert heard == list(range(1, len(ended) + 1))
 

@@ -184,9 +184,9 @@ def test_a_rule_of_the_environment_denies_an_action_for_good():
 def test_a_book_is_in_no_list_unless_it_is_asked_for():
     till = Till()
     run = till.approved(till.asked(), scope="always")
-    assert [record.execution_id for record in till.world.executions()] == [run.id]
-    assert (till.world.recoverable(), till.world.inbox(), till.store.unended()) == ([], [], [])
-    (book,) = till.world.executions(origin="book")
+    assert [record.execution_id for record in till.world.store.records()] == [run.id]
+    assert (till.world.queues.recoverable(), till.world.inbox(), till.store.unended()) == ([], [], [])
+    (book,) = till.world.store.records(origin="book")
     assert book.status == "waiting"
 
 

@@ -38,7 +38,7 @@ def fill(store, seed, every=1):
         for name in rng.sample(names, 2):
             environment.run_of(name).what_if({"variables": {"v0": 2}})
         environment.run_of(run.id).try_step(rng.choice(STEPS))
-        return len(environment.executions())
+        return len(environment.store.records())
 
 
 def check_copy(source, target, count):

@@ -137,7 +137,7 @@ def test_what_a_replay_takes_from_the_log_is_not_told_again(heard, tmp_path):
         assert ("step before", None) in heard.tree(), "its workflow has not ended"
         other = Heard()  # of another process
         with Environment(store=store, telemetry=other.telemetry) as environment:
-            execution = environment.run_of(environment.executions()[0].execution_id)
+            execution = environment.run_of(environment.store.records()[0].execution_id)
             execution.answer(execution.open_questions[0].id, "yes").wait(20)
             execution.verify()
     assert set(other.tree()) == {
@@ -179,7 +179,7 @@ def test_neither_logs_that_are_imported_nor_what_a_fork_shares_are_told(heard, t
     export(silent.store, log.id, lines)
     with Environment(store=MemoryStore(), telemetry=heard.telemetry) as environment:
         import_(lines, environment.store)
-        assert environment.executions()[0].status == "completed"
+        assert environment.store.records()[0].status == "completed"
         assert heard.spans == ()
         (second,) = [event.sequence for event in environment.store.read(log.id) if event.step == "two"][:1]
         assert environment.run_of(log.id).fork(second - 1).wait(20).status == "completed"
