@@ -25,7 +25,11 @@ def shown() -> Iterator[Figure]:
     )
     run = environment.start("w").wait(check=True)
     yield Figure(
-        f"showing a run of {ITEMS:,} items", "memory", round(best(run.static_bundle) / 1e3, 2), "s", target=TARGET
+        f"showing a run of {ITEMS:,} items",
+        "memory",
+        round(best(run.internals.static_bundle) / 1e3, 2),
+        "s",
+        target=TARGET,
     )
     without = round(best(run._repr_html_) / 1e3, 2)
     yield Figure("the same without data", "memory", without, "s", target=TARGET)

@@ -121,7 +121,7 @@ class MappedRows:
         """Raise the error of the map's execution if it has failed. Warn if the execution waits for an answer. Return
         this object, without waiting.
         """
-        if self.run.checked().status == WAITING:
+        if self.run.internals.checked().status == WAITING:
             warnings.warn(f"{self!r}. Answer that; wait() then continues", stacklevel=3)
         return self
 
@@ -433,7 +433,7 @@ def _require_unneeded(environment: Environment, kind: str, name: str) -> None:
     that has not ended still needs it.
     """
     for run in (environment.run_of(record.execution_id) for record in environment.store.unended()):
-        if run.was_driven and names(run.workflow, kind, name, environment.workflows):
+        if run.internals.was_driven and names(run.workflow, kind, name, environment.workflows):
             raise SetupError(
                 f"execution {run.id} of {run.workflow.name!r} has not ended and needs the other {kind} {name!r}: wait "
                 f"for it, cancel it, or give this {kind} another name"

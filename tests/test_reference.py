@@ -128,6 +128,7 @@ PLUMBING = {
     "divebook.definitions.resources.Approvals": "argument of internal methods of an environment",
     "divebook.definitions.table.Key": "description of a key of definitions",
     "divebook.definitions.table.Table": "same; `Frames.arrow` returns a table of pyarrow",
+    "divebook.runtime.run.RunInternals": "parts of a run for other packages of divebook",
     "divebook.runtime.compute.threads.LimitedSlot": "slot of an executor",
     "divebook.runtime.concurrency.ConcurrentCalls": "bookkeeping of concurrent calls",
     "divebook.widgets.protocol.RunsPage": "message to the view of a list of runs",

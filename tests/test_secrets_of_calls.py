@@ -214,7 +214,7 @@ def shown(run, here, folder):
     """Yield all that is shown or handed out of a run."""
     seen = run
     yield "bundle", repr(seen._repr_mimebundle_())
-    yield "saved", repr(seen.static_bundle())
+    yield "saved", repr(seen.internals.static_bundle())
     yield "text", repr(seen) + str(seen) + repr(run) + str(run.error)
     for frame in ("messages", "tool_calls", "model_calls", "operations", "events", "steps", "items", "questions"):
         yield f"frame {frame}", getattr(run, frame).to_csv()

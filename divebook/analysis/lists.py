@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, NamedTuple, Protocol, get_args
+from typing import Any, NamedTuple, get_args
 
 import pandas as pd
 
@@ -510,18 +510,6 @@ def frame_of(kind: str, parts: Any) -> pd.DataFrame:
     return (_OF_ONE.get(kind) or _OF_FINDINGS[kind])(parts)
 
 
-class Display(Protocol):
-    """Interface of objects that replace the table by which a notebook shows a DataFrame, for example by a widget."""
-
-    def in_cell(self) -> bool:
-        """Show the DataFrame in the current IPython cell. Return False if that is not possible, so that a table is
-        shown instead.
-        """
-
-    def widget(self) -> Any:
-        """Return the widget that marimo shows in place of the DataFrame."""
-
-
 class RunsTable(pd.DataFrame):
     """DataFrame of executions that shows only its informative columns in notebooks."""
 
@@ -543,33 +531,6 @@ class RunsTable(pd.DataFrame):
 def _says_something(value: Any) -> bool:
     # `pd.notna` of a list returns an array, so that containers are tested first.
     return bool(value) if isinstance(value, list | dict | str) else bool(pd.notna(value))
-
-
-class ShownFrame(pd.DataFrame):
-    """DataFrame that notebooks show with a `Display` object instead of a table. DataFrames derived from it are ordinary
-    ones.
-    """
-
-    _display: Display | None = None
-
-    @classmethod
-    def of(cls, frame: pd.DataFrame, display: Display | None) -> ShownFrame:
-        """Return a copy of a DataFrame that notebooks show with `display`; if `display` is None, notebooks show the
-        usual table.
-        """
-        shown = cls(frame)
-        shown._display = display
-        return shown
-
-    def _ipython_display_(self) -> None:
-        if self._display is None or not self._display.in_cell():
-            raise NotImplementedError  # IPython shows the table then
-
-    def _display_(self) -> Any:
-        """Return the object that marimo shows: the widget of the display, or the DataFrame as a table if it has no
-        display.
-        """
-        return pd.DataFrame(self) if self._display is None else self._display.widget()
 
 
 # --- comparison of runs -----------------------------------------------------------------------------------------------

@@ -173,7 +173,7 @@ def _print_inbox(inbox: Inbox, _values: Mapping[str, Any]) -> None:
     has_commands = False
     for run in inbox.executions:
         # The label names a what-if or a trial as such.
-        label = f"{badge_of(run.record)} {run.id}".lstrip()
+        label = f"{badge_of(run.internals.record)} {run.id}".lstrip()
         for question in run.open_questions:
             for line in description(label, question):
                 say(line)

@@ -167,7 +167,7 @@ def finish(
             # Inputs and variables of a successor may contain other secrets.
             secrets.learn(execution.state.inputs, execution.state.variables)
             try:
-                if execution.was_driven or execution.state.is_over:  # otherwise another process drives it
+                if execution.internals.was_driven or execution.state.is_over:  # otherwise another process drives it
                     execution = execution.wait() if answers is None else answers.settle(execution)
             except (ConcurrentAppendError, FencedError):
                 # The append or the lease was lost to another process. If the execution has ended since, that process
@@ -204,7 +204,7 @@ def _continues_alone(execution: Run, *, waits: bool | None) -> bool:
     if waits is False or (waits is None and has_terminal()):
         return False
     # A paused execution continues only when a person resumes it.
-    if execution.status != WAITING or execution.state.paused is not None or not execution.was_driven:
+    if execution.status != WAITING or execution.state.paused is not None or not execution.internals.was_driven:
         return False
     for family_member in with_children(execution):
         # A call is held open in this process while it asks, and is not left waiting by default.
@@ -306,9 +306,9 @@ def conclude(
             print_note(
                 "the tool call that asks is cut off when this command ends; the answer is used when it is made again"
             )
-            each.leave()
+            each.internals.leave()
     # The code of --strict replaces others, and that of an interrupt replaces every code but 0.
-    if not (execution.was_driven or execution.state.is_over):
+    if not (execution.internals.was_driven or execution.state.is_over):
         code = WAITS
         print_note("it is stored; another process drives the execution and continues it", "yellow")
     if strict and execution.status == WAITING:

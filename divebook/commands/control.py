@@ -248,7 +248,7 @@ def tag(
     environment = call.environment
     record = environment.store.record(environment.store.resolve(run))
     if tags or remove:
-        record = call.run(run).annotate(tags=tags or (), untag=remove or ()).record
+        record = call.run(run).annotate(tags=tags or (), untag=remove or ()).internals.record
     return RunTags(record.execution_id, tuple(record.tags))
 
 

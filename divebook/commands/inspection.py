@@ -414,7 +414,7 @@ def execution_data(execution: Run) -> ExecutionData:
         "outputs": dict(execution.state.outputs),
         "variables": recorded_variables(execution),
         "last_output": last_outputs(execution),
-        "usage": execution.usage.to_dict(),
+        "usage": execution.state.own_usage.to_dict(),
         "durability": execution.store.record(execution.id).durability,
         "signals": [awaited.name for awaited in awaited_signals_of(execution)],
         "questions": {question.id: question.question for question in execution.open_questions},

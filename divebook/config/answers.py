@@ -446,7 +446,7 @@ def annotating(
     # The annotation is built only for its checks, before the first execution is changed.
     annotation(tags=tags, untagged=untag, note=note, labels=label_values)
     # The record and not the run, because an annotation starts nothing that a caller could wait for.
-    return lambda run: run.annotate(note=note, labels=label_values, tags=tags, untag=untag).record
+    return lambda run: run.annotate(note=note, labels=label_values, tags=tags, untag=untag).internals.record
 
 
 def handle_each(

@@ -425,7 +425,7 @@ class Variants:
         if plan:
             return resume_plan(variant, self._rehearsed(variant), reusable)
         execution = self._start_continuation(variant)
-        if execution.was_driven or execution.state.is_over:
+        if execution.internals.was_driven or execution.state.is_over:
             return execution
         # An earlier call has started it, and its process has ended since.
         return self._run_of(self._control.resume(execution.id))

@@ -34,7 +34,7 @@ def show_while_running(run: Run, front_end: FrontEnd) -> Run:
     case.
     """
     # A run that has ended, or that waits without a process, is shown as the value of the cell.
-    if front_end.shows_widgets and (run.is_live or run.goes_on_elsewhere):
+    if front_end.shows_widgets and (run.is_live or run.internals.goes_on_elsewhere):
         show_live(run, front_end).leave()
     return run
 

@@ -22,6 +22,7 @@ from divebook.notebook.shell_state import present_front_end
 from divebook.notebook.view_output import NOTHING, ViewOutput, display_bundle
 from divebook.projections.run_columns import run_table
 from divebook.projections.summary import Overview
+from divebook.questions import Question
 from divebook.questions.bounds import Bounds
 from divebook.report.model import Items, Line, Paragraph, Report, Text
 from divebook.report.shown import Shown, bundle_of
@@ -165,19 +166,19 @@ class Runs(Shown):
 
     def tag(self, *tags: str) -> pd.DataFrame:
         """Add tags to each execution in the list, and return a DataFrame with the result for each."""
-        return self.handle(lambda run: run.tag(*tags).record)
+        return self.handle(lambda run: run.tag(*tags).internals.record)
 
     def untag(self, *tags: str) -> pd.DataFrame:
         """Remove tags from each execution in the list."""
-        return self.handle(lambda run: run.untag(*tags).record)
+        return self.handle(lambda run: run.untag(*tags).internals.record)
 
     def note(self, text: str) -> pd.DataFrame:
         """Set the note of each execution in the list."""
-        return self.handle(lambda run: run.note(text).record)
+        return self.handle(lambda run: run.note(text).internals.record)
 
     def label(self, **labels: Any) -> pd.DataFrame:
         """Set labels of each execution in the list; the value None removes a label."""
-        return self.handle(lambda run: run.label(**labels).record)
+        return self.handle(lambda run: run.label(**labels).internals.record)
 
     def fork(
         self, at: int | None = None, change: ChangeLike = None, *, wait: bool = True, **options: Unpack[StartOptions]
@@ -238,7 +239,7 @@ class RunsOutput:
             return
         run = self._environment.run_of(execution_id)
         # The run replaces the content of the existing output below the list.
-        ViewOutput(run.view(), run.static_bundle(), self._opened)
+        ViewOutput(run.view(), run.internals.static_bundle(), self._opened)
 
 
 # --- the inbox -----------------------------------------------------------------------------------------------------
@@ -286,26 +287,37 @@ class InboxOutput:
             self._output.save(bundle)
 
 
-class InboxDisplay:
-    """Display of a DataFrame of open questions as cards in which a person can answer them."""
+class OpenQuestions(Shown, list[tuple[str, Question]]):
+    """Open questions: pairs of the id of the run that asks and the question, as `divebook.Environment.inbox` returns
+    them, and `frame` for a DataFrame.
 
-    def __init__(self, environment: Environment, store: str | None) -> None:
+    As the last value of a cell it shows cards in which a person can answer.
+    """
+
+    def __init__(self, environment: Environment, store: str | None = None) -> None:
+        super().__init__(environment.inbox())
         self._environment = environment
         self._store = store
 
-    def in_cell(self) -> bool:
-        """Show the questions as cards in the current cell and return True. Return False if the front end of the cell
-        shows no widgets.
-        """
+    def frame(self) -> pd.DataFrame:
+        """Return the questions as a DataFrame; `divebook.analysis.lists.questions_frame` documents the columns."""
+        from divebook.analysis.lists import questions_frame
+
+        return questions_frame(self)
+
+    def report(self) -> Report:
+        """Return the questions and the commands that answer them."""
+        return questions(self._environment, self._store).report()
+
+    def _ipython_display_(self) -> None:
         from IPython.core.getipython import get_ipython
 
-        if not present_front_end(get_ipython()).shows_widgets:
-            return False
+        if not self or not present_front_end(get_ipython()).shows_widgets:
+            raise NotImplementedError  # IPython shows the report then
         InboxOutput(self._environment, self._store)
-        return True
 
-    def widget(self) -> InboxView:
-        """Return a widget that shows the questions as cards."""
+    def _display_(self) -> Any:
+        """Return the object that marimo shows: a widget with the cards."""
         return inbox_view(self._environment)
 
 

@@ -178,14 +178,14 @@ def _handlers(run: Run, on_new_execution: Callable[[], None]) -> Handlers:
     """
 
     def again() -> None:
-        run.refer_to(run.again())
+        run.internals.refer_to(run.again())
         on_new_execution()
 
     def fix() -> None:
         # `continue_failed` starts a new execution only if something was edited.
         continued = continue_failed(run)
         if continued != run:
-            run.refer_to(continued)
+            run.internals.refer_to(continued)
             on_new_execution()
 
     def resume_in_background() -> None:
@@ -396,7 +396,7 @@ class LiveOutput:
         """Monotonic time before which the run is not saved again."""
         self._is_save_due = False
         # The first output contains no replay data: it would take seconds for a long run, and the run changes at once.
-        self._output = ViewOutput(self.view, run.static_bundle(with_data=False))
+        self._output = ViewOutput(self.view, run.internals.static_bundle(with_data=False))
         # Added after the output exists, because the publisher may call `_on_delta` before `add` returns.
         self._detach: Callable[[], None] = self._publisher.add(self._on_delta, self._save_if_due)
         self.view.when_moved(self._follow)
@@ -481,7 +481,7 @@ class LiveOutput:
         """Save the current state of the run as text, HTML and replay data in the output."""
         with self._lock:
             start = time.monotonic()
-            self._output.save(self.run.refresh().static_bundle())
+            self._output.save(self.run.refresh().internals.static_bundle())
             now = time.monotonic()
             # Saving a long run takes seconds, so the pause grows with the time that saving takes.
             self._next_save_at = now + SAVE_PAUSE * (now - start)
@@ -494,7 +494,7 @@ class LiveOutput:
             # The same last event means that this end is saved already. A resumed run has more events.
             if last == self._saved_end:
                 return
-            stays = self._output.end(self.run.static_bundle())
+            stays = self._output.end(self.run.internals.static_bundle())
             self._saved_end = last
         # A completed run cannot change any more, and a retired view needs no saves.
         if not stays or self.run.status == COMPLETED:

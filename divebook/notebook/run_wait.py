@@ -134,7 +134,7 @@ def display_run(run: Run) -> None:
     if run.shown_in == shell.execution_count:
         return
     front_end = present_front_end(shell)
-    if not front_end.shows_widgets or not (run.is_live or run.goes_on_elsewhere):
+    if not front_end.shows_widgets or not (run.is_live or run.internals.goes_on_elsewhere):
         raise NotImplementedError
     show_live(run, front_end).leave()
 
@@ -150,7 +150,7 @@ def show_live(run: Run, front_end: FrontEnd) -> LiveOutput:
 def _is_in_other_process(run: Run) -> bool:
     """Return whether another process drives a run. This process then cannot wait for its end."""
     # `was_driven` is also True after this process has driven the run, when `wait` returns at once.
-    return not run.was_driven and not run.state.is_over
+    return not run.internals.was_driven and not run.state.is_over
 
 
 def _waits_for_answer(run: Run) -> bool:

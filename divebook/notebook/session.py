@@ -370,7 +370,7 @@ class Session:
                 return definition_edit.run_again(environment, answers, options)
             run = self.start_run(workflow, inputs, store=store, answers=answers, **options)
             # Another process has started a run with this key, and drives it.
-            if not run.was_driven:
+            if not run.internals.was_driven:
                 run.remark = elsewhere_note(run.id)
             elif definition_edit is not None:
                 run.remark = definition_edit.advice

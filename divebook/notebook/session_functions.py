@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from divebook.analysis.store import Frames
-    from divebook.notebook.run_list import Runs
+    from divebook.notebook.run_list import OpenQuestions, Runs
 
 
 P = ParamSpec("P")
@@ -350,30 +350,25 @@ def runs(
     return list_of(RunQuery(environment.store, all_filters, limit), environment, store)
 
 
-def inbox(*, store: str | None = None) -> pd.DataFrame:
-    """Return the open questions as a DataFrame; questions of the newest execution come first.
+def inbox(*, store: str | None = None) -> OpenQuestions:
+    """Return the open questions as pairs of run id and question; questions of the newest execution come first.
 
-    `divebook.analysis.lists.questions_frame` documents the columns. As the last value of a cell it shows the cards of
-    ``%dive inbox``.
+    ``.frame()`` is a DataFrame. As the last value of a cell the list shows the cards of ``%dive inbox``.
 
     Examples
     --------
     >>> from divebook.notebook.session import open_session
     >>> session = open_session("memory:")
     >>> asking = run("Workflows: [{Name: w, Steps: [{Name: s, Ask: Which one?, Store: it}]}]").wait()
-    >>> question = inbox().iloc[0]
-    >>> question["question"]
+    >>> ((run_id, question),) = inbox()
+    >>> question.question
     'Which one?'
-    >>> answer(question["interrupt_id"], "this one").wait().status
+    >>> answer(question, "this one").wait().status
     'completed'
     """
-    from divebook.analysis.lists import ShownFrame, questions_frame
-    from divebook.notebook.run_list import InboxDisplay
+    from divebook.notebook.run_list import OpenQuestions
 
-    environment = current_session().over(store)
-    questions = environment.inbox()
-    display = InboxDisplay(environment, store) if questions else None
-    return ShownFrame.of(questions_frame(questions), display)
+    return OpenQuestions(current_session().over(store), store)
 
 
 def frames(

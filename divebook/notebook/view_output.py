@@ -267,7 +267,7 @@ def replay_in_front_end(run: Run) -> RunReplay | None:
     if get_ipython() is None and "marimo" not in sys.modules:
         return None
     # `static_bundle` is passed as a function, because it is needed only when the replay is displayed.
-    return RunReplay(run, f"{run.workflow.name} {run.id}", run.static_bundle, moves=shows_widgets())
+    return RunReplay(run, f"{run.workflow.name} {run.id}", run.internals.static_bundle, moves=shows_widgets())
 
 
 class SavedRunReplay(ReplayView):

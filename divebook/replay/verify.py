@@ -312,6 +312,10 @@ class Verification(Shown):
     calls: int = 0
     """Number of external calls: always 0."""
 
+    def __bool__(self) -> bool:
+        """Return whether the replay equals the log, so that ``assert run.verify()`` checks a run."""
+        return self.equal
+
     @property
     def equal(self) -> bool:
         """True if the whole log was checked and the definition reproduces it without a difference."""

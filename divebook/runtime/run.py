@@ -24,13 +24,14 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Self, Unpack, overload
 
 from divebook.definitions.definition import Workflow
 from divebook.definitions.resources import Config
+from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.forks import Change
 from divebook.engine.lifecycle import WAY_ON
-from divebook.engine.state import ExecutionState, PathState, Usage, awaited_signals, waits_for
+from divebook.engine.state import ExecutionState, PathState, awaited_signals, waits_for
 from divebook.errors import (
     CorruptStoreError,
     ExecutionCancelledError,
@@ -104,7 +105,12 @@ POLL_INTERVAL = 0.1
 """Seconds between two checks while a run is awaited in a kernel. Without checks, the idle event loop of a kernel would
 not notice interrupts.
 """
+_INTERNAL = (
+    "checked", "driven_by", "failure_in", "goes_on_elsewhere", "leave", "record", "refer_to",
+    "static_bundle", "was_driven",
+)  # fmt: skip
 REMOVED: Mapping[str, str] = {
+    **{name: f"run.internals.{name}" for name in _INTERNAL},
     "asked": "run.questions",
     "execution": "run",
     "interrupts": "run.open_questions",
@@ -185,11 +191,10 @@ class Run(Shown, FramedLog, Generic[R_co]):
         """Return this handle if it has this driver, else a handle of the other execution."""
         return self if driver is self._driver else Run(self._environment, driver)
 
-    def refer_to(self, other: Run) -> None:
-        """Make this handle refer to another execution. A button in the view of a run, such as "Run again", uses this,
-        so that the variable of the cell has the run that the view shows.
-        """
-        self._driver = other._driver
+    @property
+    def internals(self) -> RunInternals:
+        """Parts of the run for other packages of divebook. They are not part of the public API."""
+        return RunInternals(self)
 
     # --- state and results -------------------------------------------------------------------------------------------
 
@@ -243,22 +248,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
         """Details of the failure of the execution: type and message, step, item, arguments, line, stack. None if it has
         not failed. Reads the log.
         """
-        return self.failure_in(ReadLog.of(self._log())) if self.status == catalog.FAILED else None
-
-    def failure_in(self, log: Sequence[Event]) -> Failure | None:
-        """Return the reason of the failure, found in the log `log`, which is already loaded. Return None if the
-        execution has not failed.
-
-        If a child execution caused the failure, return the failure inside the child.
-        """
-        failure = failure_in(log, self.error or "") if self.status == catalog.FAILED else None
-        if failure is None or not failure.child:
-            return failure
-        with suppress(StoreError):  # the child's log is damaged or deleted
-            events = [*self.store.history(failure.child)]
-            inner = failure_in(events, failure.message)
-            return replace(inner, child=inner.child or failure.child, span=failure.span, sequence=failure.sequence)
-        return failure
+        return self.internals.failure_in(ReadLog.of(self._log())) if self.status == catalog.FAILED else None
 
     @property
     def continued_as(self) -> str | None:
@@ -293,11 +283,10 @@ class Run(Shown, FramedLog, Generic[R_co]):
         return {path.id: path for path in sorted(self.state.paths.values(), key=lambda path: path.number)}
 
     @property
-    def usage(self) -> Usage:
-        """Consumption of the execution's model calls. Its `cost` is in nanodollars; DataFrames have costs in US
-        dollars.
-        """
-        return self.state.own_usage
+    def usage(self) -> RunUsage:
+        """Consumption of the execution's model calls, with its cost in US dollars."""
+        usage = self.state.own_usage
+        return RunUsage(**{**usage._asdict(), "cost": usage.cost / NANODOLLARS})
 
     @property
     def started_at(self) -> datetime | None:
@@ -382,31 +371,6 @@ class Run(Shown, FramedLog, Generic[R_co]):
         but the execution stays live: if this process ends, the call is aborted.
         """
         return self._driver.is_blocked
-
-    @property
-    def was_driven(self) -> bool:
-        """True if this process drives the execution or has driven it. `wait` then reports how the drive ended."""
-        return self._driver.was_driven
-
-    @property
-    def driven_by(self) -> str | None:
-        """Description of the process or environment that drives the execution, as recorded in the store. None if this
-        environment drives it, or if nothing drives it.
-        """
-        if self.is_live or self._driver.opening is not None:
-            return None
-        lease = self.store.live_lease_of(self.id)
-        if lease is None:
-            return None
-        is_here = lease.owner.is_same_process(Owner.current())
-        return "this process" if is_here else f"process {lease.owner.pid} on {lease.owner.host}"
-
-    @property
-    def goes_on_elsewhere(self) -> bool:
-        """True if the execution continues without this process: another process drives it, or a worker will take it
-        from its queue.
-        """
-        return self.status == catalog.ENQUEUED or self.driven_by is not None
 
     @property
     def open_questions(self) -> list[Question]:
@@ -525,7 +489,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
             # On a handle without answers, whose `wait` only waits. The answers may continue the run several times.
             self.answers.settle(Run(self._environment, self._driver))
         if check:
-            self.checked()
+            self.internals.checked()
         return self._checked_strictly()
 
     def _wait_for_drive(self, deadline: Deadline) -> None:
@@ -672,22 +636,6 @@ class Run(Shown, FramedLog, Generic[R_co]):
         if self.store.local:
             return is_elsewhere(self._driver)
         return await asyncio.to_thread(is_elsewhere, self._driver)
-
-    def checked(self) -> Self:
-        """Return this execution after checking that it neither failed nor was cancelled.
-
-        Raises ExecutionFailedError or ExecutionCancelledError if it failed or was cancelled. The ``__cause__`` of the
-        first is the recorded error of the call that failed.
-        """
-        if self.status == catalog.FAILED:
-            cause = None
-            with suppress(StoreError):  # the log is damaged
-                if (failure := self.failure) is not None and failure.error_type:
-                    cause = as_exception(failure)
-            raise ExecutionFailedError(self.id, self.error or "unknown error") from cause
-        if self.status == catalog.CANCELLED:
-            raise ExecutionCancelledError(self.id, self.error or "")
-        return self
 
     def result(self, timeout: DurationLike | None = None) -> R_co:
         """Wait for the end, and return the value of the workflow: what a function workflow returns, the value of the
@@ -865,15 +813,6 @@ class Run(Shown, FramedLog, Generic[R_co]):
         the name of the person who cancelled it.
         """
         self._control.request_cancel(self.id, reason)
-        return self
-
-    def leave(self) -> Self:
-        """Stop driving the execution in this process, as if the process had ended. Return this execution.
-
-        Running calls are aborted. After `resume`, a person is asked about those that must not be repeated. An execution
-        that this process does not drive is not changed.
-        """
-        self._control.leave(self._driver)
         return self
 
     def pause(self, reason: str = "") -> Self:
@@ -1064,14 +1003,9 @@ class Run(Shown, FramedLog, Generic[R_co]):
     # --- annotations -------------------------------------------------------------------------------------------------
 
     @property
-    def record(self) -> ExecutionRecord:
-        """The summary row of the execution in its store."""
-        return self.store.record(self.id)
-
-    @property
     def tags(self) -> tuple[str, ...]:
         """Tags of the run, by which lists can be filtered."""
-        return self.record.tags
+        return self.internals.record.tags
 
     def tag(self, *tags: str) -> Self:
         """Add tags to the run, also after its end; see `annotate`. A tag that is not a word raises `SetupError`."""
@@ -1222,18 +1156,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         """Return the report of the run, and the data for its replay, by MIME type."""
         # Both are read off the log in one pass.
-        return self.static_bundle()
-
-    def static_bundle(self, *, with_data: bool = True) -> dict[str, Any]:
-        """Return the report of the run as text and HTML, and the data for its replay, by MIME type. `with_data` omits
-        this data if False.
-
-        They need no kernel and no trusted notebook. A comment in `divebook.notebook.run_view` describes the data, and
-        how to switch it off.
-        """
-        from divebook.notebook.run_view import bundle_of
-
-        return bundle_of(self, with_data=with_data)
+        return self.internals.static_bundle()
 
     def to_html(
         self, file: str | Path, *, log: bool = True, overwrite: bool = False, known_secrets: Iterable[str] = ()
@@ -1296,6 +1219,123 @@ class Run(Shown, FramedLog, Generic[R_co]):
         if not is_list_of_strings(more := list_of(more, "known_secrets", "known_secrets=['...']")):
             raise SetupError("known_secrets must be a list of strings")
         return chain(more, sent_secrets(self._environment.internals.registry.config))
+
+
+class RunUsage(NamedTuple):
+    """Consumption of the model calls of a run.
+
+    Money is in US dollars everywhere in the public API: a float here, in DataFrames and in results of replay, and an
+    exact `decimal.Decimal` in `Bounds`. Only the log counts nanodollars, whose sums are exact.
+    """
+
+    requests: int = 0
+    input_tokens: int = 0
+    """Input tokens of all requests, including those that were read from a provider's cache."""
+    output_tokens: int = 0
+    cache_write_tokens: int = 0
+    """Input tokens that were written to the provider's cache."""
+    cache_read_tokens: int = 0
+    """Input tokens that were read from the provider's cache."""
+    cost: float = 0.0
+    """US dollars, as far as the prices are known."""
+
+
+class RunInternals:
+    """Parts of a run for other packages of divebook. They are not part of the public API."""
+
+    def __init__(self, run: Run[Any]) -> None:
+        self._run = run
+
+    @property
+    def _driver(self) -> Driver:
+        return self._run._driver  # noqa: SLF001 - the handle itself
+
+    def refer_to(self, other: Run) -> None:
+        """Make this handle refer to another execution. A button in the view of a run, such as "Run again", uses this,
+        so that the variable of the cell has the run that the view shows.
+        """
+        self._run._driver = other._driver  # noqa: SLF001 - the handle itself
+
+    @property
+    def record(self) -> ExecutionRecord:
+        """The summary row of the execution in its store."""
+        return self._run.store.record(self._run.id)
+
+    def failure_in(self, log: Sequence[Event]) -> Failure | None:
+        """Return the reason of the failure, found in the log `log`, which is already loaded. Return None if the
+        execution has not failed.
+
+        If a child execution caused the failure, return the failure inside the child.
+        """
+        failure = failure_in(log, self._run.error or "") if self._run.status == catalog.FAILED else None
+        if failure is None or not failure.child:
+            return failure
+        with suppress(StoreError):  # the child's log is damaged or deleted
+            events = [*self._run.store.history(failure.child)]
+            inner = failure_in(events, failure.message)
+            return replace(inner, child=inner.child or failure.child, span=failure.span, sequence=failure.sequence)
+        return failure
+
+    @property
+    def was_driven(self) -> bool:
+        """True if this process drives the execution or has driven it. `wait` then reports how the drive ended."""
+        return self._driver.was_driven
+
+    @property
+    def driven_by(self) -> str | None:
+        """Description of the process or environment that drives the execution, as recorded in the store. None if this
+        environment drives it, or if nothing drives it.
+        """
+        if self._run.is_live or self._driver.opening is not None:
+            return None
+        lease = self._run.store.live_lease_of(self._run.id)
+        if lease is None:
+            return None
+        is_here = lease.owner.is_same_process(Owner.current())
+        return "this process" if is_here else f"process {lease.owner.pid} on {lease.owner.host}"
+
+    @property
+    def goes_on_elsewhere(self) -> bool:
+        """True if the execution continues without this process: another process drives it, or a worker will take it
+        from its queue.
+        """
+        return self._run.status == catalog.ENQUEUED or self.driven_by is not None
+
+    def checked(self) -> Run[Any]:
+        """Return this execution after checking that it neither failed nor was cancelled.
+
+        Raises ExecutionFailedError or ExecutionCancelledError if it failed or was cancelled. The ``__cause__`` of the
+        first is the recorded error of the call that failed.
+        """
+        if self._run.status == catalog.FAILED:
+            cause = None
+            with suppress(StoreError):  # the log is damaged
+                if (failure := self._run.failure) is not None and failure.error_type:
+                    cause = as_exception(failure)
+            raise ExecutionFailedError(self._run.id, self._run.error or "unknown error") from cause
+        if self._run.status == catalog.CANCELLED:
+            raise ExecutionCancelledError(self._run.id, self._run.error or "")
+        return self._run
+
+    def leave(self) -> Run[Any]:
+        """Stop driving the execution in this process, as if the process had ended. Return this execution.
+
+        Running calls are aborted. After `resume`, a person is asked about those that must not be repeated. An execution
+        that this process does not drive is not changed.
+        """
+        self._run.environment.internals.control.leave(self._driver)
+        return self._run
+
+    def static_bundle(self, *, with_data: bool = True) -> dict[str, Any]:
+        """Return the report of the run as text and HTML, and the data for its replay, by MIME type. `with_data` omits
+        this data if False.
+
+        They need no kernel and no trusted notebook. A comment in `divebook.notebook.run_view` describes the data, and
+        how to switch it off.
+        """
+        from divebook.notebook.run_view import bundle_of
+
+        return bundle_of(self._run, with_data=with_data)
 
 
 class Deadline:

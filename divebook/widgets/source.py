@@ -613,9 +613,9 @@ def header_of(execution: Run) -> Header:
     empty, because they are counted from the spans and added later.
     """
     state = execution.state
-    usage = execution.usage
+    usage = execution.state.own_usage
     # One read of the store. A run that this process drives needs none (`tests/widgets/test_elsewhere.py`).
-    driven_by = None if state.is_over else execution.driven_by
+    driven_by = None if state.is_over else execution.internals.driven_by
     return Header(
         execution_id=execution.id,
         workflow=one_line(execution.workflow.name, MAX_NAME),

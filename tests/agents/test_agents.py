@@ -68,7 +68,7 @@ def test_one_model_request_is_one_recorded_operation_with_its_usage():
     assert (started.operation_type, started.parameters["prompt"]) == ("agent_response", "Say hello to world")
     assert completed.usage == {"requests": 1, "input_tokens": 10, "output_tokens": 5}
     assert execution.variables == {"r": "hello"}
-    assert execution.usage.to_dict() == completed.usage
+    assert execution.state.own_usage.to_dict() == completed.usage
 
 
 def test_without_a_model_the_answer_says_that_it_is_scripted():

@@ -40,14 +40,14 @@ def test_a_stream_that_fails_counts_with_what_it_has_stated(kind, is_turn):
     model = Payable([(kind, 90), (OK, 5)])
     done = run(model, is_turn=is_turn)
     assert (done.status, model.made, model.paid) == ("completed", 2, 95)
-    assert (done.usage.input_tokens, done.usage.cost, done.usage.requests) == (95, 95, 1)
+    assert (done.usage.input_tokens, done.state.own_usage.cost, done.usage.requests) == (95, 95, 1)
     assert done.state.ledger.reserved_tokens == done.state.ledger.reserved_cost == 0
 
 
 def test_a_whole_reply_that_is_refused_counts():
     model = Payable([(REFUSED, 90), (OK, 5)])
     done = run(model, is_heard=False)
-    assert (done.status, done.usage.input_tokens, done.usage.cost) == ("completed", 95, 95)
+    assert (done.status, done.usage.input_tokens, done.state.own_usage.cost) == ("completed", 95, 95)
 
 
 def test_a_stream_that_takes_too_long_counts_with_what_it_has_stated():
@@ -75,7 +75,7 @@ def test_a_stream_that_its_step_cuts_off_counts(tools):
     execution.subscribe_text(lambda _: None)
     done = execution.start().wait(20)
     assert "took longer than its Timeout of 60 seconds" in done.error
-    assert (model.made, done.usage.input_tokens, done.usage.cost) == (1, 90, 90)
+    assert (model.made, done.usage.input_tokens, done.state.own_usage.cost) == (1, 90, 90)
     assert done.state.ledger.reserved_tokens == 0
 
 
@@ -156,10 +156,10 @@ def test_streams_at_once_spend_no_more_than_their_bound_and_each_counts_once(see
     name = chance.choice(("max_tokens", "max_cost"))
     done = run(model, {name: limit if name == "max_tokens" else limit * 1e-9}, count=count, parallel=parallel)
     while done.open_questions and done.open_questions[0].kind == "resource_exhausted":
-        assert done.usage.input_tokens == done.usage.cost == model.paid <= limit
+        assert done.usage.input_tokens == done.state.own_usage.cost == model.paid <= limit
         limit += MOST * 4
         done = done.answer(done.open_questions[0].id, limit if name == "max_tokens" else limit * 1e-9).wait(20)
-    assert done.usage.input_tokens == done.usage.cost == model.paid <= limit
+    assert done.usage.input_tokens == done.state.own_usage.cost == model.paid <= limit
     assert done.state.ledger.reserved_tokens == done.state.ledger.reserved_cost == 0
 
 
@@ -265,4 +265,4 @@ def test_the_budget_of_an_agent_is_what_its_turn_has_cost_however_often_it_is_re
         execution = answered(world.run_of(execution.id).resume().wait(20), chance)
     assert execution.status == "completed"
     consumed = budgets[-1].consumed
-    assert (consumed.tokens, consumed.cost) == (execution.usage.input_tokens, execution.usage.cost)
+    assert (consumed.tokens, consumed.cost) == (execution.usage.input_tokens, execution.state.own_usage.cost)

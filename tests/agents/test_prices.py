@@ -129,4 +129,4 @@ def test_a_cost_is_bounded_where_the_provider_names_a_model_that_nobody_knows(is
     step = Step("ask", agent="a", prompt="${i}", each=Each(list(range(10)), as_="i"))
     world = environment(Workflow("w", [step]), agents=[agent])
     done = world.start("w", bounds={"max_cost": "0.02", "on_exhausted": "fail"}).wait(20)
-    assert (done.status, done.usage.requests, done.usage.cost) == ("failed", 2, 2 * 10_500_000)
+    assert (done.status, done.usage.requests, done.state.own_usage.cost) == ("failed", 2, 2 * 10_500_000)

@@ -52,7 +52,7 @@ def test_a_second_run_takes_the_responses_of_the_first_and_calls_its_tools(note,
         with Environment(store=store, agents=[agent]) as world:
             ask = Workflow("w", [Step("ask", prompt="Ask", store="r")])
             execution = world.start(ask).wait(20)
-            ends.append((kinds(execution), execution.variables, execution.usage.to_dict()))
+            ends.append((kinds(execution), execution.variables, execution.state.own_usage.to_dict()))
     asked, again = ends
     assert asked[0] == ["agent_response"] * 2
     assert again == (["cached_response"] * 2, {"r": "done"}, {})

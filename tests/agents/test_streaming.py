@@ -127,7 +127,7 @@ def test_a_log_is_the_same_whether_somebody_listens_or_not():
     assert deltas
     assert facts(listened) == facts(alone)
     assert listened.usage == alone.usage
-    assert listened.usage.cost == 250_000_000
+    assert listened.state.own_usage.cost == 250_000_000
 
 
 def test_without_a_listener_a_model_is_asked_plainly():

@@ -63,7 +63,7 @@ def test_each_request_and_each_call_is_an_operation_within_the_turn():
         ("tool_call", "look"),
     ]
     assert inner[1].parameters == {"agent": "a", "tool": "look", "arguments": {"name": "owl"}}
-    assert execution.usage.to_dict() == {"requests": 3, "input_tokens": 30, "output_tokens": 15}
+    assert execution.state.own_usage.to_dict() == {"requests": 3, "input_tokens": 30, "output_tokens": 15}
 
 
 def test_a_turn_that_is_cut_anywhere_makes_no_finished_request_or_call_again():

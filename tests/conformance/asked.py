@@ -41,7 +41,7 @@ def _answered(case: Data) -> dict[str, Any]:
     agent = Agent(name, model=ScriptedModel(spec["replies"], usage=spec["usage"]))
     with MemoryStore() as store:
         execution = _asked(agent, case["given"]["input"], store)
-        used = execution.usage.to_dict()
+        used = execution.state.own_usage.to_dict()
         return {"text": execution.variables["text"], "usage": {key: used[key] for key in case["expect"]["usage"]}}
 
 

@@ -87,7 +87,7 @@ def _outcome(execution: Run) -> Outcome:
         outputs=execution.outputs,
         inputs=execution.inputs,
         paths={path_id: _path(path) for path_id, path in execution.paths.items()},
-        usage=execution.usage.to_dict(),
+        usage=execution.state.own_usage.to_dict(),
         events=events,
         status_sequence=_statuses(execution.id, history),
         operation_ids=[_old_id(event) for event in operations if event.data["operation_type"] in OLD_PARAMETERS],

@@ -39,7 +39,7 @@ def test_a_foreign_log_is_shown_framed_and_stepped_through(recorded, run):
     assert len(run.events) == run.state.last_sequence
     assert [step.name for step in run.workflow.steps] == steps
     assert str(run).startswith(run.workflow.name)
-    assert "text/html" in run.static_bundle()
+    assert "text/html" in run.internals.static_bundle()
     replay = run.replay()
     replay.seek(len(run.events))
     assert replay.state.status == status

@@ -35,7 +35,7 @@ long = divebook.run("talker", {"word": "long"}).wait()
 def reading():
     print("begin x")
     while True:
-        list(long.history()), newest().status, long.static_bundle()
+        list(long.history()), newest().status, long.internals.static_bundle()
 0
 """
 AGAIN_SECONDS = 10

@@ -95,7 +95,7 @@ def test_a_run_that_waits_for_a_signal_says_so_in_one_line(cell):
 def test_an_answer_that_does_not_fit_fails_the_cell_and_leaves_the_question_open(deploy):
     with pytest.raises(InterruptError, match="does not fit"):
         deploy("%dive run deploy --answer version=three")
-    assert [row["step"] for row in divebook.inbox().to_dict("records")] == ["version"]
+    assert [row["step"] for row in divebook.inbox().frame().to_dict("records")] == ["version"]
 
 
 def test_an_answer_that_nobody_asked_for_is_told(deploy, monkeypatch):

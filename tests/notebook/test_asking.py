@@ -52,9 +52,9 @@ def test_whoever_awaits_gives_them_as_well(session):
 
 def test_the_inbox_and_answers_are_functions_too(session):
     divebook.run(DEPLOY).wait()
-    (question,) = divebook.inbox().to_dict("records")
+    (question,) = divebook.inbox().frame().to_dict("records")
     assert divebook.answer(question["interrupt_id"], "4", by="bob").wait().status == "waiting"
-    (question,) = divebook.inbox().to_dict("records")
+    (question,) = divebook.inbox().frame().to_dict("records")
     assert question["question"] == "Deploy 4?"
 
 

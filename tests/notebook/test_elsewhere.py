@@ -18,7 +18,7 @@ def test_a_run_that_goes_on_is_shown_live_also_where_a_worker_is_to_drive_it(cel
     cell("%%dive workflow w\nSteps:\n  - {Name: s, Type: wait, Seconds: 60}\n")
     waits, sleeps = session.environment.enqueue("w"), session.environment.start("w")
     assert [cell(f"%dive show {one.id}")[0].id for one in (waits, sleeps)] == shown == [waits.id, sleeps.id]
-    told = cell(f"%dive show {waits.id}")[0].static_bundle()["text/plain"]
+    told = cell(f"%dive show {waits.id}")[0].internals.static_bundle()["text/plain"]
     assert f"%dive show {waits.id}" in told
     assert "%dive resume" not in told
     for one in (waits, sleeps):

@@ -108,7 +108,7 @@ def test_what_is_shown_and_saved_of_a_failed_run_is_read_off_its_log_once(execut
     for name in ("spans_of", "activity_of"):
         counted(name)
     monkeypatch.setattr(execution.store, "read", read)
-    bundle = execution.static_bundle()
+    bundle = execution.internals.static_bundle()
     assert "KeyError" in bundle["text/html"]
     assert sorted(counts) == ["activity_of", "read", "spans_of"]
 

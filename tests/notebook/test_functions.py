@@ -17,7 +17,7 @@ Workflows:
 
 
 def test_questions_are_listed_and_answered(session):
-    assert list(divebook.inbox().columns) == [
+    assert list(divebook.inbox().frame().columns) == [
         "interrupt_id",
         "execution_id",
         "path",
@@ -33,7 +33,7 @@ def test_questions_are_listed_and_answered(session):
         "answered_by",
     ]
     run = divebook.run(ASKING).wait()
-    (row,) = divebook.inbox().to_dict("records")
+    (row,) = divebook.inbox().frame().to_dict("records")
     assert (row["execution_id"], row["step"], row["question"]) == (run.id, "q", "Go on?")
     with pytest.raises(InterruptError):
         divebook.answer(row["interrupt_id"], {"no": "answer"})
@@ -75,7 +75,7 @@ def test_inputs_are_a_mapping_keywords_or_in_order(session):
     assert [each.result() for each in ways] == ["42"] * 4
     # An option of `run` has the name before an input does.
     noted = run(product, {"one": 1, "note": "!"}, note="remark")
-    assert (noted.result(), noted.record.note) == ("1!", "remark")
+    assert (noted.result(), noted.internals.record.note) == ("1!", "remark")
     with pytest.raises(InputError, match='"one" is given twice'):
         run(product, {"one": 6}, one=7)
     with pytest.raises(InputError, match="too many positional arguments"):

@@ -125,17 +125,21 @@ def test_an_answer_is_kept_where_its_execution_cannot_go_on():
     assert world.run_of(execution.id).resume().wait(30).status == "completed"
 
 
-def test_a_frame_of_questions_shows_cards_where_there_are_widgets(session, places, monkeypatch):
-    assert divebook.inbox()._display is None
-    divebook.run(PLAIN).wait()
-    frame = divebook.inbox()
-    with pytest.raises(NotImplementedError):
-        frame._ipython_display_()
+def test_the_list_of_questions_shows_cards_where_there_are_widgets(session, places, monkeypatch):
     front_end = run_list.present_front_end(None)
+    run = divebook.run(PLAIN).wait()
+    questions = divebook.inbox()
+    assert questions == session.environment.inbox() == [(run.id, run.open_questions[0])]
+    assert list(questions.frame()["execution_id"]) == [run.id]
+    with pytest.raises(NotImplementedError):
+        questions._ipython_display_()
+    assert run.open_questions[0].question in str(questions)
     monkeypatch.setattr(type(front_end), "shows_widgets", True)
-    frame._ipython_display_()
+    questions._ipython_display_()
     assert view_output.WIDGET_VIEW in places[0].bundle
-    widget = frame._display_()
+    widget = questions._display_()
     assert isinstance(widget, InboxView)
-    assert type(frame[frame["kind"] == "clarification"]).__name__ == "DataFrame"
+    divebook.answer(run.open_questions[0], "it").wait()
+    with pytest.raises(NotImplementedError):
+        divebook.inbox()._ipython_display_()
     widget.close()

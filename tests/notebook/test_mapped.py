@@ -51,7 +51,7 @@ def test_what_rows_gave_is_told_in_words_also_from_the_notebook_alone(session, t
         return {"mark": text}
 
     run = divebook.map(FRAME, judged).wait().run
-    bundle = run.static_bundle()
+    bundle = run.internals.static_bundle()
     assert "\n\nmark: fine 3, <b>poor</b> 2\n" in bundle["text/plain"]
     assert "mark: fine 3, &lt;b&gt;poor&lt;/b&gt; 2</div>" in bundle["text/html"]
     (opened,) = divebook.notebook.saved_notebook.open_notebook(notebook(tmp_path, bundle))

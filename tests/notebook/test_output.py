@@ -7,6 +7,7 @@ import pytest
 import divebook
 from divebook.notebook import run_view as live_output
 from divebook.notebook import view_output
+from divebook.runtime.run import RunInternals
 from divebook.widgets import views
 from divebook.widgets.publisher import Publisher, publisher_of
 from tests.notebook.test_inbox import Handle
@@ -25,14 +26,14 @@ def slow(session, monkeypatch):
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr(live_output, "time", SimpleNamespace(monotonic=lambda: clock.now))
     monkeypatch.setattr(view_output, "display_bundle", Handle)
-    shown = run.static_bundle
+    shown = RunInternals.static_bundle
 
-    def bundle(**options):
+    def bundle(internals, **options):
         clock.now += 1
         saved.append(run.status)
-        return shown(**options)
+        return shown(internals, **options)
 
-    monkeypatch.setattr(run, "static_bundle", bundle)
+    monkeypatch.setattr(RunInternals, "static_bundle", bundle)
     publisher = publisher_of(run)
     publisher._clock = lambda: clock.now
     output = live_output.LiveOutput(run)

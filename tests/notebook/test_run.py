@@ -320,11 +320,11 @@ def test_the_collector_rests_while_a_run_is_shown_and_is_then_as_it_was(monkeypa
     enabled = gc.isenabled()
     try:
         (gc.enable if was_enabled else gc.disable)()
-        run.static_bundle()
+        run.internals.static_bundle()
         assert (resting, gc.isenabled()) == ([False], was_enabled)
         monkeypatch.setattr(run, "history", lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            run.static_bundle()
+            run.internals.static_bundle()
         assert gc.isenabled() is was_enabled
     finally:
         (gc.enable if enabled else gc.disable)()

@@ -14,7 +14,7 @@ def seen(monkeypatch):
     environment = Environment(store="memory:")
     steps = [Step("a", script="1", store="n"), Step("b", script="state.n + 1", store="n")]
     run = environment.start(Workflow("w", steps)).wait()
-    replay, told = RunReplay(run, "w", run.static_bundle), []
+    replay, told = RunReplay(run, "w", run.internals.static_bundle), []
     monkeypatch.setattr(replay, "send", told.append)
     yield replay, told
     replay.close()

@@ -34,7 +34,7 @@ def notebook(tmp_path, *data):
 
 
 def test_an_output_holds_the_run_and_no_secret(run):
-    bundle = run.static_bundle()
+    bundle = run.internals.static_bundle()
     assert set(bundle) == {"text/plain", "text/html", MIME}
     assert bundle[MIME]["execution_id"] == run.id
     assert SECRET not in json.dumps(bundle)
@@ -48,32 +48,32 @@ def test_the_data_can_be_switched_off(session, run, way, monkeypatch):
         session.define("Config: {NotebookData: off}")
     else:
         run.keeps_data = False
-    assert set(run.static_bundle()) == {"text/plain", "text/html"}
+    assert set(run.internals.static_bundle()) == {"text/plain", "text/html"}
 
 
 def test_a_run_that_was_saved_shows_what_was_answered(session, tmp_path):
     session.define("Workflows: [{Name: ask, Steps: [{Name: name, Ask: Which name?, Store: it}]}]")
     run = session.start_run("ask").wait()
     run.answer(run.open_questions[0].id, "ann", "bob").wait()
-    shown = str(open_notebook(notebook(tmp_path, run.static_bundle()))[0])
+    shown = str(open_notebook(notebook(tmp_path, run.internals.static_bundle()))[0])
     assert "asked: Which name?\nanswered: ann (by bob at " in shown
     assert "asked: Which name?\nanswered: ann (by bob at " in str(run)
 
 
 def test_the_magic_switches_it_off(cell):
     cell("%%dive\n" + WORKFLOW)
-    assert MIME in cell("%dive run sum")[0].static_bundle()
-    assert MIME not in cell("%dive run sum --no-data")[0].static_bundle()
+    assert MIME in cell("%dive run sum")[0].internals.static_bundle()
+    assert MIME not in cell("%dive run sum --no-data")[0].internals.static_bundle()
 
 
 def test_a_switch_that_is_neither_on_nor_off_is_refused(run, monkeypatch):
     monkeypatch.setenv("DIVEBOOK_NOTEBOOK_DATA", "maybe")
     with pytest.raises(DivebookError, match="DIVEBOOK_NOTEBOOK_DATA cannot be 'maybe'"):
-        run.static_bundle()
+        run.internals.static_bundle()
 
 
 def test_a_notebook_alone_gives_the_run_back(run, tmp_path):
-    (opened,) = divebook.notebook.saved_notebook.open_notebook(notebook(tmp_path, run.static_bundle()))
+    (opened,) = divebook.notebook.saved_notebook.open_notebook(notebook(tmp_path, run.internals.static_bundle()))
     assert (opened.id, opened.workflow, opened.status) == (run.id, "sum", "completed")
     assert opened.variables == {"n": 2}
     assert opened.inputs == {"api_key": "[redacted]"}
@@ -86,7 +86,7 @@ def test_a_notebook_alone_gives_the_run_back(run, tmp_path):
 
 def test_an_answer_in_a_notebook_of_an_older_version_is_read_in_todays_words(session, tmp_path):
     asking = session.start_run(session.workflow(divebook.Workflow("w", [divebook.Step("s", ask="Which?")]))).wait()
-    bundle = asking.answer(asking.open_questions[0].id, "this").wait().static_bundle()
+    bundle = asking.answer(asking.open_questions[0].id, "this").wait().internals.static_bundle()
     recording = unpack(bundle[MIME]["recording"])
     assert recording["questions"][0]["status"] == "resolved"
     recording["questions"][0]["status"] = "completed"  # what it was called before
@@ -100,7 +100,7 @@ def test_an_answer_in_a_notebook_of_an_older_version_is_read_in_todays_words(ses
 
 def test_a_failure_in_a_notebook_of_an_older_version_says_nothing_of_what_it_means(session, tmp_path):
     failed = session.start_run(session.workflow(divebook.Workflow("w", [divebook.Step("s", script="1 // 0")]))).wait()
-    bundle = failed.static_bundle()
+    bundle = failed.internals.static_bundle()
     recording = unpack(bundle[MIME]["recording"])
     (shown,) = recording["failures"]["shown"]
     assert shown.pop("means") == "A number was divided by zero."
@@ -110,23 +110,23 @@ def test_a_failure_in_a_notebook_of_an_older_version_says_nothing_of_what_it_mea
 
 
 def test_an_opened_run_shows_itself_and_can_be_saved_again(run, tmp_path):
-    opened = open_notebook(notebook(tmp_path, run.static_bundle()))[run.id[:10]]
+    opened = open_notebook(notebook(tmp_path, run.internals.static_bundle()))[run.id[:10]]
     bundle = opened._repr_mimebundle_()
-    assert bundle[MIME] == run.static_bundle()[MIME] | {"recording": bundle[MIME]["recording"]}
+    assert bundle[MIME] == run.internals.static_bundle()[MIME] | {"recording": bundle[MIME]["recording"]}
     assert "from a saved notebook" in bundle["text/plain"]
     assert "add" in str(opened)
 
 
 def test_the_latest_output_of_a_run_counts(run, session, tmp_path):
     other = session.start_run("sum").wait()
-    old = run.static_bundle()
+    old = run.internals.static_bundle()
     old[MIME] |= {"status": "running"}
-    opened = open_notebook(notebook(tmp_path, old, other.static_bundle(), run.static_bundle()))
+    opened = open_notebook(notebook(tmp_path, old, other.internals.static_bundle(), run.internals.static_bundle()))
     assert [(one.id, one.status) for one in opened] == [(run.id, "completed"), (other.id, "completed")]
 
 
 def test_what_cannot_be_opened_is_told_beside_the_others(run, tmp_path):
-    opened = open_notebook(notebook(tmp_path, run.static_bundle(), {MIME: {"format": 1}}))
+    opened = open_notebook(notebook(tmp_path, run.internals.static_bundle(), {MIME: {"format": 1}}))
     assert len(opened) == 1
     assert opened.problems == ("run.execution_id is missing",)
     assert "cannot be opened: run.execution_id is missing" in repr(opened)
@@ -158,7 +158,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
 
 def test_hostile_texts_are_shown_as_texts(run, tmp_path):
-    bundle = run.static_bundle()
+    bundle = run.internals.static_bundle()
     bundle[MIME] |= {"workflow": "<script>alert(1)</script>\x1b[31m\u202e", "store": "\x1b]0;x"}
     shown = open_notebook(notebook(tmp_path, bundle))[0]._repr_mimebundle_()
     assert "<script>" not in shown["text/html"]
@@ -169,7 +169,7 @@ def test_hostile_texts_are_shown_as_texts(run, tmp_path):
 def test_the_magic_opens_a_file_and_a_single_run(cell, session, tmp_path, monkeypatch):
     session.define(WORKFLOW)
     run = session.start_run("sum").wait()
-    path = notebook(tmp_path, run.static_bundle())
+    path = notebook(tmp_path, run.internals.static_bundle())
     assert [one.id for one in cell(f"%dive open {path}")[0]] == [run.id]
     assert cell(f"%dive open {path} {run.id}")[0].id == run.id
     monkeypatch.setenv("JPY_SESSION_NAME", str(path))
@@ -188,7 +188,7 @@ def test_a_replay_answers_for_live_and_saved_runs_alike(run, tmp_path, monkeypat
     (tmp_path / "replay.css").write_text("")
     sent = []
     monkeypatch.setattr(views.ReplayView, "send", lambda _, message: sent.append(message))
-    for one in (run, open_notebook(notebook(tmp_path, run.static_bundle()))[0]):
+    for one in (run, open_notebook(notebook(tmp_path, run.internals.static_bundle()))[0]):
         view = one.replay()
         for message in (
             {"type": "events", "view": "v", "after": 0, "stop": 100},

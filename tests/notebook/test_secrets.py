@@ -49,7 +49,7 @@ def waiting(cell):
 
 
 def test_a_run_shows_no_secret_while_it_waits_and_once_it_has_failed(waiting, cell):
-    for look in (repr, str, lambda run: run._repr_mimebundle_(), lambda run: run.static_bundle()):
+    for look in (repr, str, lambda run: run._repr_mimebundle_(), lambda run: run.internals.static_bundle()):
         assert_clean(look(waiting))
     (asked,) = waiting.open_questions
     with pytest.raises(DivebookError) as raised:

@@ -42,7 +42,7 @@ def test_two_kernels_that_run_one_cell_at_once_get_one_run(tmp_path):
     calls = Calls()
     runs = begin_together(kernels(tmp_path / "s.db", calls))
     for run in runs:
-        if run.was_driven:
+        if run.internals.was_driven:
             run.wait(20)
     assert len({run.id for run in runs}) == 1
     assert calls == [1]

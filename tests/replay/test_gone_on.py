@@ -39,7 +39,7 @@ def test_the_plan_costs_what_going_on_then_costs():
         plan, again = gone_on(world, source, paid())
         assert (plan.reused, plan.behind, plan.cost) == (5, ("end",), 0.25)
         assert plan.summary == "5 operations reused, 1 live, about $0.25, then end"
-        assert again.usage.cost == plan.cost * NANODOLLARS
+        assert again.state.own_usage.cost == plan.cost * NANODOLLARS
 
 
 def test_items_that_are_still_to_begin_cost_as_those_that_are_done():
@@ -50,7 +50,7 @@ def test_items_that_are_still_to_begin_cost_as_those_that_are_done():
         plan, again = gone_on(world, source, paid("odd"))
         assert (plan.reused, len(plan.live), plan.items, plan.cost) == (2, 1, {"one": 2}, 1.0)
         assert plan.summary == "2 operations reused, 1 live, about $1.00, then 2 items of one, c and end"
-        assert again.usage.cost == plan.cost * NANODOLLARS
+        assert again.state.own_usage.cost == plan.cost * NANODOLLARS
 
 
 def test_a_source_that_is_deleted_meanwhile_takes_its_results_along_and_not_what_is_shared(world):

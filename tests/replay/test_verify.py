@@ -314,6 +314,7 @@ def test_items_whose_agent_waited_in_the_middle_are_equal(waits_at):
     with Environment(store=MemoryStore(), agents=agents, workflows=[Workflow("w", [bought])]) as environment:
         waiting = environment.start("w").wait(20)
         assert (waiting.status, len(calls)) == ("waiting", waits_at + 1)
+        assert waiting.verify()
         assert waiting.verify().equal
         done = waiting.answer(waiting.open_questions[0].id, "retry").wait(20)
         verified = done.verify()

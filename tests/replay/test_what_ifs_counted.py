@@ -42,7 +42,7 @@ def totals(world):
         *(frames.costs(by).cost.sum() for by in ("agent", "model", "step")),
         frames.costs().input_tokens.sum(),
         page["week_cost"],
-        sum(made.usage.cost for made in map(world.run_of, ids(world, "run", "fork"))),
+        sum(made.state.own_usage.cost for made in map(world.run_of, ids(world, "run", "fork"))),
     )
 
 

@@ -67,9 +67,9 @@ def process(folder, way, number, source):
             except StartKeyTakenError as error:
                 print(json.dumps({"refused": error.execution_id}))  # noqa: T201
                 return
-        if execution.was_driven:
+        if execution.internals.was_driven:
             execution.wait(PATIENCE)
-        print(json.dumps({"id": execution.id, "driven": execution.was_driven, "warned": len(warned)}))  # noqa: T201
+        print(json.dumps({"id": execution.id, "driven": execution.internals.was_driven, "warned": len(warned)}))  # noqa: T201
 
 
 def faults_of(folder, way, count, killed_after=None):

@@ -218,7 +218,7 @@ def test_two_hundred_calls_at_once_never_overshoot(bounds):
     world, script = world_with(ITEMS)
     execution = world.start("items", {"items": list(range(200))}, bounds=bounds).wait(60)
     assert (execution.status, script.calls, len(execution.open_questions)) == ("waiting", 37, 1)
-    assert execution.usage.cost <= 9.25e9
+    assert execution.state.own_usage.cost <= 9.25e9
     later = Environment(store=world.store, agents=[Agent("ann", model=script)])
     assert later.run_of(execution.id).resume().wait(60).status == "waiting"
     assert script.calls == 37

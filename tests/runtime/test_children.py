@@ -424,7 +424,7 @@ def test_a_parent_waits_on_for_a_child_that_another_process_has_taken_over():
 
 def test_a_parent_waits_on_for_a_child_that_was_left():
     world, parent, child, gate = gated_child()
-    child.leave()
+    child.internals.leave()
     gate.opened.set()
     assert parent.wait(20).status == "waiting"
     assert world.run_of(child.id).resume().wait(20).status == "completed"

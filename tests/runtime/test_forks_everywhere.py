@@ -203,7 +203,7 @@ def test_usage_and_size_are_its_own(world):
     source, _ = answered(world, world.start("branches", {"n": 7}))
     fork = world.run_of(source.id).fork(len(source.history()) - 1).wait(20)
     assert world.store.record(fork.id).size < world.store.record(source.id).size / 2
-    assert (fork.status, fork.usage.to_dict()) == ("completed", {})
+    assert (fork.status, fork.state.own_usage.to_dict()) == ("completed", {})
 
 
 def test_a_fork_inside_a_record_has_a_copy_of_its_beginning(world):

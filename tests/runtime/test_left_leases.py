@@ -151,7 +151,7 @@ def test_a_call_beside_a_question_is_made_again_before_the_answer():
     with environment(asks_beside) as world:
         execution = world.start("asks_beside")
         assert reached.wait(PATIENCE)
-        execution.leave()
+        execution.internals.leave()
         assert (execution.status, [record.execution_id for record in world.queues.recoverable()]) == (
             "waiting",
             [execution.id],

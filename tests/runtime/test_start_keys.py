@@ -67,7 +67,7 @@ def test_starts_at_once_from_two_processes_are_one(tmp_path):
         thread.join(20)
     assert len({execution.id for execution in started}) == 1
     for execution in started:
-        if execution.was_driven:
+        if execution.internals.was_driven:
             execution.wait(20)
     assert calls == [1]
 

@@ -78,13 +78,13 @@ def test_a_view_follows_a_run_that_another_process_drives(here, there, gate):
         assert page.shows("running")
         assert (page.header["live"], page.header["commands"]) == (True, ["cancel"])
         assert page.header["waits"].startswith("goes on in ")
-        assert seen.goes_on_elsewhere
+        assert seen.internals.goes_on_elsewhere
         gate.opened.set()
         assert page.shows("waiting")
         (question,) = seen.open_questions
         here.answer(question.id, "this one", seen)
         assert page.shows("completed")
-    assert not seen.goes_on_elsewhere
+    assert not seen.internals.goes_on_elsewhere
     assert seen.refresh().variables == {"it": "this one"}
     page.close()
 
