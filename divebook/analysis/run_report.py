@@ -369,7 +369,7 @@ def report_of(
 def _record_of(execution: Run) -> ExecutionRecord | None:
     """Return the summary row of an execution; None if its store has no event of it yet."""
     try:
-        return execution.record
+        return execution.internals.record
     except ExecutionNotFoundError:
         return None
 
@@ -417,7 +417,7 @@ def _next(execution: Run) -> Hint | None:
     waits = not execution.state.is_over and (execution.open_questions or awaited_signals(execution.state))
     if execution.damage is not None or waits or execution.state.is_rolled_back:
         return None
-    if execution.is_live or (not execution.state.is_over and execution.goes_on_elsewhere):
+    if execution.is_live or (not execution.state.is_over and execution.internals.goes_on_elsewhere):
         return Hint("show", (execution.id,), "refresh")
     # Completed, moved and continued runs cannot be resumed.
     if execution.state.is_over and execution.status not in (FAILED, CANCELLED):
@@ -506,7 +506,7 @@ def failures_in(execution: Run, log: ReadLog) -> ReportedFailures:
     # Most runs have no failure. The search for its cause would read the whole log.
     if execution.damage is not None or not any(span.is_failure for span in log.spans):
         return ReportedFailures()
-    last = execution.failure_in(log)
+    last = execution.internals.failure_in(log)
     failures = failures_of(log)
     # A failed run has one last failure. A run that continued past its failures only has a summary of them.
     other_failures = summary(failures) if len(failures) > 1 or last is None else ""
@@ -691,7 +691,7 @@ def facts_of(execution: Run, log: ReadLog, record: ExecutionRecord | None) -> It
     if execution.started_at:
         yield f"started {local_time(execution.started_at)}"
         yield from log.activity.times
-    usage = execution.usage
+    usage = execution.state.own_usage
     if usage.requests:
         yield f"{plural(usage.requests, 'model call')}, {plural(usage.input_tokens + usage.output_tokens, 'token')}"
     if usage.cost:

@@ -91,7 +91,7 @@ CASES = (
     ("what-if ONE -v n=4", lambda py: py.ONE.what_if({"inputs": {"n": 4}}), whole),
     ("what-if ONE --input n=4 --plan", lambda py: py.ONE.what_if({"inputs": {"n": 4}}, plan=True), whole),
     ("try greet ONE --times 2", lambda py: py.ONE.try_step("greet", times=2), whole),
-    ("recover", lambda py: [record.execution_id for record in py.environment.recoverable()], ids),
+    ("recover", lambda py: [record.execution_id for record in py.environment.queues.recoverable()], ids),
     (
         "runs --status completed --workflow hello --origin run",
         lambda _: [run.id for run in divebook.runs(status="completed", workflow="hello", origin="run")],
@@ -134,7 +134,7 @@ CASES = (
         lambda data: [question["interrupt_id"] for question in data["questions"]],
     ),
     ("rules", lambda py: Rules(py.environment.rules()), whole),
-    ("queue", lambda py: [entry.execution_id for entry in py.environment.queued()], queued_ids),
+    ("queue", lambda py: [entry.execution_id for entry in py.environment.queues.queued()], queued_ids),
     ("keys Catch", None, whole),
 )
 UNSTEADY = re.compile(r"(_at|seconds|seconds_by_kind|text|bytes|cost|order|took_us|started_us|ended_us|us|time)$")

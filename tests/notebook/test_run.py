@@ -345,6 +345,6 @@ def test_reports_say_how_long_a_run_worked_and_how_long_it_waited_for_a_person(t
     clock.ahead = 63_000_000
     done = asking.answer(asking.open_questions[0].id, "this").wait()
     print_result(done, [], json=False)
-    (reopened,) = open_notebook(notebook(tmp_path, done.static_bundle()))
+    (reopened,) = open_notebook(notebook(tmp_path, done.internals.static_bundle()))
     for told in (*forms_of(done), capsys.readouterr().out, str(reopened)):
         assert re.search(r"worked \d+ ms.{1,3}waited for you 1 min 03 s", told, re.DOTALL), told
