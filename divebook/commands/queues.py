@@ -98,7 +98,7 @@ def queue_data(queue: Queue) -> QueueData:
     "queue",
     QUEUES,
     example="queue",
-    python="environment.queued",
+    python="environment.queues.queued",
     data=queue_data,
     notebook_help="The running workers are printed; the value is a DataFrame of the runs.",
 )
@@ -160,7 +160,7 @@ def interrupted_data(interrupted: Interrupted) -> InterruptedData:
     "recover",
     START,
     example="recover --all",
-    python="environment.recover",
+    python="environment.queues.recover",
     data=interrupted_data,
     needs_definitions=True,
     shell_help="Exit code 1 if one failed or cannot continue, 3 if one waits.",

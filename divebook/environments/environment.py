@@ -103,7 +103,7 @@ R = TypeVar("R")
 Printer: TypeAlias = Callable[[str], None]
 Closer: TypeAlias = Callable[[], object]
 _FILTERS = ("tag", "origin", "parent", "notebook", "cell", "key")
-"""Names of the keyword arguments by which `Environment.executions` can filter."""
+"""Names of the keyword arguments by which `Environment.runs` can filter."""
 _STORE = "a path, a URL, a divebook.stores.EventStore"
 _EXPECTED: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "name": ("a string", lambda value: isinstance(value, str)),
@@ -429,8 +429,8 @@ class Environment:
             self._registry, self._control, self._variants, self._beside, self._take_in, self._on_close
         )
         """Parts of the environment for other packages of divebook. They are not part of the public API."""
-        self.queues = Queues(self._control, self._handle)
-        self.schedules = EnvironmentSchedules(self._registry, self.create)
+        self._queues = Queues(self._control, self._handle)
+        self._schedules = EnvironmentSchedules(self._registry, self.create)
         # After registry, control and starter, which the step handlers use.
         self._apply(settings)
         _add_stages(self)
@@ -667,6 +667,16 @@ class Environment:
         to it as ``Executor: name``. The caller closes it.
         """
         self._executors.add(name, executor, replace=replace)
+
+    @property
+    def queues(self) -> Queues:
+        """Queues of the environment: the executions in them, the workers, and executions whose process died."""
+        return self._queues
+
+    @property
+    def schedules(self) -> EnvironmentSchedules:
+        """Schedules of the environment. A worker with it enqueues each scheduled workflow when it is due."""
+        return self._schedules
 
     # --- tools of agents, and permissions --------------------------------------------------------------------------
 

@@ -340,7 +340,7 @@ class Control:
     # --- resuming ----------------------------------------------------------------------------------------------------
 
     def resume(self, execution_id: str, bounds: Bounds | None = None, *, is_recovery: bool = False) -> Driver:
-        """Resume an execution at the end of its log; see `Run.resume`, and `Environment.recover` for a recovery
+        """Resume an execution at the end of its log; see `Run.resume`, and `Queues.recover` for a recovery
         after the death of its process.
         """
         with nullcontext() if ENGINE.is_current() else self._resuming:  # a second call at the same time finds it live

@@ -18,7 +18,7 @@ from divebook.commands.table import COMMANDS, spelled_in_notebook, spelled_in_sh
 from divebook.commands.values import read_inputs
 from divebook.definitions.definition import InputDefinition, Workflow
 from divebook.definitions.step import Step
-from divebook.environments.environment import Environment
+from divebook.environments.environment import Environment, Queues
 from divebook.errors import InputError
 from divebook.notebook.commands import Names, command_called, line_command, objects_of, values_of
 from divebook.notebook.extension import AWAITED_COMMANDS
@@ -72,8 +72,8 @@ def test_each_command_has_a_python_function_or_a_reason_for_none():
         owner, *names = command.python.replace("()", "").split(".")
         place = {"divebook": divebook, "run": Run, "environment": Environment}[owner]
         for name in names:
-            # `files` is a method, whose result has the next name.
-            place = KeptFiles if place is Run.files else place
+            # `files` is a method, whose result has the next name, and `queues` a property.
+            place = KeptFiles if place is Run.files else Queues if place is Environment.queues else place
             place = getattr(place, name)
         assert callable(place)
 

@@ -130,7 +130,7 @@ CASES = (
     ),
     (
         "inbox",
-        lambda _: list(divebook.inbox()["interrupt_id"]),
+        lambda _: list(divebook.inbox().frame()["interrupt_id"]),
         lambda data: [question["interrupt_id"] for question in data["questions"]],
     ),
     ("rules", lambda py: Rules(py.environment.rules()), whole),
