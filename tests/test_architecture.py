@@ -402,6 +402,21 @@ def test_html_is_made_of_reports_alone():
     assert by_hand <= PAGES_OF_THEIR_OWN.keys(), "return a divebook.report.model.Report, and render that"
 
 
+def test_reports_hold_their_commands_as_data():
+    """``%dive`` has no meaning in a shell and in plain Python. `divebook.report.hints` words a command for each."""
+    command = re.compile(r"(?<!%)%dive \w|`divebook \w")
+    found = set()
+    for package in ("report", "analysis", "projections", "replay"):
+        for path in (PACKAGE / package).rglob("*.py"):
+            nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+            # A string that stands alone is a docstring.
+            documentation = {node.value for node in nodes if isinstance(node, ast.Expr)}
+            constants = {node for node in nodes if isinstance(node, ast.Constant)} - documentation
+            if any(isinstance(node.value, str) and command.search(node.value) for node in constants):
+                found.add(path.relative_to(PACKAGE).as_posix())
+    assert not found, "write a divebook.report.hints.Hint"
+
+
 def test_an_object_shows_itself_by_its_report():
     """`Shown` has the methods that front ends call. A second one in a class would show something else than `report`."""
     others = {"analysis/lists.py": "pandas shows its frames itself", "widgets/views.py": "anywidget shows its views"}

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -131,11 +131,6 @@ def shown(value: Any, name: str = "") -> str:
         return visible(secrets.text(clean))
     # The JSON text is searched once more, since a secret may be part of a string.
     return secrets.text(json_escaped(readable(clean)))
-
-
-def pairs(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return each entry of a mapping as a pair of strings, name and value, in the form that `section` prints."""
-    return [(one_line(name), shown(value, name)) for name, value in values.items()]
 
 
 # Rich cuts lines of a file or pipe to a width of 80 if it is not given one.

@@ -141,14 +141,14 @@ def _preformatted(content: str, style: str = _CODE, **attributes: str) -> str:
 
 
 def _heading(text: str) -> str:
-    """Return a title or a label with a capital letter, as pages have them. A label that is not made of words, such as
-    the name of a file, stays as it is.
+    """Return a title or a label with a capital letter, as pages have them. A label that does not begin with a word,
+    but with the name of a file, stays as it is.
 
     >>> _heading("to continue"), _heading("flow.yaml:3:5")
     ('To continue', 'flow.yaml:3:5')
     """
-    is_words = text.replace(" ", "").isalpha()
-    return safe(f"{text[:1].upper()}{text[1:]}" if is_words else text)
+    begins_with_word = text.partition(" ")[0].isalpha()
+    return safe(f"{text[:1].upper()}{text[1:]}" if begins_with_word else text)
 
 
 def _marked(sign: Sign, text: str) -> str:

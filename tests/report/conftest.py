@@ -7,7 +7,7 @@ from divebook.analysis.run_report import report_of
 from divebook.definitions.resources import WorkspaceDefinition
 from divebook.engine.approvals import ApprovalRule
 from divebook.notebook.report import contents, questions, rules
-from divebook.notebook.run_list import Runs
+from divebook.notebook.run_list import OpenQuestions, Runs
 from divebook.notebook.saved_notebook import SavedRun
 from divebook.widgets.recording import MIME, read_saved
 
@@ -34,6 +34,12 @@ def shown(tmp_path_factory):
         examples = [one, failed, asking, edited, one.compare(other), one.inspect(), one.why("n"), one.verify()]
         examples += [one.what_if(change), one.what_if(change, repeat=2), one.what_if(change, plan=True)]
         examples += [one.try_step("say", {"Prompt": "again"}, times=2), edited.files(), edited.files().changed()]
-        examples += [Runs(environment), questions(environment), rules(environment), contents(environment)]
+        examples += [
+            OpenQuestions(environment, None),
+            Runs(environment),
+            questions(environment),
+            rules(environment),
+            contents(environment),
+        ]
         examples += [report_of(one, one.history()), SavedRun(*read_saved(one._repr_mimebundle_()[MIME]))]
         yield examples
