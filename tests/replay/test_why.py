@@ -181,7 +181,7 @@ def test_a_child_is_named_so_that_it_can_be_asked():
     steps = [Step("w", workflow="inner", inputs={"m": "$(inputs.n)"}, store="got")]
     environment = Environment(store="memory:", workflows=[child, Workflow("w", steps, inputs=["n"])])
     found = environment.start("w", {"n": 1}).wait().why("got")
-    (name,) = [record.execution_id for record in environment.executions(origin="child")]
+    (name,) = [record.execution_id for record in environment.store.records(origin="child")]
     assert f"divebook.show({name!r}).why(NAME)" in str(found)
     assert environment.run_of(name).why("out").inputs == ["m"]
 
