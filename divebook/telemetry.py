@@ -74,7 +74,7 @@ class Telemetry:
         self._processors = tuple(processors)
         self._failing: set[int] = set()
         """Indexes of the span processors that have raised an error."""
-        self._tellers: weakref.WeakSet[ReportingThread] = weakref.WeakSet()
+        self._threads: weakref.WeakSet[ReportingThread] = weakref.WeakSet()
         atexit.register(self._leave)  # processes of notebooks end without closing anything
         self._measures = None if meter_provider is None else Measures(meter_provider.get_meter("divebook", __version__))
 
@@ -130,7 +130,7 @@ class Telemetry:
 
     def flush(self) -> None:
         """Send everything that was reported so far. Waits at most a few seconds."""
-        run_in_time("to send what was told", [processor.force_flush for processor in self._processors])
+        run_in_time("to send what was reported", [processor.force_flush for processor in self._processors])
 
     def close(self) -> None:
         """Send everything that was reported, and close the default exporters. Waits at most a few seconds; a second
@@ -139,16 +139,16 @@ class Telemetry:
         atexit.unregister(self._leave)
         closers = self._closers
         self._closers = []
-        run_in_time("to send what was told", closers)
+        run_in_time("to send what was reported", closers)
 
-    def runs(self, teller: ReportingThread) -> None:
+    def add_reporting_thread(self, thread: ReportingThread) -> None:
         """Register a reporting thread that works for this object. It is closed when the process ends."""
-        self._tellers.add(teller)
+        self._threads.add(thread)
 
     def _leave(self) -> None:
         """Report and send everything that remains. Called when the process ends."""
-        for teller in list(self._tellers):
-            teller.close()
+        for thread in list(self._threads):
+            thread.close()
         self.close()
 
     def tell(self, execution_id: str, followed: TracedLog, ended: EndedSpan) -> None:
@@ -605,7 +605,7 @@ class _Listener:
         self._telemetry = telemetry
         self._store = store
         self._thread = ReportingThread("divebook-telemetry")
-        telemetry.runs(self._thread)
+        telemetry.add_reporting_thread(self._thread)
         self._heard: set[str] = set()
         self._followed: dict[str, TracedLog] = {}
 

@@ -357,6 +357,17 @@ class EventData(TypedDict):
     data: dict[str, Any]
 
 
+class UsageData(TypedDict):
+    """Consumption of the model calls of a run as JSON. `cost` is in dollars."""
+
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    cache_write_tokens: int
+    cache_read_tokens: int
+    cost: float
+
+
 class ExecutionData(TypedDict):
     """A run as JSON: status, values, usage and questions. Times are ISO 8601."""
 
@@ -369,7 +380,7 @@ class ExecutionData(TypedDict):
     outputs: dict[str, Any]
     variables: dict[str, Any]
     last_output: dict[str, str]
-    usage: dict[str, int]
+    usage: UsageData
     durability: str
     signals: list[str]
     questions: dict[str, str]
@@ -414,7 +425,7 @@ def execution_data(execution: Run) -> ExecutionData:
         "outputs": dict(execution.state.outputs),
         "variables": recorded_variables(execution),
         "last_output": last_outputs(execution),
-        "usage": execution.state.own_usage.to_dict(),
+        "usage": cast("UsageData", execution.usage._asdict()),
         "durability": execution.store.record(execution.id).durability,
         "signals": [awaited.name for awaited in awaited_signals_of(execution)],
         "questions": {question.id: question.question for question in execution.open_questions},

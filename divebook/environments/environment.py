@@ -230,7 +230,7 @@ class Queues:
         if self._control.cancel_with_parent(driver) or driver.state.is_over:
             return self._handle(driver)  # it has ended, or ends, perhaps with an execution above it
         try:
-            return self._handle(self._control.resume(execution_id, is_recovery=True))
+            return self._handle(self._control.continue_run(execution_id, is_recovery=True))
         except ExecutionError:
             # It may have been cancelled in the meantime, for example with an execution above it.
             if not driver.refresh().state.is_over:

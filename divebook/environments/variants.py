@@ -237,7 +237,7 @@ class Variants:
             raise SetupError(f"unsupported retry strategy: {strategy} ({advice})")
         if strategy == FROM_FAILURE:
             refuse_final(self._control.find(execution_id))
-            return self._run_of(self._control.resume(execution_id))
+            return self._run_of(self._control.continue_run(execution_id))
         source = self._execution(execution_id)
         self._require_stopped(source)
         return self.start_over(source.id) if strategy == FROM_START else self.fork_without_failed_steps(source.id)
@@ -428,7 +428,7 @@ class Variants:
         if execution.internals.was_driven or execution.state.is_over:
             return execution
         # An earlier call has started it, and its process has ended since.
-        return self._run_of(self._control.resume(execution.id))
+        return self._run_of(self._control.continue_run(execution.id))
 
     def run_again(self, execution_id: str, options: StartOptions, *, plan: bool) -> Run | ResumePlan:
         """Run the current definition with the inputs of an earlier execution; see `Run.run_again`."""

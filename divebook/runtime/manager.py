@@ -339,7 +339,7 @@ class Control:
 
     # --- resuming ----------------------------------------------------------------------------------------------------
 
-    def resume(self, execution_id: str, bounds: Bounds | None = None, *, is_recovery: bool = False) -> Driver:
+    def continue_run(self, execution_id: str, bounds: Bounds | None = None, *, is_recovery: bool = False) -> Driver:
         """Resume an execution at the end of its log; see `Run.resume`, and `Queues.recover` for a recovery
         after the death of its process.
         """

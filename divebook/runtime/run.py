@@ -787,10 +787,10 @@ class Run(Shown, FramedLog, Generic[R_co]):
         if plan:
             raise SetupError('only a resumption with another definition has a plan; write definition="new"')
         if bounds is None:
-            return self._handle(self._control.resume(self.id))
+            return self._handle(self._control.continue_run(self.id))
         from divebook.environments.starts import as_bounds
 
-        return self._handle(self._control.resume(self.id, as_bounds(bounds)))
+        return self._handle(self._control.continue_run(self.id, as_bounds(bounds)))
 
     def answer(self, question: Question | str, response: Any, by: str | None = None) -> Self:
         """Answer an open question of the execution, which continues at once. See `Environment.answer`."""

@@ -164,7 +164,7 @@ def test_what_is_claimed_at_this_moment_is_taken_for_left_by_nobody(monkeypatch)
 
         def resume():
             try:
-                resumed.append(made._control.resume(execution.id))
+                resumed.append(made._control.continue_run(execution.id))
             except LeaseHeldError as error:
                 resumed.append(error)
 

@@ -289,13 +289,13 @@ def test_recovery_returns_an_execution_that_was_cancelled_in_the_meantime(monkey
     first, second = (
         Environment(store=store, workflows=[books], actions=[*actions, gate.action()], name=name) for name in "ab"
     )
-    resume = first._control.resume
+    resume = first._control.continue_run
 
     def cancelled_first(*given, **options):
         second.run_of(root.id).cancel().wait(20)
         return resume(*given, **options)
 
-    monkeypatch.setattr(first._control, "resume", cancelled_first)
+    monkeypatch.setattr(first._control, "continue_run", cancelled_first)
     assert first.queues.recover(root.id).wait(20).status == "cancelled"
     gate.opened.set()
     root.wait(20)

@@ -45,7 +45,7 @@ def test_what_takes_spans_slowly_keeps_nobody_waiting_for_long(monkeypatch, capl
 def test_a_collector_that_does_not_answer_keeps_nobody_waiting_for_long(monkeypatch, caplog):
     monkeypatch.setattr(leaving, "SENDING_SECONDS", 0.05)
     told_by("http://127.0.0.1:9")
-    assert "to send what was told took longer than 0.05 seconds" in caplog.text
+    assert "to send what was reported took longer than 0.05 seconds" in caplog.text
 
 
 def test_what_raises_is_named_once_and_others_are_told_all(caplog):
@@ -62,7 +62,7 @@ def test_what_raises_is_named_once_and_others_are_told_all(caplog):
     assert len(exporter.get_finished_spans()) == 7
     first, second = [record.getMessage() for record in caplog.records]
     assert "lacks what it refuses; this is said once" in first
-    assert second == "telemetry may lack the end: to send what was told failed: ValueError: not that either"
+    assert second == "telemetry may lack the end: to send what was reported failed: ValueError: not that either"
 
 
 @pytest.mark.parametrize("off", ["", "0", "false", "No", "off", "none"])
