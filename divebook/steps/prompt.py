@@ -800,7 +800,7 @@ class BatchedRows:
                 # This task is cancelled already, so the requests to the provider need a shield.
                 with anyio.move_on_after(CANCEL_SECONDS, shield=True):
                     for _, batch in submitted:
-                        await self._batches.cancel(batch["batch"])
+                        await self._batches.cancel_batch(batch["batch"])
             raise
         return failed
 

@@ -43,7 +43,7 @@ def test_a_streamed_answer_is_recorded_like_a_whole_one(serve):
     assert facts(streamed) == facts(whole)
     assert streamed.variables == {"poem": TEXT}
     used = streamed.usage
-    assert (used.input_tokens, used.output_tokens, used.cost) == (11, 6, whole.state.own_usage.cost)
+    assert (used.input_tokens, used.output_tokens, used.cost) == (11, 6, whole.usage.cost)
     assert used.cost > 0
 
 

@@ -16,6 +16,7 @@ from divebook.definitions.resources import AgentDefinition, ModelSettings
 from divebook.definitions.step import Retry
 from divebook.definitions.tools import tool_of
 from divebook.errors import SetupError
+from divebook.runtime.run import RunUsage
 from divebook.stores.codec import FernetCodec, Sealing
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment, event_types
@@ -279,7 +280,7 @@ def test_any_run_is_played_again_with_its_tools_really_called(note, noted, scrip
     first = world.start(ASK).wait(20)
     again = world.start(ASK, model=f"recorded:{first.id}").wait(20)
     assert (again.variables, kinds(again)) == ({"r": "done"}, ["cached_response"] * 2)
-    assert again.usage.to_dict() == {}
+    assert again.usage == RunUsage()
     assert (script.calls, noted) == (2, ["owls", "owls"])
     third = world.start(ASK, model=f"recorded:{again.id}").wait(20)
     assert third.variables == {"r": "done"}

@@ -191,7 +191,7 @@ def test_schedules_that_are_declared_in_python():
     nightly = ScheduleDefinition("n", cron="* * * * *", workflow="w", zone="UTC")
     environment = Environment(store="memory:")
     add_values(environment, [workflow, nightly])
-    assert environment.schedules == (nightly,)
+    assert tuple(environment.schedules) == (nightly,)
     with pytest.raises(AlreadyRegisteredError, match="n"):
         environment.schedules.add(nightly)
     with Worker(environment, schedules=environment.schedules) as worker:

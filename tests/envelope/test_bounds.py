@@ -73,7 +73,7 @@ def test_spaces_around_an_arrow_do_not_matter():
         ({"max_cost": -1}, "US dollars"),
         ({"max_cost": True}, "US dollars"),
         ({"max_seconds": float("nan")}, "seconds"),
-        ({"max_seconds": "1h"}, "max_seconds: '1h'"),
+        ({"max_seconds": "1x"}, "max_seconds: '1x'"),
         ({"edges": ["a->b"]}, "give a mapping such as"),
         ({"edges": {"a": 1}}, "edges: 'a': name an edge by its two steps"),
         ({"edges": {"a->": 1}}, "name an edge"),

@@ -4,6 +4,7 @@ import pytest
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.analysis.run_report import report_of
+from divebook.commands.inspection import Stats
 from divebook.definitions.resources import WorkspaceDefinition
 from divebook.engine.approvals import ApprovalRule
 from divebook.notebook.report import contents, questions, rules
@@ -41,5 +42,7 @@ def shown(tmp_path_factory):
             rules(environment),
             contents(environment),
         ]
+        numbers = {"by_status": {"completed": 2}, "median_seconds": 0.5, "longest_seconds": None, "cost": 0.5}
+        examples += [Stats([{"workflow": HOSTILE, "runs": 2, **numbers}]), Stats([])]
         examples += [report_of(one, one.history()), SavedRun(*read_saved(one._repr_mimebundle_()[MIME]))]
         yield examples

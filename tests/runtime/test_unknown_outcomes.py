@@ -254,6 +254,6 @@ def test_who_asks_may_be_named_by_the_execution_itself():
     world, execution_id = died_during_the_call(Bank())
     asking = world.run_of(execution_id).resume().wait(20)
     (question,) = asking.open_questions
-    with pytest.raises(SetupError, match="execution_id must be an id or a Run, not 3"):
+    with pytest.raises(SetupError, match="run must be an id or a Run, not 3"):
         world.answer(question.id, "retry", 3)
     assert world.answer(question.id, "retry", asking).wait(20).status == "completed"

@@ -46,7 +46,7 @@ def search(query: str) -> list[str]:
     return [query]
 
 
-@action(timeout="5m")  # error
+@action(timeout=["5 min"])  # error
 def wait() -> None: ...
 
 
@@ -70,8 +70,8 @@ async def mistakes(ctx: Context, text: str) -> int:
     j, k = await ctx.gather(length("a"), doubled(1))
     w: str = j  # error
     m: list[str] = await ctx.gather(*[length("a")])  # error
-    await ctx.sleep("5m")  # error
-    await ctx.wait_signal("go", within="1h")  # error
+    await ctx.sleep(None)  # error
+    await ctx.wait_signal("go", within=object())  # error
     n: str = await child(n=1)  # error
     o = await child("x")  # error
     p = await ctx.agent("critic").run("Good?", output=Verdict)
