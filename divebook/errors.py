@@ -387,7 +387,9 @@ class AlreadyRegisteredError(DivebookError):
     def __init__(self, kind: str, name: str) -> None:
         self.kind = kind
         self.name = name
-        super().__init__(f"{kind} already registered: {name}; give one of them another name")
+        super().__init__(
+            f"{kind} already registered: {name}; give one of them another name, or add it with replace=True"
+        )
 
 
 class SetupError(DivebookError):

@@ -72,17 +72,10 @@ def read_inputs(assignments: Iterable[str], types: Mapping[str, str | None]) -> 
     for name, text in split_inputs(assignments).items():
         bare = name.removesuffix(":")
         is_json = name != bare
-        inputs[bare] = _read_json(bare, text) if is_json else read_input(bare, text, types.get(bare))
+        if is_json:
+            from divebook.config.answers import json_input
+
+            inputs[bare] = json_input(f"input {bare!r}", bare, text)
+        else:
+            inputs[bare] = read_input(bare, text, types.get(bare))
     return inputs
-
-
-def _read_json(name: str, text: str) -> Any:
-    from divebook.config.answers import json_of
-
-    try:
-        return json_of(f"input {name!r}", text)
-    except InputError:
-        # The error repeats the text, unless the name says that it is a secret.
-        if shared().under(name, text) == text:
-            raise
-        raise InputError(f"input {name!r} is not JSON; a text needs double quotes inside single ones", name) from None

@@ -23,7 +23,7 @@ from divebook.runtime.messages import annotation
 from divebook.runtime.run import Run
 from divebook.stores import ExecutionRecord
 from divebook.text.arguments import normal_name, require
-from divebook.text.redaction import one_line
+from divebook.text.redaction import one_line, shared
 
 VARIABLE = "DIVEBOOK_ANSWERS"
 """Environment variable with early answers: a YAML mapping, or the path of a file that contains one."""
@@ -223,6 +223,18 @@ def json_of(what: str, text: str) -> Any:
         raise InputError(f"{message}; a text needs double quotes inside single ones") from error
 
 
+def json_input(what: str, name: str, text: str) -> Any:
+    """Parse the JSON text of a value that a person typed. Like `json_of`, but the error does not repeat the text if the
+    name says that it is a secret.
+    """
+    try:
+        return json_of(what, text)
+    except InputError:
+        if shared().under(name, text) == text:
+            raise
+        raise InputError(f"{what} is not JSON; a text needs double quotes inside single ones", name) from None
+
+
 def _mapping(text: str, source: str) -> dict[str, Any]:
     value = yaml_of(text, source)
     if not isinstance(value, dict):
@@ -271,7 +283,7 @@ def change_from(
 ) -> Change:
     """Build the change of a fork or what-if from command-line texts of the form ``NAME=VALUE``.
 
-    Values are YAML; prompts are plain text.
+    Values are YAML, or JSON in the form ``NAME:=JSON``; prompts are plain text.
 
     Raises
     ------
@@ -282,6 +294,8 @@ def change_from(
     --------
     >>> change_from(["city=Bonn"], ["n=3"]).to_data()
     {'variables': {'city': 'Bonn'}, 'inputs': {'n': 3}}
+    >>> change_from(inputs=['words:=["a"]']).inputs
+    {'words': ['a']}
     """
     return Change(
         variables=pairs("--set", variables, "--set city=Bonn"),
@@ -295,20 +309,23 @@ def change_from(
 
 def pairs(option: str, texts: Iterable[str], example: str, read: Callable[[str], Any] = value_typed) -> dict[str, Any]:
     """Parse the values ``NAME=VALUE`` of an option that may be repeated; return the values by name. The function `read`
-    parses each value; without it, values are YAML.
+    parses each value; without it, values are YAML, or JSON in the form ``NAME:=JSON``.
     """
     values: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
+        is_json = name.endswith(":") and read is value_typed
+        name = name.removesuffix(":") if is_json else name
         if not (equals and name):
             raise InputError(f"{option} {text!r} changes nothing; write NAME=VALUE, for instance {example}")
         if name in values:
             raise InputError(f"{option} {name}=... is given twice; keep one", name)
         try:
-            values[name] = read(value)
+            values[name] = json_input(f"{option} {name}", name, value) if is_json else read(value)
         except DefinitionError as error:
             problem = error.problems[0].message
-            raise InputError(f"{option} {name}: {problem} in {value!r}; write the value in YAML", name) from error
+            shown = shared().under(name, value)
+            raise InputError(f"{option} {name}: {problem} in {shown!r}; write the value in YAML", name) from error
     return values
 
 

@@ -121,8 +121,9 @@ class Starter:
         """Return the driver of a pending execution; see `Environment.create`."""
         registry = self._registry
         if not workflow or not isinstance(workflow, Workflow | str):
-            names = ", ".join(registry.registered_workflows) or "none is defined"
-            raise SetupError(f"workflow is required, not {workflow!r}; name one of: {names}")
+            names = ", ".join({**registry.registered_workflows, **registry.workflows}) or "none is defined"
+            way_on = "decorate it with @workflow" if callable(workflow) else f"name one of: {names}"
+            raise SetupError(f"a workflow is required, not {workflow!r}; {way_on}")
         check_options(options)
         definition = registry.workflow(workflow) if isinstance(workflow, str) else workflow
         registry.check(definition)
