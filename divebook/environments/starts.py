@@ -122,8 +122,9 @@ class Starter:
         registry = self._registry
         if not workflow or not isinstance(workflow, Workflow | str):
             names = ", ".join({**registry.registered_workflows, **registry.workflows}) or "none is defined"
-            way_on = "decorate it with @workflow" if callable(workflow) else f"name one of: {names}"
-            raise SetupError(f"a workflow is required, not {workflow!r}; {way_on}")
+            value: object = workflow
+            way_on = "decorate it with @workflow" if callable(value) else f"name one of: {names}"
+            raise SetupError(f"a workflow is required, not {value!r}; {way_on}")
         check_options(options)
         definition = registry.workflow(workflow) if isinstance(workflow, str) else workflow
         registry.check(definition)
