@@ -283,7 +283,7 @@ class Commands(TyperGroup):
             with _allowing(ctx.params.get("allow") or ()), interface_spelling(spelled_in_shell):
                 return super().invoke(ctx)
         except typer.BadParameter as error:  # its message repeats typed text, which may contain secrets
-            error.message = visible(secrets.text(error.message))
+            error.message = visible(secrets.text(error.message.removeprefix("Value error, ")))
             raise
         except BrokenPipeError:  # the reader of the output has ended; `run_with_streams` handles it
             raise
