@@ -298,29 +298,25 @@ def _parameter_types(function: Callable[..., Any]) -> Mapping[str, ParameterType
 
 def typed_arguments(function: UserFunction, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the arguments of a call that a definition describes to the annotated types of the parameters, by the
-    rules of inputs: a definition has a string for a date, and an object for an instance.
+    rules of inputs: a definition has a string for a date, and an object for an instance. A string from a template may
+    also be the JSON form of a value, such as ``"8"`` for an integer.
 
-    Raises
-    ------
-    StepError
-        An argument does not fit its annotation.
+    An argument that does not fit its annotation stays as it is. A function may accept more than its annotation says,
+    and a rollback must not fail because of an annotation.
     """
     types = _parameter_types(function.function)
     parameters = signature_of(function.function).parameters
     converted = dict(arguments)
     for name in arguments.keys() & types.keys() & parameters.keys():
         value = arguments[name]
-        # Like an input, a parameter with the default None accepts None.
-        if value is None and parameters[name].default is None:
-            continue
         # The annotation of ``**options: int`` is about the values, which have names of their own.
         if parameters[name].kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             continue
-        try:
-            converted[name] = types[name].convert(value)
-        except ValueError as error:
-            message = f"parameter {name!r} of {function.kind_and_name} must be of type {types[name].name}"
-            raise StepError(f"{message}, got {_short(value)}: {error}") from None
+        # A string that fits as it is, such as one for ``int | str``, is not parsed.
+        for is_text in (False, True) if isinstance(value, str) else (False,):
+            with suppress(ValueError):
+                converted[name] = types[name].convert(value, is_text=is_text)
+                break
     return converted
 
 

@@ -167,8 +167,10 @@ def _rows_of_diffs(diffs: Sequence[FileDiff]) -> list[dict[str, Any]]:
     return rows
 
 
-# The parameters are capitalised because definitions spell them so.
-async def _shell(Command: str, Timeout: float | None = None, Cwd: str | None = None, Check: bool = True) -> Any:  # noqa: FBT001, FBT002, N803
+# The parameters are capitalised because definitions spell them so. A parameter with another type than `Any` would be
+# converted (`divebook.definitions.functions.typed_arguments`), which would change the meaning of older definitions:
+# any text for `Check` is true, and a command may be a list.
+async def _shell(Command: Any, Timeout: Any = None, Cwd: Any = None, Check: Any = True) -> Any:  # noqa: FBT002, N803
     """Run a command; return its exit code and output. A failed command fails the step, unless Check is false."""
     result = await present_workspace().shell.execute(Command, timeout=Timeout, cwd=Cwd)
     if Check and result.exit_code:
@@ -178,12 +180,12 @@ async def _shell(Command: str, Timeout: float | None = None, Cwd: str | None = N
     return {"exit_code": result.exit_code, "stdout": result.stdout, "stderr": result.stderr}
 
 
-async def _read(Path: str) -> str:  # noqa: N803
+async def _read(Path: Any) -> str:  # noqa: N803
     """Return the text of a file."""
     return await present_workspace().file_operator.read_file(Path)
 
 
-async def _write(Path: str, Content: str) -> None:  # noqa: N803
+async def _write(Path: Any, Content: Any) -> None:  # noqa: N803
     """Write a file as a whole. Folders are created."""
     files = present_workspace().file_operator
     folder = Path.rpartition("/")[0]
@@ -192,17 +194,17 @@ async def _write(Path: str, Content: str) -> None:  # noqa: N803
     await files.write_file(Path, Content)
 
 
-async def _list(Path: str = ".") -> list[str]:  # noqa: N803
+async def _list(Path: Any = ".") -> list[str]:  # noqa: N803
     """Return the names in a folder."""
     return await present_workspace().file_operator.list_dir(Path)
 
 
-async def _glob(Pattern: str) -> list[str]:  # noqa: N803
+async def _glob(Pattern: Any) -> list[str]:  # noqa: N803
     """Return the paths that match a pattern, newest first."""
     return await present_workspace().file_operator.glob(Pattern)
 
 
-async def _delete(Path: str) -> None:  # noqa: N803
+async def _delete(Path: Any) -> None:  # noqa: N803
     """Remove a file or an empty folder."""
     await present_workspace().file_operator.delete(Path)
 

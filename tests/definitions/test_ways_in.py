@@ -18,11 +18,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from divebook import Agent, Environment, ScriptedModel, Step, Workflow, action
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow, action, allow
 from divebook.definitions import workflow
 from divebook.definitions.answer_types import _without_formats
 from divebook.definitions.functions import bind_inputs, declared_type, inputs_schema, parameter_texts
 from divebook.definitions.json_schemas import complaint
+from divebook.definitions.resources import WorkspaceDefinition
 from divebook.definitions.yaml_text import value_typed
 from divebook.errors import DefinitionError, InputError, InterruptError
 from divebook.events.codec import storable
@@ -48,6 +49,7 @@ class Rights(enum.Flag):
     WRITE = 2
 
 
+@allow
 @dataclasses.dataclass(frozen=True)
 class Order:
     day: dt.date
@@ -451,13 +453,40 @@ def test_parameters_of_an_action_arrive_as_its_annotations_say():
     )
 
 
+def test_a_parameter_of_an_action_is_read_from_the_text_of_a_template():
+    assert same(called({"day": "2026-03-01", "n": "8"}).variables["kept"], [DAY, None, Decimal(1), "x", 8])
+    parameters = {"day": "2026-03-01", "order": '{"day": "2026-03-02"}'}
+    assert same(called(parameters).variables["kept"], [DAY, Order(dt.date(2026, 3, 2)), Decimal(1), "x", 0])
+
+
 @pytest.mark.parametrize(
-    ("name", "wrong"), [("day", "soon"), ("day", None), ("n", "5"), ("n", None), ("n", True), ("order", {"dayy": 1})]
+    ("name", "other"),
+    [("day", "soon"), ("day", None), ("n", "five"), ("n", None), ("n", True), ("order", {"dayy": 1}), ("amount", "x")],
 )
-def test_a_parameter_of_an_action_that_does_not_fit_is_refused_with_its_name(name, wrong):
-    run = called({"day": "2026-03-01", name: wrong})
-    assert run.status == "failed"
-    assert re.search(f"parameter '{name}' of action \"Keep\" must be of type", str(run.error))
+def test_a_parameter_of_an_action_that_does_not_fit_its_annotation_stays_as_it_is(name, other):
+    run = called({"day": "2026-03-01", name: other})
+    values = dict(zip(("day", "order", "amount", "when", "n"), run.variables["kept"], strict=True))
+    assert same(values[name], other)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "output"),
+    [
+        ({"Command": "echo 1; exit 3", "Check": 0}, {"exit_code": 3, "stdout": "1\n", "stderr": ""}),
+        ({"Command": ["echo", "1"]}, {"exit_code": 0, "stdout": "1\n", "stderr": ""}),
+        ({"Command": "exit 3", "Check": "false"}, None),
+    ],
+)
+def test_built_in_actions_get_their_parameters_unchanged(parameters, output, tmp_path):
+    flow = Workflow(
+        "shell", [Step("s", action="Workspace.Shell", parameters=parameters, store="kept", workspace="code")]
+    )
+    with Environment(store="memory:", workflows=[flow]) as environment:
+        environment.add_workspace(WorkspaceDefinition("code", folder=str(tmp_path)))
+        run = environment.start("shell").wait(30)
+    assert run.variables.get("kept") == output
+    # Any text but an empty one is true.
+    assert (run.status == "failed") is (output is None)
 
 
 def test_arguments_of_a_tool_arrive_as_its_annotations_say():
