@@ -344,16 +344,15 @@ class ParameterType:
 def instance_of(answer: Any, value: Any) -> Any:
     """Convert the answer to a question, which is plain JSON data that fits the JSON schema of the Python type `answer`,
     to an instance of this type. If `answer` is a JSON schema, return the data unchanged.
+
+    The rules are those of pydantic, not the rules of inputs: ``date | str`` reads ``"2026-01-31"`` as a string. A log
+    has the plain data only, so that other rules would give a replay another value than the run had.
     """
     if isinstance(answer, Mapping):
         return value
     from pydantic import TypeAdapter, ValidationError
 
-    with suppress(ValueError):
-        # The rules of inputs, so that the same text gives the same value.
-        return ParameterType(answer, instance_of).convert(value)
     try:
-        # The schema of a question accepts further keys of a dataclass. Pydantic leaves them out.
         return TypeAdapter(answer).validate_python(value)
     except ValidationError as error:
         # A rule of the class itself, which its JSON schema cannot express.

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow, action, allow
 from divebook.definitions import workflow
-from divebook.definitions.answer_types import _without_formats
+from divebook.definitions.answer_types import _without_formats, instance_of
 from divebook.definitions.functions import bind_inputs, declared_type, inputs_schema, parameter_texts
 from divebook.definitions.json_schemas import complaint
 from divebook.definitions.resources import WorkspaceDefinition
@@ -529,7 +529,7 @@ def test_a_class_that_is_defined_after_its_workflow_can_be_an_input():
     [
         (int | None, [None, {"data": None}, Typed("null")], None),
         (int | None, [3, {"data": 3}, Typed("3")], 3),
-        (dt.date | str, ["2026-03-01", DAY, Typed("2026-03-01")], DAY),
+        (dt.date, ["2026-03-01", DAY, Typed("2026-03-01")], DAY),
         (dt.date | str, ["soon", Typed("soon")], "soon"),
         (Order, [{"day": "2026-03-01"}, Order(DAY), {"data": Order(DAY)}, Typed("{day: 2026-03-01}")], Order(DAY)),
         (Decimal, ["1.50", Decimal("1.50"), Typed("1.50")], Decimal("1.50")),
@@ -547,6 +547,24 @@ def test_an_answer_arrives_as_its_type_says(annotation, answers, value):
             run = environment.start("asks").wait(10)
             run = run.answer(run.open_questions[0].id, answer).wait(10)
             assert same(run.outputs["result"], value), answer
+
+
+RECORDED_ANSWERS = [
+    # (type of the answer, data in the log, value that the workflow got when it was recorded)
+    (dt.date | str, "2026-01-31", "2026-01-31"),
+    (str | dt.datetime, "2026-01-31T10:00:00Z", "2026-01-31T10:00:00Z"),
+    (UUID | str, str(UUID(int=1)), str(UUID(int=1))),
+    (Colour | str, "red", "red"),
+    (Size | int, 1, 1),
+    (dt.date | dt.datetime, "2026-01-31", DAY.replace(month=1, day=31)),
+    (list[dt.date | str], ["2026-01-31"], ["2026-01-31"]),
+    (Decimal | str, "1.50", "1.50"),
+]
+
+
+@pytest.mark.parametrize(("annotation", "data", "value"), RECORDED_ANSWERS, ids=str)
+def test_an_answer_of_an_older_log_is_converted_as_when_it_was_recorded(annotation, data, value):
+    assert same(instance_of(annotation, json.loads(json.dumps(data))), value)
 
 
 @pytest.mark.parametrize(
