@@ -355,7 +355,7 @@ def report_of(
         values=results_of(execution.state.outputs, execution.state.variables, last_outputs(execution), clean),
         variables=_other_variables(execution, clean),
         questions=tuple((clean.text(question), hint) for question, hint in questions_of(execution)),
-        answers=tuple((clean.text(question), clean.text(answer)) for question, answer in answers_of(execution)),
+        answers=tuple((clean.text(question), clean.text(answer)) for question, answer in answers_of(execution, clean)),
         error=clean.text(_error_text(execution, damage or execution.damage)),
         failures=failures_in(execution, read),
         clean=clean,
@@ -389,7 +389,8 @@ def clean_span(span: Span, redactor: Redactor) -> Span:
     changed: dict[str, Any] = {}
     for name, text in texts.items():
         if isinstance(text, str):
-            clean = redactor.text(text)
+            # The output of a step is a JSON document, unless the step returned a string.
+            clean = redactor.document(text) if name == "result" else redactor.text(text)
             if clean != text:
                 changed[name] = clean
     return replace(span, **changed) if changed else span
@@ -479,12 +480,14 @@ def _value(name: str, value: Any, redactor: Redactor) -> str:
 
     The name of the variable, and the names of fields, can mark a value as a secret.
     """
-    # A list of records is redacted field by field, because the name of each field can mark a secret.
+    # A value is redacted before it becomes text, because the text of `{"token": ["a"]}` does not show what is secret.
     records = records_of(value)
     if records is None:
-        in_one_line = readable(value)
+        clean = redactor.document(value) if isinstance(value, str) else redactor.under(name, value)
+        in_one_line = readable(clean)
+        # The text is redacted as well: it has the fields of dataclasses, and a name may also hide small numbers.
         is_short = len(in_one_line) <= MAX_LINE
-        return str(redactor.under(name, in_one_line if is_short else readable(value, indent=2)))
+        return str(redactor.under(name, in_one_line if is_short else readable(clean, indent=2)))
     first = [
         {field_name: redactor.under(field_name, part) for field_name, part in record.items()}
         for record in records[:MAX_RECORDS]
@@ -584,25 +587,30 @@ def turn_rows(spans: Sequence[Span], redactor: Redactor) -> tuple[tuple[str, ...
         calls.setdefault(call.view.span.index, []).append(call)
     # A request without a holder is a plain request of an agent without tools. Its step already has a row.
     views = [view for view in requests_in(spans) if view.span.holder >= 0]
-    rows = [row for view in views for row in _request_rows(view, calls.get(view.span.index, []))]
+    total = sum(1 + len(calls.get(view.span.index, [])) for view in views)
     # The last rows show how the agents ended. Redaction is limited to the shown rows.
-    clean = [tuple(redactor.text(cell) for cell in row) for row in rows[-MAX_ROWS:]]
-    omitted = len(rows) - len(clean)
+    latest: list[tuple[str, ...]] = []
+    for view in reversed(views):
+        if len(latest) >= MAX_ROWS:
+            break
+        latest = [*_request_rows(view, calls.get(view.span.index, []), redactor), *latest]
+    clean = [tuple(redactor.text(cell) for cell in row) for row in latest[-MAX_ROWS:]]
+    omitted = total - len(clean)
     if not omitted:
         return tuple(clean)
     note = f"{plural(omitted, 'row')} not shown here; run.model_calls and run.tool_calls have all"
     return (("…", "", "", "", note), *clean)
 
 
-def _request_rows(view: RequestView, calls: Sequence[ToolCallView]) -> Iterator[tuple[str, ...]]:
+def _request_rows(view: RequestView, calls: Sequence[ToolCallView], redactor: Redactor) -> Iterator[tuple[str, ...]]:
     """Yield the row of one model request (cost, cache, answer or error), then a row for each tool call that its
-    response requested.
+    response requested. Values under the names of secrets are replaced.
     """
     blocks = answer_blocks(view)
     outputs = output_names(view)
-    answers = [str(block["text"]) for block in blocks if block.get("type") == "text"]
+    answers = [redactor.document(str(block["text"])) for block in blocks if block.get("type") == "text"]
     # With structured output, the model returns its answer as the arguments of an output tool.
-    answers += [readable(block["arguments"]) for block in blocks if block.get("tool") in outputs]
+    answers += [readable(redactor.value(block["arguments"])) for block in blocks if block.get("tool") in outputs]
     # Logs count costs in nanodollars (1e-9 US dollars).
     cost = view.usage.get("cost", 0) / NANODOLLARS
     facts = [price(cost) if cost else "", "from the cache" if view.cached else "", view.error or " ".join(answers)]
@@ -614,15 +622,21 @@ def _request_rows(view: RequestView, calls: Sequence[ToolCallView]) -> Iterator[
         elif call.result is None:
             result = ""
         else:
-            result = f" → {call.outcome}: {readable(call.result)}"
-        text = one_line(f"{call.tool}({_arguments(call)}){result}", MAX_CELL)
+            result = f" → {call.outcome}: {_clean_text(call.result, redactor)}"
+        text = one_line(f"{call.tool}({_arguments(call, redactor)}){result}", MAX_CELL)
         yield "", "", _status(call.status), _took(call.under_way), text
 
 
-def _arguments(call: ToolCallView) -> str:
+def _clean_text(value: Any, redactor: Redactor) -> str:
+    """Return a value as text with secrets replaced; of a string that is a JSON document also by the names in it."""
+    return redactor.document(value) if isinstance(value, str) else readable(redactor.value(value))
+
+
+def _arguments(call: ToolCallView, redactor: Redactor) -> str:
     # Arguments that are not an object come from a model that violates the schema.
     arguments = call.arguments if isinstance(call.arguments, dict) else {"": call.arguments}
-    return one_line(", ".join(f"{name}={readable(value)}" for name, value in arguments.items()), MAX_CELL // 2)
+    clean = {name: redactor.under(name, value) for name, value in arguments.items()}
+    return one_line(", ".join(f"{name}={readable(value)}" for name, value in clean.items()), MAX_CELL // 2)
 
 
 def _status(status: str) -> str:
@@ -800,7 +814,7 @@ def settled_text(words: str, by: str | None, at_us: int | None) -> str:
     return one_line(words, 120) + (f" (by {one_line(by, 60)}{at})" if by else "")
 
 
-def answers_of(execution: Run) -> Iterable[tuple[str, str]]:
+def answers_of(execution: Run, clean: Redactor) -> Iterable[tuple[str, str]]:
     """Yield a text about each of an execution's latest closed questions (answered, expired or withdrawn), with the
     answer, the person and the time.
     """
@@ -808,5 +822,5 @@ def answers_of(execution: Run) -> Iterable[tuple[str, str]]:
     # The id makes the order unique if several questions were closed at the same moment.
     closed.sort(key=lambda question: (question.settled_us or question.raised_us, question.id))
     for question in closed[-MAX_VALUES:]:
-        words = became(question.status, question.response)
+        words = became(question.status, clean.documents(question.response))
         yield one_line(question.question, MAX_CELL), settled_text(words, question.answered_by, question.settled_us)

@@ -49,6 +49,9 @@ class _NoRedaction(Redactor):
     def under(self, _name: str, value: Any) -> Any:
         return value
 
+    def document(self, text: str) -> str:
+        return text
+
 
 class Secrets:
     """Redaction of the current command's output: it replaces secrets, unless the person asked to see them
@@ -86,6 +89,12 @@ class Secrets:
         """
         return value if self._are_shown else shared().under(name, value)
 
+    def documents(self, value: Any) -> Any:
+        """Return plain data with all known secrets replaced, also in the JSON documents among its strings; unchanged if
+        secrets are shown.
+        """
+        return value if self._are_shown else shared().documents(value)
+
 
 secrets = Secrets()
 """The `Secrets` of the command that this process runs."""
@@ -109,7 +118,7 @@ def as_json(data: Any, *, indent: int | None = None) -> str:
     from divebook.events.codec import encode_shown
 
     # Through JSON first: the redaction works on plain data.
-    plain = secrets.value(json.loads(encode_shown(data, tagged=True)))
+    plain = secrets.documents(json.loads(encode_shown(data, tagged=True)))
     return json_escaped(json.dumps(plain, ensure_ascii=False, indent=indent))
 
 

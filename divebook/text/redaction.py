@@ -155,6 +155,28 @@ class Redactor:
         # Only short texts repeat often enough to be worth a place in the cache.
         return _remembered(text) if len(text) <= MAX_REMEMBERED else _without_forms(text)
 
+    def document(self, text: str) -> str:
+        """Replace the secrets in a text that may be a JSON document, such as the output of a step. The names in the
+        document mark secrets that `text` alone does not recognize, such as short values and lists.
+        """
+        if not text.startswith(("{", "[")):
+            return self.text(text)
+        try:
+            data = json.loads(text)
+            clean = self.value(data)
+        # A text that only begins like JSON, or data that are nested too deeply.
+        except (ValueError, RecursionError):
+            return self.text(text)
+        if clean != data:
+            separators = None if ": " in text or ", " in text else (",", ":")
+            indent = 2 if "\n" in text else None
+            text = json.dumps(clean, ensure_ascii=False, indent=indent, separators=separators)
+        return self.text(text)
+
+    def documents(self, value: Any) -> Any:
+        """Hide secrets in plain data, as `value` does, and in the JSON documents among its strings."""
+        return self.value(_everywhere(value, self.document))
+
     def without_named(self, value: Any) -> Any:
         """Hide in plain data only strings that are certainly secrets (from configuration and environment). Text that
         merely looks like a secret stays.
