@@ -29,6 +29,7 @@ from divebook.definitions.yaml_text import QUOTES, TypedFloat, TypedInteger, val
 from divebook.errors import DefinitionError, NotFoundError, Problem, SetupError, StepError
 from divebook.events.classes import allow, allowed_classes, kind_of, name_of
 from divebook.events.codec import canonical_hash, json_form, storable
+from divebook.questions.question import without_formats
 
 
 def allow_answers(declared: Any) -> None:
@@ -305,7 +306,7 @@ class ParameterType:
         if value is not NO_FORM and _digest(converted) != _digest(value):
             return False
         # A datetime may have no offset, which the format of JSON schema demands.
-        return complaint(_without_formats(self.schema()), form) is None
+        return complaint(without_formats(self.schema()), form) is None
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema of this type, with definitions in ``$defs``; ``{}`` if no schema can be generated."""
@@ -750,16 +751,6 @@ _SCHEMA_CHANGES: Mapping[str, Callable[[dict[str, Any], Any], dict[str, Any]]] =
     "complex": _complex_schema,
 }
 """Changes of the JSON schema of a type, by the kind of its core schema."""
-
-
-def _without_formats(schema: Any) -> Any:
-    """Return a copy of a JSON schema without the keyword ``format``."""
-    if isinstance(schema, list):
-        return [_without_formats(part) for part in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    # Below ``properties``, "format" is the name of a property, whose value is a schema.
-    return {key: _without_formats(part) for key, part in schema.items() if key != "format" or isinstance(part, Mapping)}
 
 
 def _with_parts(annotation: Any, change: Callable[[Any], Any]) -> Any:

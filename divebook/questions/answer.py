@@ -9,14 +9,16 @@ converts short answers to mappings. Typed text is first converted to data if the
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple, TypeVar
 
 from divebook.errors import DefinitionError, InterruptError, UnstorableValueError
+from divebook.events.classes import Instance, Member
 from divebook.events.codec import json_form, storable
+from divebook.events.recorded import Container, StandardValue, TaggedDict
 from divebook.questions.question import (
     AGENT_CHANGED,
     AGENT_REVIEW,
@@ -47,6 +49,7 @@ from divebook.questions.question import (
     expected_answer,
     expected_in_full,
     with_originals,
+    without_formats,
 )
 
 T = TypeVar("T", int, datetime)
@@ -174,16 +177,126 @@ def checked_answer(question: Question, response: Any, fitting: Fitting, now: int
 
 
 def _in_json(question: Question, answer: Any, fitting: Fitting) -> Any:
-    """Return an answer to a question with a JSON schema in its JSON form, if only this form fits: code may answer with
-    a date or an instance, which the schema describes as a string or an object.
+    """Return an answer to a question with a JSON schema in its JSON form, if only this form fits and it arrives as an
+    equal value of the same type: code may answer with a date or an instance, which the schema describes as a string or
+    an object.
     """
     if question.schema is None or question.kind in JUDGED:
         return answer
     if isinstance(answer, Mapping) and set(answer) == {"data"}:
         return {"data": _in_json(question, answer["data"], fitting)}
     form = json_form(answer)
-    is_only_fit = form != answer and fitting.complaint(question.schema, answer) is not None
-    return form if is_only_fit and fitting.complaint(question.schema, form) is None else answer
+    if form == answer or fitting.complaint(question.schema, answer) is None:
+        return answer
+    reader = _SchemaReader(question.schema, fitting)
+    return form if reader.fits(form) and reader.gives_back(answer, form, lambda part: part) else answer
+
+
+class _SchemaReader:
+    """Test whether the JSON form of a value arrives as this value, where only the JSON schema of a type is known.
+
+    A date fits the schemas of ``date`` and ``str``, and would arrive as a string from the second. The test puts other
+    values in its place: the schema of ``str`` accepts ``"??????????"`` too, and that of ``date`` accepts it only
+    without its keyword ``format``. A value of a class must have its class as a title in the schema.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], fitting: Fitting) -> None:
+        self._schema = schema
+        self._complaint = fitting.complaint
+        self._titles = set(_titles(schema))
+
+    def fits(self, form: Any) -> bool:
+        """Return True if a JSON form fits the schema."""
+        return self._complaint(self._schema, form) is None
+
+    def gives_back(self, value: Any, form: Any, whole: Callable[[Any], Any], *, is_field: bool = False) -> bool:
+        """Return True if the JSON form of a part of an answer arrives as `value`.
+
+        Parameters
+        ----------
+        whole
+            Function that returns the form of the whole answer with another form of this part.
+        is_field
+            True inside an instance, whose class decides between a list, a tuple and a set.
+        """
+        match value:
+            case TaggedDict():
+                return False
+            case dict():
+                return all(
+                    self.gives_back(value[key], form[key], _at(whole, form, key), is_field=is_field) for key in form
+                )
+            case list():
+                return self._give_back_items(value, form, whole, is_field=is_field)
+            case Container() if is_field and not value.is_mapping and not self.fits(whole("?")):
+                return self._give_back_items(value.inside(), form, whole, is_field=True)
+            case Instance():
+                return self._gives_back_instance(value, form, whole)
+            case Member() if isinstance(form, str | int | float):
+                others: list[Any] = (
+                    ["?" * len(form)] if isinstance(form, str) else [form + 987_654_321, -form - 987_654_321]
+                )
+                is_only = not any(self.fits(whole(other)) for other in others)
+                return is_only and form == value.value and _short_name(value.cls) in self._titles
+            case Decimal():
+                # The schema of a decimal accepts any string and number, as that of ``float | str`` does.
+                return is_field and self.fits(whole(float(value))) and not self.fits(whole([]))
+            case date() | time() | timedelta() | StandardValue():
+                other = whole("?" * len(form)) if isinstance(form, str) else None
+                fits_without_format = self._complaint(without_formats(self._schema), other) is None
+                return fits_without_format and not self.fits(other)
+            case str() | int() | float() | None:
+                return bool(form == value)
+        return False
+
+    def _give_back_items(
+        self, items: list[Any], form: list[Any], whole: Callable[[Any], Any], *, is_field: bool
+    ) -> bool:
+        return all(
+            self.gives_back(item, form[place], _at(whole, form, place), is_field=is_field)
+            for place, item in enumerate(items)
+        )
+
+    def _gives_back_instance(self, value: Instance, form: Any, whole: Callable[[Any], Any]) -> bool:
+        if _short_name(value.cls) not in self._titles or value.extra or value.private or set(form) != set(value.fields):
+            return False
+        # A mapping with any values is a dict.
+        if all(self.fits(whole(dict.fromkeys(form, other))) for other in (None, "?", 0, [], {})):
+            return False
+        return all(
+            self.gives_back(part, form[name], _at(whole, form, name), is_field=True)
+            for name, part in value.fields.items()
+        )
+
+
+def _at(whole: Callable[[Any], Any], form: Any, key: Any) -> Callable[[Any], Any]:
+    """Return a function that returns the form of a whole answer with another form of the item `key` of its part
+    `form`.
+    """
+
+    def whole_with(part: Any) -> Any:
+        other = form.copy()
+        other[key] = part
+        return whole(other)
+
+    return whole_with
+
+
+def _titles(schema: Any) -> Iterator[str]:
+    """Yield the titles of a JSON schema and its parts."""
+    if isinstance(schema, list):
+        for part in schema:
+            yield from _titles(part)
+    elif isinstance(schema, Mapping):
+        for key, part in schema.items():
+            if key == "title" and isinstance(part, str):
+                yield part
+            else:
+                yield from _titles(part)
+
+
+def _short_name(cls: str) -> str:
+    return cls.rpartition(".")[2]
 
 
 def _with_arguments(question: Question, answer: Any) -> Any:

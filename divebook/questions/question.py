@@ -328,6 +328,16 @@ def _example(schema: Any, root: Any, depth: int) -> Any:
     return _of_type(schema, root, depth)
 
 
+def without_formats(schema: Any) -> Any:
+    """Return a copy of a JSON schema without the keyword ``format``."""
+    if isinstance(schema, list):
+        return [without_formats(part) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    # Below ``properties``, "format" is the name of a property, whose value is a schema.
+    return {key: without_formats(part) for key, part in schema.items() if key != "format" or isinstance(part, Mapping)}
+
+
 def _of_type(schema: Mapping[str, Any], root: Any, depth: int) -> Any:
     """Return the simplest value of the type that a JSON schema declares; of several types, the first.
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow, action, allow
 from divebook.definitions import workflow
-from divebook.definitions.answer_types import _without_formats, instance_of
+from divebook.definitions.answer_types import instance_of
 from divebook.definitions.functions import bind_inputs, declared_type, inputs_schema, parameter_texts
 from divebook.definitions.json_schemas import complaint
 from divebook.definitions.resources import WorkspaceDefinition
@@ -29,6 +29,7 @@ from divebook.errors import DefinitionError, InputError, InterruptError
 from divebook.events.codec import storable
 from divebook.events.recorded import opened
 from divebook.questions import Typed
+from divebook.questions.question import without_formats
 from divebook.queues import Worker
 from divebook.serve.server import tool_of
 
@@ -240,7 +241,7 @@ def test_the_schema_accepts_exactly_what_an_input_accepts(data):
     schema = inputs_schema(flow)
     # A format may be stricter: it demands the offset of a time. Pydantic also reads other spellings of a UUID.
     if is_accepted:
-        assert complaint(_without_formats(schema), {"given": form}) is None
+        assert complaint(without_formats(schema), {"given": form}) is None
     if complaint(schema, {"given": form}) is None:
         assert is_accepted
 
@@ -547,6 +548,80 @@ def test_an_answer_arrives_as_its_type_says(annotation, answers, value):
             run = environment.start("asks").wait(10)
             run = run.answer(run.open_questions[0].id, answer).wait(10)
             assert same(run.outputs["result"], value), answer
+
+
+@dataclasses.dataclass
+class Note:
+    text: str | None
+    share: float | None = None
+    data: bytes | None = None
+
+
+@pytest.mark.parametrize(
+    ("annotation", "answer"),
+    [
+        (bytes, b"abc"),
+        (str, b"abc"),
+        (str, DAY),
+        (str, Decimal("1.50")),
+        (typing.Annotated[str, Field(min_length=3)], DAY),
+        (typing.Annotated[str, Field(pattern="^2026")], DAY),
+        (typing.Literal["2026-03-01"], DAY),
+        (dt.date | str, DAY),
+        (list[dt.date | str], [DAY]),
+        (str | None, float("nan")),
+        (int, Size.SMALL),
+        (typing.Literal["red"], Colour.RED),
+        (list[int], (1, 2)),
+        (dict[str, int], {1: 2}),
+        (Colour, Colour.PAIR),
+        (dict, Order(DAY)),
+        (dict | Order, Order(DAY)),
+        (Note, Note("a", float("nan"))),
+        (Note, Note("a", data=b"abc")),
+    ],
+    ids=str,
+)
+def test_an_answer_whose_json_form_would_arrive_as_another_value_is_refused(annotation, answer):
+    allow(Note)
+
+    @workflow("asks")
+    async def flow(ctx):
+        return await ctx.ask("Which?", annotation)
+
+    with Environment(store="memory:", workflows=[flow]) as environment:
+        run = environment.start("asks").wait(10)
+        with pytest.raises(InterruptError, match="still open"):
+            run.answer(run.open_questions[0].id, answer)
+        run.cancel()
+
+
+@pytest.mark.parametrize(
+    ("annotation", "answer"),
+    [
+        (dt.datetime, dt.datetime(2026, 3, 1, 10, tzinfo=dt.UTC)),
+        (dt.timedelta, dt.timedelta(seconds=90)),
+        (UUID, UUID(int=1)),
+        (list[dt.date], [DAY, DAY]),
+        (dict[str, Decimal], {"a": Decimal("1.50")}),
+        (dt.date | None, DAY),
+        (Colour, Colour.RED),
+        (list[Order], [Order(DAY, (Decimal("1.5"),))]),
+        (Note, Note("a", 1.5)),
+    ],
+    ids=str,
+)
+def test_an_answer_of_the_type_of_its_question_arrives_as_it_was_given(annotation, answer):
+    allow(Note)
+
+    @workflow("asks")
+    async def flow(ctx):
+        return await ctx.ask("Which?", annotation)
+
+    with Environment(store="memory:", workflows=[flow]) as environment:
+        run = environment.start("asks").wait(10)
+        run = run.answer(run.open_questions[0].id, answer).wait(10)
+        assert same(run.outputs["result"], answer)
 
 
 RECORDED_ANSWERS = [
