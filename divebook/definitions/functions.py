@@ -81,8 +81,10 @@ from divebook.events.recorded import opened
 from divebook.events.values import is_recordable_type, recorded_base
 from divebook.questions.question import example_in_words, example_of
 from divebook.text.arguments import DurationLike, normal_name, plain_seconds, require, same_name
+from divebook.text.passwords import REDACTED, looks_secret
 from divebook.text.protocols import is_async, without_partials
 from divebook.text.ranges import SOME_SECONDS
+from divebook.text.redaction import shared
 
 # --- users' functions: common properties of steps, actions and tools --------------------------------------------------
 
@@ -1386,17 +1388,24 @@ def _bound(workflow: Workflow, definition: InputDefinition, values: Mapping[str,
         try:
             return annotated.convert(value, is_text=coerce_text and isinstance(value, str))
         except ValueError as error:
-            message = f'input "{definition.name}" must be of type {annotated.name}, got {_short(value)}: {error}'
-            schema = annotated.schema()
-            # There is no example for some types, such as a string with a pattern.
-            if annotated.takes(example_of(schema)):
-                message += f"; write {definition.name}={example_in_words(schema)}"
-            raise InputError(message, definition.name) from None
+            raise _type_error(definition, annotated, value, str(error)) from None
     if coerce_text and isinstance(value, str):
         value = _from_text(definition, value)
     if value is None and (_accepts_none(definition) or not workflow.manner.converts_inputs):
         return value
     return _checked(definition, value)
+
+
+def _type_error(definition: InputDefinition, annotated: ParameterType, value: Any, reason: str) -> InputError:
+    message = f'input "{definition.name}" must be of type {annotated.name}, got {_shown(definition, value)}'
+    # The reason may repeat the value, since classes have validators of their own.
+    if not looks_secret(definition.name):
+        message += f": {reason}"
+    schema = annotated.schema()
+    # There is no example for some types, such as a string with a pattern.
+    if annotated.takes(example_of(schema)):
+        message += f"; write {definition.name}={example_in_words(schema)}"
+    return InputError(message, definition.name)
 
 
 def _accepts_none(definition: InputDefinition) -> bool:
@@ -1416,7 +1425,7 @@ def _checked(definition: InputDefinition, value: Any) -> Any:
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise InputError(
             f'input "{definition.name}" must be of type {definition.type}, got {type(value).__name__}: '
-            f"{_short(value)}; write {definition.name}={_EXAMPLES[types[0]]}",
+            f"{_shown(definition, value)}; write {definition.name}={_EXAMPLES[types[0]]}",
             definition.name,
         )
     if type_name == "float" and isinstance(value, int):
@@ -1433,7 +1442,9 @@ def _float(definition: InputDefinition, value: int) -> float:
     try:
         return float(value)
     except OverflowError:
-        message = f'input "{definition.name}" must be of type float, and {_short(value)} is too large for one'
+        message = (
+            f'input "{definition.name}" must be of type float, and {_shown(definition, value)} is too large for one'
+        )
         raise InputError(message, definition.name) from None
 
 
@@ -1534,8 +1545,13 @@ def parameter_texts(docstring: str) -> dict[str, str]:
     return {name: " ".join(text.split()) for name, text in texts.items()}
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
+def _shown(definition: InputDefinition, value: Any) -> str:
+    """Return the value of an input in short form for an error, without secrets: the value of an input whose name looks
+    secret is hidden, and such parts of other values.
+    """
+    if looks_secret(definition.name) and value is not None:
+        return REDACTED
+    text = repr(shared().value(value))
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

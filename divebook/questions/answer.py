@@ -261,7 +261,8 @@ class _SchemaReader:
         if _short_name(value.cls) not in self._titles or value.extra or value.private or set(form) != set(value.fields):
             return False
         # A mapping with any values is a dict.
-        if all(self.fits(whole(dict.fromkeys(form, other))) for other in (None, "?", 0, [], {})):
+        others: list[Any] = [None, "?", 0, [], {}]
+        if all(self.fits(whole(dict.fromkeys(form, other))) for other in others):
             return False
         return all(
             self.gives_back(part, form[name], _at(whole, form, name), is_field=True)

@@ -16,11 +16,12 @@ import jsonschema
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow, action, allow
 from divebook.definitions import workflow
 from divebook.definitions.answer_types import instance_of
+from divebook.definitions.definition import InputDefinition
 from divebook.definitions.functions import bind_inputs, declared_type, inputs_schema, parameter_texts
 from divebook.definitions.json_schemas import complaint
 from divebook.definitions.resources import WorkspaceDefinition
@@ -656,6 +657,37 @@ def test_an_answer_that_does_not_fit_its_type_leaves_the_question_open(annotatio
             run.answer(run.open_questions[0].id, answer)
         assert run.status == "waiting"
         run.cancel()
+
+
+def without_tiger(text):
+    if "tiger" in text:
+        raise ValueError(f"{text} has a tiger")
+    return text
+
+
+@pytest.mark.parametrize(
+    ("name", "annotation", "given"),
+    [
+        ("password", int, "hunter2-tiger"),
+        ("api_key", typing.Annotated[str, AfterValidator(without_tiger)], "hunter2-tiger"),
+        ("token", list[int], ["hunter2-tiger"]),
+        ("login", int, {"password": "hunter2-tiger"}),
+    ],
+    ids=str,
+)
+def test_an_error_about_an_input_hides_secrets(name, annotation, given):
+    scope = {"annotation": annotation, "workflow": workflow}
+    exec(f"@workflow\nasync def secret(ctx, {name}: annotation): pass", scope)
+    flow = scope["secret"]
+    with pytest.raises(InputError, match=rf'input "{name}" must be of type .*\[redacted\]') as caught:
+        bind_inputs(flow, {name: given})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_an_error_about_an_input_of_a_definition_hides_a_secret():
+    flow = Workflow("secret", [Step("s", script="1")], inputs=[InputDefinition("password", type="int")])
+    with pytest.raises(InputError, match=r'input "password" must be of type int, got str: \[redacted\]'):
+        bind_inputs(flow, {"password": "hunter2-tiger"})
 
 
 @workflow
