@@ -35,7 +35,7 @@ from divebook.projections.model_requests import (
 from divebook.projections.spans import Span
 from divebook.projections.summary import ReadLog, badge_of, badged
 from divebook.questions import Question
-from divebook.questions.question import address_of, became, example_answer, expected_in_full
+from divebook.questions.question import address_of, became, choices_of, example_answer, expected_in_full
 from divebook.replay.files import ChangedFiles, KeptFiles
 from divebook.report.hints import Hint
 from divebook.report.model import (
@@ -414,16 +414,23 @@ def _next(execution: Run) -> Hint | None:
     stopped or failed one. Return None if nothing is left to do, or if a question must be answered or a signal sent
     first.
     """
-    # The commands that answer or send what the execution waits for are shown with the questions and signals.
-    waits = not execution.state.is_over and (execution.open_questions or awaited_signals(execution.state))
+    # The commands that answer or send what the execution or a child waits for are shown with the questions and signals.
+    waits = not execution.state.is_over and any(
+        member.open_questions or awaited_signals(member.state) for member in with_children(execution)
+    )
     if execution.damage is not None or waits or execution.state.is_rolled_back:
         return None
     if execution.is_live or (not execution.state.is_over and execution.internals.goes_on_elsewhere):
-        return Hint("show", (execution.id,), "refresh")
+        return Hint("show", (execution.id,), "refresh", store=_store_of(execution))
     # Completed, moved and continued runs cannot be resumed.
     if execution.state.is_over and execution.status not in (FAILED, CANCELLED):
         return None
-    return Hint("resume", (execution.id,), "resume")
+    return Hint("resume", (execution.id,), "resume", store=_store_of(execution))
+
+
+def _store_of(execution: Run) -> str:
+    """Return the location of the store of an execution; empty for a store that only this process can open."""
+    return execution.store.location if execution.store.shared else ""
 
 
 def results_of(
@@ -774,19 +781,31 @@ def with_children(execution: Run) -> Iterator[Run]:
 
 def questions_of(execution: Run) -> Iterable[tuple[str, Hint]]:
     """Yield a text about each open question of an execution and of its children, with the command that answers it."""
+    # The questions of an ended run cannot be answered before it is resumed.
+    if execution.state.is_over:
+        return
     family = [(member, question) for member in with_children(execution) for question in member.open_questions]
     for member, question in family[:MAX_VALUES]:
         expected = one_line(expected_in_full(question), MAX_ERROR)
+        # The description of most kinds has their choices already.
+        further = [choice for choice in choices_of(question) if choice not in expected]
+        choices = f"; choices: {one_line(', '.join(choices_of(question)), MAX_ERROR)}" if further else ""
         until = "" if question.expires_at is None else f", until {local_time(question.expires_at)}"
-        text = f"{one_line(question.question, MAX_ERROR)} ({question.kind}: {expected}{until})"
-        yield _of_child(execution, member, text), answer_hint(member, question)
+        text = f"{one_line(question.question, MAX_ERROR)} ({question.kind}: {expected}{choices}{until})"
+        yield _of_child(execution, member, text), _answer_hint(execution, member, question)
 
 
-def answer_hint(execution: Run, question: Question) -> Hint:
-    """Return the command that answers a question."""
-    words = (address_of(execution.id, question), example_answer(question))
-    choices = (question.data or {}).get("choices")
-    return Hint("answer", words, "answer", (question.id, choices[0] if choices else ...))
+def _answer_hint(execution: Run, member: Run, question: Question) -> Hint:
+    """Return the command that answers a question of an execution or of a child of it."""
+    words = (address_of(member.id, question), example_answer(question))
+    choices = choices_of(question)
+    # With several choices the person chooses: the first one may repeat a payment.
+    arguments = (question.id, choices[0] if len(choices) == 1 else ...)
+    return Hint("answer", words, "answer", arguments, _member_id(execution, member), _store_of(execution))
+
+
+def _member_id(execution: Run, member: Run) -> str:
+    return "" if member.id == execution.id else member.id
 
 
 def signals_of(execution: Run) -> Iterable[tuple[str, Hint]]:
@@ -798,7 +817,9 @@ def signals_of(execution: Run) -> Iterable[tuple[str, Hint]]:
         return
     family = [(member, awaited) for member in with_children(execution) for awaited in awaited_signals(member.state)]
     for member, awaited in family[:MAX_VALUES]:
-        hint = Hint("signal", (member.id, awaited.name), "signal", (awaited.name,))
+        words = (member.id, awaited.name)
+        member_id = _member_id(execution, member)
+        hint = Hint("signal", words, "signal", (awaited.name,), member_id, _store_of(execution))
         yield _of_child(execution, member, str(awaited)), hint
 
 

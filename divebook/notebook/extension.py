@@ -56,7 +56,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     # Loading again, for example after an upgrade, replaces the earlier objects.
     _remove_all(shell)
     shell.register_magics(DiveMagics, DevEnvMagics)
-    hints.use(hints.as_magic)
+    hints.use(_in_session)
     begin_interface(spelled_in_notebook)
     # The clean-up transformers run first, before IPython replaces ``%dive run?`` by a search for an object `run`. The
     # others run last, when the text is valid Python.
@@ -67,6 +67,13 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     shell.events.register("pre_run_cell", remember_cell)
     # The last statement, because it may read a store and resume runs, which needs the loaded magics.
     print_interrupted()
+
+
+def _in_session(hint: hints.Hint) -> str:
+    """Return a hint as a line with the magic ``%dive``, which names the store if it is not that of the session."""
+    from divebook.notebook.session import session_location  # loading the extension must be quick
+
+    return hints.as_magic(hint, session_location())
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:

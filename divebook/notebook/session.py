@@ -51,6 +51,7 @@ from divebook.runtime.loop import ENGINE
 from divebook.runtime.run import Run
 from divebook.steps.actions import REGISTERED, Action, action_of
 from divebook.stores import MemoryStore
+from divebook.stores.registry import location_of
 from divebook.stores.transfer import new_file
 from divebook.text.arguments import describe, require
 from divebook.text.format import plural
@@ -153,6 +154,11 @@ class Session:
     def present(self) -> Environment | None:
         """The environment of the session over its own store; None if it was not created yet."""
         return self._environments.get(None)
+
+    @property
+    def location(self) -> str:
+        """Location of the session's own store, which may not be open yet."""
+        return location_of(self._store) if self.present is None else self.present.store.location
 
     def over(self, store: str | None) -> Environment:
         """Return the environment of the session if `store` is None, else an environment with the same definitions over
@@ -525,6 +531,11 @@ def present_environment() -> Environment | None:
     """Return the environment of the session; None if it was not created yet."""
     # Unlike `current_session`, this never creates a session: completion must not open a store.
     return _sessions[-1].present if _sessions else None
+
+
+def session_location() -> str:
+    """Return the location of the store of the session, or of the store that a session would open."""
+    return _sessions[-1].location if _sessions else location_of()
 
 
 def close_session() -> None:

@@ -294,6 +294,8 @@ def with_originals(answer: Any, recorded: Any) -> Any:
 MOST_DEPTH = 8
 """Largest depth of an example value, because schemas may be recursive."""
 ANY_TEXT = "TEXT"
+ANY_CHOICE = "CHOICE"
+"""Placeholder for one of several choices."""
 
 
 def example_of(schema: Any) -> Any:
@@ -450,9 +452,21 @@ def expected_answer(question: Question) -> str:
 
 def example_answer(question: Question) -> str:
     """Return an example of an answer to a question that a person can type. Words in capitals are placeholders."""
-    if question.schema is None or question.kind in JUDGED:
+    if question.kind in JUDGED:
         return kind_of(question).example
-    return example_in_words(question.schema)
+    if question.schema is not None:
+        return example_in_words(question.schema)
+    choices = choices_of(question)
+    # No choice of several is suggested: an answer such as ``retry`` may repeat a payment.
+    return choices[0] if len(choices) == 1 else ANY_CHOICE if choices else kind_of(question).example
+
+
+def choices_of(question: Question) -> list[str]:
+    """Return the answers among which a question lets a person choose; an empty list for any other question."""
+    choices = (question.data or {}).get("choices")
+    # The data may come from a function, which can use the name for something else.
+    is_list = isinstance(choices, list) and all(isinstance(choice, str) for choice in choices)
+    return choices if is_list and question.kind not in JUDGED and question.schema is None else []
 
 
 def example_in_words(schema: Any) -> str:

@@ -35,8 +35,10 @@ class Hint:
     """Name of the method of `Run` that does the same."""
     arguments: tuple[Argument, ...] = ()
     """Arguments of the method."""
-    options: tuple[str, ...] = ()
-    """Options of the command, such as ``("--store", "runs.db")``."""
+    member: str = ""
+    """Id of the run that the method belongs to, if it is not the run of the report but a child of it."""
+    store: str = ""
+    """Location of the store of the run; empty if only this process can open the store."""
 
     @property
     def text(self) -> str:
@@ -53,18 +55,26 @@ def as_method(hint: Hint) -> str:
 
     >>> as_method(Hint("answer", ("ask_1@exec_1", "TEXT"), "answer", ("ask_1", ...)))
     "run.answer('ask_1', ...)"
+    >>> as_method(Hint("signal", ("exec_2", "go"), "signal", ("go",), member="exec_2"))
+    "run.environment.run_of('exec_2').signal('go')"
     """
     arguments = ", ".join("..." if argument is ... else repr(argument) for argument in hint.arguments)
-    return f"run.{hint.method}({arguments})"
+    run = f"run.environment.run_of({hint.member!r})" if hint.member else "run"
+    return f"{run}.{hint.method}({arguments})"
 
 
-def as_magic(hint: Hint) -> str:
+def as_magic(hint: Hint, own_store: str = "") -> str:
     """Return a hint as a line with the magic ``%dive``.
+
+    `own_store` is the location of the store of the session, which the line does not name.
 
     >>> as_magic(Hint("resume", ("exec_1",), "resume"))
     '%dive resume exec_1'
+    >>> as_magic(Hint("resume", ("exec_1",), "resume", store="/tmp/other.db"), "/tmp/own.db")
+    '%dive resume exec_1 --store /tmp/other.db'
     """
-    return in_notebook(hint.command, hint.words, hint.options)
+    options = ["--store", hint.store] if hint.store and hint.store != own_store else []
+    return in_notebook(hint.command, hint.words, options)
 
 
 class _Present:

@@ -99,6 +99,21 @@ def open_store(location: str | Path | None = None) -> EventStore:
     return _shared(str(path), SqliteStore)
 
 
+def location_of(location: str | None = None) -> str:
+    """Return the `EventStore.location` that `open_store` would give to the store at a location, without opening it.
+
+    The location of a store that cannot be opened is returned as it is.
+    """
+    location_text = str(location or os.environ.get(VARIABLE) or DEFAULT)
+    if location_text == MemoryStore.location:
+        return location_text
+    try:
+        path = path_of(location_text)
+        return without_password(location_text) if path is None else str(_resolved(path))
+    except (SetupError, OSError, RuntimeError, ValueError):
+        return location_text
+
+
 def path_of(location: str) -> Path | None:
     """Return the file path of a store from its location; None if the location is the URL of a store on a server.
 

@@ -176,7 +176,7 @@ def test_questions_are_listed_and_answered_in_place(cell):
         (question,) = run.open_questions
         listed = cell("%dive inbox")[1]
         assert question.interrupt_id in listed
-        assert f"%dive answer {question.id}@{run.id} retry" in listed
+        assert f"%dive answer {question.id}@{run.id} CHOICE" in listed
         answered, _ = cell(f"%dive answer {question.interrupt_id} retry")
         assert (answered.status, answered.variables) == ("completed", {"receipt": "receipt"})
         assert "no open questions" in cell("%dive inbox")[1]
