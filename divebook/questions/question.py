@@ -466,7 +466,7 @@ def choices_of(question: Question) -> list[str]:
     choices = (question.data or {}).get("choices")
     # The data may come from a function, which can use the name for something else.
     is_list = isinstance(choices, list) and all(isinstance(choice, str) for choice in choices)
-    return choices if is_list and question.kind not in JUDGED and question.schema is None else []
+    return list(choices or ()) if is_list and question.kind not in JUDGED and question.schema is None else []
 
 
 def example_in_words(schema: Any) -> str:

@@ -1375,7 +1375,8 @@ def waiting_error(run: Run) -> ExecutionWaitingError:
     """Return the error for a run that has to wait: it names the first open question and all awaited signals."""
     # One question is enough for the text of an error. The list of signals is short.
     questions = run.open_questions
-    first_question = one_line(questions[0].question, 200) if questions else ""
+    # A question of an agent or of a server may have no text.
+    first_question = (one_line(questions[0].question, 200) or questions[0].id) if questions else ""
     signals = [str(awaited) for awaited in awaited_signals(run.state)]
     return ExecutionWaitingError(run.id, first_question, " and ".join(signals))
 

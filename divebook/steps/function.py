@@ -426,6 +426,8 @@ class Context:
         """
         self._tasks.require_place("a question")
         require_string(question, "the question")
+        if not question.strip():
+            raise SetupError("the question must not be empty, because a person reads it; write for instance 'Go on?'")
         seconds = None if expires_in is None else timer_seconds(expires_in, "expires_in of a question")
         allow_answers(answer)  # instances of the classes in the type may be recorded
         with self._tasks:
