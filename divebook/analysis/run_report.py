@@ -33,7 +33,7 @@ from divebook.projections.model_requests import (
     tool_calls_in,
 )
 from divebook.projections.spans import Span
-from divebook.projections.summary import ReadLog, badge_of, badged
+from divebook.projections.summary import INTERRUPTED, ReadLog, badge_of, badged
 from divebook.questions import Question
 from divebook.questions.question import address_of, became, choices_of, example_answer, expected_in_full
 from divebook.replay.files import ChangedFiles, KeptFiles
@@ -706,6 +706,8 @@ def facts_of(execution: Run, log: ReadLog, record: ExecutionRecord | None) -> It
     """Yield the key facts of a report as texts: start, working and waiting time, number of model calls and tokens, and
     how much of each budget is spent.
     """
+    if _is_interrupted(execution):
+        yield INTERRUPTED
     blocked_reason = execution.held_up
     if blocked_reason is not None:
         yield blocked_reason
@@ -770,6 +772,14 @@ def _amount(value: float | Decimal) -> str:
     """Return a number as text with thousands separators and without trailing zeros: ``100,000``, ``1.4``."""
     # 1.50 -> "1.5"   2.0 -> "2"   100000 -> "100,000"
     return f"{value:,f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value:,}"
+
+
+def _is_interrupted(execution: Run) -> bool:
+    """Return True if the process of a running execution has ended, so that a person has to resume the execution."""
+    # A run that was read from a file is in a store in memory. Its process may still run.
+    if execution.status != RUNNING or execution.damage is not None or not execution.store.keeps:
+        return False
+    return not (execution.is_live or execution.internals.goes_on_elsewhere)
 
 
 def with_children(execution: Run) -> Iterator[Run]:

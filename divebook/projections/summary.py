@@ -114,7 +114,7 @@ class RunLine:
 
     @property
     def about(self) -> str:
-        """Text about the run: its error if it failed, else the time at which its kernel stopped, else its note, else
+        """Text about the run: its error if it failed, else the time at which its process ended, else its note, else
         its inputs.
         """
         if self.error or self.summary is None:
@@ -122,7 +122,7 @@ class RunLine:
             more = 0 if self.summary is None else self.summary.failed
             return f"{self.error} and {more:,} more" if self.error and more else self.error
         if self.is_left:
-            return f"The kernel stopped at {local_time(to_datetime(self.summary.last_us))}"
+            return f"{INTERRUPTED} at {local_time(to_datetime(self.summary.last_us))}"
         return self.record.note or self.summary.inputs
 
     @property
@@ -348,6 +348,8 @@ def _in_words(name: str, value: Any, redactor: Redactor) -> str:
 
 
 PAUSED = "paused"
+INTERRUPTED = "Interrupted: its process ended"
+"""Text about a run whose process ended while the run was running."""
 FOR_EVER = float("inf")
 _PAGE = 50
 

@@ -40,7 +40,7 @@ def test_what_is_tried_again_says_how_often(executed):
 def test_what_nobody_can_know_of_a_process_that_died_is_asked_and_nothing_is_paid_twice(executed):
     _, folder = executed
     assert "exit code 1; the bank has made 6 payments" in shown(executed, "import json")
-    assert "The kernel stopped" in shown(executed, "divebook.runs(")
+    assert "Interrupted: its process ended" in shown(executed, "divebook.runs(")
     assert "asks: Did the call to pay go through?" in shown(executed, "import payments")
     assert "number = 2106, amount = 225.5" in shown(executed, "for question in payment.open_questions")
     numbers = [line.split()[0] for line in (folder / "statement.txt").read_text().splitlines()]

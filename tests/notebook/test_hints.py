@@ -3,6 +3,7 @@
 import pytest
 
 from divebook import Environment, Step, Workflow, workflow
+from divebook.notebook.run_list import Runs
 from divebook.steps.actions import Action
 
 ASKED = Workflow("asked", [Step("ask", ask="Which bird?")])
@@ -90,3 +91,18 @@ def test_a_magic_names_the_store_only_if_it_is_not_that_of_the_session(cell, ses
     own = session.environment.start(ASKED).wait(20)
     (hint,) = hints_of(str(own), "to answer: ")
     assert hint.endswith("TEXT")
+
+
+def test_report_and_list_say_that_the_process_of_a_run_ended(environment, tmp_path):
+    run = environment.start(Workflow("sums", [Step("sum", script="1 + 1", store="n")])).wait(20)
+    begun = [event for event in run.history() if event.sequence <= 2]
+    with Environment(store=str(tmp_path / "died.db")) as later:
+        later.store.append(run.id, begun, 0)
+        died = later.run_of(run.id)
+        assert died.status == "running"
+        assert "Interrupted: its process ended" in str(died)
+        assert "Interrupted: its process ended at " in str(Runs(later))
+        (hint,) = hints_of(str(died), "to continue: ")
+        eval(hint, {"run": died})
+        assert died.wait(20).variables == {"n": 2}
+        assert "Interrupted" not in str(died)
