@@ -312,7 +312,7 @@ class OpenQuestions(Shown, list[tuple[str, Question]]):
     def _ipython_display_(self) -> None:
         from IPython.core.getipython import get_ipython
 
-        if not self or not present_front_end(get_ipython()).shows_widgets:
+        if not present_front_end(get_ipython()).shows_widgets:
             raise NotImplementedError  # IPython shows the report then
         InboxOutput(self._environment, self._store)
 
