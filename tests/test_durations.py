@@ -9,11 +9,15 @@ import divebook
 import divebook.testing
 from divebook import Agent, Ask, Bounds, Context, Environment, Retry, Run, Step, Workflow, action, step, tool
 from divebook.definitions.functions import step_of
+from divebook.definitions.reader import read_definitions
 from divebook.definitions.tools import tool_of
+from divebook.errors import DefinitionError
 from divebook.mapping import MappedRows
 from divebook.queues import Worker
 from divebook.steps.actions import action_of
 from divebook.steps.function import WorkspaceHandle
+from divebook.text.arguments import DURATION_FORMS
+from tests.definitions.test_definitions_schema import data_of, faults
 
 FORMS = (timedelta(minutes=1.5), 90, 90.0, "90s", "1m30s", "1 min 30 s")
 NAMES = ("timeout", "expires_in", "within", "patience", "duration", "max_seconds", "cache")
@@ -42,6 +46,65 @@ READERS = {
 @pytest.mark.parametrize("reader", READERS)
 def test_each_form_of_a_duration_means_the_same(reader, form):
     assert READERS[reader](form) == 90
+
+
+def step_with(keys):
+    return f"Workflows: [{{Name: w, Steps: [{{Name: s, {keys}}}]}}]"
+
+
+def the_step(definitions):
+    return definitions.workflows[0].steps[0]
+
+
+KEYS = {
+    # A text with the key, in which VALUE stands for its value; how to get the value from the definitions
+    "Seconds": (step_with("Seconds: VALUE"), lambda read: the_step(read).seconds),
+    "Timeout of a step": (step_with("Script: 1, Timeout: VALUE"), lambda read: the_step(read).timeout),
+    "Seconds of Retry": (
+        step_with("Script: 1, Retry: {Attempts: 2, Seconds: VALUE}"),
+        lambda read: the_step(read).retry.seconds,
+    ),
+    "MaxSeconds of Retry": (
+        step_with("Script: 1, Retry: {Attempts: 2, MaxSeconds: VALUE}"),
+        lambda read: the_step(read).retry.max_seconds,
+    ),
+    "ExpiresIn": (
+        step_with("Ask: {Question: a, ExpiresIn: VALUE}"),
+        lambda read: the_step(read).ask.expires_in,
+    ),
+    "ResponseTimeout": ("Agents: [{Name: a, ResponseTimeout: VALUE}]", lambda read: read.agents[0].response_timeout),
+    "Timeout of a tool": ("Tools: [{Name: t, Timeout: VALUE}]", lambda read: read.tools[0].timeout),
+    "MaxSeconds": (
+        "Workflows: [{Name: w, Bounds: {MaxSeconds: VALUE}, Steps: [{Name: s, Script: 1}]}]",
+        lambda read: Bounds.read(read.workflows[0].bounds).max_seconds,
+    ),
+}
+
+
+@pytest.mark.parametrize("form", ["90", "90.0", "90s", "1m30s", "1 min 30 s", "1.5 min"])
+@pytest.mark.parametrize("key", KEYS)
+def test_each_key_for_a_duration_takes_each_form(key, form):
+    text, value_of = KEYS[key]
+    text = text.replace("VALUE", form)
+    assert value_of(read_definitions(text)) == 90
+    assert not faults(data_of(text))
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_an_error_about_a_duration_names_its_forms_once(key):
+    text, _ = KEYS[key]
+    with pytest.raises(DefinitionError) as caught:
+        read_definitions(text.replace("VALUE", "soon"))
+    forms = "write 30s, 1m30s or a number of seconds" if key == "ResponseTimeout" else DURATION_FORMS
+    assert str(caught.value).count(forms) == 1
+
+
+@pytest.mark.parametrize("text", ["30s", "5 min"])
+def test_the_dialect_dive_has_durations_only_where_it_had_them_before(text):
+    with pytest.raises(DefinitionError, match=f"Seconds must be a number or a template, not '{text}'"):
+        read_definitions(KEYS["Seconds"][0].replace("VALUE", text), dialect="dive")
+    (agent,) = read_definitions(KEYS["ResponseTimeout"][0].replace("VALUE", "30s"), dialect="dive").agents
+    assert agent.response_timeout == 30
 
 
 @pytest.mark.parametrize("form", [timedelta(milliseconds=10), 0.01, "10ms"], ids=repr)

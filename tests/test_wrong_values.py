@@ -328,7 +328,7 @@ def in_a_workflow(call):
         (lambda ctx: ctx.ask(5), "the question must be a string, not 5"),
         (lambda ctx: ctx.ask(" "), "the question must not be empty"),
         (lambda ctx: ctx.ask("Which?", expires_in="soon"), "expires_in of a question must be a number of seconds"),
-        (lambda ctx: ctx.sleep("soon"), "the duration of ctx.sleep() must be a number of seconds, a timedelta or"),
+        (lambda ctx: ctx.sleep("soon"), "the duration of ctx.sleep() must be a number of seconds, a timedelta, or"),
         (lambda ctx: ctx.wait_signal(5), "the name of a signal must be a string, not 5"),
         (lambda ctx: ctx.gather([ctx.now()]), "not a list; write ctx.gather(*calls), with a star before the list"),
         (lambda ctx: ctx.gather(5), "ctx.gather() takes calls to await, not 5"),

@@ -80,7 +80,7 @@ from divebook.events.codec import canonical_hash, json_form, locate_surrogate, s
 from divebook.events.recorded import opened
 from divebook.events.values import is_recordable_type, recorded_base
 from divebook.questions.question import example_in_words, example_of
-from divebook.text.arguments import DurationLike, normal_name, plain_seconds, require, same_name
+from divebook.text.arguments import DurationLike, expected_seconds, normal_name, plain_seconds, require, same_name
 from divebook.text.passwords import REDACTED, looks_secret
 from divebook.text.protocols import is_async, without_partials
 from divebook.text.ranges import SOME_SECONDS
@@ -140,7 +140,8 @@ class UserFunction:
                 raise DefinitionError([Problem(message, key=key, hint="write the whole character")])
         object.__setattr__(self, "timeout", plain_seconds(self.timeout))
         if self.timeout is not None and not SOME_SECONDS.fits(self.timeout):
-            message = f"the timeout of {self.name} must be {SOME_SECONDS}, not {shown_number(self.timeout)}"
+            expected = expected_seconds(SOME_SECONDS, self.timeout)
+            message = f"the timeout of {self.name} must be {expected}, not {shown_number(self.timeout)}"
             raise DefinitionError([Problem(message, key="timeout", hint="leave it out for no limit")])
         if self.kind == "step" and self.takes.is_context_annotated:
             parameter = self.takes.context

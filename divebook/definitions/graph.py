@@ -31,6 +31,7 @@ from divebook.definitions.table import number_problems
 from divebook.errors import DefinitionError, InterruptError, Place, Problem, Severity, did_you_mean
 from divebook.questions import Question, checked_answer
 from divebook.questions.question import KINDS
+from divebook.text.arguments import DURATION_FORMS
 from divebook.text.syntax import is_expression, texts_in
 
 # --- single steps: the type exists, has its required keys, and uses all keys that are set -----------------------------
@@ -94,7 +95,7 @@ def step_problems(step: Step, rules: DialectRules) -> list[Problem]:
     if step.rollback is not None:
         problems += _rollback(step, step.rollback)
     if step.seconds is not None:
-        problems += _seconds(step.seconds)
+        problems += _seconds(step.seconds, rules)
     problems += number_problems(step)
     # Without a schema and a default there is nothing to check.
     if step.ask is not None and (step.ask.schema is not None or step.ask.has_default):
@@ -235,11 +236,12 @@ def _each(each: Each) -> Iterator[Problem]:
         yield Problem(message, key="OnItemError", place=("Each", "OnItemError"))
 
 
-def _seconds(seconds: float | str) -> Iterator[Problem]:
+def _seconds(seconds: float | str, rules: DialectRules) -> Iterator[Problem]:
     # A template may result in a number when the step runs.
     if isinstance(seconds, str) and "${" not in seconds:
         hint = "write 2.5 or ${state.delay}"
-        yield Problem(f"Seconds must be a number or a template, not {seconds!r}", hint=hint, place=("Seconds",))
+        expected = f"{DURATION_FORMS}, or a template" if rules.is_strict else "a number or a template"
+        yield Problem(f"Seconds must be {expected}, not {seconds!r}", hint=hint, place=("Seconds",))
 
 
 def _timeout(step_type: str) -> Iterator[Problem]:

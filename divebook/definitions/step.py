@@ -24,7 +24,7 @@ from divebook.errors import DefinitionError, Problem, ScriptError, did_you_mean,
 from divebook.events.payload import compile_init
 from divebook.questions.question import DEFINABLE
 from divebook.text import ranges
-from divebook.text.arguments import DurationLike, describe, normal_name, plain_seconds
+from divebook.text.arguments import DurationLike, describe, expected_seconds, normal_name, plain_seconds
 from divebook.text.ranges import COUNT, SECONDS, SOME_SECONDS
 
 # --- reactions to failure: retry, catch and rollback ------------------------------------------------------------------
@@ -234,8 +234,8 @@ def _seconds(value: DurationLike | None) -> float | None:
     seconds = plain_seconds(value)
     if SOME_SECONDS.fits(seconds):
         return float(seconds)
-    hint = f"write 30s, 2h or {SOME_SECONDS}"
-    raise DefinitionError([Problem(f"ExpiresIn is not a duration: {shown_number(value)}", key="ExpiresIn", hint=hint)])
+    message = f"ExpiresIn must be {expected_seconds(SOME_SECONDS, seconds)}, not {shown_number(value)}"
+    raise DefinitionError([Problem(message, key="ExpiresIn", hint="write 30s or 2h")])
 
 
 # --- content of an agent's context or a prompt step: references to sources --------------------------------------------

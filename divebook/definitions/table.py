@@ -29,7 +29,7 @@ from divebook import plugins
 from divebook.definitions.dialect import OWN, Dialect, DialectRules, rules_of
 from divebook.definitions.stored_form import Definition, defaults, without_none
 from divebook.errors import DefinitionError, Place, Problem, Severity, did_you_mean, shown_number
-from divebook.text.arguments import plain_seconds
+from divebook.text.arguments import expected_seconds, plain_seconds
 from divebook.text.format import GO_PART, parse_duration
 from divebook.text.format import PART as DURATION_PART
 from divebook.text.ranges import INTEGER, NUMBER, SECONDS, NumberRange
@@ -700,18 +700,24 @@ class Flag(Plain):
         return {"type": "boolean"}
 
 
+_A_DURATION = "a duration: 30s, 1m30s, or seconds"
+
+
 @dataclass(frozen=True, slots=True)
 class Number(Plain):
-    """Kind of values: a number in a range.
+    """Kind of values: a number in a range. A number of seconds may also be written as a duration, such as ``5 min``.
 
-    The dialect ``dive`` has no lower limits. It refuses only numbers that clocks and databases cannot store.
+    The dialect ``dive`` has no such durations and no lower limits. It refuses only numbers that clocks and databases
+    cannot store.
     """
 
     range: NumberRange = NUMBER
 
     @property
     def holds(self) -> str:
-        """Description of the valid numbers for the page of all keys: "a whole number" or "a number"."""
+        """Description of the valid values for the page of all keys, such as "a whole number"."""
+        if self.range.unit:
+            return _A_DURATION
         return "a whole number" if self.range.is_whole else "a number"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
@@ -720,8 +726,11 @@ class Number(Plain):
         """
         value = node.value if isinstance(node, Scalar) else None
         allowed = self._allowed(strict=reading.strict)
+        is_duration = reading.strict and bool(self.range.unit)
+        if is_duration:
+            value = plain_seconds(value)
         if not allowed.fits(value):
-            return mismatch(str(allowed), node, place, reading)
+            return mismatch(expected_seconds(allowed, value) if is_duration else str(allowed), node, place, reading)
         # Whole numbers of a float field become floats, so that equal definitions are stored alike.
         return value if self.range.is_whole else float(value)  # type: ignore[arg-type]
 
@@ -730,8 +739,9 @@ class Number(Plain):
         return self.range if strict else replace(self.range, least=None, excludes_least=False)
 
     def json_schema(self, *, strict: bool) -> dict[str, Any]:
-        """Return the JSON schema of the numbers in the range."""
-        return self._allowed(strict=strict).json_schema()
+        """Return the JSON schema of the numbers in the range, and of durations."""
+        number = self._allowed(strict=strict).json_schema()
+        return {"anyOf": [number, _duration_schema(strict=strict)]} if strict and self.range.unit else number
 
 
 @dataclass(frozen=True, slots=True)
@@ -745,10 +755,16 @@ class Seconds(Plain):
         """Return the number of seconds, or the template, that a node contains. If it is neither, add a problem to
         `reading` and return `INVALID`.
         """
+        if not (isinstance(node, Scalar) and isinstance(node.value, str)):
+            return Number(self.range).read(node, place, reading)
         # Any other string than a duration is a template here. Its value is checked when the step runs.
-        if isinstance(node, Scalar) and isinstance(node.value, str):
-            return plain_seconds(node.text) if reading.strict else node.text
-        return Number(self.range).read(node, place, reading)
+        seconds = plain_seconds(node.text)
+        # The dialect ``dive`` has no durations here. A step in Python would accept one.
+        if not reading.strict and seconds != node.text:
+            message = f"{_key_of(place)} must be a number or a template, not {node.text!r}"
+            reading.add(message, node.start, place, key=_key_of(place), hint="write 2.5 or ${state.delay}")
+            return INVALID
+        return seconds
 
     def write(self, value: Any) -> Any:
         """Convert a number of seconds to its form in a definition file: whole numbers are written as integers."""
@@ -758,11 +774,16 @@ class Seconds(Plain):
         """Return the JSON schema of a number of seconds or a template."""
         # A number in quotes and a duration such as 30s are accepted for some keys.
         text = {"type": "string", "pattern": rf"\$\{{|^\s*(({DURATION_PART.pattern})+|[0-9.]*)\s*$"}
-        return {"anyOf": [Number(self.range).json_schema(strict=strict), text if strict else {"type": "string"}]}
+        number = replace(self.range, unit="")
+        return {"anyOf": [Number(number).json_schema(strict=strict), text if strict else {"type": "string"}]}
 
 
 def _part(*, strict: bool) -> re.Pattern[str]:
     return DURATION_PART if strict else GO_PART
+
+
+def _duration_schema(*, strict: bool) -> dict[str, Any]:
+    return {"type": "string", "pattern": rf"^\s*({_part(strict=strict).pattern})+\s*$"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -770,7 +791,7 @@ class Duration:
     """Kind of values: a duration such as ``30s`` or ``1m30s``, or a number of seconds."""
 
     range: NumberRange = SECONDS
-    holds = "a duration: 30s, 1m30s, or seconds"
+    holds = _A_DURATION
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the duration that a node contains, in seconds. If it is not a valid duration, add a problem to
@@ -803,8 +824,7 @@ class Duration:
 
     def json_schema(self, *, strict: bool) -> dict[str, Any]:
         """Return the JSON schema of a duration."""
-        text = {"type": "string", "pattern": rf"^\s*({_part(strict=strict).pattern})+\s*$"}
-        return {"anyOf": [self._allowed(strict=strict).json_schema(), text]}
+        return {"anyOf": [self._allowed(strict=strict).json_schema(), _duration_schema(strict=strict)]}
 
 
 class Anything(Plain):
@@ -1009,7 +1029,8 @@ def number_problems(definition: Definition) -> Iterator[Problem]:
         if not allowed.fits(value):
             # Python uses the name of the field, files that of the key. The error shows both if they differ.
             name = key if key.casefold() == field_name else f"{key} ({field_name})"
-            yield Problem(f"{name} must be {allowed}, not {shown_number(value)}", key=key, place=(key,))
+            expected = expected_seconds(allowed, value) if allowed.unit else str(allowed)
+            yield Problem(f"{name} must be {expected}, not {shown_number(value)}", key=key, place=(key,))
 
 
 def require_numbers(definition: Definition) -> None:

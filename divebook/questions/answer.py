@@ -233,10 +233,10 @@ class _SchemaReader:
             case Instance():
                 return self._gives_back_instance(value, form, whole)
             case Member() if isinstance(form, str | int | float):
-                others: list[Any] = (
+                probes: list[Any] = (
                     ["?" * len(form)] if isinstance(form, str) else [form + 987_654_321, -form - 987_654_321]
                 )
-                is_only = not any(self.fits(whole(other)) for other in others)
+                is_only = not any(self.fits(whole(probe)) for probe in probes)
                 return is_only and form == value.value and _short_name(value.cls) in self._titles
             case Decimal():
                 # The schema of a decimal accepts any string and number, as that of ``float | str`` does.
@@ -261,8 +261,8 @@ class _SchemaReader:
         if _short_name(value.cls) not in self._titles or value.extra or value.private or set(form) != set(value.fields):
             return False
         # A mapping with any values is a dict.
-        others: list[Any] = [None, "?", 0, [], {}]
-        if all(self.fits(whole(dict.fromkeys(form, other))) for other in others):
+        probes: list[Any] = [None, "?", 0, [], {}]
+        if all(self.fits(whole(dict.fromkeys(form, probe))) for probe in probes):
             return False
         return all(
             self.gives_back(part, form[name], _at(whole, form, name), is_field=True)

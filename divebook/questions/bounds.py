@@ -12,7 +12,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from divebook.errors import BoundsError, nearest
-from divebook.text.arguments import DurationLike, plain_seconds
+from divebook.text.arguments import DurationLike, expected_seconds, plain_seconds
 from divebook.text.format import DURATION_PATTERN
 from divebook.text.ranges import COUNT, COUNT_OR_ZERO, SECONDS
 
@@ -223,7 +223,7 @@ def _read_positive(key: str, value: Any) -> int:
 def _read_seconds(key: str, value: Any) -> float:
     seconds = plain_seconds(value)
     if not SECONDS.fits(seconds):
-        raise BoundsError(key, value, f"give {SECONDS}, or null for no bound")
+        raise BoundsError(key, value, f"give {expected_seconds(SECONDS, seconds)}, or null for no bound")
     return float(seconds)
 
 

@@ -15,10 +15,12 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from divebook.errors import SetupError
 from divebook.text.format import parse_duration
-from divebook.text.ranges import MOST_SECONDS
+from divebook.text.ranges import MOST_SECONDS, NumberRange
 
 DurationLike: TypeAlias = "timedelta | float | str"
 """A duration in the public API: a timedelta, a number of seconds, or a text such as ``"5 min"``."""
+DURATION_FORMS = "a number of seconds, a timedelta, or a text such as '5 min'"
+"""Description of the values of `DurationLike`, for errors."""
 _SHORT = (str, int, float, bool, bytes, type(None))
 
 
@@ -121,9 +123,7 @@ def seconds_of(value: object, name: str) -> float:
     # `numpy` and `fractions` register their numbers as `Real`. A boolean is an integer in Python, but not a time.
     if not is_boolean and isinstance(number, Real) and number == number:  # noqa: PLR0124 - not for NaN
         return cast("float", number)
-    raise SetupError(
-        f"{name} must be a number of seconds, a timedelta or a text such as '5 min', not {describe(value)}"
-    )
+    raise SetupError(f"{name} must be {DURATION_FORMS}, not {describe(value)}")
 
 
 def plain_seconds(value: Any) -> Any:
@@ -136,6 +136,16 @@ def plain_seconds(value: Any) -> Any:
         with suppress(ValueError, OverflowError):
             return parse_duration(value)
     return value
+
+
+def expected_seconds(allowed: NumberRange, value: object) -> str:
+    """Describe the durations that a setting accepts, for an error about another value: the range of the seconds for a
+    number outside of it, and the forms of durations for anything else.
+
+    >>> expected_seconds(NumberRange(0, 10, unit="seconds"), 11), expected_seconds(NumberRange(0, 10), "soon")
+    ('a number of seconds from 0 to 10', "a number of seconds, a timedelta, or a text such as '5 min'")
+    """
+    return str(allowed) if isinstance(value, int | float) and not isinstance(value, bool) else DURATION_FORMS
 
 
 def wait_limit(timeout: object) -> float | None:

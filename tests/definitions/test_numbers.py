@@ -28,6 +28,7 @@ from divebook.questions import bounds
 from divebook.questions.bounds import Bounds
 from divebook.steps.actions import Action
 from divebook.text import ranges
+from divebook.text.arguments import DURATION_FORMS
 from divebook.text.ranges import MOST_SECONDS, NumberRange
 
 
@@ -88,7 +89,10 @@ def test_a_number_in_yaml_that_is_out_of_range_is_an_error_with_its_key_and_rang
     problem = next(problem for problem in problems if problem.place[-1:] == (key.name,) or problem.key == key.name)
     assert problem.line == 1
     assert key.name in problem.message
-    assert str(key.kind.range) in f"{problem.message} {problem.hint}" or "template" in problem.message
+    allowed = key.kind.range
+    # The error about a value that is not a number names the forms of durations.
+    expected = [str(allowed), "template", *([DURATION_FORMS] if allowed.unit else [])]
+    assert any(text in f"{problem.message} {problem.hint}" for text in expected)
 
 
 NEEDED = {

@@ -6,6 +6,7 @@ from divebook.definitions.definition import missing_agents
 from divebook.definitions.reader import definitions_from, read_agent, read_definitions, read_workflow
 from divebook.definitions.step import Each
 from divebook.errors import DefinitionError
+from divebook.text.arguments import DURATION_FORMS
 from tests.definitions.texts import lines_of, problems_of, step_error, steps
 
 
@@ -223,10 +224,10 @@ def test_two_workflows_of_one_name_are_refused():
             "Parallel must be an integer from 1 to 2**63 - 1, not 1.5",
         ),
         ("{Name: s, Type: wait, Seconds: -1}", "Seconds must be a number of seconds from 0 to 3,155,760,000, not -1"),
-        ("{Name: s, Type: wait, Seconds: soon}", "Seconds must be a number or a template, not 'soon'"),
+        ("{Name: s, Type: wait, Seconds: soon}", f"Seconds must be {DURATION_FORMS}, or a template, not 'soon'"),
         (
             "{Name: s, Type: wait, Seconds: true}",
-            "Seconds must be a number of seconds from 0 to 3,155,760,000, not true",
+            f"Seconds must be {DURATION_FORMS}, not true",
         ),
         ("{Name: s, Script: '1', Join: 1}", "Join must be true or false, not 1"),
         ("{Name: s, Script: '1', Next: x}", "(write Next: [{Step: name}])"),
