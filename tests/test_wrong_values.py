@@ -39,7 +39,7 @@ from divebook.definitions import (
 )
 from divebook.environments.starts import StartOptions
 from divebook.environments.variants import TrialOptions, WhatIfOptions
-from divebook.errors import DivebookError
+from divebook.errors import DivebookError, SetupError
 from divebook.notebook.session import open_session
 from divebook.queues import Worker
 
@@ -352,3 +352,15 @@ def test_a_timeout_is_shown_as_it_was_given(objects):
         with pytest.raises(TimeoutError, match=rf"after {limit} s, and continues: wait\(\) again, or cancel\(\) it"):
             wait() if isinstance(wait, partial) else wait(limit)
     started.cancel().wait()
+
+
+@pytest.mark.parametrize("output", [5, True, b"a", "", [], [5], (int, "")], ids=repr)
+def test_an_output_that_is_not_a_type_is_refused_where_the_agent_is_made(output):
+    with pytest.raises(SetupError, match=r"^output must be a type, a list of types or a JSON schema, not"):
+        Agent("a", output=output)
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_agent_needs_a_name(name):
+    with pytest.raises(SetupError, match="an agent needs a name"):
+        Agent(name)

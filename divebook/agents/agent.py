@@ -177,6 +177,7 @@ class Agent:
         server_arguments = _listed_servers(servers)
         self.servers = tuple(server for server in server_arguments if not isinstance(server, str))
         """Servers passed as definitions, which the agent adds to an environment."""
+        _require_output(output)
         # A dict is a JSON schema. One that no value can fit is refused here, before a model is paid for an answer.
         if isinstance(output, Mapping):
             require_possible_schema(output, "output")
@@ -457,6 +458,17 @@ def _require_definition(definition: object) -> None:
     if not isinstance(definition, str | AgentDefinition):
         expected = "the name of the agent, or an AgentDefinition"
         raise SetupError(f"definition must be {expected}, not {describe(definition)}")
+    if isinstance(definition, str) and not definition.strip():
+        raise SetupError('an agent needs a name; write Agent("writer")')
+
+
+def _require_output(output: object) -> None:
+    """Raise `SetupError` for an output that cannot be a type, such as a number. Pydantic checks types when it reads
+    them.
+    """
+    alternatives = output if isinstance(output, list | tuple) else [output]
+    is_value = any(isinstance(part, int | float | complex | bytes) or part == "" for part in alternatives)
+    require(output, "output", "a type, a list of types or a JSON schema", fits=bool(alternatives) and not is_value)
 
 
 def _require_strings(**values: object) -> None:
