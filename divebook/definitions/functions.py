@@ -84,7 +84,6 @@ from divebook.text.arguments import DurationLike, expected_seconds, normal_name,
 from divebook.text.passwords import REDACTED, looks_secret
 from divebook.text.protocols import is_async, without_partials
 from divebook.text.ranges import SOME_SECONDS
-from divebook.text.redaction import shared
 
 # --- users' functions: common properties of steps, actions and tools --------------------------------------------------
 
@@ -1552,8 +1551,19 @@ def _shown(definition: InputDefinition, value: Any) -> str:
     """
     if looks_secret(definition.name) and value is not None:
         return REDACTED
-    text = repr(shared().value(value))
+    text = repr(_without_secrets(value))
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _without_secrets(value: Any) -> Any:
+    """Return plain data with the values hidden whose keys look secret. The shared redactor of the process, which knows
+    more secrets, reads the environment, which definitions may not.
+    """
+    if isinstance(value, list):
+        return [_without_secrets(item) for item in value]
+    if isinstance(value, dict):
+        return {key: REDACTED if looks_secret(str(key)) else _without_secrets(item) for key, item in value.items()}
+    return value
 
 
 # --- lint ------------------------------------------------------------------------------------------------------------
