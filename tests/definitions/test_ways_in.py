@@ -673,7 +673,7 @@ def without_tiger(text):
         ("token", list[int], ["hunter2-tiger"]),
         ("login", int, {"password": "hunter2-tiger"}),
     ],
-    ids=str,
+    ids=["number", "validator of a class", "list", "mapping"],
 )
 def test_an_error_about_an_input_hides_secrets(name, annotation, given):
     scope = {"annotation": annotation, "workflow": workflow}
