@@ -107,7 +107,8 @@ def test_shell_terminal_notebook_and_print_show_the_same_text_of_a_run(kind, ids
     in_cell = shell.display_formatter.format(value)[0]
     assert without_times(in_cell["text/plain"]) == without_times(str(run))
     assert without_times(shown).endswith(without_times(in_cell["text/plain"]))
-    _, shown = cell("print(_)")
+    shell.user_ns["displayed"] = value  # `_` of the shell is not set if a library has defined a builtin of this name
+    _, shown = cell("print(displayed)")
     assert without_times(shown) == without_times(str(run))
     assert run.__rich__().plain == str(run)
 
