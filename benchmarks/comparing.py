@@ -58,6 +58,6 @@ def compared() -> Iterator[Figure]:
 
 def _measured(environment: Environment, ids: list[str]) -> float:
     began = time.perf_counter()
-    found = environment.run_of(ids[0]).compare(*ids[1:])
-    assert found.is_same, found.summary
+    comparison = environment.run_of(ids[0]).compare(*ids[1:])
+    assert comparison.is_same, comparison.summary
     return time.perf_counter() - began

@@ -477,7 +477,7 @@ class Invocation:
     ----------
     open_environment
         Returns the environment over the store that the call names.
-    print_note
+    printer
         Prints a line for the person beside the result, in a style (``yellow``, ``bold red`` or none).
     store
         Address of the store as it was given; None for the default.
@@ -489,7 +489,7 @@ class Invocation:
 
     interface: Interface
     open_environment: Callable[[], Environment]
-    print_note: Callable[[str, str], None]
+    printer: Callable[[str, str], None]
     store: str | None = None
     define: Callable[[Environment, Dialect | None], None] = _define_nothing
     learn: Callable[..., None] = _learn_nothing
@@ -524,9 +524,9 @@ class Invocation:
         """The environment over the store of the call, opened at the first access."""
         return self.open_environment()
 
-    def print_remark(self, text: str, style: str = "") -> None:
+    def print_note(self, text: str, style: str = "") -> None:
         """Print a line for the person beside the result."""
-        self.print_note(text, style)
+        self.printer(text, style)
 
     def run(self, name: str | None, *, with_definitions: bool = False) -> Run:
         """Return the run that a call names by the beginning of its id; without a name, the newest run.

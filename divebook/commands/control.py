@@ -346,7 +346,7 @@ def _readable(call: Invocation) -> Iterator[Run]:
         if execution is not None and damage is None:
             yield execution
         else:
-            call.print_remark(f"execution {record.execution_id} is left out: {damage}", "bold red")
+            call.print_note(f"execution {record.execution_id} is left out: {damage}", "bold red")
 
 
 # --- rules -----------------------------------------------------------------------------------------------------------
@@ -422,5 +422,5 @@ def rules(
     # Revoked first, so that the list shows the rules that are left.
     if revoke is not None:
         call.environment.revoke(revoke, by)
-        call.print_remark(f"{revoke} is revoked")
+        call.print_note(f"{revoke} is revoked")
     return Rules(call.environment.rules())

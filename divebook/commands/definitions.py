@@ -252,14 +252,14 @@ def convert(
     load = load_folder if file.is_dir() else load_file
     definitions = load(file, dialect=dialect)
     for warning in definitions.warnings:
-        call.print_remark(warning.describe(str(file)), "yellow")
+        call.print_note(warning.describe(str(file)), "yellow")
     text = definitions_to_text(definitions, form)
     if output is not None:
         output.write_text(text, encoding="utf-8")
     if dialect != OWN and definitions.workflows:
-        call.print_remark("the converted workflows differ from those of the dialect dive:")
+        call.print_note("the converted workflows differ from those of the dialect dive:")
         for difference in DIFFERENCES:
-            call.print_remark(f"  {difference}")
+            call.print_note(f"  {difference}")
     # The result is read again in the new dialect: scripts that could not be translated are found there.
     try:
         converted = read_definitions(text, source_name=str(output or "<converted>"), format=form)
@@ -267,7 +267,7 @@ def convert(
     except DefinitionError as error:
         problems = list(error.problems)
     for problem in problems:
-        call.print_remark(problem.describe(str(output or "<converted>")), "red")
+        call.print_note(problem.describe(str(output or "<converted>")), "red")
     return Converted(text, problems, output)
 
 
@@ -344,7 +344,7 @@ def doctor(
     problems = _problems(environment, call.store)
     # Whether each plugin of the installed packages can be loaded.
     for plugin, error in check_plugins():
-        call.print_remark(error or f"{plugin.full_name} can be loaded", "red" if error else "")
+        call.print_note(error or f"{plugin.full_name} can be loaded", "red" if error else "")
     rows = []
     for model, agents in _models(environment, has_file=call.definitions is not None).items():
         problems_of_agents = [problems[name] for name in agents if name in problems]

@@ -207,7 +207,7 @@ def resume(
         return Drive(call, lambda: run.retry(strategy), early_answers)
     defined = call.environment.workflows.get(run.workflow.name)
     if call.definitions is not None and defined is not None and defined.fingerprint != run.workflow.fingerprint:
-        call.print_remark(
+        call.print_note(
             f"workflow {run.workflow.name!r} has changed since; the run keeps the definition it was started with. "
             "To continue with the new one: --definition new"
         )
@@ -331,7 +331,7 @@ def answer(
             return environment.answer(question, value, by=by)
         first, *other_runs = environment.answer(question, value, alike=True, by=by)
         if other_runs:
-            call.print_remark(f"the same answer continues {plural(len(other_runs), 'other run')}")
+            call.print_note(f"the same answer continues {plural(len(other_runs), 'other run')}")
         # A shell ends with the command, so that it waits for all runs. The first one is shown.
         if call.interface == SHELL:
             for other in other_runs:
@@ -372,7 +372,7 @@ def signal(
         # The text says that no step waits for this signal yet, which is kept until one does. A misspelled name would
         # be stored without an effect.
         if (text := kept_until_taken(receiver.state, name)) is not None:
-            call.print_remark(text)
+            call.print_note(text)
         return receiver.signal(name, value, by)
 
     return Drive(call, send)

@@ -947,5 +947,5 @@ def to_test(
         overwrite=force,
         known_secrets=sent_secrets(call.environment.internals.registry.config),
     )
-    call.print_remark(f"wrote {test} and its log; python -m pytest {shlex.quote(str(test))} runs it")
+    call.print_note(f"wrote {test} and its log; python -m pytest {shlex.quote(str(test))} runs it")
     return test

@@ -79,7 +79,7 @@ def worker(
     # start.
     definitions = call.schedules(call.environment) if schedules else None
     if definitions is not None and not definitions.schedules:
-        call.print_remark(f"--schedules finds no Schedules in {call.definitions}", "yellow")
+        call.print_note(f"--schedules finds no Schedules in {call.definitions}", "yellow")
     instance = Worker(call.environment, queues or ["default"], parallel=parallel, schedules=definitions)
     try:
         _work(call, instance, patience_of(patience), until_idle=until_idle)
@@ -101,7 +101,7 @@ def _work(call: Invocation, worker: Worker, patience: float, *, until_idle: bool
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     worker.start()
-    call.print_remark(f"worker {worker.name} takes from {', '.join(worker.queues)}; SIGTERM or Ctrl-C drains it")
+    call.print_note(f"worker {worker.name} takes from {', '.join(worker.queues)}; SIGTERM or Ctrl-C drains it")
     # With --until-idle, `wait_until_idle` waits in place of `stop.wait`.
     while not stop.wait(0 if until_idle else 0.2) and worker.is_running:
         if until_idle and worker.wait_until_idle(0.2):
@@ -109,7 +109,7 @@ def _work(call: Invocation, worker: Worker, patience: float, *, until_idle: bool
     # Read before `drain`, which ends the worker as well.
     is_lost = not worker.is_running
     worker.drain(patience)
-    call.print_remark(f"worker {worker.name} has ended; it took up {plural(worker.taken, 'execution')}")
+    call.print_note(f"worker {worker.name} has ended; it took up {plural(worker.taken, 'execution')}")
     if is_lost:
         raise StoreError(
             f"worker {worker.name} cannot take anything any more; what it logged says why. Begin another one"

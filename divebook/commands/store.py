@@ -156,7 +156,7 @@ def backup(
 
     # `back_up` copies the file through SQLite, while other processes may write to it.
     path = back_up(existing_path(call.store), destination.expanduser())
-    call.print_remark(f"to verify it: {advised(f'check --store {shlex.quote(str(path))}')}")
+    call.print_note(f"to verify it: {advised(f'check --store {shlex.quote(str(path))}')}")
     return Backup(path, path.stat().st_size)
 
 
@@ -228,7 +228,7 @@ def copy(
     target_store = open_store(target)
     report = copy_store(source_store, target_store)
     if report.unended:
-        call.print_remark(
+        call.print_note(
             f"{plural(report.unended, 'execution')} not ended: resume in one of the two stores only", "yellow"
         )
     return StoreCopy(
@@ -423,7 +423,7 @@ def export(
     text = None
     if file != STREAM:
         count, damage = jsonl.export_sound(store, whole_id, file, overwrite=force)
-        call.print_remark(f"wrote {count} events of {whole_id} to {file}")
+        call.print_note(f"wrote {count} events of {whole_id} to {file}")
         _note_unended(call, store.record(whole_id).status)
     else:
         # The log is collected first, because stdout is text and needs control characters escaped.
@@ -446,7 +446,7 @@ def _export_shown(call: Invocation, name: str, file: str, *, overwrite: bool, mo
     else:
         run.to_html(file, overwrite=overwrite)
     count = run.state.last_sequence
-    call.print_remark(f"wrote {count} events of {run.id} to {file}")
+    call.print_note(f"wrote {count} events of {run.id} to {file}")
     _note_unended(call, run.status)
     return Exported(run.id, count, file)
 
@@ -456,7 +456,7 @@ def _export_moving(call: Invocation, name: str, file: str, *, overwrite: bool) -
         raise SetupError("--move needs a FILE: the log must be on disk before the execution ends here")
     run = call.run(name)
     count = run.export(file, overwrite=overwrite, move=True)
-    call.print_remark(
+    call.print_note(
         f"moved {run.id} to {file} ({count} events): it continues where the file is imported; import it only once"
     )
     return Exported(run.id, count, file)
@@ -466,7 +466,7 @@ def _note_unended(call: Invocation, status: str) -> None:
     from divebook.engine.lifecycle import TERMINAL
 
     if status not in TERMINAL:
-        call.print_remark(
+        call.print_note(
             f"it has not ended ({status}), so its import is a read-only snapshot, which cannot continue; "
             "to move it: --move",
             "yellow",
@@ -517,5 +517,5 @@ def import_file(
     # The store is opened, and created if necessary, only after the file was read without an error.
     execution_id = jsonl.import_(log, lambda: open_store(call.store), rename=rename, as_fork=as_fork)
     for caveat in jsonl.caveats(log, as_fork=as_fork):
-        call.print_remark(caveat, "yellow")
+        call.print_note(caveat, "yellow")
     return execution_id

@@ -341,5 +341,5 @@ def try_step(
             trial = source.try_step(step, None, times=times, **options)
     if keep is not None:
         trial.keep(keep)
-        call.print_remark(f"wrote {keep}")
+        call.print_note(f"wrote {keep}")
     return trial

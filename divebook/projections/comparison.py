@@ -65,10 +65,10 @@ class Comparison(Shown):
     >>> environment = Environment(store="memory:")
     >>> flow = Workflow("w", [Step("add", script="inputs.n + 1", store="sum")], inputs=["n"])
     >>> one, other = (environment.start(flow, {"n": n}).wait() for n in (1, 2))
-    >>> found = one.compare(other)
-    >>> found.first.text
+    >>> comparison = one.compare(other)
+    >>> comparison.first.text
     'input n: [-1-]{+2+}'
-    >>> [row.place for row in found.pairs[0].differences]
+    >>> [row.place for row in comparison.pairs[0].differences]
     ['input n', 'add', 'add / script', 'variable sum']
     """
 
