@@ -23,7 +23,7 @@ async def label(text: str):
     return {"label": label, "score": round(chance.gauss(0.6, 0.15), 3), "stars": stars, "reason": reason}
 """
 MAP = 'labels = divebook.map(frame, label, store="labels", parallel=100)\nlabels'
-LINK = 'DASHBOARDS.note(labels.run.id, "http://127.0.0.1:8787/status")'
+LINK = 'DASHBOARDS.add_address(labels.run.id, "http://127.0.0.1:8787/status")'
 SHOWN = """\
 labels.wait()
 labels"""
