@@ -16,7 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from divebook.config.schedules import Schedules
 from divebook.definitions.definition import Definitions
@@ -153,7 +153,7 @@ class Worker:
         self._scheduled_at = float("-inf")
         self._swept_at = float("-inf")
 
-    def start(self) -> Self:
+    def start_thread(self) -> Self:
         """Start the thread, which takes executions from the queues. Returns at once.
 
         Raises
@@ -184,8 +184,15 @@ class Worker:
                     f"give this one another name. If that one is gone, its name is free after {WORKER_SECONDS:g} s"
                 )
 
+    if not TYPE_CHECKING:  # a type checker would accept any name otherwise
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "start":
+                raise AttributeError("Worker has no 'start' any more; write start_thread()")
+            raise AttributeError(f"Worker has no attribute {name!r}", name=name, obj=self)
+
     def __enter__(self) -> Self:
-        return self.start()
+        return self.start_thread()
 
     def __exit__(self, *_: object) -> None:
         self.drain()

@@ -147,7 +147,7 @@ def _exit_code_of_resumption(result: BulkResults | ResumePlan) -> int:
     shell_help="With --definition new, the definition is that of the file that --definitions names. Prints the result, "
     "as run does.",
 )
-def resume(
+def resume_runs(
     call: Invocation,
     runs: RunIds,
     *,
@@ -281,7 +281,7 @@ def fork(
     needs_definitions=True,
     drives=True,
 )
-def answer(
+def answer_question(
     call: Invocation,
     question: Annotated[str, word("QUESTION", "The question, as inbox names it.", completes="question")],
     response: Annotated[

@@ -100,7 +100,7 @@ def _work(call: Invocation, worker: Worker, patience: float, *, until_idle: bool
     # Before the start, so that no execution is taken without a way to drain.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    worker.start()
+    worker.start_thread()
     call.print_note(f"worker {worker.name} takes from {', '.join(worker.queues)}; SIGTERM or Ctrl-C drains it")
     # With --until-idle, `wait_until_idle` waits in place of `stop.wait`.
     while not stop.wait(0 if until_idle else 0.2) and worker.is_running:

@@ -458,7 +458,9 @@ def answer(
     """
     # In Python, a text is the answer as it is. The command reads it as the question asks, as a person types it.
     way: Literal["text", "auto"] = "text" if isinstance(response, str) else "auto"
-    return driving.answer(_call(store), question_id_of(question), response, as_=way, alike=alike, by=by).begin()
+    return driving.answer_question(
+        _call(store), question_id_of(question), response, as_=way, alike=alike, by=by
+    ).begin()
 
 
 def compare(*runs: FramedLog | str, store: str | None = None) -> Comparison:
@@ -497,7 +499,7 @@ def show(run: Run | str, *, store: str | None = None) -> Run:
 
 def resume(run: Run | str, *, store: str | None = None) -> Run:
     """Resume a run where its log ends. Returns at once; `wait` for the end."""
-    drive = driving.resume(_call(store), [id_of(run, "run")])
+    drive = driving.resume_runs(_call(store), [id_of(run, "run")])
     assert isinstance(drive, driving.Drive), "one run, without a plan"  # noqa: S101
     return drive.begin()
 

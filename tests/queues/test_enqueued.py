@@ -124,7 +124,7 @@ def test_who_waits_goes_on_waiting_if_a_worker_of_the_same_environment_gives_it_
 
         end = pool.submit(execution.wait, PATIENCE) if way == "wait" else pool.submit(asyncio.run, awaited())
         assert is_waiting.wait(PATIENCE)
-        worker = Worker(made).start()
+        worker = Worker(made).start_thread()
         assert is_taken.wait(PATIENCE)
         assert is_working.wait(PATIENCE)
         worker.drain()
@@ -251,9 +251,9 @@ def test_a_worker_says_what_it_cannot_be_made_of(queues, options, told):
 
 def test_a_worker_is_started_once_and_has_something_to_run():
     with environment() as made, Worker(made) as worker, pytest.raises(SetupError, match="was started already"):
-        worker.start()
+        worker.start_thread()
     with Environment(store="memory:") as empty, pytest.raises(SetupError, match="has no workflows"):
-        Worker(empty).start()
+        Worker(empty).start_thread()
 
 
 @pytest.mark.parametrize("workflow", [3, None, ""])
@@ -272,7 +272,7 @@ def test_patience_is_a_number_of_seconds(patience):
 def test_no_two_workers_that_are_there_have_one_name():
     with environment() as made, Worker(made, name="gpu-1") as worker:
         with pytest.raises(SetupError, match="a worker 'gpu-1' is there already"):
-            Worker(made, name="gpu-1").start()
+            Worker(made, name="gpu-1").start_thread()
         assert [known.id for known in made.queues.workers()] == ["gpu-1"]
         worker.drain()
         with Worker(made, name="gpu-1"):
@@ -290,7 +290,7 @@ def test_a_worker_of_a_forked_process_says_that_its_store_is_none(tmp_path):
                 worker.drain()
                 assert not worker.is_running
                 with pytest.raises(ForkedStoreError):
-                    Worker(made).start()
+                    Worker(made).start_thread()
                 os._exit(0)
             os._exit(1)
         assert os.waitpid(child, 0)[1] == 0
@@ -340,7 +340,7 @@ def test_what_is_cancelled_from_anywhere_is_rolled_back_by_the_worker(tmp_path):
     makes = Workflow("makes", steps)
     actions = [Action("undo", undo)]
     with environment(makes, actions=actions, store=open_store(place)) as working, Environment(store=place) as other:
-        worker = Worker(working).start()
+        worker = Worker(working).start_thread()
         execution = working.enqueue(makes)
         assert execution.wait(PATIENCE).status == "waiting"
         assert other.run_of(execution.id).cancel().wait(PATIENCE).status == "cancelled"
@@ -368,7 +368,7 @@ def test_a_worker_that_drains_gives_back_what_it_drives():
     gate = Gate()
     flow = Workflow("held", [Step("first", script="1", store="a"), Step("wait", action="gate", store="n")])
     with environment(flow, actions=[gate.action()]) as made:
-        worker = Worker(made).start()
+        worker = Worker(made).start_thread()
         execution = made.enqueue(flow)
         assert gate.reached.wait(PATIENCE)
         assert worker.driving == [execution.id]
@@ -390,7 +390,7 @@ def test_one_that_drains_without_patience_breaks_off_what_it_drives(caplog):
     gate = Gate()
     flow = Workflow("held", [Step("wait", action="gate", store="n")])
     with environment(flow, actions=[gate.action()]) as made:
-        worker = Worker(made).start()
+        worker = Worker(made).start_thread()
         execution = made.enqueue(flow)
         assert gate.reached.wait(PATIENCE)
         worker.drain(patience=0)
@@ -425,7 +425,7 @@ def test_what_is_enqueued_before_one_waits_is_waited_for():
 
 def test_a_worker_whose_store_is_closed_says_so():
     made = environment()
-    worker = Worker(made).start()
+    worker = Worker(made).start_thread()
     assert worker.wait_until_idle(PATIENCE)
     made.store.close()
     assert becomes(lambda: not worker.is_running)

@@ -115,7 +115,7 @@ def test_a_worker_that_drains_lets_nothing_more_begin_in_what_its_executions_hav
     middle = Workflow("middle", [Step("child", workflow="inner", store="r")])
     outer = Workflow("outer", [Step("child", workflow="middle" if nested else "inner", store="r"), OUTER.steps[1]])
     with environment(outer, middle, HELD, actions=[gate.action(), more.action("more")]) as made:
-        worker = Worker(made).start()
+        worker = Worker(made).start_thread()
         execution = made.enqueue(outer)
         assert gate.reached.wait(PATIENCE)
         family = members(made, execution)
@@ -139,7 +139,7 @@ def test_word_of_a_child_that_ends_while_its_worker_drains_begins_nothing_there(
     inner = Workflow("inner", [Step("ask", ask="Which one?", store="answer"), Step("call", action="gate")])
     outer = Workflow("outer", [Step("child", workflow="inner"), Step("after", action="more", store="n")])
     with environment(outer, inner, actions=[gate.action(), more.action("more")]) as made:
-        execution, worker = made.enqueue(outer), Worker(made).start()
+        execution, worker = made.enqueue(outer), Worker(made).start_thread()
         question = asked(made)
         assert becomes(lambda: not worker.driving)
         made.answer(question, "this")  # the child alone goes on; what has started it rests
@@ -222,7 +222,7 @@ def test_a_child_that_ends_its_worker_again_and_again_is_left_to_a_person():
         execution = made.enqueue(OUTER)
         for _ in range(2):
             gate.reached.clear()
-            worker = Worker(made).start()
+            worker = Worker(made).start_thread()
             assert gate.reached.wait(PATIENCE)
             dies(worker)
         child = members(made, execution)[1]
@@ -282,7 +282,7 @@ def test_who_resumes_an_execution_takes_up_what_it_has_started():
     store = MemoryStore()
     with environment(OUTER, flow, actions=[repeatable(gate)], store=store) as made:
         execution = made.enqueue(OUTER)
-        worker = Worker(made).start()
+        worker = Worker(made).start_thread()
         assert gate.reached.wait(PATIENCE)
         dies(worker)
     gate.opened.set()

@@ -160,7 +160,7 @@ def test_a_worker_does_not_start_with_a_schedule_that_could_never_be_enqueued(ma
     made.define(definitions)
     worker = Worker(made, schedules=definitions)
     with pytest.raises(DefinitionError) as caught:
-        worker.start()
+        worker.start_thread()
     assert told in str(caught.value)
     assert caught.value.problems[0].line == (6 if "more" in how else 5)
     assert made.queues.workers() == []

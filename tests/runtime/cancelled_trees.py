@@ -255,7 +255,7 @@ def one_tree(seed: int, folder: Path) -> tuple[list[str], Counter]:
     world, others = world_over(store), []
     commits = Commits(store, until, copies_at if dies else None)
     store.subscribe(commits)
-    worker = Worker(world, parallel=50).start() if mode == "queue" else None
+    worker = Worker(world, parallel=50).start_thread() if mode == "queue" else None
     try:
         root = world.enqueue("tree", inputs) if worker else world.start("tree", inputs)
         commits.root = root.id

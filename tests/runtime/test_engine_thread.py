@@ -204,7 +204,7 @@ class TestForks:
                 with pytest.raises(ForkedStoreError):
                     world.store.sync()
                 with pytest.raises(ForkedStoreError):
-                    Worker(world).start()
+                    Worker(world).start_thread()
                 assert not worker.wait_until_idle()
                 worker.drain()
                 world.store.close()

@@ -7,6 +7,8 @@ from contextlib import closing
 import pytest
 
 from divebook import Environment, Step, Workflow
+from divebook.analysis import lists
+from divebook.analysis import store as stored_frames
 from divebook.errors import CorruptStoreError, StoreClosedError
 from divebook.queues import Worker
 from divebook.runtime import driver
@@ -35,7 +37,9 @@ def refuse(*_given, **_named):
 
 def test_neither_the_look_up_nor_a_frame_folds_the_log_or_reads_its_definition(path, done, monkeypatch):
     with monkeypatch.context() as patched, SqliteStore(path) as store:
-        patched.setattr(driver, "folded", refuse)
+        # All modules that fold logs are imported above: one that was imported here would keep `refuse` for good.
+        for module in (driver, lists, stored_frames):
+            patched.setattr(module, "folded", refuse)
         patched.setattr(driver, "recorded_workflow", refuse)
         execution = Environment(store=store).run_of(done)
         assert (execution.id, execution.durability, execution.is_live) == (done, "full", False)
@@ -118,7 +122,7 @@ def test_a_run_that_a_worker_claims_at_once_has_one_driver(path, monkeypatch):
             """Return to `enqueue` only when the worker runs the step of the stored execution."""
             results = append_all(batches)
             if not entered.is_set() and threading.current_thread() is threading.main_thread():
-                worker.start()
+                worker.start_thread()
                 assert entered.wait(20)
             return results
 
