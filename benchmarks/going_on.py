@@ -81,13 +81,14 @@ def answered() -> Iterator[Figure]:
         yield Figure(f"the same after {EARLIER} steps over it", kind, later[0] / soon[0], "", 2, details=details)
 
 
-_calls: list[float] = []
+CALL_TIMES: list[float] = []
+"""Times at which `note` was called, in seconds of `time.perf_counter`."""
 
 
 @step
 async def note(number: int) -> int:
     """Note when it was called."""
-    _calls.append(time.perf_counter())
+    CALL_TIMES.append(time.perf_counter())
     return number
 
 
@@ -106,7 +107,7 @@ def answer_once(environment: Environment, earlier: int) -> float:
     (question,) = execution.open_questions
     started = time.perf_counter()
     environment.answer(question.interrupt_id, "yes", execution.id).wait(check=True)
-    return _calls[-1] - started
+    return CALL_TIMES[-1] - started
 
 
 if __name__ == "__main__":
