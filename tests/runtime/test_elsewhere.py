@@ -142,7 +142,7 @@ def test_what_is_answered_is_not_taken_for_waiting_while_a_worker_takes_the_answ
         working = Worker(there)
 
         def take():
-            working.start()
+            working.start_thread()
             assert becomes(lambda: there.store.record(execution.id).status == "completed")
 
         store.meanwhile = take
