@@ -365,7 +365,7 @@ class NotFoundError(DivebookError):
 
 
 class NameNotFoundError(NotFoundError, KeyError):
-    """Raised by a mapping of registered objects, such as ``environment.agents["critic"]``, that lacks a name.
+    """Raised by a mapping of registered objects, such as ``environment.definitions.agents``, that lacks a name.
 
     Parameters
     ----------

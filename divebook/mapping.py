@@ -385,9 +385,9 @@ def _agent_step(
         raise SetupError(f"agent {agent.name!r} needs a prompt; write prompt='Is this praise? ${{state.row.text}}'")
     # An unchanged agent may be registered again. Another agent of the same name may replace it only if no execution
     # needs it.
-    if _asked(environment, environment.agents.get(agent.name, agent)) != _asked(environment, agent):
+    if _asked(environment, environment.definitions.agents.get(agent.name, agent)) != _asked(environment, agent):
         _require_unneeded(environment, "agent", agent.name)
-    if environment.agents.get(agent.name) is not agent:
+    if environment.definitions.agents.get(agent.name) is not agent:
         environment.add_agent(agent, replace=True)
     return Step(STEP, agent=agent.name, prompt=prompt, output=named_answer(output), **shared)
 
@@ -409,9 +409,9 @@ def _workflow_step(
         raise SetupError(
             f"workflow {flow.name!r} {wrong}; the frame has the columns {column_names}: name its inputs so"
         )
-    if environment.workflows.get(flow.name, flow) != flow:
+    if environment.definitions.workflows.get(flow.name, flow) != flow:
         _require_unneeded(environment, "workflow", flow.name)
-    if environment.workflows.get(flow.name) != flow:
+    if environment.definitions.workflows.get(flow.name) != flow:
         environment.add_workflow(flow, replace=True)
     # Columns that the workflow does not declare as inputs are left out. Parameters replace columns of the same name.
     inputs = {name: f"$(state.row[{name!r}])" for name in columns if name in declared}
@@ -433,7 +433,7 @@ def _require_unneeded(environment: Environment, kind: str, name: str) -> None:
     that has not ended still needs it.
     """
     for run in (environment.run_of(record.execution_id) for record in environment.store.unended()):
-        if run.internals.was_driven and names(run.workflow, kind, name, environment.workflows):
+        if run.internals.was_driven and names(run.workflow, kind, name, environment.definitions.workflows):
             raise SetupError(
                 f"execution {run.id} of {run.workflow.name!r} has not ended and needs the other {kind} {name!r}: wait "
                 f"for it, cancel it, or give this {kind} another name"

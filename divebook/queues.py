@@ -165,7 +165,7 @@ class Worker:
         """
         if self._thread is not None:
             raise SetupError(f"worker {self.name} was started already; make another one")
-        if not self.environment.workflows:
+        if not self.environment.definitions.workflows:
             raise SetupError("the environment has no workflows, so that the worker could run nothing; add some")
         if self._schedules is not None:
             self._schedules.require_sound(datetime.now().astimezone())
@@ -369,7 +369,7 @@ class Worker:
         return [driver for driver in live if driver.state.parent not in ids]
 
     def _can_run(self) -> dict[str, str]:
-        return {name: workflow.fingerprint for name, workflow in self.environment.workflows.items()}
+        return {name: workflow.fingerprint for name, workflow in self.environment.definitions.workflows.items()}
 
     def _announce(self) -> None:
         refused = {name: reason for name, (_, reason) in list(self._refused.items())[-MOST_REFUSED:]}

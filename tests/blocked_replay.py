@@ -77,9 +77,9 @@ def _replay(world, settings, execution):
 def _held(world):
     """Return what an environment holds by now, also what was added to it."""
     return {
-        "agents": list(world.agents.values()),
+        "agents": list(world.definitions.agents.values()),
         "workflows": tuple(world.internals.registry.registered_workflows.values()),
-        "tools": world.tools.values(),
+        "tools": world.definitions.tools.values(),
     }
 
 

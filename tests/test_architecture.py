@@ -481,9 +481,9 @@ def test_there_is_one_handle_of_an_execution():
         method = getattr(Environment, name)
         if not name.startswith("_") and callable(method) and "run" in inspect.signature(method).parameters:
             by_id.add(name)
-    assert by_id == {"answer", "run_of", "signal"}, "what concerns one execution is a method of Run"
+    assert by_id == {"answer", "run_of"}, "what concerns one execution is a method of Run"
     members = {name for name in vars(Environment) if not name.startswith("_")}
-    assert len(members) <= 35, "Environment grows: put what is not for users on its registry (environment.internals)"
+    assert len(members) <= 26, "Environment grows: put what is not for users on its registry (environment.internals)"
     assert not members & REMOVED.keys()
     moved = [text.partition("run_of(id).")[2].partition("(")[0] for text in REMOVED.values() if "run_of(id)." in text]
     assert [name for name in moved if not hasattr(Run, name)] == [], "the error of an old name names a member of Run"

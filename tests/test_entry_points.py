@@ -113,12 +113,12 @@ ENVIRONMENT = {
     "executions with a tag": lambda environment, wrong: environment.store.records(tag=wrong),
     "answer": lambda environment, wrong: environment.answer(wrong, "x"),
     "take_in": lambda environment, wrong: environment.internals.take_in(wrong),
-    "import_log": lambda environment, wrong: environment.import_log(wrong),
+    "open and keep": lambda environment, wrong: environment.open(wrong, keep=True),
     "enqueue": lambda environment, wrong: environment.enqueue(wrong),
     "stored": lambda environment, wrong: environment.internals.beside(wrong),
     "run_of": lambda environment, wrong: environment.run_of(wrong),
     "recover": lambda environment, wrong: environment.queues.recover(wrong),
-    "signal": lambda environment, wrong: environment.signal(wrong, "name"),
+    "signal": lambda environment, wrong: environment.run_of(wrong).signal("name"),
 }
 
 

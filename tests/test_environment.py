@@ -70,7 +70,7 @@ def test_agents_are_added_and_found():
 def test_actions_are_found_the_environments_own_first():
     world = Environment(store=MemoryStore(), actions=[Action("Print", len)])
     assert world.internals.registry.action("Print").function is len
-    assert world.internals.registry.action("Time.Now") is world.actions["Time.Now"]
+    assert world.internals.registry.action("Time.Now") is world.definitions.actions["Time.Now"]
     with pytest.raises(NotFoundError, match=r'action "Print1" not found .did you mean'):
         world.internals.registry.action("Print1")
 
@@ -99,8 +99,8 @@ def test_built_in_actions_are_there_and_own_ones_win():
         return "mine"
 
     world = environment(actions=[Action("Print", shout)])
-    assert {"Document.Read", "Document.Write", "Print", "Time.Now"} <= set(world.actions)
-    assert world.actions["Print"].function is shout
+    assert {"Document.Read", "Document.Write", "Print", "Time.Now"} <= set(world.definitions.actions)
+    assert world.definitions.actions["Print"].function is shout
 
 
 def test_a_decorated_function_is_an_action_everywhere_and_still_a_function(monkeypatch):
@@ -234,7 +234,7 @@ def test_an_agent_whose_server_has_a_taken_name_is_not_taken_in():
     world = environment(servers=[MCPServerDefinition("files", "stdio", command="one")])
     with pytest.raises(AlreadyRegisteredError, match="mcp server already registered: files"):
         world.add_agent(Agent("reader", servers=[MCPServerDefinition("files", "stdio", command="other")]))
-    assert world.agents == {}
+    assert world.definitions.agents == {}
 
 
 def test_an_environment_lists_its_runs_and_gives_frames_and_workers():
@@ -258,5 +258,6 @@ def test_members_that_moved_are_named_by_the_error():
 
 def test_an_environment_has_few_members():
     # Plumbing belongs to `internals`, what concerns one run to `Run`, lists of a kind to the part objects.
+    assert len([name for name in dir(Environment) if not name.startswith("_")]) <= 26
     with Environment(store="memory:") as world:
-        assert len([name for name in dir(world) if not name.startswith("_")]) <= 39
+        assert {name for name in vars(world) if name[0] != "_"} == {"description", "internals", "name", "store"}

@@ -70,7 +70,7 @@ def seen(message):
 
 def test_a_history_of_pydantic_ai_is_an_execution_of_turns(environment, tmp_path):
     messages = history_of(asking(["owls", "larks"], ["dodos"]))
-    run = environment.import_log(write(tmp_path, messages))
+    run = environment.open(write(tmp_path, messages), keep=True)
     assert (run.status, run.workflow.name, run.outputs) == ("completed", "birds", {"result": "There are 5 birds."})
     assert run.workflow.steps[0].agent == "agent"
     requests = requests_of(run.history())
@@ -102,7 +102,7 @@ def test_what_others_recorded_is_forked_at_every_model_call(tmp_path, kind):
 
     data, name = (history_of(asking(["owls"])), "agent") if kind == "history" else (otlp(spans()), "scout")
     with Environment(store=MemoryStore(), agents=[Agent(name, model=asking(["owls"]), tools=[look])]) as environment:
-        run = environment.import_log(write(tmp_path, data))
+        run = environment.open(write(tmp_path, data), keep=True)
         before = list(run.history())
         for at in range(1, len(before) + 1):
             called.clear()
@@ -132,7 +132,7 @@ def payloads(run, kind):
 def test_messages_that_cannot_be_read_are_shown_as_they_are(environment, tmp_path):
     messages = history_of(asking(["owls"]))
     messages[0]["parts"].append({"part_kind": "hologram", "content": "owls"})
-    run = environment.import_log(write(tmp_path, messages))
+    run = environment.open(write(tmp_path, messages), keep=True)
     first, second = requests_of(run.history())
     assert [part["part_kind"] for part in first.messages[0]["parts"]] == ["user-prompt", "hologram"]
     assert (len(second.messages), run.outputs) == (3, {"result": "There are 3 birds."})
@@ -140,7 +140,7 @@ def test_messages_that_cannot_be_read_are_shown_as_they_are(environment, tmp_pat
 
 def test_each_prompt_of_a_history_is_a_turn(environment, tmp_path):
     messages = history_of(asking(["owls"]), ["Which?", "And now?"])
-    run = environment.import_log(write(tmp_path, messages))
+    run = environment.open(write(tmp_path, messages), keep=True)
     assert [step.name for step in run.workflow.steps] == ["turn 1", "turn 2"]
     assert run.status == "completed"
     assert [len(request.messages) for request in requests_of(run.history())] == [1, 3, 5, 7]
@@ -148,23 +148,23 @@ def test_each_prompt_of_a_history_is_a_turn(environment, tmp_path):
 
 def test_a_history_that_breaks_off_is_a_picture(environment, tmp_path):
     messages = history_of(asking(["owls"]))
-    run = environment.import_log(write(tmp_path, messages[:2]))
+    run = environment.open(write(tmp_path, messages[:2]), keep=True)
     assert run.status == "picture"
     assert list(run.tool_calls["status"]) == ["running"]
 
 
 def test_the_same_file_is_the_same_execution(environment, tmp_path):
     file = write(tmp_path, history_of(asking()))
-    first = environment.import_log(file)
+    first = environment.open(file, keep=True)
     with pytest.raises(StoreError, match="already holds execution"):
-        environment.import_log(file)
-    again = environment.import_log(file, rename=True)
+        environment.open(file, keep=True)
+    again = environment.open(file, rename=True, keep=True)
     assert again.id != first.id
     assert first.compare(again).first is None
     exported = tmp_path / "log.jsonl"
     environment.run_of(first.id).export(exported)
     with Environment(store=MemoryStore()) as other:
-        assert list(other.import_log(exported).history()) == list(first.history())
+        assert list(other.open(exported, keep=True).history()) == list(first.history())
 
 
 # --- traces ----------------------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ def sdk(found):
     ids=["otlp", "otlp a line", "array", "printed"],
 )
 def test_a_trace_of_the_conventions_is_an_execution_of_turns(environment, tmp_path, text):
-    run = environment.import_log(write(tmp_path, text))
+    run = environment.open(write(tmp_path, text), keep=True)
     assert (run.status, run.outputs) == ("completed", {"result": "Two owls."})
     first, second = requests_of(run.history())
     assert (first.agent, first.model, first.settings) == ("scout", "gpt-x", {"temperature": 0.5})
@@ -267,21 +267,21 @@ def test_a_trace_of_the_conventions_is_an_execution_of_turns(environment, tmp_pa
 
 
 def test_times_of_a_trace_are_those_of_its_spans(environment, tmp_path):
-    run = environment.import_log(write(tmp_path, otlp(spans())))
+    run = environment.open(write(tmp_path, otlp(spans())), keep=True)
     assert run.started_at.timestamp() == 101
     spans_of_requests = [request.span for request in requests_of(run.history())]
     assert [span.ended_us - span.started_us for span in spans_of_requests] == [2_000_000, 3_000_000]
 
 
 def test_a_trace_without_contents_has_times_models_tokens_and_tools(environment, tmp_path):
-    run = environment.import_log(write(tmp_path, otlp(spans(contents=False))))
+    run = environment.open(write(tmp_path, otlp(spans(contents=False))), keep=True)
     assert run.status == "completed"
     assert list(run.tool_calls["tool"]) == ["look"]
     assert run.usage.input_tokens == 30
 
 
 def test_what_failed_in_a_trace_failed(environment, tmp_path):
-    run = environment.import_log(write(tmp_path, otlp(spans(error="overloaded"))))
+    run = environment.open(write(tmp_path, otlp(spans(error="overloaded"))), keep=True)
     assert run.status == "failed"
     assert "overloaded" in run.error
 
@@ -298,5 +298,5 @@ def test_what_failed_in_a_trace_failed(environment, tmp_path):
 )
 def test_a_file_of_another_kind_is_refused_and_nothing_is_stored(environment, tmp_path, text, told):
     with pytest.raises(InvalidEventError, match=told):
-        environment.import_log(write(tmp_path, text))
+        environment.open(write(tmp_path, text), keep=True)
     assert environment.store.records() == []

@@ -183,7 +183,7 @@ def left(references, tmp_path_factory):
         patched.setenv("OPENAI_BASE_URL", server.url)
         with redirect_stderr(told), world(folder, references, server) as here:
             found = {}
-            for name in here.agents:
+            for name in here.definitions.agents:
                 flow = Workflow(f"ask {name}", [Step("ask", prompt="Go", agent=name, store="said")])
                 found[name] = ended(here.create(flow))
             sinks = {

@@ -117,17 +117,19 @@ TAKEN = {
         lambda _: [Agent("critic", model="scripted")], lambda world: world.internals.registry.default_agent
     ),
     "workflows": Field(lambda _: [HELD], lambda world: tuple(world.internals.registry.registered_workflows.values())),
-    "actions": Field(lambda _: [WHERE], lambda world: world.actions.get("Where")),
-    "tools": Field(lambda _: [looked_up], lambda world: world.tools.get("looked_up")),
+    "actions": Field(lambda _: [WHERE], lambda world: world.definitions.actions.get("Where")),
+    "tools": Field(lambda _: [looked_up], lambda world: world.definitions.tools.get("looked_up")),
     "servers": Field(
         lambda _: [SERVER],
         lambda world: [
             (server.definition, server.policy.allowed) for server in world.internals.registry.servers.values()
         ],
     ),
-    "workspaces": Field(lambda _: [WorkspaceDefinition("app")], lambda world: world.workspaces),
-    "documents": Field(lambda _: MemoryDocuments({"notes.md": "kept"}), lambda world: world.documents.list()),
-    "documents_dir": Field(lambda folder: folder, lambda world: world.documents.root),
+    "workspaces": Field(lambda _: [WorkspaceDefinition("app")], lambda world: world.definitions.workspaces),
+    "documents": Field(
+        lambda _: MemoryDocuments({"notes.md": "kept"}), lambda world: world.definitions.documents.list()
+    ),
+    "documents_dir": Field(lambda folder: folder, lambda world: world.definitions.documents.root),
     "durability": Field(lambda _: "relaxed", lambda world: run(world, *HELD.steps).durability),
     "notify": Field(lambda _: TOLD.append, is_told),
     "interpreter": Field(lambda _: COUNTED, is_counted),
@@ -186,7 +188,7 @@ Agents: [{Name: critic}]
         taking.internals.take_in(other)
     assert taking.internals.registry.agent("critic") is other.internals.registry.agent("critic")
     assert taking.internals.registry.approvals_for("critic") == other.internals.registry.approvals_for("critic")
-    assert taking.documents.resolve("guide") == "docs/guide.md"
+    assert taking.definitions.documents.resolve("guide") == "docs/guide.md"
     taking.define(read_definitions("Agents: [{Name: writer}]"))
     assert taking.internals.registry.agent("writer").model_name == "openai:gpt-6"
 
@@ -229,6 +231,9 @@ def test_a_notebook_has_all_of_its_environment_on_another_store(tmp_path):
     session.environment.add_tool(looked_up)
     session.environment.internals.take_in(Environment(store="memory:", approvals=[RULE], policy=Policy("programs")))
     over = session.over(str(tmp_path / "other.db"))
-    assert (over.tools["looked_up"].function, over.internals.registry.approvals_for("").rules) == (looked_up, (RULE,))
+    assert (over.definitions.tools["looked_up"].function, over.internals.registry.approvals_for("").rules) == (
+        looked_up,
+        (RULE,),
+    )
     assert over.internals.registry.policy.allowed == {"programs"}
     session.close()

@@ -53,7 +53,7 @@ def test_options_and_limits_are_those_of_the_definition_and_those_of_the_agent_w
     said |= {"Concurrency": 1, "Retry": {"Attempts": 4}, "Approval": True}
     agent = {"Tools": ["list_documents"], "ToolConfig": {"list_documents": {"max_entries": 1}}}
     made = environment({"Tools": [said], "Agents": [{"Name": "a", **agent}]})
-    made.documents.put("b.md", "more")
+    made.definitions.documents.put("b.md", "more")
     (found,) = made.internals.registry.tools_for(made.internals.registry.agent("a").definition)
     assert found.function() == {"paths": ["a.md"], "note": "limited to 1 of 2"}
     found = made.internals.registry.limited(found)

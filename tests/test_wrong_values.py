@@ -142,11 +142,8 @@ OF_RUNS = {
     "environment.answer": {"question": "x", "response": 1},
     "environment.define": {"definitions": None},
     "environment.enqueue": {"workflow": "adding"},
-    "environment.import_log": {"file": "x"},
     "environment.open": {"file": "x"},
-    "environment.rules": {},
     "environment.run_of": {"run": "done"},
-    "environment.signal": {"run": "waiting", "name": "x"},
     "environment.start": {"workflow": "adding"},
     "waiting.answer": {"question": "x", "response": "y"},
     "waiting.signal": {"name": "x"},
@@ -255,7 +252,7 @@ def test_define_refuses_wrong_values_in_its_own_words(objects):
 
 @pytest.mark.parametrize("kind", ["agents", "workflows", "actions", "tools", "workspaces"])
 def test_a_missing_name_is_an_error_that_says_what_exists_and_how_to_add_one(objects, kind):
-    mapping = getattr(objects.environment, kind)
+    mapping = getattr(objects.environment.definitions, kind)
     with pytest.raises(
         divebook.errors.NameNotFoundError, match=rf"environment.add_{kind[:-1]}\(\.\.\.\) adds one"
     ) as one:

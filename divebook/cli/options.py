@@ -121,7 +121,7 @@ def file_of(execution: Run, environment: Environment) -> list[str]:
     workflow, but not its agents and functions. ``FILE`` is a placeholder that the person replaces.
     """
     outside = [step for step in execution.workflow.steps if step.type not in _SELF_CONTAINED]
-    return ["-d", "FILE"] if any(step.action not in environment.actions for step in outside) else []
+    return ["-d", "FILE"] if any(step.action not in environment.definitions.actions for step in outside) else []
 
 
 def description(run: str, question: Question) -> Iterator[str]:

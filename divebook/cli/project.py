@@ -95,7 +95,7 @@ def _add_notebook(environment: Environment, path: Path) -> None:
 
 def choose_workflow(environment: Environment, name: str | None, file: Path) -> str:
     """Return the name of the workflow to run: the given name, else the default workflow, else the only workflow."""
-    names = list(environment.workflows)
+    names = list(environment.definitions.workflows)
     chosen = name or environment.internals.registry.config.default_workflow
     if chosen:
         return environment.internals.registry.workflow(chosen).name

@@ -380,7 +380,7 @@ class RulesData(TypedDict):
 class Rules:
     """The valid approval rules that people have made."""
 
-    rules: list[tuple[str | None, StandingRule]]
+    rules: Sequence[tuple[str | None, StandingRule]]
 
     def __str__(self) -> str:
         from divebook.environments.registry import rule_in_words
@@ -405,7 +405,7 @@ def rules_data(rules: Rules) -> RulesData:
     "rules",
     PEOPLE,
     example="rules --revoke rule_0c5a1b2d3e4f5a6b",
-    python="environment.rules",
+    no_python="`environment.rules` lists them, and `environment.rules.revoke(id)` revokes one.",
     data=rules_data,
     is_printed=True,
 )
@@ -421,6 +421,6 @@ def rules(
     """
     # Revoked first, so that the list shows the rules that are left.
     if revoke is not None:
-        call.environment.revoke(revoke, by)
+        call.environment.rules.revoke(revoke, by)
         call.print_note(f"{revoke} is revoked")
-    return Rules(call.environment.rules())
+    return Rules(call.environment.rules)

@@ -97,7 +97,7 @@ class DefinedNames:
     "list",
     DEFINE,
     example="list",
-    no_python="`environment.workflows`, `environment.agents` and `environment.actions` have them.",
+    no_python="`environment.definitions` has them, as `workflows`, `agents`, `actions` and so on.",
     interfaces=[NOTEBOOK],
     has_store=False,
 )
@@ -361,7 +361,7 @@ def _models(environment: Environment, *, has_file: bool) -> dict[str, list[str]]
     if not has_file:
         return {f"{provider}:{model}": [] for provider, model in DEFAULT_MODELS.items()}
     models: dict[str, list[str]] = {}
-    for agent in environment.agents.values():
+    for agent in environment.definitions.agents.values():
         models.setdefault(agent.model_name, []).append(agent.name)
     return models
 
@@ -373,7 +373,7 @@ def _problems(environment: Environment, store: str | None) -> dict[str, str]:
     from divebook.steps.checks import check_model
 
     problems: dict[str, str] = {}
-    for agent in environment.agents.values():
+    for agent in environment.definitions.agents.values():
         try:
             environment.internals.registry.check_agent(agent)
             # A recorded model plays runs of the real store.

@@ -205,7 +205,7 @@ def resume_runs(
         return Drive(call, lambda: run.resume(limits, definition=definition), early_answers, resume_plan, asks=not yes)
     if strategy is not None:
         return Drive(call, lambda: run.retry(strategy), early_answers)
-    defined = call.environment.workflows.get(run.workflow.name)
+    defined = call.environment.definitions.workflows.get(run.workflow.name)
     if call.definitions is not None and defined is not None and defined.fingerprint != run.workflow.fingerprint:
         call.print_note(
             f"workflow {run.workflow.name!r} has changed since; the run keeps the definition it was started with. "

@@ -882,7 +882,7 @@ def _verify(call: Invocation, name: str | None, *, is_new: bool) -> Verification
     workflow = run.workflow.name
     environment = call.environment
     # A file need not define the workflow of every run; a person who says "new" expects it.
-    workflows = environment.workflows
+    workflows = environment.definitions.workflows
     definition = environment.internals.registry.workflow(workflow) if is_new else workflows.get(workflow)
     return run.verify(definition)
 

@@ -488,7 +488,7 @@ def import_data(execution_id: str) -> ImportData:
     "import",
     STORES,
     example="import audit.jsonl --rename",
-    python="environment.import_log",
+    python="environment.open",
     interfaces=[SHELL],
     data=import_data,
     makes_store=True,

@@ -72,7 +72,7 @@ from divebook.runtime.run import Run
 from divebook.runtime.step import Handler, Services
 from divebook.scripting import Interpreter, default_interpreter
 from divebook.steps.actions import Action, action_of, built_in_actions
-from divebook.steps.conversations import ConversationStore, DurableLog, Thread
+from divebook.steps.conversations import ConversationStore, DurableLog, Thread, Threads
 from divebook.steps.handlers import built_in_handlers
 from divebook.steps.prompt import ContentBuilder
 from divebook.steps.script_step import ScriptStep, condition_holds, filled, items_of
@@ -128,14 +128,14 @@ _PROTOCOLS: Mapping[str, tuple[Any, str]] = {
 
 
 _OF_A_RUN = (
-    "annotate", "cancel", "files", "fork", "inspect", "label", "note", "replay", "resume", "retry", "run_again", "tag",
-    "try_step", "untag", "verify", "what_if", "why",
+    "annotate", "cancel", "files", "fork", "inspect", "label", "note", "replay", "resume", "retry", "run_again",
+    "signal", "tag", "try_step", "untag", "verify", "what_if", "why",
 )  # fmt: skip
+_OF_THE_DEFINITIONS = ("actions", "agents", "documents", "tools", "workflows", "workspaces")
 _OF_THE_REGISTRY = (
     "approvals_for", "as_written", "check_agent", "check_workspace", "code_of", "default_agent", "default_workflow",
     "folder_of", "limited", "may_apply_unasked", "not_yet", "policy_for_agent", "policy_of", "require_permitted",
-    "require_reachable", "responses", "servers", "servers_for", "step_handler", "subordinates_for", "threads",
-    "tools_for",
+    "require_reachable", "responses", "servers", "servers_for", "step_handler", "subordinates_for", "tools_for",
 )  # fmt: skip
 REMOVED: Mapping[str, str] = {
     **{name: f"environment.run_of(id).{name}(...)" for name in _OF_A_RUN},
@@ -143,9 +143,10 @@ REMOVED: Mapping[str, str] = {
     **{name: f"environment.queues.{name}(...)" for name in ("queued", "recover", "recoverable", "workers")},
     **{name: f"environment.internals.{name}(...)" for name in ("beside", "on_close", "take_in")},
     **{name: f"environment.internals.registry.{name}" for name in ("config", "policy")},
-    "action": "environment.actions[name]",
+    **{name: f"environment.definitions.{name}" for name in _OF_THE_DEFINITIONS},
+    "action": "environment.definitions.actions[name]",
     "add_schedule": "environment.schedules.add(...)",
-    "agent": "environment.agents[name]",
+    "agent": "environment.definitions.agents[name]",
     "answer_alike": "environment.answer(..., alike=True)",
     "compare": "run.compare(other) or divebook.compare(...)",
     "execution": "environment.run_of(id)",
@@ -153,14 +154,18 @@ REMOVED: Mapping[str, str] = {
     "export_log": "environment.run_of(id).export(file)",
     "fire": "environment.schedules.fire(...)",
     "from_definitions": "Environment(name), then environment.define(definitions)",
+    "import_log": "environment.open(file, keep=True)",
     "interrupts": "environment.inbox()",
+    "mcp_tools": "environment.definitions.mcp_tools()",
     "own_workflows": "environment.internals.registry.registered_workflows",
     "question": "environment.run_of(id).questions",
     "reach": "Environment(documents=..., policy=...)",
     "requests_of": "environment.run_of(id).requests",
+    "revoke": "environment.rules.revoke(rule_id)",
     "stream_text": "environment.internals.control.texts.always = True",
-    "workflow": "environment.workflows[name]",
-    "workspace": "environment.workspaces[name]",
+    "thread": "environment.threads[id]",
+    "workflow": "environment.definitions.workflows[name]",
+    "workspace": "environment.definitions.workspaces[name]",
 }
 """Replacement of each removed name of `Environment`, as the error shows it."""
 
@@ -280,6 +285,123 @@ class EnvironmentSchedules(Sequence[ScheduleDefinition]):
             triggers = {entry.name for workflow in workflows for entry in workflow.triggers}
             raise NotFoundError("trigger", trigger, triggers)
         return [self._create(workflow, inputs) for workflow in subscribed]
+
+
+class EnvironmentDefinitions:
+    """Definitions of an environment, by name. `Environment.define` and the ``add_`` methods of `Environment` add them.
+
+    The mappings are copies. A missing name is an error that names the existing ones, and the call that adds one.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    @property
+    def workflows(self) -> dict[str, Workflow]:
+        """Workflows by name: those registered with `@workflow` in this process, and those of this environment. If both
+        have a name, the one of this environment is used.
+        """
+        return NamedObjects("workflow", self._registry.workflows, "environment.add_workflow(...) adds one")
+
+    @property
+    def agents(self) -> dict[str, Agent]:
+        """Agents by name, in the order in which they were added."""
+        return NamedObjects("agent", self._registry.agents, "environment.add_agent(...) adds one")
+
+    @property
+    def actions(self) -> dict[str, Action]:
+        """Actions that steps can call: built-in ones, those made with `@action`, and those added to the environment. If
+        several have the same name, the last of these sources is used.
+        """
+        return NamedObjects("action", self._registry.actions, "environment.add_action(...) adds one")
+
+    @property
+    def tools(self) -> dict[str, ToolFunction]:
+        """Tools by name: those made with `@tool`, and those added to the environment. If both have a name, the one of
+        the environment is used.
+
+        Built-in tools are not included. They are created for each agent that names them: see `divebook.tools.builtin`.
+        """
+        return NamedObjects("tool", self._registry.tools, "environment.add_tool(...) adds one")
+
+    def mcp_tools(self) -> dict[str, ToolFunction]:
+        """Return the tools of all MCP servers of the environment, by ``server/tool``. Servers that do not run are
+        started.
+
+        Each tool can be passed to an agent, whose approval rules then apply: ``Agent("a",
+        tools=[tools["files/read"]])``.
+
+        Raises
+        ------
+        ServerError
+            A server cannot be asked.
+        """
+        return self._registry.mcp_tools()
+
+    @property
+    def workspaces(self) -> dict[str, WorkspaceDefinition]:
+        """Definitions of workspaces by name."""
+        return NamedObjects("workspace", self._registry.workspaces, "environment.add_workspace(...) adds one")
+
+    @property
+    def documents(self) -> DocumentRepository:
+        """The documents that actions, prompts and tools of agents read and write."""
+        return self._registry.documents
+
+    def __repr__(self) -> str:
+        return f"<{plural(len(self.workflows), 'workflow')}, {plural(len(self.agents), 'agent')}>"
+
+
+class StandingRules(Sequence[tuple[str | None, StandingRule]]):
+    """Approval rules that people created while approving calls, and that were valid when the rules were read.
+
+    The items are pairs of execution id and rule. Rules of runs come first. Rules for every execution have None in place
+    of the id.
+    """
+
+    def __init__(
+        self, rules: Sequence[tuple[str | None, StandingRule]], policy: EnvironmentApprovalPolicy, control: Control
+    ) -> None:
+        self._rules = tuple(rules)
+        self._policy = policy
+        self._control = control
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[str | None, StandingRule]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[tuple[str | None, StandingRule]]: ...
+    def __getitem__(
+        self, index: int | slice
+    ) -> tuple[str | None, StandingRule] | Sequence[tuple[str | None, StandingRule]]:
+        return self._rules[index]
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def __repr__(self) -> str:
+        return f"<{plural(len(self), 'rule')}>"
+
+    def revoke(self, rule_id: str, by: str | None = None) -> None:
+        """Revoke one of these rules. All later calls are checked without the rule.
+
+        Parameters
+        ----------
+        by
+            Who revokes it; by default the user of this process.
+
+        Raises
+        ------
+        NotFoundError
+            No valid rule has that id; the rules of a run end with it.
+        """
+        runs = [execution_id for execution_id, rule in self._rules if rule.rule_id == rule_id]
+        if not runs:
+            raise NotFoundError("rule", rule_id, [rule.rule_id for _, rule in self._rules])
+        for execution_id in runs:
+            if execution_id is None:
+                self._policy.revoke(rule_id, by or this_person())
+            else:
+                self._control.answering.revoke(execution_id, rule_id, by)
 
 
 class Environment:
@@ -462,13 +584,13 @@ class Environment:
             self.store.sealing.codec = settings.codec
         # The built-in actions and handlers below get the documents and the policy that are set here.
         self._registry.reach(settings.documents or FileDocuments("."), settings.policy or Policy.given())
-        actions = built_in_actions(self.documents, self._printer, lambda: to_datetime(self._clock.now()))
+        actions = built_in_actions(self._registry.documents, self._printer, lambda: to_datetime(self._clock.now()))
         interpreter = settings.interpreter or default_interpreter()
         handlers = built_in_handlers(
             self._registry.agent_or_default,
             self._registry.action,
-            ContentBuilder(interpreter, self.documents, self._printer, self._registry.policy),
-            ScriptStep(interpreter, self.documents, self._printer),
+            ContentBuilder(interpreter, self._registry.documents, self._printer, self._registry.policy),
+            ScriptStep(interpreter, self._registry.documents, self._printer),
             drive_child=self._starter.drive_child,
             begin_successor=self._starter.begin_successor,
             services=self._registry,
@@ -592,7 +714,7 @@ class Environment:
             raise AttributeError(f"Environment has no attribute {name!r}", name=name, obj=self)
 
     def __repr__(self) -> str:
-        agents = len(self.agents)
+        agents = len(self._registry.agents)
         workflows = len(self._registry.registered_workflows)
         return f"<Environment {self.name!r}: {agents} agents, {workflows} workflows>"
 
@@ -610,37 +732,13 @@ class Environment:
         self.name = definitions.name or self.name
         self.description = definitions.description or self.description
 
-    @property
-    def documents(self) -> DocumentRepository:
-        """The documents that actions, prompts and tools of agents read and write."""
-        return self._registry.documents
-
-    @property
-    def agents(self) -> dict[str, Agent]:
-        """Agents of this environment by name, in the order in which they were added."""
-        return NamedObjects("agent", self._registry.agents, "environment.add_agent(...) adds one")
-
     def add_agent(self, agent: Agent | Any, *, replace: bool = False) -> None:
         """Add an agent of divebook or pydantic-ai. A name that exists already is an error unless `replace` is set."""
         self._registry.add_agent(agent, replace=replace)
 
-    @property
-    def workflows(self) -> dict[str, Workflow]:
-        """Workflows by name: those registered with `@workflow` in this process, and those of this environment. If both
-        have a name, the one of this environment is used.
-        """
-        return NamedObjects("workflow", self._registry.workflows, "environment.add_workflow(...) adds one")
-
     def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
         """Add a workflow. Executions that are already running keep the workflow with which they started."""
         self._registry.add_workflow(workflow, replace=replace)
-
-    @property
-    def actions(self) -> dict[str, Action]:
-        """Actions that steps can call: built-in ones, those made with `@action`, and those added here. If several have
-        the same name, the last of these sources is used.
-        """
-        return NamedObjects("action", self._registry.actions, "environment.add_action(...) adds one")
 
     def add_action(self, action: Action | Callable[..., Any], *, replace: bool = False) -> None:
         """Add an action. A name that was added already is an error unless `replace` is set. A built-in action of that
@@ -669,6 +767,11 @@ class Environment:
         self._executors.add(name, executor, replace=replace)
 
     @property
+    def definitions(self) -> EnvironmentDefinitions:
+        """What this environment defines: workflows, agents, actions, tools, workspaces and documents, by name."""
+        return EnvironmentDefinitions(self._registry)
+
+    @property
     def queues(self) -> Queues:
         """Queues of the environment: the executions in them, the workers, and executions whose process died."""
         return self._queues
@@ -680,15 +783,6 @@ class Environment:
 
     # --- tools of agents, and permissions --------------------------------------------------------------------------
 
-    @property
-    def tools(self) -> dict[str, ToolFunction]:
-        """Tools by name: those made with `@tool`, and those added to this environment. If both have a name, the one of
-        this environment is used.
-
-        Built-in tools are not included. They are created for each agent that names them: see `divebook.tools.builtin`.
-        """
-        return NamedObjects("tool", self._registry.tools, "environment.add_tool(...) adds one")
-
     def add_tool(self, tool: ToolFunction | Callable[..., Any], *, replace: bool = False) -> None:
         """Add a tool. A name that exists already is an error unless `replace` is set."""
         self._registry.add_tool(tool, replace=replace)
@@ -699,25 +793,6 @@ class Environment:
         The server starts when an agent first needs it, and stops when the environment is closed.
         """
         self._registry.add_server(server, replace=replace)
-
-    def mcp_tools(self) -> dict[str, ToolFunction]:
-        """Return the tools of all MCP servers of this environment, by ``server/tool``. Servers that do not run are
-        started.
-
-        Each tool can be passed to an agent, whose approval rules then apply: ``Agent("a",
-        tools=[tools["files/read"]])``.
-
-        Raises
-        ------
-        ServerError
-            A server cannot be asked.
-        """
-        return self._registry.mcp_tools()
-
-    @property
-    def workspaces(self) -> dict[str, WorkspaceDefinition]:
-        """Definitions of the workspaces of this environment, by name."""
-        return NamedObjects("workspace", self._registry.workspaces, "environment.add_workspace(...) adds one")
 
     def add_workspace(self, workspace: WorkspaceDefinition, *, replace: bool = False) -> None:
         """Add a workspace. A name that exists already is an error unless `replace` is set."""
@@ -911,7 +986,7 @@ class Environment:
 
         return Worker(self, queues, **options)
 
-    # --- questions, signals and rules ------------------------------------------------------------------------------
+    # --- questions, rules and threads ------------------------------------------------------------------------------
 
     @overload
     def answer(
@@ -980,103 +1055,54 @@ class Environment:
         """Return all open questions as pairs of execution id and question, newest execution first."""
         return self._control.answering.questions()
 
-    def signal(self, run: Run | str, name: str, payload: Any = None, by: str | None = None) -> Run:
-        """Send a signal to an execution. The signal is stored until a step receives it.
-
-        Steps receive signals with ``Type: wait`` and ``Signal: name``, or with ``ctx.wait_signal``. A signal that no
-        step has received when the execution completes or continues as a new one has no effect. An execution that fails
-        or is cancelled keeps the signal, and receives it if it is resumed.
-
-        If another process drives the execution, this method returns as soon as the signal is stored. If the execution
-        ends afterwards without the signal, the sender gets no error. `Run.refresh` shows whether it has ended.
-
-        Parameters
-        ----------
-        payload
-            Plain data.
-        by
-            Who sends it; by default the user of this process.
-
-        Raises
-        ------
-        ExecutionError
-            The execution has ended, perhaps after the signal was sent and before it was received.
-        AnswerKeptError
-            The signal is stored, and the execution cannot continue in this process. Do not send the signal again.
-        """
-        return self._handle(self._control.answering.signal(id_of(run, "run"), name, payload, by))
-
-    def rules(self) -> list[tuple[str | None, StandingRule]]:
-        """Return the approval rules that people created while approving calls and that are still valid, as pairs of
-        execution id and rule.
-
-        Rules of runs come first. Rules for every execution have None in place of the id.
-        """
+    @property
+    def rules(self) -> StandingRules:
+        """The approval rules that people created while approving calls and that are valid now."""
         now = self._clock.now()
         permanent = self._policy.standing()
         rules = [*self._control.answering.rules(), *((None, rule) for rule in permanent)]
         # The log keeps expired rules, because it never changes.
-        return [(name, rule) for name, rule in rules if rule.expires_us is None or now < rule.expires_us]
+        valid = [(name, rule) for name, rule in rules if rule.expires_us is None or now < rule.expires_us]
+        return StandingRules(valid, self._policy, self._control)
 
-    def revoke(self, rule_id: str, by: str | None = None) -> None:
-        """Revoke an approval rule that a person created. All later calls are checked without the rule.
-
-        Parameters
-        ----------
-        by
-            Who revokes it; by default the user of this process.
-
-        Raises
-        ------
-        NotFoundError
-            No valid rule has that id; the rules of a run end with it.
-        """
-        rules = self.rules()
-        runs = [execution_id for execution_id, rule in rules if rule.rule_id == rule_id]
-        if not runs:
-            raise NotFoundError("rule", rule_id, [rule.rule_id for _, rule in rules])
-        for execution_id in runs:
-            if execution_id is None:
-                self._policy.revoke(rule_id, by or this_person())
-            else:
-                self._control.answering.revoke(execution_id, rule_id, by)
-
-    def thread(self, id: str) -> Thread:
-        """Return the thread (a conversation over several runs) with an id; raises `NotFoundError` if the thread has no
-        messages.
-        """
-        if self._registry.threads.line(id).head is None:
-            raise NotFoundError("thread", id, self._registry.threads.ids, f"thread not found: {id}")
-        return Thread(id, self._registry.threads, this_person())
+    @property
+    def threads(self) -> Mapping[str, Thread]:
+        """Threads (conversations over several runs) by id. A thread exists once it has messages."""
+        return Threads(self._registry.threads, this_person())
 
     # --- files of executions ---------------------------------------------------------------------------------------
 
-    def import_log(self, file: str | os.PathLike[str], *, rename: bool = False, as_fork: bool = False) -> Run:
-        """Import an execution from a file written by `export_log`; see `divebook.stores.transfer.import_`.
+    def open(
+        self, file: str | os.PathLike[str], *, keep: bool = False, rename: bool = False, as_fork: bool = False
+    ) -> Run:
+        """Load the run in an exported file (``run.html``, ``run.ipynb`` or ``run.jsonl``), and return it.
 
-        One that had not ended is a read-only snapshot, which cannot continue, unless it moved here or becomes a fork.
+        By default it is loaded into a store in memory, and this store does not change. A run that had not ended becomes
+        a read-only snapshot, which cannot continue, unless it moved here or becomes a fork.
+
         The file may also be a history of messages of pydantic-ai, or a trace: see `divebook.agents.imports.read`.
-        """
-        log = imports.read(as_path(file, "the file of a log"))
-        execution_id = transfer.import_(log, self.store, rename=rename, as_fork=as_fork)
-        for caveat in transfer.caveats(log, as_fork=as_fork):
-            _log.warning("execution %s from %s: %s", execution_id, file, caveat)
-        return self.run_of(execution_id)
 
-    def open(self, file: str | os.PathLike[str]) -> Run:
-        """Load the run in an exported file (``run.html``, ``run.ipynb`` or ``run.jsonl``), and return it. This store
-        does not change.
-
-        The run is loaded into a store in memory. A run that had not ended becomes a read-only snapshot. `import_log`
-        adds a run to this store.
+        Parameters
+        ----------
+        keep
+            Add the run to this store instead. Either the whole log is added, or nothing.
+        rename
+            Give it a new id.
+        as_fork
+            Make a fork of it, which can continue.
 
         Raises
         ------
         StoreError, InvalidEventError
             The file cannot be read, was damaged, or holds no log; its text names the part.
         """
-        # The new environment has the definitions of this one, so the run can be verified and varied like any other.
-        return self._beside(MemoryStore()).import_log(file)
+        log = imports.read(as_path(file, "the file of a log"))
+        # A new environment has the definitions of this one, so the run can be verified and varied like any other.
+        environment = self if keep else self._beside(MemoryStore())
+        execution_id = transfer.import_(log, environment.store, rename=rename, as_fork=as_fork)
+        for caveat in transfer.caveats(log, as_fork=as_fork):
+            _log.warning("execution %s from %s: %s", execution_id, file, caveat)
+        return environment.run_of(execution_id)
 
 
 def _add_stages(environment: Environment) -> None:

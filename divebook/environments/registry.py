@@ -92,8 +92,8 @@ V = TypeVar("V")
 
 
 class NamedObjects(dict[str, V]):
-    """Objects of an environment by name, such as ``environment.agents``. A missing name raises `NameNotFoundError`,
-    which names the existing ones, the nearest one, and the call that adds one.
+    """Objects of an environment by name, such as ``environment.definitions.agents``. A missing name raises
+    `NameNotFoundError`, which names the existing ones, the nearest one, and the call that adds one.
 
     The mapping is a copy: changes of it do not change the environment.
     """

@@ -306,7 +306,7 @@ def _actions_of(environment: Environment, execution: Run) -> dict[str, dict[str,
     approved = {actions.get(event.step) for event in questions if event.data.to_data()["kind"] == CONFIRMATION}
     options_by_action = {}
     for name in sorted(set(actions.values())):
-        action = environment.actions.get(name)
+        action = environment.definitions.actions.get(name)
         if action is None or not action.function.__module__.startswith("divebook."):
             options = {option: getattr(action, option, None) for option in _OPTIONS}
             options["approval"] = options["approval"] or name in approved  # a command line may run without the action
@@ -319,7 +319,7 @@ def _tools_of(environment: Environment) -> dict[str, dict[str, Any]]:
     creates stand-ins with these options.
     """
     options_by_tool = {}
-    for agent in environment.agents.values():
+    for agent in environment.definitions.agents.values():
         for tool in environment.internals.registry.tools_for(agent.definition) if _is_declared(agent) else ():
             if _is_own(tool) and not _is_importable(tool):
                 library_definition = library_tool(tool, answered_from_the_log).tool_def
@@ -349,7 +349,7 @@ def _is_importable(tool: ToolFunction) -> bool:
 
 def _text_of(environment: Environment, execution: Run) -> str:
     """Return a YAML text with the workflow of a run and the agents that are defined without Python code."""
-    declared = [agent.definition for agent in environment.agents.values() if _is_declared(agent)]
+    declared = [agent.definition for agent in environment.definitions.agents.values() if _is_declared(agent)]
     return definitions_to_text(Definitions(workflows=(execution.workflow,), agents=tuple(declared)))
 
 

@@ -377,7 +377,11 @@ def _in_cell(document: CellWithCursor) -> Completions:
     # Before the first use of the session, only the names inside the cell are known.
     if environment is None:
         return complete_cell(document, DefinedNames())
-    names = DefinedNames(tuple(environment.agents), tuple(environment.actions), tuple(environment.workflows))
+    names = DefinedNames(
+        tuple(environment.definitions.agents),
+        tuple(environment.definitions.actions),
+        tuple(environment.definitions.workflows),
+    )
     return complete_cell(document, names)
 
 

@@ -118,7 +118,7 @@ def _workflow(name: str | None) -> Workflow | None:
     if environment is None:
         return None
     # Without a name, ``%dive run`` starts the workflow that was defined last, so its inputs are the right ones.
-    return environment.workflows.get(name or current_session().last_workflow or "")
+    return environment.definitions.workflows.get(name or current_session().last_workflow or "")
 
 
 class KnownNames:
@@ -130,12 +130,12 @@ class KnownNames:
     def workflows(self) -> Iterable[str]:
         """Return the names of the defined workflows."""
         environment = present_environment()
-        return () if environment is None else tuple(environment.workflows)
+        return () if environment is None else tuple(environment.definitions.workflows)
 
     def agents(self) -> Iterable[str]:
         """Return the names of the defined agents."""
         environment = present_environment()
-        return () if environment is None else tuple(environment.agents)
+        return () if environment is None else tuple(environment.definitions.agents)
 
     def inputs(self, workflow: str | None) -> Iterable[InputDefinition]:
         """Return the inputs that a workflow declares. Without a name, use the workflow that was defined last."""

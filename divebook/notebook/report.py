@@ -41,9 +41,9 @@ class Listing(Shown):
 
 def contents(environment: Environment) -> Listing:
     """Return a list of the workflows, agents and actions of an environment."""
-    workflows = [_workflow_line(workflow) for workflow in environment.workflows.values()]
-    agents = [f"{one_line(agent.name, 40)}  {agent.model_name}" for agent in environment.agents.values()]
-    actions = textwrap.wrap(", ".join(environment.actions), LISTING_WIDTH)
+    workflows = [_workflow_line(workflow) for workflow in environment.definitions.workflows.values()]
+    agents = [f"{one_line(agent.name, 40)}  {agent.model_name}" for agent in environment.definitions.agents.values()]
+    actions = textwrap.wrap(", ".join(environment.definitions.actions), LISTING_WIDTH)
     lists = (("workflows", workflows), ("agents", agents), ("actions", actions))
     return Listing(tuple(block for title, lines in lists for block in _section(title, lines, "none yet")))
 
@@ -73,8 +73,8 @@ def rules(environment: Environment, revoked: str | None = None) -> Listing:
     """
     # Revoked first, so that the list shows the rules that are left.
     if revoked is not None:
-        environment.revoke(revoked)
-    lines = [f"{rule.rule_id}  {rule_in_words(rule, name)}" for name, rule in environment.rules()]
+        environment.rules.revoke(revoked)
+    lines = [f"{rule.rule_id}  {rule_in_words(rule, name)}" for name, rule in environment.rules]
     # A rule contains arguments of the approved call, which can contain secrets.
     return Listing(_section("rules", [one_line(shared().text(line), 400) for line in lines], "none"))
 

@@ -397,7 +397,7 @@ def changed_functions(environment: Environment, execution: Run) -> ChangedFuncti
     edits affect no recorded call.
     """
     events = execution.history()
-    edits = Edits(environment, execution.state.workflow_name, events)
+    edits = Edits(environment.definitions, execution.state.workflow_name, events)
     completed_calls = calls_in(events)
     has_completed = execution.status == COMPLETED
     if edits.affects_every_call:
@@ -478,7 +478,7 @@ def changed_definition(
     """
     if earlier is None or earlier.changed != ("definition",):
         return None
-    defined = environment.workflows.get(workflow.name)
+    defined = environment.definitions.workflows.get(workflow.name)
     # `run_again` uses the registered definition. A workflow object that is not registered in the environment cannot be
     # planned.
     if defined is None or defined.fingerprint != workflow.fingerprint:

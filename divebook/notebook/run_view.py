@@ -274,7 +274,7 @@ def changed_definitions(run: Run) -> list[str]:
     state = run.state
     environment = run.environment
     # A workflow that this kernel has not defined is compared with itself, so that its definition counts as unchanged.
-    workflow = environment.workflows.get(state.workflow_name, run.workflow)
+    workflow = environment.definitions.workflows.get(state.workflow_name, run.workflow)
     before = state.code
     now = environment.internals.registry.code_of(workflow)
     # A function that exists only before or only now differs too.

@@ -50,7 +50,6 @@ from divebook.projections.summary import Overview
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.run import Run
 from divebook.steps.actions import REGISTERED, Action, action_of
-from divebook.stores import MemoryStore
 from divebook.stores.registry import location_of
 from divebook.stores.transfer import new_file
 from divebook.text.arguments import describe, require
@@ -180,7 +179,7 @@ class Session:
         environment = self._environments.get(store)
         if environment is None:
             # Documents are shared, since definitions refer to them by name in all stores.
-            documents = None if store is None else self.environment.documents
+            documents = None if store is None else self.environment.definitions.documents
             environment = Environment(
                 "notebook", store=store or self._store, documents=documents, printer=print_visibly
             )
@@ -242,16 +241,19 @@ class Session:
             # Paths in the definitions are read now. A later change of the current folder has no effect on them.
             folder = folder or Path.cwd()
             return partial(
-                self._add, with_documents(value, folder, environment.documents, environment.internals.registry.policy)
+                self._add,
+                with_documents(value, folder, environment.definitions.documents, environment.internals.registry.policy),
             )
         if isinstance(value, Workflow):
             return partial(self._add_workflow, value)
         is_decorated = isfunction(value) and any(action.function is value for action in REGISTERED.values())
         if isinstance(value, Action) or is_decorated:
             value = action_of(value)
-            return partial(self._add_object, "action", value, environment.actions, environment.add_action)
+            return partial(self._add_object, "action", value, environment.definitions.actions, environment.add_action)
         if isinstance(value, WorkspaceDefinition):
-            return partial(self._add_object, "workspace", value, environment.workspaces, environment.add_workspace)
+            return partial(
+                self._add_object, "workspace", value, environment.definitions.workspaces, environment.add_workspace
+            )
         if isinstance(value, MCPServerDefinition):
             servers = list(environment.internals.registry.servers)
             return partial(self._add_object, "server", value, servers, environment.add_server)
@@ -259,14 +261,18 @@ class Session:
             names = [schedule.name for schedule in environment.schedules]
             return partial(self._add_object, "schedule", value, names, environment.schedules.add)
         if isinstance(value, ToolFunction) or isfunction(value):
-            return partial(self._add_object, "tool", tool_of(value), environment.tools, environment.add_tool)
+            return partial(
+                self._add_object, "tool", tool_of(value), environment.definitions.tools, environment.add_tool
+            )
         if not isinstance(value, Agent) and not is_library_agent(value):
             raise SetupError(f"what to define must be {_DEFINABLE}, not {describe(value)}")
-        return partial(self._add_object, "agent", agent_of(value), environment.agents, environment.add_agent)
+        return partial(
+            self._add_object, "agent", agent_of(value), environment.definitions.agents, environment.add_agent
+        )
 
     def _add_workflow(self, workflow: Workflow) -> Defined:
         texts = (_workflow_text(workflow),)
-        is_new = workflow.name not in self.environment.workflows
+        is_new = workflow.name not in self.environment.definitions.workflows
         self.environment.add_workflow(workflow, replace=True)
         self.last_workflow = workflow.name
         return Defined(defined=texts) if is_new else Defined(replaced=texts)
@@ -289,8 +295,8 @@ class Session:
     def _add(self, definitions: Definitions) -> Defined:
         environment = self.environment
         # The names before the change decide between "defined" and "replaced".
-        old_agents = set(environment.agents)
-        old_workflows = set(environment.workflows)
+        old_agents = set(environment.definitions.agents)
+        old_workflows = set(environment.definitions.workflows)
         environment.define(definitions)
         if definitions.workflows:
             # A cell may define several workflows. The last one is what ``%dive run`` without a name starts.
@@ -471,7 +477,7 @@ class Session:
         if name is None:
             raise SetupError("no workflow is defined yet; define one in a cell that begins with %%dive workflow NAME")
         # A session without any workflow is typical for a restarted kernel, whose cells have not run yet.
-        if not self.environment.workflows:
+        if not self.environment.definitions.workflows:
             message = f"workflow not found: {name}. Run the cell that defines it first"
             raise NotFoundError("workflow", name, message=message)
         return self.environment.internals.registry.workflow(name)
@@ -483,7 +489,7 @@ class Session:
     def open(self, file: Path) -> Run:
         """Return the run in a file, imported into a new store in memory."""
         # A store of its own: the file's run must not appear among the user's runs.
-        return self.over(None).internals.beside(MemoryStore()).import_log(file)
+        return self.over(None).open(file)
 
     def interrupted(self, execution_id: str | None = None, *, store: str | None = None) -> list[ExecutionRecord]:
         """Return the records of the interrupted executions: of all, or of the execution whose id starts with

@@ -94,7 +94,7 @@ def environment() -> Environment:
     --------
     >>> from divebook.notebook.session import open_session
     >>> session = open_session("memory:")
-    >>> environment().workflows
+    >>> environment().definitions.workflows
     {}
     """
     return current_session().environment
@@ -277,7 +277,7 @@ def _workflow_from(session: Session, source: str | Path, name: str | None, diale
     definitions. Definitions from a path or text are added to the session.
     """
     # A defined name comes first: a workflow may be called like a folder.
-    if isinstance(source, str) and source in session.environment.workflows:
+    if isinstance(source, str) and source in session.environment.definitions.workflows:
         return session.workflow(source)
     # A line break or ``: `` marks the text of a definition.
     if isinstance(source, str) and ("\n" in source or ": " in source):
@@ -290,7 +290,7 @@ def _workflow_from(session: Session, source: str | Path, name: str | None, diale
         # Paths inside definitions are relative to their own folder.
         session.define(definitions, folder=path if path.is_dir() else path.parent)
     else:
-        raise NotFoundError("workflow", str(source), session.environment.workflows)
+        raise NotFoundError("workflow", str(source), session.environment.definitions.workflows)
     return session.workflow(name or _only_workflow(definitions))
 
 
@@ -420,7 +420,7 @@ def frames(
     # ``frames("label")`` means ``frames(workflow="label")``, and ``frames("exec_...")`` the run with this id.
     if isinstance(of, str):
         session_environment = current_session().over(store)
-        is_run = of.startswith(EXECUTION_PREFIX) and of not in session_environment.workflows
+        is_run = of.startswith(EXECUTION_PREFIX) and of not in session_environment.definitions.workflows
         if not is_run:
             filters["workflow"] = of
         of = session_environment.run_of(of) if is_run else None

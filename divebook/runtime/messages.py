@@ -178,7 +178,7 @@ class Answering:
             self._store.post(self._message(execution_id, ANSWER, interrupt_id, payload, "clock"))
 
     def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Driver:
-        """Send a signal to an execution; see `Environment.signal`."""
+        """Send a signal to an execution; see `Run.signal`."""
         if not name:
             raise SetupError("a signal needs a name")
         driver = self._registry.find(execution_id)

@@ -798,7 +798,30 @@ class Run(Shown, FramedLog, Generic[R_co]):
         return self
 
     def signal(self, name: str, payload: Any = None, by: str | None = None) -> Self:
-        """Send the execution a signal (a message from outside without a question); see `Environment.signal`."""
+        """Send a signal to the execution: a message from outside without a question. It is stored until a step receives
+        it.
+
+        Steps receive signals with ``Type: wait`` and ``Signal: name``, or with ``ctx.wait_signal``. A signal that no
+        step has received when the execution completes or continues as a new one has no effect. An execution that fails
+        or is cancelled keeps the signal, and receives it if it is resumed.
+
+        If another process drives the execution, this method returns as soon as the signal is stored. If the execution
+        ends afterwards without the signal, the sender gets no error. `refresh` shows whether it has ended.
+
+        Parameters
+        ----------
+        payload
+            Plain data.
+        by
+            Who sends it; by default the user of this process.
+
+        Raises
+        ------
+        ExecutionError
+            The execution has ended, perhaps after the signal was sent and before it was received.
+        AnswerKeptError
+            The signal is stored, and the execution cannot continue in this process. Do not send the signal again.
+        """
         self._control.answering.signal(self.id, name, payload, by)
         return self
 

@@ -112,7 +112,7 @@ class WorkflowServer:
         self._recoveries: dict[str, asyncio.Future[None]] = {}
         """Running recoveries by execution id."""
         # Raises at the start, before a client is connected.
-        tool_names(environment.workflows.values())
+        tool_names(environment.definitions.workflows.values())
         self.protocol: Server[Any] = Server(
             NAME,
             version=__version__,
@@ -130,7 +130,7 @@ class WorkflowServer:
     @property
     def _workflows(self) -> Mapping[str, Workflow]:
         """Workflows by tool name, including workflows that were registered after the server started."""
-        return tool_names(self._environment.workflows.values())
+        return tool_names(self._environment.definitions.workflows.values())
 
     async def _list_tools(self, context: RequestContext, params: PaginatedRequestParams | None) -> ListToolsResult:
         del context, params

@@ -9,14 +9,14 @@ even if several processes write at once (test_two_turns_at_the_same_place_become
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from divebook.definitions.definition import Workflow
 from divebook.definitions.step import Step
 from divebook.engine.inbox import SIGNAL, Message, signal_payload
-from divebook.errors import ExecutionNotFoundError, NotFoundError, SetupError, StoreBusyError
+from divebook.errors import ExecutionNotFoundError, NameNotFoundError, NotFoundError, SetupError, StoreBusyError
 from divebook.events.catalog import BOOK
 from divebook.events.recorded import opened
 from divebook.projections.model_requests import CallMessage, people_messages
@@ -152,7 +152,7 @@ class Thread:
     --------
     ::
 
-        thread = environment.thread("support-17")
+        thread = environment.threads["support-17"]
         thread.messages[-1].text
         again = thread.branch(at=1)  # as it was after its first turn
     """
@@ -269,6 +269,35 @@ class ConversationStore:
         branch copied from another thread, or a trim that limits the history.
         """
         self._log.write(NAMED + _book_of(thread), key, value, by)
+
+
+class Threads(Mapping[str, Thread]):
+    """Threads of a store by id, also branches (``ID~2``). A thread exists once it has messages.
+
+    Parameters
+    ----------
+    by
+        Recorded as the author of branches and trims.
+    """
+
+    def __init__(self, threads: ConversationStore, by: str) -> None:
+        self._threads = threads
+        self._by = by
+
+    def __getitem__(self, id: str) -> Thread:
+        line = self._threads.lines(id).get(id)
+        if line is None or line.head is None:
+            raise NameNotFoundError("thread", id, self._threads.ids, "a step with the key Thread begins one")
+        return Thread(id, self._threads, self._by)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._threads.ids)
+
+    def __len__(self) -> int:
+        return len(self._threads.ids)
+
+    def __repr__(self) -> str:
+        return f"<{plural(len(self), 'thread')}>"
 
 
 class ThreadTurn(NamedTuple):

@@ -880,7 +880,7 @@ class AgentHandle:
         deps
             Value of ``ctx.deps`` for its tools and capabilities, in place of that of the agent.
         thread
-            Id of the conversation that the turn continues, over several runs: see `Environment.thread`.
+            Id of the conversation that the turn continues, over several runs: see `Environment.threads`.
 
         Examples
         --------
@@ -947,32 +947,32 @@ class ChangedFunction(NamedTuple):
 
 
 class HasFunctions(Protocol):
-    """Protocol for an object with actions and workflows, such as an `Environment`."""
+    """Protocol for an object with actions and workflows, such as `Environment.definitions`."""
 
     @property
     def actions(self) -> Mapping[str, Action]:
-        """Actions of the environment, by name."""
+        """Actions by name."""
 
     @property
     def workflows(self) -> Mapping[str, Workflow]:
-        """Workflows of the environment, by name."""
+        """Workflows by name."""
 
 
-def changed_functions(state: ExecutionState, environment: HasFunctions) -> list[ChangedFunction]:
+def changed_functions(state: ExecutionState, definitions: HasFunctions) -> list[ChangedFunction]:
     """Return the functions and classes whose code changed since an execution started, sorted by label. Return an empty
     list if the log of the execution has no digests of its code.
     """
-    return changed_since(state.code, state.workflow_name, environment)
+    return changed_since(state.code, state.workflow_name, definitions)
 
 
-def changed_since(code: Mapping[str, str], workflow_name: str, environment: HasFunctions) -> list[ChangedFunction]:
+def changed_since(code: Mapping[str, str], workflow_name: str, definitions: HasFunctions) -> list[ChangedFunction]:
     """Return the functions and classes of a workflow whose code differs from `code`, the digests that an execution
-    recorded. Return an empty list if `code` is empty or the environment does not have the workflow.
+    recorded. Return an empty list if `code` is empty or `definitions` does not have the workflow.
     """
-    workflow = environment.workflows.get(workflow_name)
+    workflow = definitions.workflows.get(workflow_name)
     if not code or workflow is None:
         return []
-    parts = parts_of(roots_of(workflow, environment.actions))
+    parts = parts_of(roots_of(workflow, definitions.actions))
     old_digests = dict(code)
     new_digests = {label: part.digest for label, part in parts.items()}
     changed_labels = sorted(

@@ -339,14 +339,14 @@ def test_what_failed_work_has_spent_counts_whatever_process_goes_on():
 def test_an_empty_list_of_subordinates_names_none_outside_the_legacy_dialect(dialect, written, expected):
     data = {"Agents": [{"Name": "boss", "IsSupervisor": True, **written}, {"Name": "other"}]}
     world = environment(agents=[Agent(each) for each in definitions_from(data, dialect=dialect).agents])
-    subordinates = world.internals.registry.subordinates_for(world.agents["boss"].definition)
+    subordinates = world.internals.registry.subordinates_for(world.definitions.agents["boss"].definition)
     assert [agent.name for agent in subordinates] == expected
 
 
 def test_an_agent_of_python_with_an_empty_list_of_subordinates_has_none():
     world = environment(agents=[agent("boss", ["x"], supervisor=True), Agent("other")])
     registry = world.internals.registry
-    assert [each.name for each in registry.subordinates_for(world.agents["boss"].definition)] == ["other"]
+    assert [each.name for each in registry.subordinates_for(world.definitions.agents["boss"].definition)] == ["other"]
     assert Agent("b", subordinates=[]).definition.subordinates == ()
     assert Agent("b").definition.subordinates is None
     added = Agent(AgentDefinition("b", subordinates=("x",)), subordinates=["y"])

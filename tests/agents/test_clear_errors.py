@@ -186,7 +186,7 @@ def test_a_workflow_catches_what_a_tool_raised_live_and_from_the_log_as_one_erro
     execution = world.start("asking").wait(PATIENCE)
     again = environment(asking, agents=[Agent("a", model=ScriptedModel(WORDS), tools=[words.look_up])],
                         store=cut(execution.store, execution, execution.state.last_sequence))  # fmt: skip
-    again.signal(execution.id, "on").wait(PATIENCE)
+    again.run_of(execution.id).signal("on").wait(PATIENCE)
     assert seen[0][:3] == ("a", "look_up", "KeyError: 'x'")
     assert seen == seen[:1] * 2
     assert words.calls == 1

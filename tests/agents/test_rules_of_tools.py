@@ -75,12 +75,12 @@ def test_a_rule_for_this_run_holds_for_later_calls_of_the_turn_and_ends_with_it(
 def test_a_rule_for_always_holds_in_the_next_run_until_it_is_revoked():
     post = Post()
     approved(post.asked(), rule={"scope": "always"})
-    ((_, rule),) = post.world.rules()
+    ((_, rule),) = post.world.rules
     assert (rule.tool, rule.agent, rule.kind) == ("send", "a", "tool")
     assert Post(store=post.world.store).asked().status == "completed"
     other = Post(store=post.world.store)
     other.world.add_agent(Agent("b", model=ScriptedModel(TWICE), tools=[other.tool]))
-    post.world.revoke(rule.rule_id)
+    post.world.rules.revoke(rule.rule_id)
     assert Post(store=post.world.store).asked().status == "waiting"
 
 

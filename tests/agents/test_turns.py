@@ -202,6 +202,6 @@ def test_requests_and_threads_are_shown_on_a_line_however_long_they_are():
     world = environment(Workflow("w", [Step("ask", prompt="text " * 10_000, agent="a", thread="t")]), agents=[agent])
     (request,) = world.start("w").wait(20).requests
     assert repr(request) == f"<request 1 of a to {request.model}: 1 message, 0 tools, completed>"
-    thread = world.thread("t")
+    thread = world.threads["t"]
     (turn,) = thread.turns
     assert (repr(thread), repr(turn)) == ("Thread(id='t')", f"<turn {turn.key}: 2 messages>")

@@ -52,7 +52,7 @@ def _carry_on(world: Environment, execution: Run) -> None:
         for question in execution.open_questions:
             world.answer(question.id, "retry" if question.kind == OUTCOME_UNKNOWN else "yes", execution.id)
     elif SIGNAL in execution.standing:
-        world.signal(execution.id, SIGNAL)
+        world.run_of(execution.id).signal(SIGNAL)
     else:
         world.run_of(execution.id).resume()
 

@@ -19,7 +19,7 @@ def rule():
     till.approved(till.asked(), scope="always", expires_in=3600)
     run = till.approved(till.asked({"to": "bob", "second": 6}), scope="run")
     assert question_of(run)
-    rules = dict(till.world.rules())
+    rules = dict(till.world.rules)
     till.world.close()
     return rules[None], rules[run.id], run.id
 

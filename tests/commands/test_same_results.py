@@ -133,7 +133,7 @@ CASES = (
         lambda _: list(divebook.inbox().frame()["interrupt_id"]),
         lambda data: [question["interrupt_id"] for question in data["questions"]],
     ),
-    ("rules", lambda py: Rules(py.environment.rules()), whole),
+    ("rules", lambda py: Rules(py.environment.rules), whole),
     ("queue", lambda py: [entry.execution_id for entry in py.environment.queues.queued()], queued_ids),
     ("keys Catch", None, whole),
 )
@@ -227,7 +227,7 @@ def in_line(command, words):
         NOTEBOOK,
         lambda: session.environment,
         lambda _text, _style: None,
-        choose_workflow=lambda environment, name: environment.workflows[name],
+        choose_workflow=lambda environment, name: environment.definitions.workflows[name],
         objects=objects_of(arguments),
     )
     return data_of(command, command.function(call, **values_of(command, arguments)))
@@ -305,7 +305,7 @@ def recorded(tmp_path_factory):
                 NOTEBOOK,
                 lambda: session.environment,
                 lambda _text, _style: None,
-                choose_workflow=lambda environment, name: environment.workflows[name],
+                choose_workflow=lambda environment, name: environment.definitions.workflows[name],
                 objects=objects_of(arguments),
             )
             drive = COMMANDS["run"].function(call, **values_of(COMMANDS["run"], arguments))

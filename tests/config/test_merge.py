@@ -79,7 +79,7 @@ def agents_of(*parts):
         environment = Environment(store=store)
         for part in parts:
             environment.define(part)
-        made = {name: (agent.model_name, agent.definition) for name, agent in environment.agents.items()}
+        made = {name: (agent.model_name, agent.definition) for name, agent in environment.definitions.agents.items()}
         return environment.internals.registry.config, made
 
 

@@ -63,7 +63,7 @@ def threads(case: Data) -> dict[str, Any]:
     given, environment = case["given"], Environment(store=MemoryStore())
     if "get" in given:
         try:
-            environment.thread(given["get"])
+            environment.threads[given["get"]]
         except NotFoundError as error:
             return {"error": str(error).partition(":")[0]}
         return {"error": None}
@@ -71,7 +71,7 @@ def threads(case: Data) -> dict[str, Any]:
     asked = Workflow("ask", [Step("ask", prompt="go", agent="agent", thread=given["thread_id"])])
     for _ in range(given["messages"]):
         environment.start(asked).wait(20)
-    said = [message.role for message in environment.thread(given["thread_id"]).messages]
+    said = [message.role for message in environment.threads[given["thread_id"]].messages]
     is_met = said == ["user", "assistant"] * given["messages"]
     return {"stored_messages": case["expect"]["stored_messages"] if is_met else said}
 

@@ -94,14 +94,14 @@ def _config_build(given: Given) -> dict[str, Any]:
     with MemoryStore() as store:
         environment = Environment(store=store)
         environment.define(found)
-        check_default_workflow(found.config, environment.workflows)
+        check_default_workflow(found.config, environment.definitions.workflows)
         for workflow in found.workflows:
             environment.create(workflow)
         return {
             "name": environment.name,
             "description": environment.description,
-            "agents": list(environment.agents),
-            "supervisors": [name for name, agent in environment.agents.items() if agent.is_supervisor],
+            "agents": list(environment.definitions.agents),
+            "supervisors": [name for name, agent in environment.definitions.agents.items() if agent.is_supervisor],
             "workflows": [workflow.name for workflow in found.workflows],
             "step_names": [step.name for workflow in found.workflows for step in workflow.steps],
         }

@@ -76,7 +76,9 @@ def changes(old, new):
     world, execution = started()
     assert old in CELL
     run_cell(CELL.replace(old, new), 1)
-    return {found.label: (found.change, found.reaches) for found in changed_functions(execution.state, world)}
+    return {
+        found.label: (found.change, found.reaches) for found in changed_functions(execution.state, world.definitions)
+    }
 
 
 def test_the_log_names_every_function_that_a_workflow_reaches():
@@ -96,7 +98,7 @@ def test_the_log_names_every_function_that_a_workflow_reaches():
 def test_the_same_cell_run_again_has_changed_nothing():
     world, execution = started()
     run_cell(CELL, 1)
-    assert changed_functions(execution.state, world) == []
+    assert changed_functions(execution.state, world.definitions) == []
 
 
 @pytest.mark.parametrize(
@@ -121,9 +123,9 @@ def test_integers_of_more_digits_than_python_writes_are_compared(constant, label
 
     world, execution = started(cell("10**5000"))
     assert execution.status == "completed"
-    assert changed_functions(execution.state, world) == []
+    assert changed_functions(execution.state, world.definitions) == []
     run_cell(cell("10**5000 + 1"), 1)
-    assert [found.label for found in changed_functions(execution.state, world)] == [label]
+    assert [found.label for found in changed_functions(execution.state, world.definitions)] == [label]
 
 
 @pytest.mark.parametrize(
@@ -206,10 +208,12 @@ WITH_MEMBERS = CELL.replace(CELL[CELL.index("class Order") : CELL.index("def rat
 def test_a_change_of_any_member_of_a_class_is_named(body):
     world, execution = started(WITH_MEMBERS)
     assert execution.outputs["result"] == ["abc", 1]
-    assert changed_functions(execution.state, world) == []
+    assert changed_functions(execution.state, world.definitions) == []
     assert WITH_MEMBERS.count(f'"{body}"') == 1
     run_cell(WITH_MEMBERS.replace(f'"{body}"', '"changed"'), 1)
-    changed = {found.label: (found.change, found.reaches) for found in changed_functions(execution.state, world)}
+    changed = {
+        found.label: (found.change, found.reaches) for found in changed_functions(execution.state, world.definitions)
+    }
     assert changed["class Order"] == ("changed", ("step price", "workflow job"))
 
 
@@ -219,7 +223,7 @@ def test_what_any_member_of_a_class_uses_counts(body):
     world, execution = started(text.replace('"nested method"', "rate()"))
     assert "function rate" in execution.state.code
     run_cell(text.replace('"nested method"', "rate()").replace("return 0.2", "return 0.3"), 1)
-    changed = {found.label: found.reaches for found in changed_functions(execution.state, world)}
+    changed = {found.label: found.reaches for found in changed_functions(execution.state, world.definitions)}
     assert changed["function rate"] == ("step price", "workflow job")
 
 
@@ -287,7 +291,7 @@ def test_functions_that_came_or_went_are_named():
 
 def test_logs_that_do_not_say_what_it_was_have_no_changes():
     world, execution = started()
-    assert changed_functions(replace(execution.state, code={}), world) == []
+    assert changed_functions(replace(execution.state, code={}), world.definitions) == []
 
 
 def test_actions_count_and_those_of_divebook_do_not():
@@ -305,4 +309,4 @@ def test_actions_count_and_those_of_divebook_do_not():
     assert list(execution.history()[0].data.code) == ["action note.it"]
     run_cell(text.replace("return value", "return 2"), 1)
     world.add_workflow(Workflow("w", steps))
-    assert [found.label for found in changed_functions(execution.state, world)] == ["action note.it"]
+    assert [found.label for found in changed_functions(execution.state, world.definitions)] == ["action note.it"]

@@ -120,13 +120,13 @@ def test_an_environment_knows_its_own_tools_and_those_of_the_process():
     tool(double)
     own = ToolFunction("double", lambda n: 3 * n, schema={"type": "object"})
     environment = Environment(store=MemoryStore(), tools=[rest_free])
-    assert set(environment.tools) == {"double", "rest_free"}
+    assert set(environment.definitions.tools) == {"double", "rest_free"}
     environment.add_tool(own)
-    assert environment.tools["double"] is own
+    assert environment.definitions.tools["double"] is own
     with pytest.raises(AlreadyRegisteredError, match="tool already registered: double"):
         environment.add_tool(double)
     environment.add_tool(double, replace=True)
-    assert environment.tools["double"].function is double
+    assert environment.definitions.tools["double"].function is double
 
 
 def rest_free(text: str) -> str:

@@ -138,7 +138,7 @@ def test_an_agent_that_is_not_there_is_named_with_those_that_are(cell, asked):
     ],
 )
 def test_a_call_is_denied_with_a_reason_or_approved_with_other_arguments(cell, session, asked, given, told):
-    reader = session.environment.agents["reader"]
+    reader = session.environment.definitions.agents["reader"]
     approval = [{"tool": "search", "outcome": "ask"}]
     model = ScriptedModel([FOUND, "They hunt by night."])
     session.environment.add_agent(Agent("reader", model=model, tools=reader.tools, approvals=approval), replace=True)

@@ -44,10 +44,10 @@ def test_each_kind_of_object_is_in_the_environment_of_the_session():
     assert "agent 'poet'" in change.defined
     assert {"workflow 'w' (1 step)", "workflow 'sum' (1 step)"} <= {*change.defined}
     assert divebook.define(objects[0]).replaced == ("agent 'poet'",)
-    assert {"poet"} <= environment.agents.keys()
-    assert {"w", "sum"} <= environment.workflows.keys()
-    assert {"Whisper", "Shout"} <= environment.actions.keys()
-    assert ("look" in environment.tools, "app" in environment.workspaces) == (True, True)
+    assert {"poet"} <= environment.definitions.agents.keys()
+    assert {"w", "sum"} <= environment.definitions.workflows.keys()
+    assert {"Whisper", "Shout"} <= environment.definitions.actions.keys()
+    assert ("look" in environment.definitions.tools, "app" in environment.definitions.workspaces) == (True, True)
     assert [schedule.name for schedule in environment.schedules] == ["daily"]
     assert divebook.run("w").result() == {}
     assert divebook.run("w").wait().variables == {"poem": "roses"}
@@ -56,7 +56,7 @@ def test_each_kind_of_object_is_in_the_environment_of_the_session():
 def test_nothing_is_added_if_one_object_is_no_definition():
     with pytest.raises(SetupError, match="what to define must be a YAML text"):
         divebook.define(Agent("poet", model="scripted"), 5)
-    assert divebook.environment().agents == {}
+    assert divebook.environment().definitions.agents == {}
 
 
 def test_functions_that_take_an_id_take_a_run():

@@ -187,6 +187,6 @@ def test_the_names_of_a_function_count(cell):
 def test_the_name_of_a_definition_may_be_an_expression(cell):
     cell("name = 'two'\n")
     cell("%%dive workflow $name\nSteps: [{Name: a, Script: 1}]")
-    assert "two" in current_session().environment.workflows
+    assert "two" in current_session().environment.definitions.workflows
     with pytest.raises((UsageError, DivebookError), match=r"write \$name"):
         cell("%%dive workflow {name}\nSteps: [{Name: a, Script: 1}]")

@@ -40,7 +40,7 @@ def test_a_cell_defines_and_says_so(cell):
 def test_a_whole_file_can_stand_in_a_cell(cell, session):
     text = "%%dive\nAgents: [{Name: a}]\nWorkflows: [{Name: w, Steps: [{Name: s, Script: '1'}]}]\n"
     assert cell(text)[1] == "defined agent 'a' (scripted), workflow 'w' (1 step)\n"
-    assert list(session.environment.workflows) == ["w"]
+    assert list(session.environment.definitions.workflows) == ["w"]
 
 
 def test_running_a_defining_cell_again_replaces(cell):
@@ -74,7 +74,7 @@ def test_all_problems_of_a_cell_are_told(cell, session):
     lines = card(caught.value)
     assert lines[0] == "DefinitionError: 2 problems in this cell; nothing was defined"
     assert [line for line in lines if "cell line" in line][1].startswith("  cell line 4")
-    assert session.environment.workflows == {}
+    assert session.environment.definitions.workflows == {}
 
 
 def test_malformed_yaml_points_at_its_line(cell):
@@ -264,7 +264,7 @@ def test_a_mistake_in_an_agent_points_at_its_line(cell, text, session):
     assert first.startswith("SetupError: cell line 3, column ")
     assert line.strip() == text.splitlines()[0]
     assert mark.strip() == "^"
-    assert session.environment.agents == {}
+    assert session.environment.definitions.agents == {}
 
 
 def test_an_unknown_agent_is_told_with_those_that_exist(cell):

@@ -14,7 +14,7 @@ def test_a_misspelt_variable_points_at_its_place_in_the_cell(cell, session):
     first, line, mark = caught.value._render_traceback_()
     assert first.endswith("cell line 4, column 34: the workflow has no input 'topik' (did you mean 'topic'?)")
     assert line[mark.index("^") :].startswith("topik}")
-    assert session.environment.workflows == {}
+    assert session.environment.definitions.workflows == {}
 
 
 def test_names_that_are_not_there_yet_are_told_when_a_cell_is_defined_and_may_come_later(cell):

@@ -24,7 +24,7 @@ def test_a_workflow_is_run_by_name(session):
 def test_a_workflow_object_is_run(session):
     workflow = divebook.Workflow("w", [divebook.Step("s", script="7", store="n")])
     assert divebook.run(workflow).wait().variables == {"n": 7}
-    assert "w" not in session.environment.workflows
+    assert "w" not in session.environment.definitions.workflows
 
 
 def test_a_text_is_run_and_stays_defined(session):
@@ -82,7 +82,7 @@ def test_a_definition_is_replaced_and_a_run_keeps_its_own(session):
 def test_nothing_is_defined_by_a_text_with_problems(session):
     with pytest.raises(DefinitionError, match="Promt"):
         session.define(SUM + "\nAgents: [{Name: a, Promt: x}]")
-    assert session.environment.workflows == {}
+    assert session.environment.definitions.workflows == {}
 
 
 def test_runs_are_a_frame_newest_first(session):
@@ -119,7 +119,7 @@ def test_the_session_is_made_when_first_needed(tmp_path, monkeypatch):
 
 def test_a_new_session_forgets_definitions(session):
     session.define(SUM)
-    assert open_session("memory:").environment.workflows == {}
+    assert open_session("memory:").environment.definitions.workflows == {}
 
 
 def test_what_a_workflow_prints_cannot_act_on_the_terminal(capsys):

@@ -98,7 +98,7 @@ def test_one_workflow_uses_a_plugin_of_each_group(example, tmp_path):
     ) as environment:
         environment.define(definitions)
         environment.add_agent(
-            Agent(environment.agents["clerk"].definition, model=ScriptedModel(turns=[script])), replace=True
+            Agent(environment.definitions.agents["clerk"].definition, model=ScriptedModel(turns=[script])), replace=True
         )
         execution = environment.start("all").wait(20)
         assert execution.status == "waiting", execution.error

@@ -88,7 +88,7 @@ def test_an_execution_that_kills_its_workers_after_a_wait_is_withheld(lives, tmp
         execution = environment.enqueue(name).id
         assert lives.worker(store, waiting=1) == KILLED
         if name == "after_its_signal":
-            environment.signal(execution, "go")
+            environment.run_of(execution).signal("go")
         if name == "after_its_answer":
             ((_, question),) = environment.inbox()
             environment.answer(question.id, "this", execution)

@@ -499,7 +499,7 @@ def test_an_imported_fork_of_what_was_in_a_queue_continues_where_it_is_answered(
         source = made.enqueue(ASK).wait(PATIENCE)
         made.run_of(source.id).export(tmp_path / "log.jsonl")
     with environment() as target, Worker(target):
-        fork = target.import_log(tmp_path / "log.jsonl", as_fork=True)
+        fork = target.open(tmp_path / "log.jsonl", as_fork=True, keep=True)
         answered = target.answer(fork.open_questions[0].id, "this", fork.id)
         assert answered.wait(PATIENCE).variables == {"answer": "this"}
 

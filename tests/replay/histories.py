@@ -131,8 +131,8 @@ def _pictured(made: Environment, execution: Run) -> Run:
 
 def _revoked(made: Environment, execution: Run) -> Run:
     execution.answer(execution.open_questions[0].id, RULE, "ann").wait(PATIENCE)
-    ((_, rule),) = made.rules()
-    made.revoke(rule.rule_id, by="ann")
+    ((_, rule),) = made.rules
+    made.rules.revoke(rule.rule_id, by="ann")
     execution = made.run_of(execution.id)
     for answer in ("yes", True):
         execution.answer(execution.open_questions[0].id, answer, "ann").wait(PATIENCE)
@@ -282,7 +282,7 @@ STORIES: dict[str, Story] = {
     "asking-still": _ran("asking"),
     "choice": _answered("choice", "blue"),
     "items-that-ask": _answered("items-that-ask", "well", "better"),
-    "signal": _then(_ran("signal"), lambda made, run: made.signal(run.id, "go", {"x": 4}, "bob").wait(PATIENCE)),
+    "signal": _then(_ran("signal"), lambda made, run: made.run_of(run.id).signal("go", {"x": 4}, "bob").wait(PATIENCE)),
     "tools": _answered("tools", True),
     "tools-refused": _answered("tools", False),
     "paying": _answered("paying", True, True),
@@ -290,7 +290,7 @@ STORIES: dict[str, Story] = {
     "everything-child": _then(_everything, _child),
     "gather": _ran("recorded_gather", 5),
     "abandoning": _then(
-        _ran("recorded_abandons", 2), lambda made, run: made.signal(run.id, "go", 4, "bob").wait(PATIENCE)
+        _ran("recorded_abandons", 2), lambda made, run: made.run_of(run.id).signal("go", 4, "bob").wait(PATIENCE)
     ),
     "version": _ran("recorded_version"),
     "chain": _ran("recorded_chain", 1),

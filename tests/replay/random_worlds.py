@@ -129,7 +129,7 @@ def ran(world, definition, n=3):
         for question in execution.open_questions:
             world.answer(question.id, 4 if question.schema else "four", execution)
         if definition is outer and not execution.open_questions:
-            world.signal(execution.id, "go", 2)
+            world.run_of(execution.id).signal("go", 2)
         execution.wait(20)
     assert execution.status == "completed", execution.error
     CALLS.clear()

@@ -241,7 +241,7 @@ def test_a_trial_is_kept_as_a_file(looped, tmp_path, monkeypatch):
         from divebook.definitions.reader import read_definitions
 
         other.define(read_definitions((tmp_path / "loop.yaml").read_text()))
-        kept = other.workflows["loop"]
+        kept = other.definitions.workflows["loop"]
         assert kept.step("draft").prompt == "Short line ${state.n}"
         assert kept.step("twice") == LOOP.step("twice")
     with pytest.raises(SetupError, match="there is no notebook"):

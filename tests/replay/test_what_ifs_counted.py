@@ -77,7 +77,7 @@ def test_a_what_if_whose_process_ended_is_taken_up_by_name_alone(world):
     found = world.run_of(ids(world, "run")[0]).what_if({"prompts": {"ask": "Of ${inputs.what}, again"}}).run
     whole, source = list(found.history()), found.history()[0]
     cut = next(e.sequence for e in whole if e.event_type == "execution_forked")
-    with Environment(store=MemoryStore(), agents=world.agents.values(), workflows=[ASKING]) as other:
+    with Environment(store=MemoryStore(), agents=world.definitions.agents.values(), workflows=[ASKING]) as other:
         origin = world.store.record(found.id).parent
         other.store.append(origin, list(world.store.read(origin)), 0)
         other.store.append(source.execution_id, whole[:cut], 0)

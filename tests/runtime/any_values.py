@@ -476,7 +476,7 @@ def check_ways(faults, environment, location, values, file, processes):
     faults.compare_outputs(f"{kind} live", values, live.outputs)
     environment.run_of(live.id).export(file, overwrite=True)
     with Environment(store=MemoryStore()) as other:
-        faults.compare_outputs(f"{kind} imported", values, other.import_log(file).outputs)
+        faults.compare_outputs(f"{kind} imported", values, other.open(file, keep=True).outputs)
     with Environment(store=location) as later:
         again = later.run_of(live.id)
         faults.compare_outputs(f"{kind} read again", values, again.outputs)

@@ -82,7 +82,7 @@ def _act(world: Environment, name: str, execution_id: str | None) -> None:
     acts: dict[str, Callable[[], object]] = {
         "start": lambda: world.start("w"),
         "answer": lambda: world.answer(world.inbox()[0][1].id, "yes", known),
-        "signal": lambda: world.signal(known, "go"),
+        "signal": lambda: world.run_of(known).signal("go"),
         "resume": lambda: world.run_of(known).resume(),
         "cancel": lambda: world.run_of(known).cancel(),
     }
@@ -114,7 +114,7 @@ def _carry_on(world: Environment, execution_id: str) -> None:
         elif execution_id in {record.execution_id for record in world.queues.recoverable()}:
             world.run_of(execution_id).resume().wait(30)
         else:
-            world.signal(execution_id, "go")
+            world.run_of(execution_id).signal("go")
     raise AssertionError(f"{execution_id} is {world.run_of(execution_id).status} and cannot be carried on")
 
 

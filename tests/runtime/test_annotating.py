@@ -136,7 +136,7 @@ def test_an_exported_log_takes_along_what_was_said(world, tmp_path):
     world.run_of(execution.id).annotate(tags=["kept"], note="n", labels={"quality": "good"})
     world.run_of(execution.id).export(tmp_path / "log.jsonl")
     with MemoryStore() as other:
-        copy = Environment(store=other).import_log(tmp_path / "log.jsonl")
+        copy = Environment(store=other).open(tmp_path / "log.jsonl", keep=True)
         record = other.record(copy.id)
         assert (record.tags, record.note, dict(copy.state.labels)) == (("kept",), "n", {"quality": "good"})
 
@@ -149,7 +149,7 @@ def test_one_that_moved_goes_on_elsewhere_without_what_was_said_here_later(world
     world.run_of(execution.id).export(tmp_path / "again.jsonl", move=True)
     with MemoryStore() as other:
         environment = Environment(store=other)
-        copy = environment.import_log(tmp_path / "again.jsonl")
+        copy = environment.open(tmp_path / "again.jsonl", keep=True)
         assert (copy.status, other.record(copy.id).tags) == ("waiting", ("before",))
         copy.answer(copy.open_questions[0].id, "yes").wait(20, check=True)
         assert check(other).ok

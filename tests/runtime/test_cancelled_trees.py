@@ -103,7 +103,7 @@ def test_whatever_comes_for_an_abandoned_execution_cancels_it(way):
             later.answer(question.id, "ann")
     elif way == "signal":
         with suppress(ExecutionError):
-            later.signal(child.execution_id, "go")
+            later.run_of(child.execution_id).signal("go")
     else:
         later.run_of(child.execution_id).resume()
     ended = later.run_of(child.execution_id)
@@ -173,7 +173,7 @@ def test_a_worker_cancels_what_it_claims_of_a_cancelled_tree(tmp_path):
     later = environment(*chain(1, "asks"), ASKS, actions=[calls.action()], store=copies[0])
     (child,) = [record for record in later.store.records() if record.parent]
     # Before there is a worker, which may end the child while the signal is on its way.
-    later.signal(child.execution_id, "go")
+    later.run_of(child.execution_id).signal("go")
     with Worker(later):
         assert later.run_of(child.execution_id).wait(20).status == "cancelled"
     assert calls == []
@@ -269,7 +269,7 @@ def test_a_copy_of_a_store_is_recovered_while_its_source_is_driven_in_the_same_p
         data=catalog.ExecutionCancelled("by the test"),
     )
     copy.append(root.id, [end], end.sequence - 1)
-    with Environment(store=copy, workflows=[*world.workflows.values()], actions=[gate.action()]) as later:
+    with Environment(store=copy, workflows=[*world.definitions.workflows.values()], actions=[gate.action()]) as later:
         assert [record.workflow_name for record in later.queues.recoverable()] == ["below"]
         for record in later.queues.recoverable():
             later.queues.recover(record.execution_id).wait(20)

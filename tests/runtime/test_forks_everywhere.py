@@ -288,7 +288,7 @@ def test_of_two_processes_that_fork_with_one_key_one_begins_it(world, tmp_path):
     source, _ = answered(world, world.start("branches", {"n": 7}))
     with (
         SqliteStore(tmp_path / "s.db", durability="relaxed") as second,
-        Environment(store=second, workflows=[BRANCHES, INNER], actions=[*world.actions.values()]) as other,
+        Environment(store=second, workflows=[BRANCHES, INNER], actions=[*world.definitions.actions.values()]) as other,
         ThreadPoolExecutor(2) as threads,
     ):
         together = Barrier(2)

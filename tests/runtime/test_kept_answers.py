@@ -75,7 +75,7 @@ def test_a_signal_that_cannot_take_effect_here_is_kept_as_well():
     store = MemoryStore()
     execution = over(store, Calls().action("other"), workflow=workflow).start("w").wait(PATIENCE)
     with pytest.raises(AnswerKeptError, match="the signal 'go' is kept"):
-        Environment(store=store).signal(execution.id, "go", 1)
+        Environment(store=store).run_of(execution.id).signal("go", 1)
     assert (
         over(store, Calls().action("other"), workflow=workflow).run_of(execution.id).resume().wait(20).status
         == "completed"
@@ -151,7 +151,8 @@ def test_an_address_names_the_execution_as_well():
 
 
 @pytest.mark.parametrize(
-    "send", [lambda world, name: world.signal(name, "go"), lambda world, name: world.run_of(name).annotate(note="seen")]
+    "send",
+    [lambda world, name: world.run_of(name).signal("go"), lambda world, name: world.run_of(name).annotate(note="seen")],
 )
 def test_a_message_to_a_driver_that_has_lost_its_lease_is_accepted_and_read(send):
     gate = Gate()
@@ -176,7 +177,7 @@ def test_a_message_to_a_driver_that_has_lost_its_lease_is_read_by_the_holder():
     (lease,) = world.store.leases()
     world.store.acquire(execution.id, ELSEWHERE, instead_of=lease, ttl_seconds=3600)
     length = world.store.record(execution.id).last_sequence
-    world.signal(execution.id, "go")
+    world.run_of(execution.id).signal("go")
     gate.opened.set()
     assert becomes(lambda: not execution.is_live)
     assert len(world.store.inbox(execution.id, 0)) == 1
@@ -189,7 +190,7 @@ def test_a_signal_that_a_busy_store_keeps_from_its_execution_is_kept(refusals):
     execution = world.start("w").wait(PATIENCE)
     world.store.refusals = refusals
     with pytest.raises(AnswerKeptError, match=r"'go' is kept and need not be sent again.*Resume it when the store is"):
-        world.signal(execution.id, "go")
+        world.run_of(execution.id).signal("go")
     world.store.refusals = 0
     assert len(world.store.inbox(execution.id, 0)) == 1
     assert world.run_of(execution.id).resume().wait(PATIENCE).status == "completed"
@@ -216,14 +217,14 @@ def test_a_sender_learns_that_the_execution_ended_elsewhere_without_its_signal()
 
     store.post = post_and_end
     with pytest.raises(ExecutionError, match="has meanwhile ended as cancelled, without the signal 'go'"):
-        world.signal(execution.id, "go")
+        world.run_of(execution.id).signal("go")
 
 
 def test_an_execution_that_ends_elsewhere_after_the_signal_is_stored_has_not_read_it():
     store = MemoryStore()
     execution = over(store, workflow=WAITING).start("w").wait(PATIENCE)
     lease = store.acquire(execution.id, ELSEWHERE)
-    sent = over(store, workflow=WAITING).signal(execution.id, "go")
+    sent = over(store, workflow=WAITING).run_of(execution.id).signal("go")
     assert sent.status == "waiting"
     end_elsewhere(store, execution, lease)
     assert sent.wait(PATIENCE).status == "cancelled"

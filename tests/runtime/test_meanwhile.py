@@ -30,7 +30,7 @@ def worlds(tmp_path):
 ACTS = {
     "cancel": lambda world, execution_id: world.run_of(execution_id).cancel(),
     "resume": lambda world, execution_id: world.run_of(execution_id).resume(),
-    "signal": lambda world, execution_id: world.signal(execution_id, "go"),
+    "signal": lambda world, execution_id: world.run_of(execution_id).signal("go"),
 }
 ENDS = {
     "completed": lambda world, execution: world.answer(execution.open_questions[0].interrupt_id, "yes", execution.id),
@@ -52,7 +52,7 @@ def test_what_has_ended_meanwhile_stays_as_it_is(worlds, act, end):
         assert second.store.leases() == []
         return
     if (act, end) == ("signal", "completed"):  # who answered has taken the signal into the log before the end
-        assert second.signal(execution.id, "go").state.signals["go"] == (None,)
+        assert second.run_of(execution.id).signal("go").state.signals["go"] == (None,)
         return
     with pytest.raises(ExecutionError, match=f"meanwhile (ended as )?{end}"):
         ACTS[act](second, execution.id)
@@ -91,7 +91,7 @@ def test_what_is_sent_right_after_the_start_arrives(tmp_path):
     for sender in (world, other):
         for _ in range(10):
             execution = world.start("w")
-            taking = sender.signal(execution.id, "go", 1)
+            taking = sender.run_of(execution.id).signal("go", 1)
             execution.wait(20)
             assert (taking.wait(20) if taking.is_live else execution.refresh()).status == "completed"
         execution = world.start("w")

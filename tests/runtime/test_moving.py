@@ -64,7 +64,7 @@ def test_what_moves_ends_here_and_goes_on_there(source, waiting, file, calls):
     assert source.store.record(waiting.id).status == "moved"
     assert source.store.asking() == []
     target = world(calls)
-    arrived = target.import_log(file)
+    arrived = target.open(file, keep=True)
     assert (arrived.id, arrived.status) == (waiting.id, "waiting")
     assert target.store.read(arrived.id) == source.store.read(waiting.id)[:-1]
     assert finish(target, arrived).outputs == {"answer": "yes"}
@@ -74,7 +74,7 @@ def test_what_moves_ends_here_and_goes_on_there(source, waiting, file, calls):
 ACTS = {
     "resume": lambda world, execution, question: world.run_of(execution).resume(),
     "answer": lambda world, execution, question: world.answer(question, "yes", execution),
-    "signal": lambda world, execution, question: world.signal(execution, "go"),
+    "signal": lambda world, execution, question: world.run_of(execution).signal("go"),
     "cancel": lambda world, execution, question: world.run_of(execution).cancel(),
     "pause": lambda world, execution, question: world.run_of(execution).pause(),
 }
@@ -84,7 +84,7 @@ ACTS = {
 def test_a_picture_cannot_go_on_and_says_what_can(source, waiting, file, calls, act):
     source.run_of(waiting.id).export(file)
     target = world(calls)
-    picture = target.import_log(file)
+    picture = target.open(file, keep=True)
     assert (picture.status, target.inbox(), target.queues.recoverable()) == ("picture", [], [])
     with pytest.raises((ExecutionError, InterruptError)) as refused:
         ACTS[act](target, picture.id, waiting.open_questions[0].id)
@@ -103,7 +103,7 @@ def test_what_has_moved_cannot_go_on_here(source, waiting, file):
 
 def test_a_fork_goes_on_beside_the_original(source, waiting, file, calls):
     source.run_of(waiting.id).export(file)
-    fork = source.import_log(file, as_fork=True)
+    fork = source.open(file, as_fork=True, keep=True)
     assert (fork.status, fork.open_questions[0].id) == ("waiting", waiting.open_questions[0].id)
     for execution in (fork, waiting):
         assert finish(source, execution).status == "completed"
@@ -119,7 +119,7 @@ def test_an_answer_reaches_what_moved_into_a_store_of_few_messages(source, file,
     source.answer(execution.open_questions[0].id, "first").wait(20)
     source.run_of(execution.id).export(file, move=True)
     target = world(calls)
-    assert finish(target, target.import_log(file)).outputs == {"two": "yes"}
+    assert finish(target, target.open(file, keep=True)).outputs == {"two": "yes"}
 
 
 # --- what cannot move
@@ -219,7 +219,7 @@ def test_a_message_that_arrives_between_the_check_and_the_move_is_not_lost(store
         return
     assert source.run_of(waiting.id).export(file, move=True) == resumed.refresh().state.last_sequence
     target = world(calls)
-    assert finish(target, target.import_log(file)).status == "completed"
+    assert finish(target, target.open(file, keep=True)).status == "completed"
 
 
 def test_a_message_that_adds_nothing_to_the_log_does_not_keep_an_execution_from_moving(stores, file, calls):
@@ -231,7 +231,7 @@ def test_a_message_that_adds_nothing_to_the_log_does_not_keep_an_execution_from_
     assert source.run_of(waiting.id).export(file, move=True) == waiting.refresh().state.last_sequence
     assert len(attempts) == 2
     target = world(calls)
-    assert finish(target, target.import_log(file)).status == "completed"
+    assert finish(target, target.open(file, keep=True)).status == "completed"
     assert calls == ["paid", "shipped"]
 
 
@@ -270,7 +270,7 @@ def move_before_posting(source, other, execution, file, lease=None):
 
 SENDS = {
     "answer": lambda world, execution, question: world.answer(question, "yes", execution),
-    "signal": lambda world, execution, question: world.signal(execution, "go"),
+    "signal": lambda world, execution, question: world.run_of(execution).signal("go"),
     "revocation": lambda world, execution, question: world._control.answering.revoke(execution, "rule_1"),
 }
 
@@ -286,7 +286,7 @@ def test_who_sends_a_message_directly_after_the_move_is_told(stores, file, calls
         SENDS[kind](elsewhere, waiting.id, waiting.open_questions[0].id)
     assert store.inbox(waiting.id) == []
     target = world(calls)
-    assert finish(target, target.import_log(file)).status == "completed"
+    assert finish(target, target.open(file, keep=True)).status == "completed"
 
 
 def test_an_annotation_directly_after_the_move_is_in_the_log_of_what_has_moved(stores, file, calls):
@@ -394,7 +394,7 @@ def test_a_death_in_between_leaves_one_place_to_go_on(source, waiting, file, cal
             transfer.read(part)
     source.run_of(waiting.id).export(file, move=True)
     target = world(calls)
-    assert finish(target, target.import_log(file)).status == "completed"
+    assert finish(target, target.open(file, keep=True)).status == "completed"
     assert calls == ["paid", "shipped"]
     with pytest.raises(DivebookError):
         source.run_of(waiting.id).resume()
@@ -404,13 +404,13 @@ def test_moving_again_writes_the_same_file(source, waiting, file, tmp_path):
     source.run_of(waiting.id).export(file, move=True)
     source.run_of(waiting.id).export(tmp_path / "again.jsonl", move=True)
     assert (tmp_path / "again.jsonl").read_bytes() == file.read_bytes()
-    assert isinstance(Environment(store=MemoryStore()).import_log(file).id, str)
+    assert isinstance(Environment(store=MemoryStore()).open(file, keep=True).id, str)
 
 
 def test_a_plain_export_of_what_has_moved_goes_on_nowhere(source, waiting, file, tmp_path, calls):
     source.run_of(waiting.id).export(file, move=True)
     source.run_of(waiting.id).export(tmp_path / "audit.jsonl")
-    assert world(calls).import_log(tmp_path / "audit.jsonl").status == "moved"
+    assert world(calls).open(tmp_path / "audit.jsonl", keep=True).status == "moved"
 
 
 @pytest.mark.parametrize("as_fork", [False, True])
@@ -418,28 +418,28 @@ def test_a_plain_export_of_what_has_moved_goes_on_nowhere(source, waiting, file,
 def test_what_has_arrived_does_not_arrive_again(source, waiting, file, calls, continues, as_fork):
     source.run_of(waiting.id).export(file, move=True)
     there = world(calls)
-    arrived = there.import_log(file)
+    arrived = there.open(file, keep=True)
     if continues:
         assert finish(there, arrived).status == "completed"
     status = arrived.refresh().status if continues else "waiting"
     before = list(calls)
     with pytest.raises(StoreError, match=f"holds it already, as {status}: it continues once. Nothing was imported"):
-        there.import_log(file, as_fork=as_fork)
+        there.open(file, as_fork=as_fork, keep=True)
     assert ([record.execution_id for record in there.store.records()], calls) == ([waiting.id], before)
 
 
 def test_what_was_imported_as_a_fork_does_not_arrive_as_itself_as_well(source, waiting, file, calls):
     source.run_of(waiting.id).export(file, move=True)
     there = world(calls)
-    fork = there.import_log(file, as_fork=True)
+    fork = there.open(file, as_fork=True, keep=True)
     with pytest.raises(StoreError, match=f"holds {fork.id}, which was made of it: both would continue"):
-        there.import_log(file)
+        there.open(file, keep=True)
     assert finish(there, fork).status == "completed"
 
 
 def test_what_has_moved_away_may_come_back_where_it_was_deleted(source, waiting, file):
     source.run_of(waiting.id).export(file, move=True)
     with pytest.raises(StoreError, match="it has moved away from this store; delete it here"):
-        source.import_log(file)
+        source.open(file, keep=True)
     source.store.delete(waiting.id)
-    assert source.import_log(file).status == "waiting"
+    assert source.open(file, keep=True).status == "waiting"

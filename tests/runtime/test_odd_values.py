@@ -94,8 +94,8 @@ def test_what_a_person_gives_is_refused_before_anything_is_written_or_arrives(va
     execution = world.start("asks").wait(20)
     question, before = execution.open_questions[0].id, len(execution.history())
     given = (
-        lambda: world.signal(execution.id, value),
-        lambda: world.signal(execution.id, "go", value),
+        lambda: world.run_of(execution.id).signal(value),
+        lambda: world.run_of(execution.id).signal("go", value),
         lambda: world.start("asks", {"x": value}),
         lambda: world.start("asks", key=value),
         lambda: execution.cancel(value),

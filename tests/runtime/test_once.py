@@ -102,7 +102,7 @@ def met_twice(operation):
     (question,) = resting(world, execution, asks_to_go_on).open_questions
     first = list(met)
     WORLD["works"], failing.broken = True, False
-    world.signal(execution.id, "go", "late")
+    world.run_of(execution.id).signal("go", "late")
     for record in world.store.records():
         if record.workflow_name == "child":
             world.run_of(record.execution_id).resume().wait(20)

@@ -165,7 +165,7 @@ def test_a_slow_refresh_does_not_replace_a_newer_state(store):
         slow.start()
         assert answer.reached.wait(20)
         store.answers["_read_records"] = remote.Gate()  # answers to other callers arrive
-        world.signal(execution.id, "go").wait(20)
+        world.run_of(execution.id).signal("go").wait(20)
         assert seen.refresh().status == "completed"
     slow.join(20)
     assert seen.status == "completed"
@@ -222,7 +222,7 @@ def test_a_connection_lost_in_another_call_is_waited_for(store, name, loss):
     store.losses[name].extend([loss, loss])
     execution.start().wait(20)
     assert (execution.status, list(store.losses[name])) == ("waiting", [])
-    assert world.signal(execution.id, "go").wait(20).status == "completed"
+    assert world.run_of(execution.id).signal("go").wait(20).status == "completed"
 
 
 @pytest.mark.parametrize("loss", [BEFORE, AFTER])

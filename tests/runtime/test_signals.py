@@ -20,16 +20,16 @@ def test_a_wait_step_takes_the_payload():
     world = environment(WAIT)
     execution = world.start("w").wait(20)
     assert (execution.status, execution.open_questions, execution.state.wake_at) == ("waiting", [], None)
-    done = world.signal(execution.id, "go", {"n": [1]}).wait(20)
+    done = world.run_of(execution.id).signal("go", {"n": [1]}).wait(20)
     assert (done.status, done.variables) == ("completed", {"payload": {"n": [1]}})
 
 
 def test_other_signals_do_not_wake_it_and_are_kept():
     world = environment(WAIT)
     execution = world.start("w").wait(20)
-    assert world.signal(execution.id, "stay", 1).wait(20).status == "waiting"
+    assert world.run_of(execution.id).signal("stay", 1).wait(20).status == "waiting"
     assert dict(execution.state.signals) == {"stay": (1,)}
-    assert world.signal(execution.id, "go", 2).wait(20).variables == {"payload": 2}
+    assert world.run_of(execution.id).signal("go", 2).wait(20).variables == {"payload": 2}
 
 
 def test_signals_that_come_before_the_wait_are_taken_in_order():
@@ -39,7 +39,7 @@ def test_signals_that_come_before_the_wait_are_taken_in_order():
     execution = world.start("w")
     assert gate.reached.wait(20)
     for number in range(3):
-        world.signal(execution.id, "go", number)
+        world.run_of(execution.id).signal("go", number)
     gate.opened.set()
     assert execution.wait(20).variables == {"v0": 0, "v1": 1, "v2": 2}
     assert event_types(execution).count("signal_received") == 3
@@ -54,9 +54,9 @@ def test_two_waiters_get_one_signal_each():
     ]
     world = environment(Workflow("w", steps))
     execution = world.start("w").wait(20)
-    execution = world.signal(execution.id, "go", 1).wait(20)
+    execution = world.run_of(execution.id).signal("go", 1).wait(20)
     assert (execution.status, list(execution.variables.values())) == ("waiting", [1])
-    done = world.signal(execution.id, "go", 2).wait(20)
+    done = world.run_of(execution.id).signal("go", 2).wait(20)
     assert (done.status, sorted(done.variables.values())) == ("completed", [1, 2])
 
 
@@ -68,7 +68,7 @@ def test_strands_of_a_function_get_one_signal_each():
     world = environment()
     execution = world.start(two_strands).wait(20)
     for name, payload in (("stop", "c"), ("go", "a"), ("go", "b")):
-        execution = world.signal(execution.id, name, payload).wait(20)
+        execution = world.run_of(execution.id).signal(name, payload).wait(20)
     assert sorted(execution.outputs["result"][:2]) == ["a", "b"]
     assert execution.outputs["result"][2] == "c"
 
@@ -79,7 +79,7 @@ def test_an_environment_over_the_same_store_sends():
     world = environment(Workflow("w", steps), actions=[calls.action()])
     execution = world.start("w").wait(20)
     other = Environment(store=world.store, actions=[calls.action()])
-    assert other.signal(execution.id, "go", "x").wait(20).variables == {"payload": "x"}
+    assert other.run_of(execution.id).signal("go", "x").wait(20).variables == {"payload": "x"}
     assert (len(calls), world.run_of(execution.id).status) == (1, "completed")
 
 
@@ -94,7 +94,7 @@ def test_a_signal_from_elsewhere_reaches_the_process_that_drives():
     world = environment(Workflow("w", steps), actions=[gate.action()])
     execution = world.start("w")
     assert gate.reached.wait(20)
-    Environment(store=world.store, actions=[gate.action()]).signal(execution.id, "go", 7)
+    Environment(store=world.store, actions=[gate.action()]).run_of(execution.id).signal("go", 7)
     assert becomes(lambda: "payload" in execution.variables)
     gate.opened.set()
     assert execution.wait(20).status == "completed"
@@ -129,9 +129,9 @@ def test_nobody_takes_signals_of_what_has_ended():
     world = environment(Workflow("w", [Step("s", script="1")]))
     execution = world.start("w").wait(20)
     with pytest.raises(ExecutionError, match="is completed"):
-        world.signal(execution.id, "go")
+        world.run_of(execution.id).signal("go")
     with pytest.raises(SetupError, match="needs a name"):
-        world.signal(execution.id, "")
+        world.run_of(execution.id).signal("")
 
 
 @pytest.mark.parametrize("duration", ["x", "5 minutes", math.nan, True, [5]], ids=repr)
@@ -158,7 +158,7 @@ def signals_in(world, execution_id):
 def test_the_log_names_the_sender_of_a_signal_and_nothing_else(by):
     world = environment()
     waits = world.start(WAIT).wait(20)
-    world.signal(waits.id, "go", 1, by=by)
+    world.run_of(waits.id).signal("go", 1, by=by)
     world.run_of(waits.id).wait(20)
     assert [data.source for data in signals_in(world, waits.id)] == [by or this_person()]
 

@@ -100,12 +100,12 @@ def test_a_rule_for_always_holds_in_other_runs_and_environments_until_it_expires
     clock = ManualClock()
     till = Till(clock=clock)
     till.approved(till.asked(), scope="always")
-    ((run, rule),) = till.world.rules()
+    ((run, rule),) = till.world.rules
     assert (run, rule.tool, rule.kind, rule.arguments) == (None, "pay", "action", {"amount": 5, "to": "ann"})
     other = Till(till.store, clock)
     assert other.world.start("pay", SAME).wait(20).status == "completed"
     clock.ahead = 24 * 3600 * 1_000_000
-    assert (other.world.rules(), other.world.start("pay", SAME).wait(20).status) == ([], "waiting")
+    assert ([*other.world.rules], other.world.start("pay", SAME).wait(20).status) == ([], "waiting")
 
 
 def test_edited_arguments_are_what_a_rule_allows():
@@ -119,11 +119,11 @@ def test_edited_arguments_are_what_a_rule_allows():
 def test_a_revoked_rule_holds_no_more():
     till = Till()
     till.approved(till.asked(), scope="always")
-    ((_, rule),) = till.world.rules()
-    till.world.revoke(rule.rule_id)
-    assert (till.world.rules(), till.world.start("pay", SAME).wait(20).status) == ([], "waiting")
+    ((_, rule),) = till.world.rules
+    till.world.rules.revoke(rule.rule_id)
+    assert ([*till.world.rules], till.world.start("pay", SAME).wait(20).status) == ([], "waiting")
     with pytest.raises(NotFoundError, match=rule.rule_id):
-        till.world.revoke(rule.rule_id)
+        till.world.rules.revoke(rule.rule_id)
 
 
 def test_a_rule_of_a_run_that_waits_can_be_revoked_from_elsewhere():
@@ -131,11 +131,11 @@ def test_a_rule_of_a_run_that_waits_can_be_revoked_from_elsewhere():
     three = Workflow("three", [Step(name, action="pay", parameters={"amount": n, "to": "ann"}) for name, n in STEPS])
     till.world.add_workflow(three)
     run = till.approved(till.world.start("three").wait(20), scope="run")
-    ((name, rule),) = till.world.rules()
+    ((name, rule),) = till.world.rules
     assert (name, run.status) == (run.id, "waiting")
-    Till(till.store).world.revoke(rule.rule_id, by="bob")
+    Till(till.store).world.rules.revoke(rule.rule_id, by="bob")
     run = till.approved(till.world.run_of(run.id))
-    assert (run.status, till.paid, till.world.rules()) == ("waiting", [(1, "ann"), (2, "ann")], [])
+    assert (run.status, till.paid, [*till.world.rules]) == ("waiting", [(1, "ann"), (2, "ann")], [])
     revoked = [event.data for event in till.store.read(run.id) if isinstance(event.data, catalog.ApprovalRuleRevoked)]
     assert [(data.rule_id, data.by) for data in revoked] == [(rule.rule_id, "bob")]
 
@@ -171,7 +171,7 @@ def test_a_denial_makes_no_rule():
     till = Till()
     run = till.asked()
     run.answer(question_of(run).id, {"approved": False, "data": {"rule": {"scope": "always"}}}).wait(20)
-    assert till.world.rules() == []
+    assert not till.world.rules
 
 
 def test_a_rule_of_the_environment_denies_an_action_for_good():

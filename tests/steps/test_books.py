@@ -23,7 +23,7 @@ def test_a_book_that_a_busy_store_holds_up_is_waited_for(refusals):
 
     books._begin = held_up
     run = run.answer(question_of(run).id, {"approved": True, "data": {"rule": {"scope": "always"}}}).wait(20)
-    assert (run.status, till.paid, len(till.world.rules())) == ("completed", [(5, "ann")] * 2, 1)
+    assert (run.status, till.paid, len(till.world.rules)) == ("completed", [(5, "ann")] * 2, 1)
 
 
 def test_two_who_write_first_at_once_write_into_one_book():
@@ -41,4 +41,4 @@ def test_two_who_write_first_at_once_write_into_one_book():
     for writer in writers:
         writer.join(30)
     assert len(store.records(origin="book")) == 1
-    assert sorted(worlds[0].thread("t").branches) == ["t", "t~2", "t~3", "t~4"]
+    assert sorted(worlds[0].threads["t"].branches) == ["t", "t~2", "t~3", "t~4"]

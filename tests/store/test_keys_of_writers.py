@@ -59,7 +59,7 @@ WRITERS = {
     "answer": lambda e, run: e.answer(e.store.asking()[0][1], MARKER, run),
     "answer of any execution": lambda e, run: e.answer(e.store.asking()[0][1], MARKER),
     "answer alike": lambda e, run: e.answer(e.store.asking()[0][1], MARKER, alike=True),
-    "signal": lambda e, run: e.signal(run, "go", MARKER),
+    "signal": lambda e, run: e.run_of(run).signal("go", MARKER),
     "cancel": lambda e, run: e.run_of(run).cancel(),
     "cancel with a reason": lambda e, run: e.run_of(run).cancel(MARKER),
     "pause": lambda e, run: e.run_of(run).pause(MARKER),
@@ -73,8 +73,8 @@ WRITERS = {
     "trial": lambda e, run: e.run_of(run).try_step("b"),
     "export": lambda e, run: e.run_of(run).export(e.store.path.with_name(f"{MARKER}.jsonl")),
     "move": lambda e, run: e.run_of(run).export(e.store.path.with_name(f"{MARKER}.jsonl"), move=True),
-    "thread": lambda e, run: e.thread("talk").trim(1),
-    "branch of a thread": lambda e, run: e.thread("talk").branch(0),
+    "thread": lambda e, run: e.threads["talk"].trim(1),
+    "branch of a thread": lambda e, run: e.threads["talk"].branch(0),
     "entry of a thread": entry,
     "append": appended,
     "append of a fork": shared,
@@ -102,7 +102,7 @@ def is_readable(path, run, *threads):
     with world(path / "s.db", RIGHT) as environment:
         assert environment.internals.registry.threads.ids == list(threads)
         environment.answer(environment.inbox()[0][1].id, "yes", run).wait(20)
-        assert environment.signal(run, "go").wait(20).status == "completed"
+        assert environment.run_of(run).signal("go").wait(20).status == "completed"
         return check(environment.store).ok
 
 
@@ -154,7 +154,7 @@ def test_a_worker_without_the_key_leaves_a_queued_execution_as_it_is(key, tmp_pa
         while not environment.inbox():
             environment.store.wait_for_news(-1, 0.05)
         environment.answer(environment.inbox()[0][1].id, "yes", run)
-        assert environment.signal(run, "go").wait(20).status == "completed"
+        assert environment.run_of(run).signal("go").wait(20).status == "completed"
 
 
 @pytest.mark.parametrize("key", [OTHER, None], ids=["other", "none"])

@@ -137,7 +137,7 @@ def test_a_signal_of_another_process_reaches_what_runs_here(both):
         execution, went = world.create("w"), threading.Event()
         execution.subscribe(lambda events: [went.set() for event in events if event.event_type == "signal_received"])
         execution.start()
-        Environment(store=there).signal(execution.id, "go", 1)
+        Environment(store=there).run_of(execution.id).signal("go", 1)
         assert went.wait(20)
         execution.cancel()
         execution.wait(20)

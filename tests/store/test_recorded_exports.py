@@ -48,10 +48,10 @@ def test_a_recorded_export_comes_in_as_what_it_is(path, store):
 @pytest.mark.parametrize("path", [path for path in EXPORTS if "waiting" in path.stem], ids=lambda path: path.stem)
 def test_a_fork_of_a_recorded_export_goes_on(path, store):
     environment = Environment(store=store)
-    fork = environment.import_log(path, as_fork=True)
+    fork = environment.open(path, as_fork=True, keep=True)
     assert fork.status == "waiting"
     environment.answer(fork.open_questions[0].id, "four", fork.id, "ann").wait(20)
-    ended = environment.signal(fork.id, "go").wait(20)
+    ended = environment.run_of(fork.id).signal("go").wait(20)
     assert ended.outputs == {"all": ["four", 10, 20, 30]}
     assert check(store).ok
 

@@ -289,7 +289,7 @@ def test_a_rule_that_allows_a_tool_of_a_server_means_no_tool_that_another_server
 def test_tools_of_servers_are_looked_up_by_server_and_name_and_given_to_agents():
     servers = [odd(tool("files.read"), name="s1"), odd(tool("go"), tool("a/b"), name="s2")]
     with Environment(store="memory:", servers=servers, workflows=[ASK], approvals=[ApprovalRule()]) as here:
-        tools = here.mcp_tools()
+        tools = here.definitions.mcp_tools()
         assert [*tools] == ["s1/files.read", "s2/go", "s2/a/b"]
         assert (tools["s2/go"].server, tools["s2/go"].description) == ("s2", "Do go.")
         here.add_agent(Agent("a", model=Provider().model(), tools=[tools["s1/files.read"], tools["s2/go"]]))
@@ -301,4 +301,4 @@ def test_tools_of_servers_are_looked_up_by_server_and_name_and_given_to_agents()
 def test_a_server_that_cannot_be_asked_is_named():
     server = MCPServerDefinition("gone", "stdio", command="no-such-program")
     with Environment(store="memory:", servers=[server]) as here, pytest.raises(ServerError, match="for server gone"):
-        here.mcp_tools()
+        here.definitions.mcp_tools()

@@ -25,19 +25,21 @@ def here():
 
 
 def test_resources_are_documents_that_are_only_read(here):
-    found = here.documents.get(TODAY)
+    found = here.definitions.documents.get(TODAY)
     assert (found.name, found.path, found.content) == ("today", "notes://today", "# Today\nNothing.")
     assert (found.id, found.content_type) == (TODAY, "text/markdown")
-    assert here.documents.list("mcp://good/") == ["mcp://good/notes://bytes", TODAY]
-    assert here.documents.get("mcp://good/notes://bytes").content.startswith("[Binary resource notes://bytes")
-    for change in (here.documents.delete, lambda path: here.documents.put(path, "x")):
+    assert here.definitions.documents.list("mcp://good/") == ["mcp://good/notes://bytes", TODAY]
+    assert here.definitions.documents.get("mcp://good/notes://bytes").content.startswith(
+        "[Binary resource notes://bytes"
+    )
+    for change in (here.definitions.documents.delete, lambda path: here.definitions.documents.put(path, "x")):
         with pytest.raises(SetupError, match="can only be read"):
             change(TODAY)
 
 
 def test_a_document_may_have_a_name(here):
-    here.documents.register("today", TODAY)
-    assert here.documents.get("today").content.startswith("# Today")
+    here.definitions.documents.register("today", TODAY)
+    assert here.definitions.documents.get("today").content.startswith("# Today")
 
 
 def test_actions_scripts_and_tools_read_them_and_the_log_has_what_they_read(here):
@@ -54,11 +56,11 @@ def test_content_is_no_place_for_what_takes_long(here):
 
 def test_what_cannot_be_read_is_said(here):
     with pytest.raises(ServerError, match="MCP read_resource failed for server good: Unknown resource"):
-        here.documents.get("mcp://good/notes://tomorrow")
+        here.definitions.documents.get("mcp://good/notes://tomorrow")
     with pytest.raises(ServerError, match="MCP list_resources failed for server s: not supported"):
         here.internals.registry.servers["s"].resources()
     with pytest.raises(NotFoundError, match="nowhere"):
-        here.documents.get("mcp://nowhere/x")
+        here.definitions.documents.get("mcp://nowhere/x")
 
 
 def test_prompts_are_listed_and_rendered(here):

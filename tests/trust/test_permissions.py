@@ -286,7 +286,7 @@ def test_no_way_to_a_workspace_starts_programs_without_permission(folder, way):
 
 def test_a_workspace_is_refused_where_it_is_opened_too(folder):
     with world({"Workspaces": [SPACE]}) as environment:
-        space = environment.workspaces["app"]
+        space = environment.definitions.workspaces["app"]
         with pytest.raises(SetupError, match="programs are not allowed"):
             EnvironmentWorkspaces(environment.internals.registry, environment.store).made(space, folder, lambda _: None)
 
@@ -309,7 +309,7 @@ def test_a_log_that_names_the_folder_of_another_run_does_not_reach_its_files(fol
             asking = environment.start("w").wait(PATIENCE)
         environment.run_of(asking.id).export("moved.jsonl", move=True)
     with world(second) as environment:
-        run = environment.import_log("moved.jsonl")
+        run = environment.open("moved.jsonl", keep=True)
         environment.answer(run.open_questions[0].id, "yes", run.id)
         run.resume()
         run.wait(PATIENCE)

@@ -102,7 +102,7 @@ def test_a_rule_that_denies_holds_for_documents(folder, name):
         model = ScriptedModel([[{"call": {"write_document": {"path": path, "content": "changed"}}}], "done"])
         agent = Agent("a", model=model, tools=["write_document"], approvals=[ALLOW, denying(name)])
         with Environment(store=MemoryStore(), agents=[agent]) as environment:
-            environment.documents.register("key", "secret/key.txt")
+            environment.definitions.documents.register("key", "secret/key.txt")
             run = environment.start(ASK).wait(PATIENCE)
             assert "A rule denies write_document" in str([request.messages for request in run.requests]), path
     assert (folder / "secret/key.txt").read_text() == "as it was"

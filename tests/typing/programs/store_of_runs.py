@@ -24,4 +24,4 @@ if __name__ == "__main__":
             assert events > 0
             assert ids_of(environment.store) == [run.id]
         with Environment(store=MemoryStore()) as other:
-            assert other.import_log(file).outputs == {"n": 1}
+            assert other.open(file, keep=True).outputs == {"n": 1}
