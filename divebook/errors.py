@@ -95,7 +95,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
 
 __all__ = [
@@ -854,7 +854,7 @@ class ShellTimeoutError(ShellExecutionError, TimeoutError):
     """Raised if a command runs longer than `timeout` seconds. Its processes were ended."""
 
     def __init__(self, command: str, timeout: float, *, stdout: str = "", stderr: str = "") -> None:
-        self.timeout = timeout
+        self.timeout = timedelta(seconds=timeout)
         super().__init__(command, f"Command timed out after {timeout:g}s: {command}", stdout=stdout, stderr=stderr)
 
 
@@ -984,7 +984,7 @@ class StageTimeoutError(StepError):
 
     def __init__(self, stage: str, seconds: float) -> None:
         self.stage = stage
-        self.seconds = seconds
+        self.timeout = timedelta(seconds=seconds)
         super().__init__(f"stage {stage!r} took longer than {seconds:g} seconds; raise its timeout_seconds, or retry")
 
 
@@ -993,7 +993,7 @@ class TimedOutError(StepError, TimeoutError):
 
     def __init__(self, what: str, seconds: float) -> None:
         self.what = what
-        self.seconds = seconds
+        self.timeout = timedelta(seconds=seconds)
         super().__init__(f"{what} took longer than its Timeout of {seconds:g} seconds; raise that, or add a Retry")
 
 

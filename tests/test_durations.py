@@ -1,6 +1,7 @@
 """Durations of the public API: a timedelta, a number of seconds and a text mean the same in each parameter."""
 
 import inspect
+import re
 from datetime import timedelta
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import divebook
 import divebook.testing
 from divebook import Agent, Ask, Bounds, Context, Environment, Retry, Run, Step, Workflow, action, step, tool
+from divebook.analysis import agents, columns, lists, log, store
 from divebook.definitions.functions import step_of
 from divebook.definitions.reader import read_definitions
 from divebook.definitions.tools import tool_of
@@ -18,6 +20,7 @@ from divebook.steps.actions import action_of
 from divebook.steps.function import WorkspaceHandle
 from divebook.text.arguments import DURATION_FORMS
 from tests.definitions.test_definitions_schema import data_of, faults
+from tests.test_reference import PLUMBING, on_pages, public_objects, received
 
 FORMS = (timedelta(minutes=1.5), 90, 90.0, "90s", "1m30s", "1 min 30 s")
 NAMES = ("timeout", "expires_in", "within", "patience", "duration", "max_seconds", "cache")
@@ -146,3 +149,81 @@ def parameters():
 def test_each_parameter_for_a_duration_is_declared_to_take_each_form(place, annotation):
     is_field = place == "Ask(expires_in)"  # the field of a definition, which holds seconds once it is made
     assert is_field or "DurationLike" in str(annotation), place
+
+
+# --- durations that users read ---------------------------------------------------------------------------------------
+
+DURATION_NAME = re.compile(r"(_s|_ms|_us|_ns|seconds|_delay|^delay|^took)$|duration|elapsed|timeout")
+NUMERIC = re.compile(r"\b(int|float|Micros)\b")
+AS_DEFINED = "the value of a key of definitions, in seconds as definitions are stored"
+OF_ENGINE = "state of the engine, folded from the log, in microseconds as the log counts"
+OF_ENVELOPE = "the fields of an envelope are fixed, and stored as they are"
+NUMBERS_BY_REASON = {
+    AS_DEFINED: (
+        "Action", "AgentDefinition", "AgentStage", "Bounds", "MCPServerDefinition", "PipelineConfig", "Retry", "Step",
+        "ToolFunction", "WorkspaceDefinition", "InterruptPolicy",
+    ),
+    OF_ENGINE: ("ExecutionState",),
+    OF_ENVELOPE: ("ProcessingRecord",),
+}  # fmt: skip
+NUMBERS = {name: reason for reason, names in NUMBERS_BY_REASON.items() for name in names}
+"""Classes whose durations are numbers, with the reason."""
+
+
+def public_classes():
+    """Return the classes that users meet: those they can receive, and those on the pages of the reference."""
+    shown = [value for value in (*on_pages(), *(value for _, value in public_objects())) if isinstance(value, type)]
+    classes = [cls for cls in {*received(), *shown} if f"{cls.__module__}.{cls.__qualname__}" not in PLUMBING]
+    return sorted((cls for cls in classes if cls.__name__[0] != "_"), key=lambda cls: cls.__qualname__)
+
+
+def numbers_of(cls):
+    """Yield the names of the attributes and properties of a class that hold a number and have the name of a duration.
+
+    An integer ``x_us`` is a time if the class has it as ``x_at``, a datetime, too.
+    """
+    for base in cls.__mro__:
+        if base.__module__.partition(".")[0] != "divebook":
+            continue
+        annotations = dict(vars(base).get("__annotations__", {}))
+        for name, value in vars(base).items():
+            getter = value.fget if isinstance(value, property) else getattr(value, "func", None)
+            if getter is not None:
+                annotations[name] = getattr(getter, "__annotations__", {}).get("return", "")
+        for name, annotation in annotations.items():
+            is_time = name.endswith("_us") and hasattr(cls, f"{name.removesuffix('_us')}_at")
+            if name[0] != "_" and DURATION_NAME.search(name) and NUMERIC.search(str(annotation)) and not is_time:
+                yield name
+
+
+def test_durations_of_public_objects_are_timedeltas():
+    numbers = {cls.__qualname__: [*numbers_of(cls)] for cls in public_classes()}
+    unexpected = {name: found for name, found in numbers.items() if found and name not in NUMBERS}
+    assert unexpected == {}, "durations that users read are timedeltas, times are datetimes"
+    assert [name for name in NUMBERS if not numbers[name]] == [], "the exception is not needed any more"
+
+
+TABLES = {
+    f"{module.__name__}.{name}": table
+    for module in (agents, columns, lists, log, store)
+    for name, table in vars(module).items()
+    if isinstance(table, dict) and table and all(isinstance(column, columns.Column) for column in table.values())
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_durations_in_frames_are_timedeltas(table):
+    name_of_span = re.compile(DURATION_NAME.pattern + "|^waited$")
+    spans = {name: column.dtype for name, column in TABLES[table].items() if name_of_span.search(name)}
+    assert set(spans.values()) <= {columns.SPAN}
+
+
+def test_there_are_frames_with_durations():
+    assert len(TABLES) > 15
+    assert sum("duration" in table for table in TABLES.values()) >= 5
+
+
+@pytest.mark.parametrize("error", [divebook.errors.TimedOutError, divebook.errors.StageTimeoutError])
+def test_an_error_has_the_exceeded_limit_as_a_timedelta(error):
+    assert error("step 'a'", 1.5).timeout == divebook.errors.ShellTimeoutError("ls", 1.5).timeout
+    assert error("step 'a'", 1.5).timeout == timedelta(seconds=1.5)

@@ -178,7 +178,7 @@ PART_COLUMNS: Columns = {
     "operation_id": Column(TEXT, "the operation"),
     "started": Column(MOMENT, "when the end began to wait for it", lambda part: moment(part.started_us)),
     "ended": Column(MOMENT, "until when", lambda part: moment(part.ended_us)),
-    "duration": Column(SPAN, "time between them", lambda part: timedelta(microseconds=part.took_us)),
+    "duration": Column(SPAN, "time between them"),
 }
 
 
@@ -192,7 +192,7 @@ def parts_frame(inspected: Inspection) -> pd.DataFrame:
 
 TIME_COLUMNS: Columns = {
     "spent": Column(TEXT, "what the time went into, as in the parts", lambda row: row[0]),
-    "duration": Column(SPAN, "how long", lambda row: timedelta(microseconds=row[1])),
+    "duration": Column(SPAN, "how long", lambda row: row[1]),
     "share": Column("float64", "of the run's duration, from 0 to 1", lambda row: row[2]),
 }
 
@@ -202,8 +202,8 @@ def times_frame(inspected: Inspection) -> pd.DataFrame:
     """Return one row per kind of activity (model calls, waiting, ...) along the critical path of a run, with its total
     time; the longest first.
     """
-    whole = max(1, inspected.duration_us)
-    return frame(TIME_COLUMNS, [(kind, took, took / whole) for kind, took in inspected.spent.items()])
+    shares = inspected.shares
+    return frame(TIME_COLUMNS, [(kind, took, shares[kind]) for kind, took in inspected.spent.items()])
 
 
 RETRY_COLUMNS: Columns = {
@@ -214,7 +214,7 @@ RETRY_COLUMNS: Columns = {
     "call": Column(TEXT, "the call that was made again, where a step makes several"),
     "attempt": Column(COUNT, "the attempt that failed, from 1"),
     "error": Column(TEXT, "why"),
-    "delay": Column(SPAN, "pause before the next one", lambda tried: timedelta(seconds=tried.delay)),
+    "delay": Column(SPAN, "pause before the next one"),
 }
 
 
@@ -331,7 +331,7 @@ TRIAL_COLUMNS: Columns = {
     "model": Column(TEXT, "who was asked"),
     "tokens": Column(NUMBER, "read and written; missing where no model was asked"),
     "cost": Column("float64", "US dollars; missing where no price is known"),
-    "seconds": Column("float64", "how long it took"),
+    "duration": Column(SPAN, "how long it took; missing if it never ended"),
 }
 
 

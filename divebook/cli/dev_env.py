@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from tty import setraw
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -395,7 +396,7 @@ def execute(
 
 def _print_result(shell_result: ShellResult) -> None:
     result = {"exit_code": shell_result.exit_code, "stdout": shell_result.stdout, "stderr": shell_result.stderr}
-    duration = round(shell_result.duration * 1000)
+    duration = round(shell_result.duration / timedelta(milliseconds=1))
     print_json(
         {**result, "duration_ms": duration, "timed_out": shell_result.timed_out, "truncated": shell_result.truncated}
     )

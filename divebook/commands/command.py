@@ -19,7 +19,7 @@ import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
@@ -399,11 +399,15 @@ class Fields:
 
 
 def with_times(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return plain data with times in ISO 8601 in place of microseconds since 1970: ``raised_us`` becomes
-    ``raised_at``.
+    """Return plain data with times in ISO 8601 in place of microseconds since 1970 (``raised_us`` becomes
+    ``raised_at``), and seconds in place of a `timedelta` (``duration`` becomes ``seconds``).
     """
     times: dict[str, Any] = {}
     for name, value in data.items():
+        if name == "duration" or isinstance(value, timedelta):
+            key = "seconds" if name == "duration" else name
+            times[key] = value.total_seconds() if isinstance(value, timedelta) else value
+            continue
         if not name.endswith("_us"):
             times[name] = value
             continue

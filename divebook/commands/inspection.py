@@ -720,10 +720,10 @@ class InspectionData(TypedDict):
 def inspection_data(inspection: Inspection) -> InspectionData:
     """Return what a run waited for and spent as plain data."""
     return {
-        "seconds": inspection.duration_us / 1e6,
-        "seconds_by_kind": {str(kind): spent / 1e6 for kind, spent in inspection.spent.items()},
+        "seconds": inspection.duration.total_seconds(),
+        "seconds_by_kind": {str(kind): spent.total_seconds() for kind, spent in inspection.spent.items()},
         "critical_path": [with_times(part._asdict()) for part in inspection.parts],
-        "retries": [retry._asdict() for retry in inspection.retried],
+        "retries": [with_times(retry._asdict()) for retry in inspection.retried],
         "text": str(inspection),
     }
 

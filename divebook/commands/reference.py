@@ -10,6 +10,7 @@ import json
 import sys
 import typing
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
@@ -195,10 +196,13 @@ def _schema_of_fields(fields: Fields) -> dict[str, Any]:
     hints = typing.get_type_hints(getattr(import_module(module), name))
     properties: dict[str, Any] = {}
     for field, hint in hints.items():
-        # `with_times` turns microseconds into times.
+        # `with_times` turns microseconds into times, and durations into seconds.
         if field.endswith("_us"):
             text = _schema_of(str | None if hint == int | None else str)
             properties[f"{field.removesuffix('_us')}_at"] = {**text, "description": "Time in ISO 8601."}
+        elif hint in (timedelta, timedelta | None):
+            key = "seconds" if field == "duration" else field
+            properties[key] = {**_schema_of(float if hint == timedelta else float | None), "description": "Seconds."}
         else:
             properties[field] = _schema_of(hint)
     return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeAlias, TypedDict, cast
 
-from divebook.commands.command import SHELL, START, Fields, Invocation, command, option, word
+from divebook.commands.command import SHELL, START, Fields, Invocation, command, option, with_times, word
 from divebook.commands.driving import advising_definitions
 from divebook.commands.parameters import (
     AnswersChanged,
@@ -232,7 +232,7 @@ class TrialData(TypedDict):
 
 def trial_data(trial: StepTrial) -> TrialData:
     """Return the tries of a step as plain data."""
-    recorded, *tries = (asdict(tried) for tried in (trial.recorded, *trial.tries))
+    recorded, *tries = (with_times(asdict(tried)) for tried in (trial.recorded, *trial.tries))
     return {
         "source": trial.source,
         "step": trial.entry.step,

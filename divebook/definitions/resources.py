@@ -678,9 +678,14 @@ class ApprovalRule(Definition):
             self._put(expires=_moment(self.expires).isoformat())
 
     @property
+    def expires_at(self) -> datetime | None:
+        """Time at which the approval rule expires; None if it never expires."""
+        return None if self.expires is None else _moment(self.expires)
+
+    @property
     def expires_us(self) -> int | None:
         """Time at which the approval rule expires, in microseconds since 1970; None if it never expires."""
-        return None if self.expires is None else to_microseconds(_moment(self.expires))
+        return None if self.expires_at is None else to_microseconds(self.expires_at)
 
     @property
     def in_words(self) -> str:

@@ -18,6 +18,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from divebook.definitions.resources import (
@@ -35,7 +36,7 @@ from divebook.definitions.resources import (
 from divebook.definitions.resources import ALWAYS as APPROVALS_ALWAYS
 from divebook.definitions.tools import FileSpellings, ToolHints
 from divebook.events import catalog
-from divebook.events.event import hashed_id
+from divebook.events.event import hashed_id, to_datetime
 from divebook.questions import Question
 from divebook.questions.question import CONFIRMATION
 from divebook.text.patterns import Item, Repeated, WildcardMatcher
@@ -356,6 +357,16 @@ class StandingRule(NamedTuple):
     """Id of the question whose answer created it."""
     by: str | None = None
     added_us: int = 0
+
+    @property
+    def added_at(self) -> datetime:
+        """Time in UTC at which the person made the rule."""
+        return to_datetime(self.added_us)
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """End of its validity in UTC; None if the rule does not expire."""
+        return None if self.expires_us is None else to_datetime(self.expires_us)
 
 
 TOOL = "tool"

@@ -56,7 +56,6 @@ from divebook.errors import (
     Problem,
     SetupError,
 )
-from divebook.events.event import to_datetime
 from divebook.interrupts import interruptible_result
 from divebook.projections.model_requests import RequestView, requests_of
 from divebook.runtime.clock import Clock
@@ -1054,7 +1053,7 @@ def rule_in_words(rule: StandingRule, execution_id: str | None) -> str:
     """
     server = f" of {rule.server}" if rule.server else ""
     agent = f" by agent {rule.agent}" if rule.agent else ""
-    until = "" if rule.expires_us is None else f", until {local_time(to_datetime(rule.expires_us))}"
+    until = "" if rule.expires_at is None else f", until {local_time(rule.expires_at)}"
     scope = "every run" if execution_id is None else execution_id
     author = f" (made by {rule.by})" if rule.by else ""
     return f"{rule.outcome} {rule.kind} {rule.tool}{server}{agent} with {rule.arguments} in {scope}{until}{author}"

@@ -13,6 +13,7 @@ import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
@@ -600,7 +601,7 @@ class Totals(NamedTuple):
     tokens: int
     cost: int | None
     """Cost in nanodollars; None if no price is known."""
-    seconds: float | None
+    duration: timedelta | None
     """Duration of the run; None if some calls were answered from a log, because those take no time."""
 
 
@@ -872,7 +873,7 @@ def money(nanodollars: int | None) -> str:
 
 def took(totals: Totals) -> str:
     """Format the duration of a run."""
-    return "answered from the log" if totals.seconds is None else seconds(totals.seconds)
+    return "answered from the log" if totals.duration is None else seconds(totals.duration.total_seconds())
 
 
 def _totals(side: Side, rows: Sequence[OperationTree], other: Side, its: Sequence[OperationTree]) -> Totals:
@@ -883,5 +884,5 @@ def _totals(side: Side, rows: Sequence[OperationTree], other: Side, its: Sequenc
     calls += [each for each in its if each.kind == "operation" and each.ended in served]
     costs = [each.cost for each in calls if each.cost is not None]
     # Replayed calls take no time, and the time of the run means nothing then.
-    took = None if any(each.way == SERVED for each in calls) else side.took_us / 1e6
+    took = None if any(each.way == SERVED for each in calls) else timedelta(microseconds=side.took_us)
     return Totals(sum(each.tokens or 0 for each in calls), sum(costs) if costs else None, took)

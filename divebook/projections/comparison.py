@@ -130,7 +130,7 @@ def summary_of(pair: Pair) -> str:
     totals = [
         f"tokens {one.tokens:,} → {other.tokens:,}" if one.tokens or other.tokens else "",
         f"cost {money(one.cost)} → {money(other.cost)}" if one.cost or other.cost else "",
-        f"time {took(one)} → {took(other)}" if one.seconds is not None or other.seconds is not None else "",
+        f"time {took(one)} → {took(other)}" if one.duration is not None or other.duration is not None else "",
     ]
     return "; ".join([", ".join(figures), *filter(None, totals)])
 
@@ -176,7 +176,7 @@ def _figures(pair: Pair) -> Line:
         figures.append(f"tokens {one.tokens:,} → {other.tokens:,}{_percent(one.tokens, other.tokens)}")
     if one.cost or other.cost:
         figures.append(f"cost {money(one.cost)} → {money(other.cost)}{_percent(one.cost, other.cost)}")
-    if one.seconds is not None or other.seconds is not None:
+    if one.duration is not None or other.duration is not None:
         figures.append(f"time {took(one)} → {took(other)}")
     return joined(" · ", figures)
 

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from divebook.definitions.definition import Workflow
@@ -23,6 +24,7 @@ from divebook.errors import StepError
 from divebook.events import Event, catalog
 from divebook.events.catalog import Payload
 from divebook.events.codec import readable
+from divebook.events.event import to_datetime
 from divebook.projections.spans import Handled, PlaceOf, Span, headline, places_in
 from divebook.projections.summary import ReadLog
 from divebook.text.format import branch_name, plural
@@ -65,13 +67,18 @@ class Failure:
     sequence: int = 0
     """Sequence number of the event that records the failure."""
     failed_us: int = 0
-    """Time of the failure in microseconds since 1970."""
+    """Time of the failure in microseconds since 1970; see `failed_at`."""
     span: int = -1
     """Index of the span of the call, item or step that failed."""
     handled: Handled = ""
     """Reaction of the run: ``skipped``, ``kept`` as data, or ``caught``; empty if the failure ended the path."""
     child: str = ""
     """Id of the child execution in which the error occurred; empty if it occurred in this execution."""
+
+    @property
+    def failed_at(self) -> datetime:
+        """Time of the failure in UTC."""
+        return to_datetime(self.failed_us)
 
     @property
     def headline(self) -> str:

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
@@ -591,9 +592,19 @@ class PathPart(NamedTuple):
     operation_id: str | None = None
 
     @property
-    def took_us(self) -> int:
-        """Duration of this part of the critical path in microseconds."""
-        return self.ended_us - self.started_us
+    def duration(self) -> timedelta:
+        """Duration of this part of the critical path."""
+        return timedelta(microseconds=self.ended_us - self.started_us)
+
+    @property
+    def started_at(self) -> datetime:
+        """Time at which the end of the run began to wait for this part."""
+        return to_datetime(self.started_us)
+
+    @property
+    def ended_at(self) -> datetime:
+        """Time at which this part ended."""
+        return to_datetime(self.ended_us)
 
 
 @dataclass(slots=True)
@@ -821,7 +832,7 @@ def _with_gaps(backwards: Iterable[PathPart], began: int, ended: int) -> list[Pa
         if part.ended_us < now:
             parts.append(PathPart(OVERHEAD, part.ended_us, now, path or part.path, step or part.step))
         # A part without length belongs to the path, but has no time.
-        if part.took_us > 0:
+        if part.ended_us > part.started_us:
             parts.append(part)
         now = min(now, part.started_us)
         path = part.path

@@ -195,6 +195,11 @@ class Question(NamedTuple):
         return None if self.expires_us is None else to_datetime(self.expires_us)
 
     @property
+    def settled_at(self) -> datetime | None:
+        """Time in UTC at which the question was answered, expired or was withdrawn; None while it is open."""
+        return None if self.settled_us is None else to_datetime(self.settled_us)
+
+    @property
     def content(self) -> dict[str, Any]:
         """Content of the question as a person sees it, as plain data. Equal questions of different executions have
         equal content.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -12,7 +13,7 @@ from divebook.projections.log_frames import FramedLog
 from divebook.projections.summary import PathPart, ReadLog, Spent, critical_path
 from divebook.report.model import Column, Report, Shares, Table, Text
 from divebook.report.shown import Shown
-from divebook.text.format import branch_name, plural, price, seconds
+from divebook.text.format import between, branch_name, plural, price, seconds
 from divebook.text.redaction import Redactor, one_line, shared
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ class Retried(NamedTuple):
     """Key of the call that was repeated, if the step makes several calls."""
     attempt: int
     error: str
-    delay: float
-    """Seconds until the next attempt."""
+    delay: timedelta
+    """Pause before the next attempt."""
 
 
 def _failure(data: catalog.StepRetried) -> tuple[int, str, float]:
@@ -49,10 +50,11 @@ class Inspection(Shown, FramedLog):
 
     Examples
     --------
+    >>> from datetime import timedelta
     >>> from divebook import Environment, Step, Workflow
     >>> environment = Environment(store="memory:", workflows=[Workflow("sum", [Step("add", script="1 + 1")])])
     >>> inspection = environment.start("sum").wait().inspect()
-    >>> sorted(inspection.spent), sum(inspection.spent.values()) == inspection.duration_us
+    >>> sorted(inspection.spent), sum(inspection.spent.values(), timedelta()) == inspection.duration
     (['overhead', 'scripts'], True)
     """
 
@@ -68,20 +70,24 @@ class Inspection(Shown, FramedLog):
         return critical_path(self.log)
 
     @property
-    def duration_us(self) -> int:
-        """Duration of the run in microseconds, up to the last event if the run has not ended."""
-        return sum(part.took_us for part in self.parts)
+    def duration(self) -> timedelta:
+        """Duration of the run, up to the last event if the run has not ended."""
+        return sum((part.duration for part in self.parts), timedelta())
 
     @cached_property
-    def spent(self) -> dict[Spent, int]:
-        """Total time of the critical path in microseconds for each kind of activity (model calls, waiting, ...), the
-        longest first.
-        """
+    def spent(self) -> dict[Spent, timedelta]:
+        """Total time of the critical path for each kind of activity (model calls, waiting, ...), the longest first."""
         # The parts do not overlap, so that the sums add up to the duration of the run.
-        counted: Counter[Spent] = Counter()
+        spent: defaultdict[Spent, timedelta] = defaultdict(timedelta)
         for part in self.parts:
-            counted[part.spent] += part.took_us
-        return dict(counted.most_common())
+            spent[part.spent] += part.duration
+        return dict(sorted(spent.items(), key=lambda entry: entry[1], reverse=True))
+
+    @property
+    def shares(self) -> dict[Spent, float]:
+        """Share of each kind of activity in the duration of the run, from 0 to 1, the largest first."""
+        # A run without length has one kind of activity at most, without a share.
+        return {kind: took / (self.duration or timedelta.max) for kind, took in self.spent.items()}
 
     @cached_property
     def retried(self) -> list[Retried]:
@@ -95,7 +101,7 @@ class Inspection(Shown, FramedLog):
                 data.key,
                 data.attempt,
                 data.error,
-                data.delay,
+                timedelta(seconds=data.delay),
             )
             for event in self.log
             # Only attempts that were followed by another one have this event. The last, final failure is that of the
@@ -128,10 +134,8 @@ class Inspection(Shown, FramedLog):
 
     def report(self) -> Report:
         """Return the times, retries and costs as tables."""
-        # 1 avoids a division by zero. Kinds that are not in `_COLOURS`, such as overhead, have the colour of cancelled
-        # steps.
-        whole = max(1, self.duration_us)
-        shares = tuple((kind, took / whole, _COLOURS.get(kind, "cancelled")) for kind, took in self.spent.items())
+        # Kinds that are not in `_COLOURS`, such as overhead, have the colour of cancelled steps.
+        shares = tuple((kind, share, _COLOURS.get(kind, "cancelled")) for kind, share in self.shares.items())
         return Report(Text(_headline(self), "strong"), blocks=(Shares(shares), *_tables(self)))
 
 
@@ -151,7 +155,7 @@ def _headline(inspection: Inspection) -> str:
     first = inspection.log[0].data if inspection.log else None
     name = first.workflow_name if isinstance(first, catalog.ExecutionStarted) else "run"
     verb = "took" if inspection.log and inspection.log.activity.is_over else "has taken"
-    return f"{one_line(name, WIDTH)} {verb} {seconds(inspection.duration_us / 1e6)}"
+    return f"{one_line(name, WIDTH)} {verb} {seconds(inspection.duration.total_seconds())}"
 
 
 def _tables(inspection: Inspection) -> Iterator[Table]:
@@ -159,8 +163,10 @@ def _tables(inspection: Inspection) -> Iterator[Table]:
     redactor = shared().fresh()
     if inspection.log and isinstance(inspection.log[0].data, catalog.ExecutionStarted):
         redactor.learn(inspection.log[0].data.inputs)
-    whole = max(1, inspection.duration_us)
-    times = tuple((kind, seconds(took / 1e6), f"{took * 100 / whole:.0f}%") for kind, took in inspection.spent.items())
+    shares = inspection.shares
+    times = tuple(
+        (kind, seconds(took.total_seconds()), f"{shares[kind]:.0%}") for kind, took in inspection.spent.items()
+    )
     yield _table("time along the critical path", ("what", "took", "share"), times)
     yield _parts(inspection)
     if inspection.retried:
@@ -179,19 +185,18 @@ def _parts(inspection: Inspection) -> Table:
     """Return the table of the longest parts of a run's critical path, in chronological order."""
     parts = inspection.parts
     # The inner sort selects the longest parts, the outer one restores their order in time.
-    longest = sorted(sorted(range(len(parts)), key=lambda place: -parts[place].took_us)[:MOST_PARTS])
-    began = parts[0].started_us if parts else 0
-    rows = [_part(parts[place], began) for place in longest]
+    longest = sorted(sorted(range(len(parts)), key=lambda place: -parts[place].duration)[:MOST_PARTS])
+    rows = [_part(parts[place], parts[0].started_at) for place in longest]
     note = f"; the {MOST_PARTS} longest of {plural(len(parts), 'part')}" if len(parts) > MOST_PARTS else ""
     return _table(f"what the end waited for{note}", ("after", "took", "what", "step"), rows)
 
 
-def _part(part: PathPart, began: int) -> tuple[str, ...]:
+def _part(part: PathPart, began: datetime) -> tuple[str, ...]:
     item = "" if part.item is None else f"[{part.item}]"
     branch = branch_name(part.path)
     place = ", ".join(filter(None, [one_line(f"{part.step}{item}", WIDTH), branch]))
     what = f"{part.spent} {one_line(part.called, WIDTH)}".strip()
-    return seconds((part.started_us - began) / 1e6), seconds(part.took_us / 1e6), what, place
+    return between(began, part.started_at), seconds(part.duration.total_seconds()), what, place
 
 
 def _retries(inspection: Inspection, redactor: Redactor) -> Table:
@@ -199,7 +204,7 @@ def _retries(inspection: Inspection, redactor: Redactor) -> Table:
         (
             f"{one_line(tried.step, WIDTH)}{'' if tried.item is None else f'[{tried.item}]'}",
             str(tried.attempt),
-            seconds(tried.delay),
+            seconds(tried.delay.total_seconds()),
             one_line(redactor.text(tried.error), WIDTH),
         )
         for tried in inspection.retried[:MOST_RETRIES]

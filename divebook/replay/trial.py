@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -371,7 +372,8 @@ class TrialResult:
     """Number of input and output tokens; None if no model was called."""
     cost: float | None
     """Cost in US dollars; None if no price is known."""
-    seconds: float | None
+    duration: timedelta | None
+    """Duration of the step; None if it never ended."""
 
     @property
     def text(self) -> str:
@@ -400,7 +402,6 @@ def tried_in(log: Sequence[Event], entry: StepEntry, number: int, execution: Run
     status = span.status if span.ended_us is not None else state.status
     # A step or item has no usage of its own: that of its calls is added up.
     usage = span.usage or _consumed(spans)
-    duration_us = span.duration_us
     return TrialResult(
         number,
         execution.id,
@@ -411,7 +412,7 @@ def tried_in(log: Sequence[Event], entry: StepEntry, number: int, execution: Run
         next((span.model for span in spans if span.model), None),
         usage.get("input_tokens", 0) + usage.get("output_tokens", 0) if usage else None,
         usage["cost"] / NANODOLLARS if "cost" in usage else None,
-        None if duration_us is None else duration_us / 1e6,
+        None if span.duration_us is None else timedelta(microseconds=span.duration_us),
     )
 
 
@@ -518,8 +519,8 @@ def _figures(result: TrialResult) -> str:
         parts.append(f"{result.tokens:,} tokens")
     if result.cost is not None:
         parts.append(price(result.cost))
-    if result.seconds is not None:
-        parts.append(seconds(result.seconds))
+    if result.duration is not None:
+        parts.append(seconds(result.duration.total_seconds()))
     return " · ".join(parts)
 
 

@@ -40,6 +40,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias, TypeVar
 
@@ -72,8 +73,8 @@ class ShellResult(_ShellOutput):
     """
 
     timed_out: bool = False
-    duration: float = 0.0
-    """Duration of the command in seconds."""
+    duration: timedelta = timedelta()
+    """Duration of the command."""
     left_out: int = 0
     """Number of bytes of both streams that are missing in ``stdout`` and ``stderr``."""
     stdout_file: str | None = None
@@ -345,7 +346,7 @@ def command_result(code: int, out: OutputBuffer, err: OutputBuffer, *, timed_out
     """Return the result of a command from its exit code and the buffers of its stdout and stderr, which are closed."""
     result = ShellResult(code, out.text(), err.text())
     result.timed_out = timed_out
-    result.duration = duration
+    result.duration = timedelta(seconds=duration)
     result.left_out = out.dropped + err.dropped
     result.stdout_file = out.close()
     result.stderr_file = err.close()

@@ -68,7 +68,7 @@ def test_inspect_says_what_the_newest_run_waited_for(cell):
     found, _ = cell("%dive inspect")
     assert str(found).startswith("sum took ")
     assert "scripts" in found.spent
-    assert cell(f"%dive inspect {run.id}")[0].duration_us == found.duration_us
+    assert cell(f"%dive inspect {run.id}")[0].duration == found.duration
 
 
 def test_verify_compares_a_run_with_its_definition_as_it_was_and_as_it_is_now(cell):

@@ -4,6 +4,7 @@ import hashlib
 import random
 import re
 from dataclasses import replace
+from datetime import timedelta
 from itertools import count
 
 import pytest
@@ -306,7 +307,7 @@ def test_what_a_what_if_takes_from_the_log_counts_as_it_did_there_and_tells_noth
     environment, source = asked
     whole = environment.run_of(source.id).what_if(at=1).comparison
     assert whole.pairs[0].totals[0].cost == whole.pairs[0].totals[1].cost == 1_000_000_000
-    assert whole.pairs[0].totals[1].seconds is None
+    assert whole.pairs[0].totals[1].duration is None
     assert "tokens 6 → 6; cost $1.00 → $1.00; time " in whole.summary.replace(",", "")
     assert whole.summary.endswith("→ answered from the log")
     assert "%" not in whole._repr_html_()
@@ -336,4 +337,4 @@ def test_the_time_between_a_run_and_its_fork_is_not_that_of_the_fork(asked):
     later = [
         replace(event, recorded_at=event.recorded_at + 3_600_000_000 * (event.sequence > 5)) for event in fork.history()
     ]
-    assert Comparison([source.history(), later]).pairs[0].totals[1].seconds < 60
+    assert Comparison([source.history(), later]).pairs[0].totals[1].duration < timedelta(minutes=1)

@@ -2,6 +2,7 @@
 
 import heapq
 import random
+from datetime import timedelta
 from itertools import pairwise
 
 import pytest
@@ -34,7 +35,7 @@ def ends(name, kind="action_execution"):
 
 
 def told(log):
-    return [(part.spent, part.called, part.took_us // MS) for part in critical_path(log)]
+    return [(part.spent, part.called, part.duration // timedelta(milliseconds=1)) for part in critical_path(log)]
 
 
 START = (0, "", catalog.ExecutionStarted("w"))
