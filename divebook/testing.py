@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, NoReturn
 
+from divebook.agents.agent import Agent
 from divebook.agents.scripted import ScriptedModel
 from divebook.definitions.answer_types import instance_of
 from divebook.definitions.definition import Workflow
@@ -32,8 +33,8 @@ from divebook.questions.answer import checked_answer
 from divebook.questions.question import DEFINABLE, KINDS, Question
 from divebook.runtime.errors import as_recorded
 from divebook.runtime.waiting import timer_seconds
+from divebook.steps.function import AgentHandle, WorkspaceHandle, require_calls
 from divebook.steps.function import Context as WorkflowContext
-from divebook.steps.function import WorkspaceHandle, require_calls
 from divebook.text.arguments import DurationLike, describe, list_of, require
 
 __all__ = ["Context", "ContinuedAsNew", "EmittedEvent", "ScriptedModel", "StepCall"]
@@ -157,6 +158,8 @@ class Context(WorkflowContext):
         self.events: list[EmittedEvent] = []
         self._answers = dict(answers) if isinstance(answers, Mapping) else deque(answers)
         self._agents = {name: _script(reply) for name, reply in (agents or {}).items()}
+        self._outputs: dict[str, Any] = {}
+        """Types of the answers of agents that were passed as objects, by name."""
         self._signals = {name: deque(payloads) for name, payloads in (signals or {}).items()}
         self._workflows = dict(workflows or {})
         self._workspaces = dict(workspaces or {})
@@ -302,13 +305,20 @@ class Context(WorkflowContext):
         # The caller gets a copy of the value, as from a log.
         return opened(storable(result, f"result of {label}"))
 
+    def agent(self, agent: Agent[Any] | str) -> AgentHandle[Any]:
+        """Return a handle of an agent, whose replies are those that the test gave under its name."""
+        if isinstance(agent, Agent):
+            self._outputs[agent.name] = agent.output
+        return super().agent(agent)
+
     async def _ask(self, name: str, prompt: str, output: Any, deps: Any, thread: str | None) -> Any:  # noqa: ARG002
         reply = self._agents.get(name)
         if reply is None:
             raise SetupError(f"the test has no reply of agent {name!r}; write Context(agents={{{name!r}: ...}})")
         value = reply(prompt)
+        answer_type = self._outputs.get(name) if output is None else output
         # A reply may be the value itself, or its plain form.
-        return value if output is None else instance_of(output, value)
+        return value if answer_type is None else instance_of(answer_type, value)
 
 
 def _script(reply: Any) -> Callable[[str], Any]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypedDict, Unpack, overload
 
 import anyio.to_thread
 
@@ -36,9 +36,17 @@ if TYPE_CHECKING:
     from pydantic_ai import Agent as LibraryAgent
     from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.models import Model
+    from typing_extensions import TypeVar
 
     from divebook.agents.turn import AgentTask, StepTurn
 
+    Output = TypeVar("Output", default=Any)
+else:
+    # The default of a type variable, which makes `Agent` mean ``Agent[Any]``, is known to type checkers only.
+    from typing import TypeVar
+
+    Output = TypeVar("Output")
+T = TypeVar("T")
 
 LOOP = "divebook.agents.agent_loop"
 _LOADED: dict[str, ModuleType] = {}
@@ -72,8 +80,31 @@ class RequestsModel(Protocol):
         """Send one request and return the response."""
 
 
-class Agent:
+class AgentOptions(TypedDict, total=False):
+    """Keyword arguments of `Agent` besides `output`, which decides the type of its answers."""
+
+    model: Model | ScriptedModel | str | None
+    default_provider: str
+    default_model: str
+    instructions: str
+    tools: Iterable[ToolFunction | Callable[..., Any] | str]
+    servers: Iterable[MCPServerDefinition | str]
+    capabilities: Iterable[AbstractCapability[Any]]
+    subordinates: Iterable[str] | None
+    deps: Any
+    approvals: Iterable[ApprovalRule | Mapping[str, Any]]
+    bounds: Bounds | Mapping[str, Any] | None
+    api_key: str | None
+    cache: DurationLike | None
+    workspace: str | None
+    corrections: int | None
+
+
+class Agent(Generic[Output]):
     """A language model with a name, a goal, instructions and tools.
+
+    The type parameter is the type of its answers: ``Agent("clerk", output=Ticket)`` is an ``Agent[Ticket]``, and
+    ``await ctx.agent(clerk).run(...)`` gives a `Ticket`. Without an output it is ``str``.
 
     Parameters
     ----------
@@ -123,6 +154,18 @@ class Agent:
     'scripted'
     """
 
+    @overload
+    def __init__(
+        self: Agent[str], definition: str, *, output: None = None, **options: Unpack[AgentOptions]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, definition: AgentDefinition | str, *, output: type[Output], **options: Unpack[AgentOptions]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Agent[Any], definition: AgentDefinition | str, *, output: Any = None, **options: Unpack[AgentOptions]
+    ) -> None: ...
     def __init__(
         self,
         definition: AgentDefinition | str,
@@ -227,13 +270,13 @@ class Agent:
     @classmethod
     def of(
         cls,
-        agent: LibraryAgent[Any, Any],
+        agent: LibraryAgent[Any, T],
         *,
         name: str | None = None,
         deps: Any = None,
         approvals: Iterable[ApprovalRule | Mapping[str, Any]] = (),
         bounds: Bounds | Mapping[str, Any] | None = None,
-    ) -> Agent:
+    ) -> Agent[T]:
         """Wrap an agent of pydantic-ai without changing its model, instructions, tools, output or capabilities.
 
         While a workflow runs the agent, divebook records its requests and tool calls, and its answer at the end of the
@@ -274,7 +317,7 @@ class Agent:
             raise SetupError("an agent needs a name: pydantic_ai.Agent(..., name='critic'), or Agent.of(agent, name=)")
         check(agent, agent_name)
         # Tools, output and capabilities are not passed on: they stay inside the pydantic-ai agent, which runs as it is.
-        wrapper = cls(agent_name, model=agent.model, deps=deps, approvals=approvals, bounds=bounds)
+        wrapper: Agent[Any] = Agent(agent_name, model=agent.model, deps=deps, approvals=approvals, bounds=bounds)
         wrapper.library = agent
         allow_answers(agent.output_type)
         return wrapper
@@ -328,7 +371,7 @@ class Agent:
         """
         return bool(turn_reasons(self))
 
-    def with_model(self, name: str | None) -> Agent:
+    def with_model(self, name: str | None) -> Self:
         """Return a copy of the agent with another model: ``provider:model``, ``recorded:RUN`` or ``scripted``. None
         keeps the model.
         """
@@ -342,7 +385,7 @@ class Agent:
         # A temporary agent turns the name into a model or script by the rules of the constructor.
         return self._with(definition, Agent(AgentDefinition(self.name, script=definition.script), model=name).model)
 
-    def under(self, policy: Policy) -> Agent:
+    def under(self, policy: Policy) -> Self:
         """Return a copy of the agent with another access policy, which decides from which environment variables and
         files the agent's keys and headers may be read.
         """
@@ -350,17 +393,17 @@ class Agent:
         other.policy = policy
         return other
 
-    def with_script(self, script: ScriptedModel) -> Agent:
+    def with_script(self, script: ScriptedModel) -> Self:
         """Return a copy of the agent that uses a scripted model."""
         return self._with(self.definition, script)
 
-    def _with(self, definition: AgentDefinition, model: Model | ScriptedModel | str) -> Agent:
+    def _with(self, definition: AgentDefinition, model: Model | ScriptedModel | str) -> Self:
         other = copy.copy(self)
         other.definition = definition
         other.model = model
         return other
 
-    def with_settings(self, *, temperature: float | None = None, max_tokens: int | None = None) -> Agent:
+    def with_settings(self, *, temperature: float | None = None, max_tokens: int | None = None) -> Self:
         """Return a copy of the agent with another temperature or token limit. None keeps the current setting."""
         settings_by_name = {"temperature": temperature, "max_tokens": max_tokens}
         changed = {name: value for name, value in settings_by_name.items() if value is not None}

@@ -33,6 +33,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 from types import FunctionType, UnionType
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
@@ -599,6 +600,12 @@ def _is_slot(inner: Any) -> bool:
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultedTypeVar
+
+    C = DefaultedTypeVar("C", default=Any)
+else:
+    C = TypeVar("C")  # `typing` has no defaults before Python 3.13, and `typing_extensions` takes time to import
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
@@ -614,13 +621,14 @@ WORKFLOW_FUNCTIONS: dict[str, WorkflowFunction[..., Any]] = {}
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
-class WorkflowFunction(Workflow, Generic[P, R]):
+class WorkflowFunction(Workflow, Generic[P, R, C]):
     """A workflow written as an async Python function: the result of ``@workflow``.
 
     Inside another workflow function, a call runs the workflow as a child execution: ``await total(words=words)``
     returns its result. Elsewhere, ``divebook.run(total, ...)`` starts it, and `fn` calls the Python function.
 
-    The type parameters are the parameters of the function after its context, and the type of its result.
+    The type parameters are the parameters of the function after its context, the type of its result, and the type of
+    its context: `divebook.Context` if it is annotated so.
 
     Parameters
     ----------
@@ -630,16 +638,24 @@ class WorkflowFunction(Workflow, Generic[P, R]):
         The arguments of `Workflow`.
     """
 
-    function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]] = field(
+    function: Callable[Concatenate[C, P], Coroutine[Any, Any, R]] = field(
         kw_only=True, compare=False, metadata={"transient": True}
     )
+
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, arguments: tuple[Any, ...]) -> Any:
+            # Without the third argument, the context has the default of `C`.
+            complete = (*arguments, Any) if len(arguments) == 2 else arguments
+            # The class is named, because a dataclass with slots is created twice, and `super()` means the first one.
+            return super(WorkflowFunction, cls).__class_getitem__(complete)
 
     def __init__(
         self,
         name: str,
         steps: Sequence[Step] = (),
         *,
-        function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
+        function: Callable[Concatenate[C, P], Coroutine[Any, Any, R]],
         **options: Any,
     ) -> None:
         Workflow.__init__(self, name, steps, **options)
@@ -647,8 +663,8 @@ class WorkflowFunction(Workflow, Generic[P, R]):
 
     @classmethod
     def from_definition(
-        cls, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], definition: Workflow
-    ) -> WorkflowFunction[P, R]:
+        cls, function: Callable[Concatenate[C, P], Coroutine[Any, Any, R]], definition: Workflow
+    ) -> WorkflowFunction[P, R, C]:
         """Return the workflow with this definition whose code is the function."""
         values = {each.name: getattr(definition, each.name) for each in fields(Workflow) if each.init}
         return cls(function=function, **values)
@@ -670,14 +686,14 @@ class WorkflowFunction(Workflow, Generic[P, R]):
         return cast("Awaitable[R]", calls._start_child(self, args, kwargs))  # noqa: SLF001 - see `Calls`
 
     @property
-    def fn(self) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    def fn(self) -> Callable[Concatenate[C, P], Coroutine[Any, Any, R]]:
         """The plain Python function, for unit tests: ``await total.fn(divebook.testing.Context(), words=words)``.
 
         Nothing is recorded. Calls of steps go to the context that is passed.
         """
 
-        async def call(ctx: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-            token = CURRENT.set(ctx)
+        async def call(ctx: C, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            token = CURRENT.set(cast("Calls", ctx))  # `divebook.Context`, or another class with these methods
             try:
                 return await self.function(ctx, *args, **kwargs)
             finally:
@@ -856,12 +872,12 @@ class StepDecorator(Protocol):
 class WorkflowDecorator(Protocol):
     """Result of ``@workflow(...)`` with options: a decorator for async functions."""
 
-    def __call__(self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], /) -> WorkflowFunction[P, R]:
+    def __call__(self, function: Callable[Concatenate[C, P], Coroutine[Any, Any, R]], /) -> WorkflowFunction[P, R, C]:
         """Convert an async function to a workflow."""
 
 
 @overload
-def workflow(name: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], /) -> WorkflowFunction[P, R]: ...
+def workflow(name: Callable[Concatenate[C, P], Coroutine[Any, Any, R]], /) -> WorkflowFunction[P, R, C]: ...
 @overload
 def workflow(name: str | None = None, *, workspace: str | None = None) -> WorkflowDecorator: ...
 def workflow(name: Any = None, *, workspace: str | None = None) -> Any:

@@ -130,6 +130,7 @@ class Definition:
     """
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         # Remove `Key` annotations from the signature, which should show types only (test_signatures_show_types_alone).
         hints = getattr(vars(cls).get("__init__"), "__annotations__", {})
         annotated = {name: hint for name, hint in hints.items() if str(hint).startswith("Annotated[")}

@@ -86,6 +86,9 @@ def compile_init(cls: type[Any], ending: Sequence[str] = ()) -> Callable[..., No
     # the plain setters of `object` again.
     body = {name: getattr(object, name) for name in ("__setattr__", "__delattr__")}
     body["__slots__"] = cls.__dict__["__slots__"]
+    # `typing.Generic` refuses subclasses of a generic class without its type parameters.
+    if "__orig_bases__" in cls.__dict__:
+        body["__orig_bases__"] = cls.__dict__["__orig_bases__"]
     names: dict[str, Any] = {"cls": cls, "open_class": type(cls.__name__, cls.__bases__, body), "set_class": _set_class}
     exec(_source(fields(cls), names, ending), names)  # noqa: S102 - as dataclasses do
     init: Callable[..., None] = names["__init__"]

@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeVar, cast, overload
+from typing import Any, Generic, Literal, NamedTuple, NoReturn, Protocol, TypeVar, cast, overload
 
+from divebook.agents.agent import Agent, Output
 from divebook.agents.turn import AgentTask, Answer
 from divebook.definitions.answer_types import allow_answers, instance_of
 from divebook.definitions.code import parts_of, reaching
@@ -675,10 +676,20 @@ class Context:
         await self._require_requested(next_key="continue-as-new")
         await self._context.go_on_as_new(stored_inputs, reason, self._begin_successor)
 
-    def agent(self, name: str) -> AgentHandle:
-        """Return an agent of the environment. Ask the agent with ``await ctx.agent("critic").run("Is this good?
-        ...")``.
+    @overload
+    def agent(self, agent: Agent[T]) -> AgentHandle[T]: ...
+    @overload
+    def agent(self, agent: str) -> AgentHandle[Any]: ...
+    def agent(self, agent: Agent[Any] | str) -> AgentHandle[Any]:
+        """Return a handle of an agent, which asks it: ``await ctx.agent("critic").run("Is this good? ...")``.
+
+        Parameters
+        ----------
+        agent
+            Name of an agent of the environment, or the agent. The environment must have it, so that any process can
+            continue the execution; the object lets type checkers know the type of its answers.
         """
+        name = agent.name if isinstance(agent, Agent) else agent
 
         def ask(*arguments: Any) -> Coroutine[Any, Any, Any]:
             return self._remember("ctx.agent().run()", self._ask(*arguments))
@@ -852,19 +863,26 @@ AskAgent = Callable[[StepContext, str, AgentTask], Awaitable[Answer]]
 
 
 @dataclass(frozen=True, slots=True)
-class AgentHandle:
-    """Handle of an agent for use in a workflow function; `Context.agent` returns it."""
+class AgentHandle(Generic[Output]):
+    """Handle of an agent for use in a workflow function; `Context.agent` returns it.
+
+    The type parameter is the type of the agent's answers.
+    """
 
     name: str
     _ask: Callable[[str, str, Any, Any, str | None], Coroutine[Any, Any, Any]]
 
     @overload
     def run(
+        self, prompt: str, *, output: None = None, deps: Any = None, thread: str | None = None
+    ) -> Coroutine[Any, Any, Output]: ...
+    @overload
+    def run(
         self, prompt: str, *, output: type[T], deps: Any = None, thread: str | None = None
     ) -> Coroutine[Any, Any, T]: ...
     @overload
     def run(
-        self, prompt: str, *, output: object = None, deps: Any = None, thread: str | None = None
+        self, prompt: str, *, output: object, deps: Any = None, thread: str | None = None
     ) -> Coroutine[Any, Any, Any]: ...
     def run(
         self, prompt: str, *, output: Any = None, deps: Any = None, thread: str | None = None
@@ -876,7 +894,7 @@ class AgentHandle:
         ----------
         output
             Type of the answer, in place of the agent's `output`: a pydantic model, a dataclass or another type, or a
-            JSON schema. By default the answer is a text.
+            JSON schema. By default the answer has the type of the agent's `output`, or is a text.
         deps
             Value of ``ctx.deps`` for its tools and capabilities, in place of that of the agent.
         thread

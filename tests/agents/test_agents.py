@@ -1,5 +1,6 @@
 """Agents: model names, instructions, and model requests as operations."""
 
+import inspect
 import sys
 import threading
 from types import ModuleType
@@ -7,12 +8,12 @@ from types import ModuleType
 import anyio
 import pytest
 
-from divebook import Agent, ScriptedModel, Step, Workflow
-from divebook.agents.agent import loaded
+from divebook import Agent, Context, Environment, ScriptedModel, Step, Workflow, workflow
+from divebook.agents.agent import AgentOptions, loaded
 from divebook.agents.models import DEFAULT_MODELS, is_known_provider, known_models, model_name
 from divebook.definitions.resources import AgentDefinition, ModelSettings
 from divebook.definitions.step import ContentEntry
-from divebook.errors import SetupError
+from divebook.errors import ExecutionFailedError, SetupError
 from tests.runtime.worlds import environment, event_types, run
 
 ASK = Workflow("w", [Step("ask", prompt="Say hello to ${inputs.who}", store="r")], inputs=["who"])
@@ -269,3 +270,20 @@ def test_a_module_that_another_thread_loads_is_waited_for(tmp_path, monkeypatch)
     finally:
         sys.modules.pop("slow_to_load", None)
     assert found == [True, True]
+
+
+def test_the_typed_options_of_an_agent_are_those_of_its_constructor():
+    assert {*inspect.signature(Agent).parameters} == {"definition", "output", *AgentOptions.__annotations__}
+
+
+def test_an_agent_is_asked_by_name_or_as_an_object():
+    critic = Agent("critic", model=ScriptedModel(["good", "fine"]))
+
+    @workflow
+    async def asking(ctx: Context) -> list[str]:
+        return [await ctx.agent(critic).run("Is it?"), await ctx.agent("critic").run("Is it?")]
+
+    with Environment(store="memory:", agents=[critic]) as world:
+        assert world.start(asking).result() == ["good", "fine"]
+    with Environment(store="memory:") as world, pytest.raises(ExecutionFailedError, match="agent not found: critic"):
+        world.start(asking).result()

@@ -2,11 +2,12 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import pytest
 
-from divebook import Agent, Environment, ScriptedModel, Step, Workflow, action, tool
-from divebook.definitions import step, workflow
+from divebook import Agent, Context, Environment, ScriptedModel, Step, Workflow, action, tool
+from divebook.definitions import WorkflowFunction, step, workflow
 from divebook.definitions.tools import tool_of
 from divebook.errors import DefinitionError
 from divebook.steps.actions import REGISTERED
@@ -198,3 +199,8 @@ def test_a_changed_copy_of_a_workflow_function_keeps_the_function(changed):
         False,
     )
     assert Workflow.from_dict(double.to_dict()) == double
+
+
+def test_a_workflow_function_is_generic_also_at_run_time():
+    assert WorkflowFunction[[int], str] == WorkflowFunction[[int], str, Any]
+    assert WorkflowFunction[..., str, Context].__args__[1:] == (str, Context)

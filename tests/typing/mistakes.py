@@ -2,7 +2,21 @@
 
 from dataclasses import dataclass
 
-from divebook import Bounds, Context, Environment, Retry, Run, Step, Workflow, action, allow, step, tool, workflow
+from divebook import (
+    Agent,
+    Bounds,
+    Context,
+    Environment,
+    Retry,
+    Run,
+    Step,
+    Workflow,
+    action,
+    allow,
+    step,
+    tool,
+    workflow,
+)
 from divebook.testing import Context as TestContext
 
 
@@ -50,6 +64,10 @@ def search(query: str) -> list[str]:
 def wait() -> None: ...
 
 
+writer = Agent("writer")
+clerk = Agent("clerk", output=Verdict)
+
+
 @workflow
 async def child(ctx: Context, n: int) -> int:
     return n
@@ -76,12 +94,18 @@ async def mistakes(ctx: Context, text: str) -> int:
     o = await child("x")  # error
     p = await ctx.agent("critic").run("Good?", output=Verdict)
     print(p.points)  # error
+    r: int = await ctx.agent(writer).run("Write.")  # error
+    s = await ctx.agent(clerk).run("Good?")
+    print(s.points)  # error
+    t = await ctx.agent(writer).run("Good?", output=Verdict)
+    print(t.points)  # error
+    ctx.agent(7)  # error
     q: int = await ctx.random()  # error
     await ctx.version("change", 1)  # error
     ctx.emitted("x")  # error
     await ctx.run(["child"])  # error
     await ctx.ask("x", expires="1h")  # error
-    return f"{a}{b}{c}{d}{e}{f}{g}{h}{k}{w}{m}{n}{o}{q}"  # error
+    return f"{a}{b}{c}{d}{e}{f}{g}{h}{k}{w}{m}{n}{o}{q}{r}"  # error
 
 
 def program(environment: Environment) -> None:
@@ -91,12 +115,16 @@ def program(environment: Environment) -> None:
     environment.start(7)  # error
     plain: str = length.fn("a")  # error
     child.fn(TestContext(), "x")  # error
+    child.fn("ctx", 1)  # error
+    child.fn(environment, n=1)  # error
     TestContext(answers=3)  # error
     Bounds(max_tokens="many")  # error
+    Agent("x", output=Verdict, modle="test")  # error
+    verdicts: Agent[Verdict] = writer  # error
     Bounds(max_price=3)  # error
     Step("s", retry=[3])  # error
     Workflow(["s"])  # error
     Retry(attempts="3")  # error
     allow("Verdict")  # error
     verification: bool = run.verify()  # error
-    print(result, other, plain, verification, run.verfy())  # error
+    print(result, other, plain, verification, verdicts, run.verfy())  # error

@@ -1,10 +1,12 @@
 """A unit test of a workflow function, without a store."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
+from typing import Any
 
-from divebook import Context, step, workflow
-from divebook import testing
+from divebook import Context, step, testing, workflow
+from divebook.definitions import WorkflowFunction
 
 
 @step
@@ -22,7 +24,13 @@ async def order(ctx: Context, item: str) -> str:
     return f"{item} for {await price(item)}"
 
 
+def child_of(total: WorkflowFunction[[str], str]) -> str:
+    return total.name
+
+
 if __name__ == "__main__":
+    function: Callable[[Context, str], Coroutine[Any, Any, str]] = order.fn
+    assert child_of(order) == "order"
     ctx = testing.Context(answers=["yes"])
     result: str = asyncio.run(order.fn(ctx, item="pen"))
     assert result == "pen for 1.5"
