@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 from urllib.parse import quote
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from divebook.definitions.cron import wall_times, zone_called
 from divebook.definitions.definition import Definitions
 from divebook.definitions.resources import ScheduleDefinition
 from divebook.definitions.table import nearest_position
 from divebook.environments.environment import Environment
-from divebook.errors import DefinitionError, DivebookError, Problem, SetupError, StoreClosedError, did_you_mean
+from divebook.errors import DefinitionError, DivebookError, Problem, StoreClosedError
 from divebook.events.event import to_microseconds
 from divebook.scripting import default_interpreter
 from divebook.scripting.templates import fill_values
@@ -104,10 +104,6 @@ class Schedules:
 # repeated times twice, and computes past times with the present offset, which may be an hour off.
 
 
-FIELDS = 5
-"""Number of fields of a cron expression: minute, hour, day of month, month, day of week."""
-
-
 def next_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
     """Return the first due time of a cron expression after `now`, as a time with a zone.
 
@@ -151,35 +147,8 @@ def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) 
     """Yield the due times of a cron expression after the wall-clock time `wall`, ascending. If `forwards` is false,
     yield those before it, descending. All yielded times are in UTC.
     """
-    from croniter import CroniterError, croniter
-
-    _require_times(cron)
-    try:
-        times = croniter(cron, wall.replace(tzinfo=UTC, fold=0))
-        while True:
-            due = (times.get_next if forwards else times.get_prev)(datetime)
-            # The times are in UTC, since Python compares two times of one zone by their wall clock, ignoring the fold.
-            yield _due_moment(due.replace(tzinfo=None, fold=0), zone)  # get_prev sets a fold even in UTC
-    except CroniterError as error:
-        raise ValueError(str(error)) from error
-
-
-def _require_times(cron: str) -> None:
-    """Raise ValueError for a cron expression that schedules may not use, such as one with seconds or random times. The
-    library croniter, which reads the expressions, accepts more of them.
-
-    Due times have the precision of a minute, so fields for seconds and for years are refused. A random
-    time would be different in each computation, and therefore be due again and again.
-    """
-    fields = cron.split()
-    # An alias such as "@daily" is a single field.
-    if len(fields) != FIELDS and not cron.strip().startswith("@"):
-        raise ValueError(f"it has {len(fields)} fields")
-    for part in fields:
-        for item in part.split(","):
-            # croniter replaces "R" and "H" by random and by hashed values.
-            if item[:1] in {"r", "R", "h", "H"}:
-                raise ValueError(f"{item!r} stands for a time that is drawn by chance")
+    # The times are in UTC, since Python compares two times of one zone by their wall clock, ignoring the fold.
+    return (_due_moment(time, zone) for time in wall_times(cron, wall, forwards=forwards))
 
 
 def _wall_time(moment: datetime, zone: tzinfo | None) -> datetime:
@@ -319,23 +288,11 @@ def _due(
     due: Callable[[str, tzinfo | None, datetime], datetime],
 ) -> Due:
     """Return the due time of a schedule that is next after, or the latest before, `now`, depending on `due`: the
-    function that computes it from the cron expression, zone and `now`. Raise `SetupError` for an invalid schedule.
+    function that computes it from the cron expression, zone and `now`. Raise `DefinitionError` for a schedule of the
+    dialect ``dive`` that is not valid; others are checked where they are made.
     """
-    if not schedule.cron or not schedule.workflow:
-        missing = "Cron" if not schedule.cron else "Workflow"
-        raise SetupError(f"schedule {schedule.name!r} has no {missing}; add it, or Enabled: false")
-    zone = machine_zone(now) if schedule.zone is None else _zone(schedule, schedule.zone)
-    try:
-        at = due(schedule.cron, zone, now)
-    except ValueError as error:
-        hint = "write five fields: minute, hour, day of month, month, day of week"
-        raise SetupError(f"schedule {schedule.name!r}: Cron {schedule.cron!r} is wrong ({error}); {hint}") from error
+    schedule.require_due_times()
+    assert schedule.cron is not None and schedule.workflow is not None  # noqa: PT018, S101 - just checked
+    zone = machine_zone(now) if schedule.zone is None else zone_called(schedule.zone, schedule.title)
+    at = due(schedule.cron, zone, now)
     return Due(definitions.name, schedule.name, schedule.workflow, at, schedule.inputs)
-
-
-def _zone(schedule: ScheduleDefinition, name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # an unknown or malformed name, or the name of a folder
-        hint = did_you_mean(name, available_timezones()) or "write a name of the tz database such as Europe/Berlin"
-        raise SetupError(f"schedule {schedule.name!r}: Zone {name!r} is not a time zone; {hint}") from None

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, Self
 from divebook import plugins
 from divebook.definitions import table
 from divebook.definitions.answer_types import declared_answer
+from divebook.definitions.cron import require_cron, zone_called
 from divebook.definitions.dialect import OWN, Dialect
 from divebook.definitions.step import ContentEntry, Retry
 from divebook.definitions.stored_form import Definition, json_value, require_text, require_whole_characters
@@ -413,11 +414,34 @@ class ScheduleDefinition(Definition):
             example="{day: '${schedule.due[:10]}'}",
         ),
     ] = field(default_factory=dict)
+    dialect: Dialect = OWN
+    """Dialect of the definition. Schedules of the legacy dialect are not checked before a worker uses them."""
 
     def __post_init__(self) -> None:
         Definition.__post_init__(self)
         self._put(inputs=json_value(self.inputs, "inputs"))
         require_whole_characters(self)
+        if self.dialect == OWN:
+            self.require_due_times()
+
+    @property
+    def title(self) -> str:
+        """Description of the schedule for error messages: the word "schedule" and its name."""
+        return f"schedule {self.name!r}"
+
+    def require_due_times(self) -> None:
+        """Raise `DefinitionError` unless the schedule has due times: a valid `cron` and `zone`, and a `workflow` to
+        start. A schedule that is not enabled may lack them.
+        """
+        for key, value in (("Cron", self.cron), ("Workflow", self.workflow), ("Zone", self.zone)):
+            if value is not None:
+                require_text(value, f"{key} of {self.title}", f"write {key.lower()}=...")
+            if not value and self.enabled and key != "Zone":
+                raise _wrong(f"{self.title} has no {key}", key, f"add {key}, or Enabled: false")
+        if self.cron:
+            require_cron(self.cron, self.title)
+        if self.zone is not None:
+            zone_called(self.zone, self.title)
 
 
 # --- workspaces: files, commands and containers for agents and workflows ----------------------------------------------

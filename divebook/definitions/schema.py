@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from divebook.definitions import dialect
@@ -149,6 +149,23 @@ def trigger(parsed: ParsedMapping, reading: Reading) -> Any:
     if reading.strict and parsed.is_sound and not parsed.values.get("name"):
         reading.add("trigger name is required", parsed.node.start, parsed.place, key="Name")
     return TriggerDefinition(**{"name": "", **parsed.values})
+
+
+def schedule(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Create the definition of a schedule from its parsed keys. One without due times is a problem; in the dialect
+    ``dive``, which does not use schedules, it is a warning.
+    """
+    if "name" in parsed.failed or (reading.strict and not parsed.is_sound):
+        return INVALID
+    definition = ScheduleDefinition(**parsed.values, dialect=reading.dialect)
+    if not reading.strict:
+        try:
+            definition.require_due_times()
+        except DefinitionError as error:
+            for problem in error.problems:
+                place = (*parsed.place, problem.key or "")
+                reading.add_located([replace(problem, severity="warning", place=place)])
+    return definition
 
 
 def workflow(parsed: ParsedMapping, reading: Reading) -> Any:
@@ -397,7 +414,9 @@ AGENT = Table(
 )
 TOOL = Table("tool", ToolDefinition, example="{Name: read_file}")
 DOCUMENT = Table("document", DocumentDefinition)
-SCHEDULE = Table("schedule", ScheduleDefinition)
+SCHEDULE = Table(
+    "schedule", ScheduleDefinition, schedule, example="{Name: nightly, Cron: '0 3 * * *', Workflow: audit}"
+)
 TOKEN_STORE = Table("TokenStore", TokenStoreDefinition)
 OAUTH = Table("OAuth", OAuthDefinition)
 APPROVAL_FILTER = Table("ApprovalFilter", ApprovalFilterDefinition)

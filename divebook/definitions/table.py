@@ -114,11 +114,13 @@ class Table:
         except DefinitionError as error:  # the constructor refuses the values
             reading.refused.add(place)
             for problem in error.problems:
-                # A problem with a place has its own position. Otherwise the position is that of the mapping.
+                # The position is that of the place or key of the problem, or else that of the mapping.
+                where = (*place, problem.key or "")
                 if problem.place:
                     reading.add_located([problem.below(*place)])
+                elif where in reading.positions:
+                    reading.add_located([replace(problem, place=where)])
                 else:
-                    where = (*place, problem.key or "")
                     reading.add(problem.message, node.start, where, key=problem.key, hint=problem.hint)
             return INVALID
 

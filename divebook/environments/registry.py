@@ -292,8 +292,13 @@ class Registry:
         self.custom_actions[action.name] = action
 
     def add_schedule(self, schedule: ScheduleDefinition, *, replace: bool = False) -> None:
-        """Add a schedule; raises `AlreadyRegisteredError` for a name that exists unless `replace` is set."""
+        """Add a schedule; raises `AlreadyRegisteredError` for a name that exists unless `replace` is set, and
+        `DefinitionError` for inputs with a faulty template.
+        """
         require_schedule(schedule)
+        problems = syntax_problems(Definitions(schedules=(schedule,)))
+        if problems:
+            raise DefinitionError([replaced(problem, place=()) for problem in problems])
         if not replace and schedule.name in {definition.name for definition in self.schedules}:
             raise AlreadyRegisteredError("schedule", schedule.name)
         self._definitions = merge(replaced(self._definitions, warnings=()), Definitions(schedules=(schedule,)))

@@ -1,18 +1,26 @@
 """When schedules are due, by the clock that is given."""
 
-import re
+import json
+import tempfile
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from divebook import Environment, Step, Workflow
+from divebook.cli.main import app
 from divebook.config.loader import add_values
 from divebook.config.schedules import Schedules, coming, latest, latest_due, next_due
-from divebook.definitions import ScheduleDefinition
-from divebook.definitions.reader import read_definitions
-from divebook.errors import AlreadyRegisteredError, DefinitionError, SetupError
+from divebook.definitions import Definitions, ScheduleDefinition
+from divebook.definitions.reader import definitions_from, read_definitions
+from divebook.errors import AlreadyRegisteredError, DefinitionError, Problem
+from divebook.notebook.session import Session
 from divebook.queues import Worker
 from divebook.steps.checks import syntax_problems
 from tests.config.zones import CRONS, changes, differences
@@ -42,17 +50,131 @@ def test_what_is_switched_off_is_never_due():
     assert coming(found, NOON) == latest(found, NOON) == []
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("Name: s, Cron: 'often', Workflow: w", "Cron 'often' is wrong"),
-        ("Name: s, Workflow: w", "has no Cron"),
-        ("Name: s, Cron: '0 * * * *'", "has no Workflow"),
-    ],
+WRONG = [
+    ({"cron": "often", "workflow": "w"}, "schedule 's': Cron 'often' is wrong (it has 1 field)"),
+    ({"cron": "99 * * * *", "workflow": "w"}, "schedule 's': Cron '99 * * * *' is wrong"),
+    ({"cron": "0 0 30 2 *", "workflow": "w"}, "schedule 's': Cron '0 0 30 2 *' is wrong (no date matches it)"),
+    *(
+        ({"cron": cron, "workflow": "w"}, why)
+        for cron, why in [
+            ("R * * * *", "'R' stands for a time that is drawn by chance"),
+            ("0 R(1-5) * * *", "drawn by chance"),
+            ("0,r 3 * * *", "drawn by chance"),
+            ("H * * * *", "drawn by chance"),
+            ("* * * * * */10", "it has 6 fields"),
+            ("0 3 * * * 0 2030", "it has 7 fields"),
+            ("0 3 * *", "it has 4 fields"),
+        ]
+    ),
+    ({"cron": "often", "workflow": "w", "enabled": False}, "Cron 'often' is wrong"),
+    ({"workflow": "w"}, "schedule 's' has no Cron (add Cron, or Enabled: false)"),
+    ({"cron": "", "workflow": "w"}, "schedule 's' has no Cron"),
+    ({"cron": "0 * * * *"}, "schedule 's' has no Workflow"),
+    *(
+        ({"cron": "0 * * * *", "workflow": "w", "zone": zone}, "is not a time zone")
+        for zone in ("Europe/Berlinn", "../etc/passwd", "/etc/localtime", "Europe", "", "CEST")
+    ),
+]
+WORKFLOW = Workflow("w", [Step("s", script="1")])
+
+
+def keys_of(fields):
+    return {"Name": "s", **{name.capitalize(): value for name, value in fields.items()}}
+
+
+def added_in_python(fields):
+    with Environment(store="memory:", workflows=[WORKFLOW]) as environment:
+        environment.schedules.add(ScheduleDefinition("s", **fields))
+
+
+def read_from_text(fields):
+    read_definitions(json.dumps({"Schedules": [keys_of(fields)]}))
+
+
+def read_from_plain_data(fields):
+    definitions_from({"Schedules": [keys_of(fields)]})
+
+
+def defined_in_notebook(fields):
+    with closing(Session("memory:")) as session:
+        session.define([ScheduleDefinition("s", **fields)])
+
+
+def defined_in_cell(fields):
+    with closing(Session("memory:")) as session:
+        session.define(json.dumps({"Schedules": [keys_of(fields)]}))
+
+
+def listed_in_shell(fields):
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "jobs.yaml")
+        file.write_text(json.dumps({"Schedules": [keys_of(fields)]}), encoding="utf-8")
+        result = CliRunner().invoke(app, ["schedule", str(file)], env={"DIVEBOOK_STORE": "memory:"})
+    if result.exit_code:
+        raise DefinitionError([Problem(" ".join(result.stderr.split()))])
+
+
+def due_without_check(fields):
+    """A schedule of the dialect `dive` is checked when its due times are computed."""
+    schedule = ScheduleDefinition("s", **fields, dialect="dive")
+    if schedule.enabled:
+        coming(Definitions(schedules=(schedule,)), NOON)
+    else:
+        schedule.require_due_times()
+
+
+WAYS = [
+    *(added_in_python, read_from_text, read_from_plain_data, defined_in_notebook, defined_in_cell),
+    *(listed_in_shell, due_without_check),
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("fields", "message"), WRONG)
+def test_a_schedule_that_cannot_be_due_is_refused_by_every_way_in_with_one_text(fields, message, way):
+    with pytest.raises(DefinitionError) as caught:
+        way(fields)
+    assert message in str(caught.value)
+    if way is not added_in_python:
+        with pytest.raises(DefinitionError) as first:
+            added_in_python(fields)
+        assert str(first.value) in str(caught.value)
+
+
+def is_accepted(way, fields):
+    try:
+        way(fields)
+    except DefinitionError:
+        return False
+    return True
+
+
+PARTS = st.sampled_from(
+    ["*", "0", "5", "59", "60", "*/5", "1-3", "3-1", "1,2", "R", "H", "x", "mon", "L", "5#2", "@daily"]
 )
-def test_a_schedule_that_cannot_be_kept_says_why(line, message):
-    with pytest.raises(SetupError, match=message):
-        coming(schedules(line), NOON)
+CRON_TEXTS = st.lists(PARTS, min_size=1, max_size=6).map(" ".join) | st.text(max_size=12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(CRON_TEXTS, st.sampled_from(["UTC", "Europe/Berlin"]))
+def test_what_is_accepted_has_a_due_time_and_the_rest_is_refused_alike(cron, zone):
+    fields = {"cron": cron, "workflow": "w", "zone": zone}
+    accepted = {way.__name__: is_accepted(way, fields) for way in WAYS if way is not listed_in_shell}
+    assert len(set(accepted.values())) == 1, accepted
+    try:
+        has_due_times = bool(next_due(cron, ZoneInfo(zone), NOON) and latest_due(cron, ZoneInfo(zone), NOON))
+    except ValueError:
+        has_due_times = False
+    assert accepted["added_in_python"] is has_due_times
+
+
+def test_a_schedule_that_is_switched_off_needs_no_cron_and_no_workflow():
+    assert all(is_accepted(way, {"enabled": False}) for way in WAYS)
+
+
+def test_the_legacy_dialect_accepts_a_schedule_without_due_times_with_a_warning():
+    found = read_definitions("Schedules: [{Name: s, Cron: often, Workflow: w}]", dialect="dive")
+    assert [(problem.severity, problem.line, problem.key) for problem in found.warnings] == [("warning", 1, "Cron")]
 
 
 SAMPLE = {
@@ -117,15 +239,6 @@ def test_the_zone_of_a_schedule_is_not_that_of_the_machine(berlin):
     ]
 
 
-@pytest.mark.parametrize("name", ["Europe/Berlinn", "../etc/passwd", "/etc/localtime", "Europe", "", "CEST", "\0"])
-def test_a_zone_that_is_not_one_is_named(name):
-    definitions = read_definitions("Schedules: [{Name: s, Cron: '0 0 * * *', Workflow: w}]")
-    bad = definitions.like(schedules=(ScheduleDefinition("s", cron="0 0 * * *", workflow="w", zone=name),))
-    with pytest.raises(SetupError, match="is not a time zone") as caught:
-        coming(bad, NOON)
-    assert "did you mean" in str(caught.value) or "tz database" in str(caught.value)
-
-
 @pytest.mark.parametrize("year", [1, 1900, 1960, 1969])
 @pytest.mark.parametrize("name", ["Europe/Berlin", "Africa/Monrovia", "UTC"])
 def test_a_clock_before_1970(year, name):
@@ -178,6 +291,11 @@ def test_a_mistake_in_the_inputs_of_a_schedule_is_found_where_it_is_read(given, 
     assert problem.line == 2
 
 
+def test_a_mistake_in_the_inputs_of_a_schedule_is_found_where_python_adds_it():
+    with Environment(store="memory:") as environment, pytest.raises(DefinitionError, match="undefined variable"):
+        environment.schedules.add(ScheduleDefinition("s", "0 12 * * *", "w", inputs={"x": "${state.a}"}))
+
+
 @pytest.mark.parametrize("given", ["{}", "{y: 1}", "{x: 1, y: 2}"])
 def test_inputs_that_do_not_fit_keep_the_worker_from_starting(given):
     environment = Environment(store="memory:", workflows=[Workflow("w", [Step("s", script="1")], inputs=["x"])])
@@ -198,26 +316,6 @@ def test_schedules_that_are_declared_in_python():
         assert worker.wait_until_idle(20)
     [record] = environment.store.records()
     assert record.key.startswith("schedule//w/n/")
-
-
-@pytest.mark.parametrize(
-    ("cron", "why"),
-    [
-        ("R * * * *", "'R' stands for a time that is drawn by chance"),
-        ("0 R(1-5) * * *", "drawn by chance"),
-        ("0,r 3 * * *", "drawn by chance"),
-        ("H * * * *", "drawn by chance"),
-        ("* * * * * */10", "it has 6 fields"),
-        ("0 3 * * * 0 2030", "it has 7 fields"),
-        ("0 3 * *", "it has 4 fields"),
-        ("", "has no Cron"),
-    ],
-)
-def test_a_time_that_a_schedule_cannot_keep_is_refused(cron, why):
-    definitions = schedules(f"Name: n, Cron: '{cron}', Workflow: w")
-    for due in (latest, coming):
-        with pytest.raises(SetupError, match=re.escape(why)):
-            due(definitions, NOON)
 
 
 @pytest.mark.parametrize("cron", ["@hourly", "@daily", " 0  3 * * MON-FRI ", "0 0 L * *", "0 0 * MAR,APR THU"])

@@ -145,14 +145,11 @@ def test_workers_that_are_killed_or_all_away_enqueue_each_due_time_once(tmp_path
 @pytest.mark.parametrize(
     ("how", "told"),
     [
-        ({"cron": "99 * * * *"}, "schedule 'often': Cron '99 * * * *' is wrong"),
-        ({"cron": "0 0 30 2 *"}, "schedule 'often': Cron '0 0 30 2 *' is wrong"),
         ({"inputs": "Inputs: [{Name: n}],"}, "schedule 'often': input \"n\" is required"),
         (
             {"more": "- {Name: bad, Cron: '* * * * *', Workflow: missing}"},
             "schedule 'bad': workflow not found: missing",
         ),
-        ({"more": "- {Name: bad, Workflow: sum}"}, "schedule 'bad' has no Cron"),
     ],
 )
 def test_a_worker_does_not_start_with_a_schedule_that_could_never_be_enqueued(made, how, told):
