@@ -26,9 +26,10 @@ from typing import Any, NoReturn
 from divebook.definitions.json_schemas import check_defined_schema, complaint, faults_in_words
 from divebook.definitions.stored_form import json_value
 from divebook.definitions.yaml_text import QUOTES, TypedFloat, TypedInteger, value_typed
-from divebook.errors import DefinitionError, NotFoundError, Problem, SetupError, StepError
+from divebook.errors import DefinitionError, NotFoundError, Problem, SetupError, StepError, UnstorableValueError
 from divebook.events.classes import allow, allowed_classes, kind_of, name_of
 from divebook.events.codec import canonical_hash, json_form, storable
+from divebook.events.recorded import opened
 from divebook.questions.question import without_formats
 
 
@@ -354,11 +355,15 @@ def instance_of(answer: Any, value: Any) -> Any:
     from pydantic import TypeAdapter, ValidationError
 
     try:
-        return TypeAdapter(answer).validate_python(value)
+        instance = TypeAdapter(answer).validate_python(value)
     except ValidationError as error:
         # A rule of the class itself, which its JSON schema cannot express.
         name = getattr(answer, "__name__", str(answer))
         raise StepError(f"the answer does not fit {name}: {faults_in_words(error)}") from None
+    # Code gets the value that a step would return after it was recorded. Pydantic has a class of its own for offsets.
+    with suppress(UnstorableValueError):
+        return opened(storable(instance, "answer"))
+    return instance
 
 
 def _digest(value: Any) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from divebook.errors import DefinitionError, InterruptError, UnstorableValueError
 from divebook.events.classes import Instance, Member
 from divebook.events.codec import json_form, storable
-from divebook.events.recorded import Container, StandardValue, TaggedDict
+from divebook.events.recorded import Container, Recorded, StandardValue, TaggedDict
 from divebook.questions.question import (
     AGENT_CHANGED,
     AGENT_REVIEW,
@@ -153,7 +153,8 @@ def checked_answer(question: Question, response: Any, fitting: Fitting, now: int
         plain = storable(meant, "response")
     except UnstorableValueError as error:
         raise _unfit(question, str(error)) from error
-    plain = _in_json(question, _with_arguments(question, plain), fitting)
+    original = _with_arguments(question, plain)
+    plain = _in_json(question, original, fitting)
     _check_texts(question, plain)
     if is_empty_answer(plain):
         return _empty_answer(question, plain, fitting)
@@ -163,6 +164,9 @@ def checked_answer(question: Question, response: Any, fitting: Fitting, now: int
     if question.kind == AGENT_CHANGED:
         return _changed(question, plain)
     answer = _with_fields(question, plain, fitting)
+    if answer is not None and plain is not original and _has_zone(original):
+        # The JSON form fits, and has neither the name of a zone nor the second of two equal hours.
+        answer["data"] = original["data"] if isinstance(original, Mapping) and set(original) == {"data"} else original
     # Neither a complete answer nor a value that fits a schema: a short form of its kind.
     if answer is None:
         answer = _READERS.get(question.kind, _anything)(question, plain)
@@ -190,6 +194,15 @@ def _in_json(question: Question, answer: Any, fitting: Fitting) -> Any:
         return answer
     reader = _SchemaReader(question.schema, fitting)
     return form if reader.fits(form) and reader.gives_back(answer, form, lambda part: part) else answer
+
+
+def _has_zone(value: Any) -> bool:
+    """Return True if a value contains a time whose ISO text loses its zone, such as Europe/Berlin, or its fold."""
+    if isinstance(value, StandardValue) and value.tag in ("zoned", "folded_time"):
+        return True
+    parts = value.inside() if isinstance(value, Recorded) else value
+    items = parts.values() if isinstance(parts, Mapping) else parts if isinstance(parts, list | tuple) else ()
+    return any(map(_has_zone, items))
 
 
 class _SchemaReader:
