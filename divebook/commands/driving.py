@@ -29,6 +29,7 @@ from divebook.commands.parameters import (
     RunIds,
     VariablesChanged,
 )
+from divebook.commands.values import read_change
 from divebook.errors import DefinitionError, ExecutionError, ExecutionNotFoundError, NotFoundError, SetupError
 
 if TYPE_CHECKING:
@@ -266,9 +267,10 @@ def fork(
     """
     from divebook.config.answers import change_from
 
-    change = change_from(variables or (), inputs or (), answer or (), result or (), prompts=prompt or ())
-    call.learn(change.variables, change.inputs)
+    change = change_from(variables or (), result or (), prompts=prompt or ())
     source = call.run(run, with_definitions=True)
+    change = read_change(source, change, inputs or (), answer or ())
+    call.learn(change.variables, change.inputs)
     return Drive(call, lambda: source.fork(at, change, model=model))
 
 

@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 
 def _inputs_of(call: Invocation, workflow: Workflow, assignments: list[str] | None) -> dict[str, Any]:
     """Return the inputs that a call gives a workflow: typed texts, and objects of the notebook."""
-    types = {definition.name: definition.type for definition in workflow.inputs}
-    inputs = {**read_inputs(assignments or (), types), **call.objects}
+    inputs = {**read_inputs(assignments or (), workflow), **call.objects}
     call.learn(inputs)
     return inputs
 

@@ -1,36 +1,65 @@
 """Parser of the values that people type: ``NAME=VALUE`` in a shell, in a ``%dive`` line, for options and inputs.
 
-A value is YAML: ``n=2`` is a number, ``n="2"`` a text, ``names=[a, b]`` a list. What is not valid YAML is a text. Where
-a text is declared, a plain word stays as it is: ``version=1.10`` is ``"1.10"``. ``NAME:=VALUE`` is JSON.
+The declared type of an input decides how its word is read: ``version=1.10`` is the text ``"1.10"`` where a text is
+declared, and a number with two decimals where a `Decimal` is. Without a type a word is YAML: ``n=2`` is a number,
+``n="2"`` a text, ``names=[a, b]`` a list, and what is not valid YAML is a text. ``NAME:=VALUE`` is JSON.
 
->>> read_inputs(["n=2", 'm="2"', "names=[a, b]", "version=1.10"], {"version": "string"})
+>>> from divebook import Step, Workflow
+>>> inputs = ["n", "m", "names", {"name": "version", "type": "string"}]
+>>> flow = Workflow("w", [Step("s", script="1")], inputs=inputs)
+>>> read_inputs(["n=2", 'm="2"', "names=[a, b]", "version=1.10"], flow)
 {'n': 2, 'm': '2', 'names': ['a', 'b'], 'version': '1.10'}
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from divebook.errors import DefinitionError, InputError
+from divebook.text.arguments import same_name
 from divebook.text.redaction import shared
+
+if TYPE_CHECKING:
+    from divebook.definitions.definition import Workflow
+    from divebook.engine.forks import Change
+    from divebook.runtime.run import Run
 
 _TEXT_TYPES = ("string", "str", "text")
 
 
-def read_input(name: str, text: str, declared: str | None = None) -> Any:
-    """Parse the text of one input; `declared` is the type that the workflow declares for it.
+def _read_input(workflow: Workflow, name: str, text: str) -> Any:
+    """Parse the text of one input of a workflow.
+
+    An unknown input is read like one without a type. The start or the change of a run reports it.
 
     Raises
     ------
     InputError
-        The text starts like a YAML value in brackets or quotes, and is not one.
+        The value is not of the type of the input. Or the text starts like a YAML value in brackets or quotes, and is
+        not one.
     """
-    from divebook.definitions.yaml_text import BRACKETS, QUOTES, value_typed
+    from divebook.definitions.functions import bind_changed, declared_type
+    from divebook.definitions.yaml_text import BRACKETS, QUOTES
 
-    # version=1.10 of a declared string stays "1.10"; as YAML it would be the number 1.1.
-    if (declared or "").lower() in _TEXT_TYPES and text[:1] not in {*QUOTES, *BRACKETS}:
-        return text
+    declared = {entry.name: entry for entry in workflow.inputs}
+    definition = declared.get(same_name(name, declared))
+    if definition is None or text[:1] in QUOTES:
+        return _read_yaml(name, text)
+    type_name = (definition.type or "").lower()
+    # The legacy dialect passes inputs as they are.
+    if not workflow.manner.converts_inputs:
+        return text if type_name in _TEXT_TYPES and text[:1] not in BRACKETS else _read_yaml(name, text)
+    is_typed = type_name in _TEXT_TYPES or declared_type(workflow, definition) is not None
+    if text[:1] in BRACKETS and not is_typed:
+        _read_yaml(name, text)  # the error names the mistake in the YAML
+    return bind_changed(workflow, {name: text}, coerce_text=True).popitem()[1]
+
+
+def _read_yaml(name: str, text: str) -> Any:
+    from divebook.definitions.yaml_text import value_typed
+
     try:
         return value_typed(text)
     # One value is one line. Its line number would be meaningless, so only the message is used.
@@ -60,13 +89,9 @@ def split_inputs(assignments: Iterable[str]) -> dict[str, str]:
     return texts
 
 
-def read_inputs(assignments: Iterable[str], types: Mapping[str, str | None]) -> dict[str, Any]:
-    """Parse inputs of the forms ``NAME=VALUE`` and ``NAME:=JSON``.
-
-    Parameters
-    ----------
-    types
-        Declared types by name of the input.
+def read_inputs(assignments: Iterable[str], workflow: Workflow) -> dict[str, Any]:
+    """Parse inputs of a workflow of the forms ``NAME=VALUE`` and ``NAME:=JSON``. Raise `InputError` for a value that is
+    not of the type of its input.
     """
     inputs: dict[str, Any] = {}
     for name, text in split_inputs(assignments).items():
@@ -77,5 +102,22 @@ def read_inputs(assignments: Iterable[str], types: Mapping[str, str | None]) -> 
 
             inputs[bare] = json_input(f"input {bare!r}", bare, text)
         else:
-            inputs[bare] = read_input(bare, text, types.get(bare))
+            inputs[bare] = _read_input(workflow, bare, text)
     return inputs
+
+
+def read_change(source: Run, change: Change, inputs: Iterable[str], answers: Iterable[str] = ()) -> Change:
+    """Add inputs and answers of the form ``NAME=VALUE`` to the change of a fork or what-if. The workflow of the source
+    declares the types of the inputs, and its questions those of the answers.
+    """
+    from divebook.config.answers import pairs
+    from divebook.definitions.json_schemas import FITTING
+    from divebook.questions import Typed
+
+    questions = source.state.interrupts
+    values: dict[str, Any] = pairs("--answer", answers, "--answer ask_1f0c=yes", Typed)
+    for question_id, typed in values.items():
+        if isinstance(typed, Typed):
+            question = questions.get(question_id)
+            values[question_id] = typed.text if question is None else typed.meant(question, FITTING)
+    return replace(change, inputs=read_inputs(inputs, source.workflow), answers=values)

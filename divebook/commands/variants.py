@@ -20,6 +20,7 @@ from divebook.commands.parameters import (
     ToolsAllowed,
     VariablesChanged,
 )
+from divebook.commands.values import read_change
 from divebook.errors import SetupError
 from divebook.text.ranges import INTEGER
 
@@ -194,11 +195,12 @@ def what_if(
     """
     from divebook.config.answers import bounds_from, change_from
 
-    change = change_from(variables or (), inputs or (), answer or (), result or (), prompts=prompt or (), model=model)
-    # Secrets are learned before anything is run that could print them.
-    call.learn(change.variables, change.inputs)
+    change = change_from(variables or (), result or (), prompts=prompt or (), model=model)
     options: WhatIfOptions = {"tools": tools, "bounds": bounds_from(bounds)}
     source = call.run(run, with_definitions=True)
+    change = read_change(source, change, inputs or (), answer or ())
+    # Secrets are learned before anything is run that could print them.
+    call.learn(change.variables, change.inputs)
     with advising_definitions(call):
         # Three calls, since the result type of `what_if` depends on `plan` and `repeat`.
         if plan:
@@ -312,13 +314,14 @@ def try_step(
     # Checked before the tries, which may cost money.
     if keep is not None and keep.exists():
         raise SetupError(f"{keep} exists already; name another file for --keep")
-    change = change_from(variables or (), inputs or ())
+    change = change_from(variables or ())
     limits = bounds_from(bounds)
-    call.learn(change.variables, change.inputs)
     # The same for the keys: an error must not come after the first calls.
     text = call.cell.text if keys is None else keys.read_text(encoding="utf-8")
     source_name = call.cell.source_name if keys is None else str(keys)
     source = call.run(run, with_definitions=True)
+    change = read_change(source, change, inputs or ())
+    call.learn(change.variables, change.inputs)
 
     def changed(workflow: Workflow) -> Workflow:
         return with_keys(workflow, step, text, source_name=source_name, line_offset=call.cell.lines_above)

@@ -274,8 +274,6 @@ def bounds_from(text: str | None) -> Bounds | None:
 
 def change_from(
     variables: Iterable[str] = (),
-    inputs: Iterable[str] = (),
-    answers: Iterable[str] = (),
     results: Iterable[str] = (),
     *,
     prompts: Iterable[str] = (),
@@ -292,15 +290,11 @@ def change_from(
 
     Examples
     --------
-    >>> change_from(["city=Bonn"], ["n=3"]).to_data()
-    {'variables': {'city': 'Bonn'}, 'inputs': {'n': 3}}
-    >>> change_from(inputs=['words:=["a"]']).inputs
-    {'words': ['a']}
+    >>> change_from(["city=Bonn", 'words:=["a"]'], ["op_5b1e=3"]).to_data()
+    {'variables': {'city': 'Bonn', 'words': ['a']}, 'results': {'op_5b1e': 3}}
     """
     return Change(
         variables=pairs("--set", variables, "--set city=Bonn"),
-        inputs=pairs("--input", inputs, "--input n=3"),
-        answers=pairs("--answer", answers, "--answer ask_1f0c=yes"),
         results=pairs("--result", results, "--result op_5b1e=3"),
         prompts=pairs("--prompt", prompts, "--prompt draft='Shorter: ${state.text}'", str),
         model=model,
@@ -314,7 +308,7 @@ def pairs(option: str, texts: Iterable[str], example: str, read: Callable[[str],
     values: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        is_json = name.endswith(":") and read is value_typed
+        is_json = name.endswith(":") and read is not str
         name = name.removesuffix(":") if is_json else name
         if not (equals and name):
             raise InputError(f"{option} {text!r} changes nothing; write NAME=VALUE, for instance {example}")

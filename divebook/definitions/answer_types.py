@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 
 from divebook.definitions.json_schemas import check_defined_schema, complaint, faults_in_words
 from divebook.definitions.stored_form import json_value
-from divebook.definitions.yaml_text import QUOTES, TypedFloat, TypedInteger, value_typed
+from divebook.definitions.yaml_text import QUOTES, value_typed
 from divebook.errors import DefinitionError, NotFoundError, Problem, SetupError, StepError, UnstorableValueError
 from divebook.events.classes import allow, allowed_classes, kind_of, name_of
 from divebook.events.codec import canonical_hash, json_form, storable
@@ -876,10 +876,7 @@ def parsed_word(text: str) -> Any:
     # YAML strips spaces and comments, which belong to the word.
     if isinstance(parsed, str) and text[:1] not in QUOTES:
         return text
-    # A plain number, without its spelling.
-    if isinstance(parsed, TypedInteger):
-        return int(parsed)
-    return float(parsed) if isinstance(parsed, TypedFloat) else parsed
+    return parsed
 
 
 BOOLEAN_WORDS: Mapping[str, bool] = {

@@ -64,7 +64,6 @@ from divebook.definitions.code import LABEL, Doubt, doubts_of, shown_place, sour
 from divebook.definitions.definition import InputDefinition, Workflow
 from divebook.definitions.step import Retry, Step
 from divebook.definitions.table import INPUT_TYPES
-from divebook.definitions.yaml_text import TypedFloat, TypedInteger
 from divebook.errors import (
     DefinitionError,
     InputError,
@@ -1391,10 +1390,6 @@ def _bound(workflow: Workflow, definition: InputDefinition, values: Mapping[str,
             definition.name,
         )
     value = values[definition.name]
-    # The type of the input decides whether a number that a person typed is one.
-    if isinstance(value, TypedInteger | TypedFloat) and workflow.manner.converts_inputs:
-        value = value.text
-        coerce_text = True
     # The legacy dialect passes strings as they are.
     if isinstance(value, str) and not workflow.manner.converts_inputs:
         return value

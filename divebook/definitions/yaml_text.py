@@ -276,23 +276,9 @@ def yaml_of(text: str, source: str, line_offset: int = 0) -> Any:
     return value
 
 
-class TypedInteger(int):
-    """Integer that a person typed, with its spelling. The type of an input may need the spelling: a path called
-    ``007``.
-    """
-
-    text: str
-
-
-class TypedFloat(float):
-    """Float that a person typed, with its spelling. The type of an input may need the spelling: the decimal 1.50."""
-
-    text: str
-
-
 def value_typed(text: str) -> Any:
     """Parse a value that a person typed, as YAML. Words that have another meaning in YAML or are not valid there, such
-    as ``*.py`` and ``#1``, are returned as strings. A number keeps its spelling (`TypedInteger`, `TypedFloat`).
+    as ``*.py`` and ``#1``, are returned as strings.
     """
     # Brackets or quotes show that the person means YAML, so that an error is reported and not taken for text.
     is_written_out = text[:1] in {*QUOTES, *BRACKETS}
@@ -309,15 +295,7 @@ def value_typed(text: str) -> Any:
         return None if text in ("", "~") or text.lower() == "null" else text
     value = Anything().read(node, ("value",), reading) if node is not None else None
     reading.raise_errors()
-    number: TypedInteger | TypedFloat
-    if type(value) is int:
-        number = TypedInteger(value)
-    elif type(value) is float:
-        number = TypedFloat(value)
-    else:
-        return value
-    number.text = text
-    return number
+    return value
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------------

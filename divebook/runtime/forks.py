@@ -36,6 +36,7 @@ from divebook.engine.state import ExecutionState, OpenStep, require_kept, undone
 from divebook.errors import UNFIT, CorruptStoreError, NewerStoreError, SetupError
 from divebook.events import catalog
 from divebook.events.event import Event, Record
+from divebook.events.recorded import opened
 from divebook.questions.answer import checked_answer
 from divebook.questions.question import PENDING
 from divebook.report.hints import advised
@@ -429,7 +430,9 @@ def fitting_inputs(change: Change, workflow: Workflow, *, coerce_text: bool = Fa
     """Check and convert the inputs in a fork's change, like those of a new execution of the workflow. Return the
     change.
     """
-    return replace(change, inputs=bind_changed(workflow, change.inputs, coerce_text=coerce_text))
+    # A change has the recorded form of a value, such as that of a path.
+    inputs = {name: opened(value) for name, value in change.inputs.items()}
+    return replace(change, inputs=bind_changed(workflow, inputs, coerce_text=coerce_text))
 
 
 def first_batch(store: EventStore, source: str, forked: Event, owner: Owner, durability: Durability | None) -> Batch:

@@ -189,11 +189,12 @@ def test_help_of_the_shell_describes_commands_and_keys():
 
 @pytest.mark.parametrize("text", ["password=[hunter2", "password:=hunter2", "password='hunter2"])
 def test_a_secret_that_cannot_be_read_is_not_repeated(text):
+    workflow = Workflow("w", [Step("s", script="1")], inputs=["password", "animal"])
     with pytest.raises(InputError, match=r"^input 'password'") as raised:
-        read_inputs([text], {})
+        read_inputs([text], workflow)
     assert "hunter2" not in str(raised.value)
     with pytest.raises(InputError, match="hunter2"):
-        read_inputs([text.replace("password", "animal")], {})
+        read_inputs([text.replace("password", "animal")], workflow)
 
 
 def test_a_calculation_with_numbers_is_not_taken_for_a_text():

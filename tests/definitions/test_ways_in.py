@@ -326,24 +326,6 @@ def test_words_of_a_command_line_are_yaml_unless_the_input_is_a_text():
         assert (type(found), repr(found)) == (type(value), repr(value)), (annotation, word)
 
 
-def test_a_number_that_was_parsed_before_keeps_its_spelling_for_the_type_of_the_input():
-    cases = [
-        (Decimal, "1.50", Decimal("1.50")),
-        (Path, "007", Path("007")),
-        (str, "1.10", "1.10"),
-        (UUID, "1" * 32, UUID("1" * 32)),
-        (typing.Literal["1"], "1", "1"),
-        (int, "5", 5),
-        (float, "5", 5.0),
-        (int | str, "5", 5),
-        (typing.Any, "5", 5),
-    ]
-    for annotation, word, value in cases:
-        found = arrives(flow_of(annotation), value_typed(word))
-        assert (type(found), repr(found)) == (type(value), repr(value)), (annotation, word)
-    assert [type(part) for part in opened(storable([value_typed("5"), value_typed("2.5")], "x"))] == [int, float]
-
-
 PLAIN_UNIONS = [
     # (types, JSON value, value that the function gets)
     ((dt.date, str), "2026-03-01", dt.date(2026, 3, 1)),

@@ -6,6 +6,8 @@ import pytest
 from IPython.core.error import UsageError
 
 from divebook.commands.values import read_inputs
+from divebook.definitions.definition import Workflow
+from divebook.definitions.step import Step
 from divebook.errors import InputError
 from divebook.notebook.commands import Arguments, Names, objects_of, parse, split
 
@@ -64,13 +66,15 @@ def test_what_is_not_closed_is_told(line, message):
     ],
 )
 def test_values_are_yaml_and_what_is_not_yaml_is_text(written, value):
-    assert read_inputs([f"x={written}"], {}) == {"x": value}
+    assert read_inputs([f"x={written}"], Workflow("w", [Step("s", script="1")], inputs=["x"])) == {"x": value}
 
 
 def test_a_plain_word_is_a_text_where_a_text_is_declared():
     written = ["a=1.10", "b=1.10", "c='2'", "d=null"]
-    types = {"a": "string", "c": "Text", "d": "str"}
-    assert read_inputs(written, types) == {"a": "1.10", "b": 1.1, "c": "2", "d": "null"}
+    types = {"a": "string", "b": None, "c": "Text", "d": "str"}
+    inputs = [{"name": name, "type": kind} for name, kind in types.items()]
+    workflow = Workflow("w", [Step("s", script="1")], inputs=inputs)
+    assert read_inputs(written, workflow) == {"a": "1.10", "b": 1.1, "c": "2", "d": "null"}
 
 
 def test_a_dollar_names_a_variable_of_the_kernel():
@@ -96,7 +100,7 @@ def test_bad_expressions_are_told_with_their_input(written, message):
 )
 def test_bad_values_are_told_with_their_input(written, message):
     with pytest.raises(InputError, match=message):
-        read_inputs([f"x={written}"], {})
+        read_inputs([f"x={written}"], Workflow("w", [Step("s", script="1")], inputs=["x"]))
 
 
 FLAGS, VALUED = {"-b": "background", "--background": "background"}, {"--store": "store"}
