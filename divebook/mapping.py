@@ -121,7 +121,7 @@ class MappedRows:
         """Raise the error of the map's execution if it has failed. Warn if the execution waits for an answer. Return
         this object, without waiting.
         """
-        if self.run.internals.checked().status == WAITING:
+        if self.run.internals.checked().state.status == WAITING:
             warnings.warn(f"{self!r}. Answer that; wait() then continues", stacklevel=3)
         return self
 

@@ -42,7 +42,7 @@ from divebook.events.recorded import opened
 from divebook.projections.compare import OperationTree, Pair, Row, describe
 from divebook.projections.failures import Failure, failure_in
 from divebook.projections.run_columns import cell_text, columns_in
-from divebook.projections.summary import Overview
+from divebook.projections.summary import Overview, status_in
 from divebook.questions import Question
 from divebook.replay.inspect import Inspection
 from divebook.replay.origins import ValueOrigin
@@ -72,7 +72,7 @@ class QueueLine:
         self.priority = queued.priority
         self.execution_id = queued.execution_id
         self.workflow = queued.workflow
-        self.status = record.status
+        self.status = status_in(environment.store, queued.execution_id)
         self.key = record.key
         self.due = record.wake_at if record.status == ENQUEUED else None
         self.attempts = attempts_made(environment.store, queued.execution_id)
@@ -349,6 +349,8 @@ class _RunRow(NamedTuple):
     """
 
     record: ExecutionRecord
+    status: str
+    """Status that people see."""
     state: ExecutionState | None
     """State of the execution; None if its log is damaged. `check` and `show` report details."""
 
@@ -381,7 +383,7 @@ def _why(part: str) -> Callable[[_RunRow], str | None]:
 RUN_COLUMNS: Columns = {
     "execution_id": Column(TEXT, "``exec_...``", "record.execution_id"),
     "workflow": Column(TEXT, "its name", lambda row: row.record.workflow_name or None),
-    "status": Column(TEXT, "``running``, ``completed``, ``failed``, ``cancelled`` ...", "record.status"),
+    "status": Column(TEXT, "``running``, ``waiting``, ``interrupted``, ``completed`` ...", "status"),
     **TIMES,
     "inputs": Column(ANYTHING, "a dict; None where the log cannot be read", _values("inputs")),
     "outputs": Column(ANYTHING, "a dict; None where the log cannot be read", _values("outputs")),
@@ -409,14 +411,16 @@ TELLING = ("cost", "error", "tags", "note")
 def runs_frame(records: Iterable[ExecutionRecord], store: EventStore) -> pd.DataFrame:
     """Return one row per execution of a store, with status, times, inputs, outputs, consumption and error."""
     records = list(records)
-    rows = frame(RUN_COLUMNS, [_run_row(record, store) for record in records])
+    overview = Overview(store)
+    statuses = overview.statuses(records)
+    rows = frame(RUN_COLUMNS, [_run_row(record, statuses[record.execution_id], store) for record in records])
     for column in columns_in("frame"):
-        cells = [cell_text(column, line) for line in Overview(store).lines(records)]
+        cells = [cell_text(column, line) for line in overview.lines(records)]
         rows[column.title] = pd.Series(cells, rows.index, rows["execution_id"].dtype)
     return rows
 
 
-def _run_row(record: ExecutionRecord, store: EventStore) -> _RunRow:
+def _run_row(record: ExecutionRecord, status: str, store: EventStore) -> _RunRow:
     try:
         state = folded(store, record.execution_id)
         damage = None
@@ -424,7 +428,7 @@ def _run_row(record: ExecutionRecord, store: EventStore) -> _RunRow:
     except StoreError as error:
         state = None
         damage = str(error)
-    return _RunRow(record, state, _failure(record, store), damage)
+    return _RunRow(record, status, state, _failure(record, store), damage)
 
 
 def _failure(record: ExecutionRecord, store: EventStore) -> Failure | None:

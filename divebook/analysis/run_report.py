@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from divebook.analysis.timeline import layout, svg, svg_data_uri
 from divebook.engine.bounds import NANODOLLARS, spent_of
+from divebook.engine.lifecycle import INTERRUPTED, PAUSED
 from divebook.engine.state import awaited_signals
 from divebook.errors import ExecutionNotFoundError
 from divebook.events import Event
@@ -33,7 +34,7 @@ from divebook.projections.model_requests import (
     tool_calls_in,
 )
 from divebook.projections.spans import Span
-from divebook.projections.summary import INTERRUPTED, ReadLog, badge_of, badged
+from divebook.projections.summary import PROCESS_ENDED, ReadLog, badge_of, badged
 from divebook.questions import Question
 from divebook.questions.question import address_of, became, choices_of, example_answer, expected_in_full
 from divebook.replay.files import ChangedFiles, KeptFiles
@@ -334,11 +335,11 @@ def report_of(
     # One pass over the log provides the spans, the activity and the distributions.
     read = ReadLog.of(log)
     spans = tuple(clean_span(span, clean) for span in read.shown_spans)
-    shown_status = execution.state.shown_status
+    shown_status = execution.status
     record = _record_of(execution)
     steps = [span for span in spans if span.kind == "step"]
-    # A step that started and has not ended counts as running, although its execution waits or is paused.
-    if execution.status == WAITING:
+    # A step that started and has not ended counts as running, although its execution waits, is paused or interrupted.
+    if shown_status in (WAITING, PAUSED, INTERRUPTED):
         steps = [_as_stopped(step, shown_status) for step in steps]
     return RunReport(
         name=one_line(badged(execution.workflow.name, "" if record is None else badge_of(record)), 80),
@@ -376,7 +377,7 @@ def _record_of(execution: Run) -> ExecutionRecord | None:
 
 def _as_stopped(step: Span, status: str) -> Span:
     """Replace the status of a running step by the status of its execution, in a copy of the step's span. A report then
-    shows the step as waiting or paused if its execution waits or is paused.
+    shows the step as waiting, paused or interrupted, like its execution.
     """
     return replace(step, status=status) if step.status == RUNNING else step
 
@@ -706,8 +707,8 @@ def facts_of(execution: Run, log: ReadLog, record: ExecutionRecord | None) -> It
     """Yield the key facts of a report as texts: start, working and waiting time, number of model calls and tokens, and
     how much of each budget is spent.
     """
-    if _is_interrupted(execution):
-        yield INTERRUPTED
+    if execution.status == INTERRUPTED:
+        yield PROCESS_ENDED
     blocked_reason = execution.held_up
     if blocked_reason is not None:
         yield blocked_reason
@@ -772,14 +773,6 @@ def _amount(value: float | Decimal) -> str:
     """Return a number as text with thousands separators and without trailing zeros: ``100,000``, ``1.4``."""
     # 1.50 -> "1.5"   2.0 -> "2"   100000 -> "100,000"
     return f"{value:,f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value:,}"
-
-
-def _is_interrupted(execution: Run) -> bool:
-    """Return True if the process of a running execution has ended, so that a person has to resume the execution."""
-    # A run that was read from a file is in a store in memory. Its process may still run.
-    if execution.status != RUNNING or execution.damage is not None or not execution.store.keeps:
-        return False
-    return not (execution.is_live or execution.internals.goes_on_elsewhere)
 
 
 def with_children(execution: Run) -> Iterator[Run]:

@@ -28,13 +28,14 @@ from divebook.analysis.columns import (
 )
 from divebook.analysis.log import EventTable
 from divebook.engine.evolve import fold
-from divebook.engine.lifecycle import STATUSES
+from divebook.engine.lifecycle import SHOWN_STATUSES
 from divebook.engine.state import ExecutionState
 from divebook.errors import NotFoundError, SetupError, StoreError
 from divebook.events import Event
 from divebook.events.catalog import ORIGINS, UNCOUNTED, ExecutionForked
 from divebook.events.recorded import opened
 from divebook.projections.log_frames import Framed
+from divebook.projections.summary import Overview, records_with
 from divebook.runtime.driver import folded
 from divebook.stores import EventStore, ExecutionRecord
 from divebook.stores.follow import chain_of
@@ -294,7 +295,7 @@ class Frames(Framed):
 # --- selection of executions by ``where=`` ----------------------------------------------------------------------------
 
 
-_KNOWN = {"status": STATUSES, "origin": ORIGINS}
+_KNOWN = {"status": SHOWN_STATUSES, "origin": ORIGINS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -378,8 +379,13 @@ class Selection:
         if ids is not None:
             records = [store.record(name) for name in dict.fromkeys(map(store.resolve, ids))]
         else:  # one value is asked of the store, which has indexes for it
-            records = store.records(**single)
+            records = records_with(store, **single)
+        # The store has recorded other statuses than people see.
+        statuses = criteria.pop("status", None)
         fitting = [record for record in records if self._fits(record, criteria)]
+        if statuses is not None:
+            shown = Overview(store).statuses(fitting)
+            fitting = [record for record in fitting if shown[record.execution_id] in statuses]
         return fitting[:limit] if limit else fitting
 
     def _fits(self, record: ExecutionRecord, criteria: Mapping[str, tuple[str, ...]]) -> bool:

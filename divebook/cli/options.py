@@ -54,8 +54,12 @@ Suggestions: TypeAlias = Iterator[tuple[str, str]]
 
 
 def _run_ids(store: EventStore) -> Suggestions:
-    for record in store.records(limit=MAX_RUNS):
-        yield record.execution_id, f"{record.workflow_name} {record.status}"
+    from divebook.projections.summary import Overview
+
+    records = store.records(limit=MAX_RUNS)
+    statuses = Overview(store).statuses(records)
+    for record in records:
+        yield record.execution_id, f"{record.workflow_name} {statuses[record.execution_id]}"
 
 
 def _workflow_names(store: EventStore) -> Suggestions:

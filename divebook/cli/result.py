@@ -315,6 +315,7 @@ PAGE = 50
 
 
 def _print_interrupted(interrupted: Interrupted, _values: Mapping[str, Any]) -> None:
+    from divebook.projections.summary import Overview
     from divebook.report.model import Text
 
     records = interrupted.records
@@ -322,11 +323,12 @@ def _print_interrupted(interrupted: Interrupted, _values: Mapping[str, Any]) -> 
         print_note("nothing to recover")
         return
     page = interrupted.page
+    statuses = Overview(interrupted.environment.store).statuses(records)
     rows = [
         (
             record.execution_id,
             one_line(record.workflow_name, 40),
-            Text(record.status, record.status),
+            Text(statuses[record.execution_id], statuses[record.execution_id]),
             local_time(record.started_at),
         )
         # Page 1 has the rows 0 to 49.

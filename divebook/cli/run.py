@@ -204,7 +204,7 @@ def _continues_alone(execution: Run, *, waits: bool | None) -> bool:
     if waits is False or (waits is None and has_terminal()):
         return False
     # A paused execution continues only when a person resumes it.
-    if execution.status != WAITING or execution.state.paused is not None or not execution.internals.was_driven:
+    if execution.status != WAITING or not execution.internals.was_driven:
         return False
     for family_member in with_children(execution):
         # A call is held open in this process while it asks, and is not left waiting by default.

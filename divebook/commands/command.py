@@ -45,7 +45,7 @@ SHELL: Final = "shell"
 NOTEBOOK: Final = "notebook"
 PYTHON: Final = "python"
 ALL: Final = frozenset[Interface]({SHELL, NOTEBOOK, PYTHON})
-EXIT_CODES = {"completed": 0, "failed": 1, "waiting": 3, "cancelled": 130}
+EXIT_CODES = {"completed": 0, "failed": 1, "waiting": 3, "paused": 3, "cancelled": 130}
 """Exit codes of the shell by status of a run. A status without an entry, such as ``moved``, has the code 1."""
 FORMAT = 1
 """Version of the JSON that commands print with ``--json``: the value of its key ``divebook``."""

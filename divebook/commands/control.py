@@ -90,13 +90,14 @@ def _chosen(
     both or neither.
     """
     from divebook.engine.lifecycle import TERMINAL
+    from divebook.projections.summary import records_with
 
     if bool(runs) == bool(status or workflow or tagged):
         raise SetupError(f"name runs, or select them with --status, --workflow or {tag_option}")
     # Runs that are named are all tried, so that one which has ended is reported.
     if runs:
         return list(runs)
-    records = call.environment.store.records(status, workflow, 0, tag=tagged)
+    records = records_with(call.environment.store, status, workflow=workflow, tag=tagged)
     return [record.execution_id for record in records if not (only_unended and record.status in TERMINAL)]
 
 
@@ -146,8 +147,9 @@ def cancel(
     chosen = _chosen(call, runs, status, workflow, tagged, tag_option="--tag", only_unended=True)
     # The error of a single run is that of the command.
     if len(chosen) == 1 and runs and not dry_run:
-        before = environment.store.record(environment.store.resolve(chosen[0])).status
-        execution = _cancelled(call.run(chosen[0]))
+        execution = call.run(chosen[0])
+        before = execution.status
+        execution = _cancelled(execution)
         return BulkResults([BulkResult(execution.id, before, execution.status)], environment, execution)
     return BulkResults(handle_each(environment, chosen, _cancelled, dry_run=dry_run), environment)
 

@@ -84,8 +84,10 @@ class RunQuery:
     @property
     def records(self) -> list[ExecutionRecord]:
         """The summary rows of the runs."""
+        from divebook.projections.summary import records_with
+
         filters: dict[str, Any] = dict(self.filters)
-        return self.event_store.records(limit=self.limit, **filters)
+        return records_with(self.event_store, limit=self.limit, **filters)
 
     def lines(self, records: list[ExecutionRecord]) -> list[RunLine]:
         """Return the lines of the list for summary rows."""
@@ -103,7 +105,7 @@ def run_data(line: RunLine) -> RunData:
     return {
         "id": record.execution_id,
         "workflow": record.workflow_name,
-        "status": record.status,
+        "status": line.status,
         "error": record.error,
         "started_at": json_time(record.started_at),
         "ended_at": json_time(record.ended_at),
@@ -218,8 +220,10 @@ def count_data(count: RunCount) -> CountData:
 )
 def count(call: Invocation, *, workflow: OfWorkflow = None) -> RunCount:
     """Count the runs of a store by status."""
-    records = call.event_store.records(workflow=workflow)
-    return RunCount(dict(Counter(record.status for record in records).most_common()))
+    from divebook.projections.summary import Overview
+
+    statuses = Overview(call.event_store).statuses(call.event_store.records(workflow=workflow))
+    return RunCount(dict(Counter(statuses.values()).most_common()))
 
 
 # --- stats -----------------------------------------------------------------------------------------------------------
@@ -319,7 +323,7 @@ def _workflow_stats(
     return {
         "workflow": workflow,
         "runs": len(lines),
-        "by_status": dict(Counter(line.record.status for line in lines).most_common()),
+        "by_status": dict(Counter(line.status for line in lines).most_common()),
         "median_seconds": median(values) if values else None,
         "longest_seconds": max(values, default=None),
         "cost": sum(line.cost or 0 for line in lines) / NANODOLLARS,

@@ -13,6 +13,8 @@ Status = Literal[
     "enqueued",
     "running",
     "waiting",
+    "paused",
+    "interrupted",
     "completed",
     "failed",
     "cancelled",

@@ -143,12 +143,15 @@ class Interrupted:
 
 def interrupted_data(interrupted: Interrupted) -> InterruptedData:
     """Return the interrupted runs as plain data."""
+    from divebook.projections.summary import Overview
+
+    statuses = Overview(interrupted.environment.store).statuses(interrupted.records)
     return {
         "runs": [
             {
                 "id": record.execution_id,
                 "workflow": record.workflow_name,
-                "status": record.status,
+                "status": statuses[record.execution_id],
                 "started_at": json_time(record.started_at),
             }
             for record in interrupted.records

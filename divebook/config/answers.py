@@ -17,6 +17,7 @@ from divebook.definitions.yaml_text import value_typed, yaml_of
 from divebook.engine.forks import Change
 from divebook.environments.environment import Environment
 from divebook.errors import DefinitionError, DivebookError, ExecutionError, InputError, NotFoundError
+from divebook.projections.summary import status_in
 from divebook.questions import Question, Typed
 from divebook.questions.bounds import Bounds
 from divebook.runtime.messages import annotation
@@ -416,7 +417,7 @@ def interrupted(environment: Environment, execution_id: str | None = None) -> li
     whole_id = environment.store.resolve(execution_id)
     matches = [record for record in records if record.execution_id == whole_id]
     if not matches:
-        status = environment.store.record(whole_id).status
+        status = status_in(environment.store, whole_id)
         raise ExecutionError(f"execution {whole_id} is {status}, but not interrupted; to continue anyway, resume it")
     return matches
 
@@ -492,7 +493,7 @@ def _apply(
     before = ""
     try:
         whole_id = environment.store.resolve(name)
-        before = environment.store.record(whole_id).status
+        before = status_in(environment.store, whole_id)
         result = None if dry_run else operation(environment.run_of(whole_id))
     except DivebookError as error:
         return BulkResult(whole_id, before, before, error=error), None

@@ -124,6 +124,46 @@ WAY_ON: Mapping[str, str] = {row.status: row.advice for row in LIFE_CYCLE if row
 """Advice by final status, for a person who wants the execution to continue."""
 
 
+# --- statuses that people see ----------------------------------------------------------------------------------------
+#
+# A log does not say everything. It has the status "running" also if the process that drove the execution has died, and
+# "waiting" also if a person has paused it. Every interface shows the status that `shown_status` returns, and filters by
+# the same words (tests/commands/test_statuses.py).
+
+PAUSED = "paused"
+"""Status that people see of an execution that a person has paused. It continues when a person resumes it."""
+INTERRUPTED = "interrupted"
+"""Status that people see of an execution whose process ended while it was running. It can be resumed."""
+SHOWN_STATUSES = (PENDING, ENQUEUED, RUNNING, WAITING, PAUSED, INTERRUPTED, *STATUSES[len(_UNENDED) :])
+"""All statuses that people see."""
+RECORDED_AS: Mapping[str, tuple[str, ...]] = {
+    **{status: (status,) for status in STATUSES},
+    PAUSED: (WAITING, ENQUEUED),
+    INTERRUPTED: (RUNNING,),
+}
+"""Recorded statuses that an execution can have, by the status that people see."""
+
+
+def shown_status(status: str, *, is_paused: bool = False, is_driven: bool = True) -> str:
+    """Return the status of an execution for people.
+
+    Parameters
+    ----------
+    status
+        The recorded status.
+    is_paused
+        True if a person has paused the execution.
+    is_driven
+        True if a process drives the execution. This matters only if the recorded status is ``running``.
+
+    >>> shown_status("waiting", is_paused=True), shown_status("running", is_driven=False), shown_status("failed")
+    ('paused', 'interrupted', 'failed')
+    """
+    if is_paused and status in RECORDED_AS[PAUSED]:
+        return PAUSED
+    return status if is_driven or status != RUNNING else INTERRUPTED
+
+
 def may_follow(status: str, kind: Kind) -> bool:
     """Return whether an event of a type may be appended to an execution that has a status.
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 from immutables import Map
 
 from divebook.engine.approvals import StandingRule
-from divebook.engine.lifecycle import FINAL, TERMINAL
+from divebook.engine.lifecycle import FINAL, PAUSED, TERMINAL, shown_status
 from divebook.engine.operations import CHILD_WORKFLOW, SIGNAL_WAIT, TIMER, Reserved, consumption_of
 from divebook.errors import CorruptStoreError, SetupError, did_you_mean
 from divebook.events import catalog
@@ -777,13 +777,15 @@ class ExecutionState(Timed):
 
     @property
     def shown_status(self) -> str:
-        """Status for people: like `status`, but ``paused`` if a person has paused the execution."""
-        return "paused" if self.is_shown_paused else self.status
+        """Status for people: like `status`, but ``paused`` if a person has paused the execution. Whether a process
+        drives the execution is not in its log; see `divebook.Run.status`.
+        """
+        return shown_status(self.status, is_paused=self.paused is not None)
 
     @property
     def is_shown_paused(self) -> bool:
         """True if the execution waits, or is in a queue, because a person has paused it."""
-        return self.paused is not None and self.status in (WAITING, ENQUEUED)
+        return self.shown_status == PAUSED
 
     @property
     def running_us(self) -> int:

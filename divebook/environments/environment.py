@@ -58,6 +58,7 @@ from divebook.errors import ExecutionError, NotFoundError, SetupError, StartKeyT
 from divebook.events.event import to_datetime
 from divebook.interrupts import interruptible_result
 from divebook.projections.spans import Formatter
+from divebook.projections.summary import records_with
 from divebook.questions import Question
 from divebook.replay.recorded_answers import ReuseInputs
 from divebook.replay.what_if import answers_for
@@ -955,13 +956,14 @@ class Environment:
     def runs(self, status: str | None = None, workflow: str | None = None, limit: int = 0, **filters: Any) -> list[Run]:
         """Return the executions of the store, newest first. A `limit` of 0 returns all.
 
-        The `filters` are those of `EventStore.records`: ``tag``, ``origin``, ``parent``, ``notebook``, ``cell``,
-        ``key``. ``environment.store.records(...)`` returns only the summary rows.
+        `status` is one that `divebook.Run.status` can have. The `filters` are those of `EventStore.records`: ``tag``,
+        ``origin``, ``parent``, ``notebook``, ``cell``, ``key``. Summary rows alone are
+        those of ``environment.store.records(...)``.
         """
         require_options(filters, _FILTERS, "runs cannot be filtered by")
         if not COUNT_OR_ZERO.fits(limit):
             raise SetupError(f"limit must be {COUNT_OR_ZERO}; 0 for all, not {describe(limit)}")
-        records = self.store.records(status=status, workflow=workflow, limit=limit, **filters)
+        records = records_with(self.store, status, workflow=workflow, limit=limit, **filters)
         return [self._handle(self._control.look_up(record.execution_id)) for record in records]
 
     def frames(

@@ -9,7 +9,7 @@ define what a cell may contain. `Outline` finds the position of the cursor in th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -23,11 +23,11 @@ from divebook.definitions.resources import DURABILITIES
 from divebook.definitions.schema import key_names
 from divebook.definitions.step import STEP_TYPES
 from divebook.definitions.table import INPUT_TYPES, Flag, Key, Many, One, Table, Text, Texts
-from divebook.engine.lifecycle import STATUSES
+from divebook.engine.lifecycle import INTERRUPTED, PAUSED, SHOWN_STATUSES
 from divebook.errors import DivebookError, Place
 from divebook.events.catalog import CANCELLED, ENQUEUED, FAILED, ORIGINS, PENDING, RUNNING, WAITING
 from divebook.notebook.commands import Arguments, parse, split
-from divebook.projections.summary import newest_run
+from divebook.projections.summary import Overview, newest_run
 from divebook.questions import bounds
 from divebook.questions.question import DEFINABLE, address_of
 from divebook.replay.recorded_answers import TOOLS
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from divebook.environments.environment import Environment
     from divebook.notebook.commands import Command
     from divebook.questions import Question
-    from divebook.stores import ExecutionRecord
+    from divebook.stores import EventStore, ExecutionRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ class CellWithCursor:
 
 
 # Statuses from which an execution can be resumed or cancelled.
-RESUMABLE = (PENDING, ENQUEUED, RUNNING, WAITING, FAILED, CANCELLED)
-CANCELLABLE = (PENDING, ENQUEUED, RUNNING, WAITING)
+CANCELLABLE = (PENDING, ENQUEUED, RUNNING, WAITING, PAUSED, INTERRUPTED)
+RESUMABLE = (*CANCELLABLE, FAILED, CANCELLED)
 TRUTH = ("true", "false")
 LATEST = 50
 """Maximum number of executions that are suggested."""
@@ -119,6 +119,14 @@ def _workflow(name: str | None) -> Workflow | None:
         return None
     # Without a name, ``%dive run`` starts the workflow that was defined last, so its inputs are the right ones.
     return environment.definitions.workflows.get(name or current_session().last_workflow or "")
+
+
+def _present_store() -> EventStore | None:
+    """Return the store of the session. Before the session is created, return the one it would open, if that exists."""
+    from divebook.notebook.recovery import existing_store
+
+    environment = present_environment()
+    return existing_store() if environment is None else environment.store
 
 
 class KnownNames:
@@ -160,14 +168,15 @@ class KnownNames:
         except DivebookError:  # an unfinished or unknown id
             return ()
 
-    def executions(self) -> Iterable[ExecutionRecord]:
+    def executions(self) -> Sequence[ExecutionRecord]:
         """Return the records of the latest executions, the newest first."""
-        from divebook.notebook.recovery import existing_store
-
-        # Before the session is created, the store is opened only if it exists already.
-        environment = present_environment()
-        store = existing_store() if environment is None else environment.store
+        store = _present_store()
         return () if store is None else store.records(limit=LATEST)
+
+    def statuses(self) -> Mapping[str, str]:
+        """Return the statuses that people see of the latest executions, by id, the newest first."""
+        store = _present_store()
+        return {} if store is None else Overview(store).statuses(store.records(limit=LATEST))
 
     def questions(self) -> Iterable[tuple[str, Question]]:
         """Return the open questions, each with the id of its execution."""
@@ -307,7 +316,7 @@ def _values_of(
     kind = parameter.completes
     # Functions, so that only the names of the needed kind are read from store and session.
     sources: Mapping[str, Callable[[], Iterable[str]]] = {
-        "status": lambda: STATUSES,
+        "status": lambda: SHOWN_STATUSES,
         "origin": lambda: ORIGINS,
         "durability": lambda: DURABILITIES,
         "tools": lambda: TOOLS,
@@ -325,7 +334,7 @@ def _values_of(
         shown_kind = kind if parameter.is_word else parameter.long_name
         yield from (Candidate(value, shown_kind) for value in sources[kind]())
     elif kind == "run":
-        yield from _runs(_STATUSES_FOR.get(command.name, STATUSES), arguments, names)
+        yield from _runs(_STATUSES_FOR.get(command.name, SHOWN_STATUSES), arguments, names)
     elif kind == "interrupted run":
         yield from _runs(CANCELLABLE, arguments, names)
     elif kind == "question":
@@ -349,9 +358,9 @@ _STATUSES_FOR: Mapping[str, Collection[str]] = {"resume": RESUMABLE, "cancel": C
 
 def _runs(statuses: Collection[str], arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
     """Yield the ids of the latest runs that have one of the given statuses and are not in the line yet."""
-    for record in names.executions():
-        if record.status in statuses and record.execution_id not in arguments.words:
-            yield Candidate(record.execution_id, record.status)
+    for name, status in names.statuses().items():
+        if status in statuses and name not in arguments.words:
+            yield Candidate(name, status)
 
 
 def _choices(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:

@@ -406,7 +406,7 @@ def _view_of_interrupted(_magics: DiveMagics, _call: Invocation, interrupted: In
         recovered = resume_all(interrupted.environment, interrupted.records)
         print_answer("\n".join(lines_after_recovering(recovered)))
     else:
-        print_answer(listing(interrupted.records, interrupted.page))
+        print_answer(listing(interrupted.environment.store, interrupted.records, interrupted.page))
 
 
 def _view_of_definitions(_magics: DiveMagics, _call: Invocation, names: DefinedNames) -> None:

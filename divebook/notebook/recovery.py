@@ -157,15 +157,17 @@ def refused_lines(recovered: Recovered) -> list[str]:
     ]
 
 
-def listing(records: Sequence[ExecutionRecord], page: int = 1) -> str:
-    """Return one page of the list of interrupted executions as text, the newest first, with the commands that resume
-    them.
+def listing(store: EventStore, records: Sequence[ExecutionRecord], page: int = 1) -> str:
+    """Return one page of the list of interrupted executions of a store as text, the newest first, with the commands
+    that resume them.
     """
+    from divebook.projections.summary import Overview
     from divebook.text.format import local_time
     from divebook.text.redaction import one_line
 
+    statuses = Overview(store).statuses(records)
     lines = [
-        f"  {record.execution_id}  {one_line(record.workflow_name, 40)}  {record.status}  "
+        f"  {record.execution_id}  {one_line(record.workflow_name, 40)}  {statuses[record.execution_id]}  "
         f"{local_time(record.started_at)}"
         # Pages count from 1.
         for record in records[(page - 1) * MAX_LISTED : page * MAX_LISTED]

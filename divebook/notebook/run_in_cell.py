@@ -95,7 +95,7 @@ def cell_outcome(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
     if run.continued_as is not None:
         print_answer(f"it continues as {run.continued_as}; to look at that: %dive show {run.continued_as}")
     # Waiting is not a failure: the cell succeeds, and the run continues when the answer arrives.
-    if run.status == WAITING:
+    if run.state.status == WAITING:
         return _outcome_of_waiting(run, front_end, strict=arguments.has("strict"))
     if run.status not in (FAILED, CANCELLED) or arguments.has("no-check"):
         return run

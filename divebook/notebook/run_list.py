@@ -21,7 +21,7 @@ from divebook.notebook.report import questions
 from divebook.notebook.shell_state import present_front_end
 from divebook.notebook.view_output import NOTHING, ViewOutput, display_bundle
 from divebook.projections.run_columns import run_table
-from divebook.projections.summary import Overview
+from divebook.projections.summary import Overview, records_with
 from divebook.questions import Question
 from divebook.questions.bounds import Bounds
 from divebook.report.model import Items, Line, Paragraph, Report, Text
@@ -75,7 +75,7 @@ class Runs(Shown):
         # A shortened id raises an error if it is ambiguous.
         if self.chosen is not None:
             return [self.environment.store.record(self.environment.store.resolve(name)) for name in self.chosen]
-        return self.environment.store.records(limit=self.limit, **self.filters)
+        return records_with(self.environment.store, limit=self.limit, **self.filters)
 
     def ids(self) -> Iterable[str]:
         """Return the ids of the executions in the list."""
@@ -106,7 +106,7 @@ class Runs(Shown):
         # The display reads its own records, because the property would read all records of the store. One more record
         # is read to find out whether there are more.
         if self.chosen is None:
-            records = self.environment.store.records(limit=count + 1, **self.filters)
+            records = records_with(self.environment.store, limit=count + 1, **self.filters)
         else:
             records = self.records[: count + 1]
         lines = Overview(self.environment.store).lines(records[:count])

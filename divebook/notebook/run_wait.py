@@ -171,7 +171,7 @@ def _has_no_answer(run: Run) -> bool:
     """
     run.refresh()
     is_idle = not run.is_live or run.is_blocked
-    return is_idle and not run.state.is_over and run.status == WAITING
+    return is_idle and run.state.status == WAITING
 
 
 async def _hosting_decided(output: LiveOutput | None) -> None:

@@ -12,6 +12,7 @@ import time
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -19,7 +20,14 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from divebook.definitions.definition import hidden_steps
 from divebook.engine.bounds import NANODOLLARS
-from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
+from divebook.engine.lifecycle import (
+    PAUSED,
+    RECORDED_AS,
+    SHOWN_STATUSES,
+    STATUS_AFTER,
+    TERMINAL,
+    shown_status,
+)
 from divebook.engine.operations import (
     ACTION_EXECUTION,
     AGENT_RESPONSE,
@@ -34,7 +42,7 @@ from divebook.engine.operations import (
     TOOL_DISCOVERY,
 )
 from divebook.engine.state import NO_USAGE
-from divebook.errors import UNFIT, ExecutionNotFoundError, ReadOnlyStoreError, StoreError
+from divebook.errors import UNFIT, ExecutionNotFoundError, NotFoundError, ReadOnlyStoreError, StoreError
 from divebook.events import Event, catalog
 from divebook.events.catalog import (
     BADGED,
@@ -42,6 +50,7 @@ from divebook.events.catalog import (
     COMPLETED,
     FAILED,
     NOT_RESUMED_AUTOMATICALLY,
+    PENDING,
     RUNNING,
     UNCOUNTED,
     WAITING,
@@ -57,7 +66,7 @@ from divebook.text.format import local_time, plural, price
 from divebook.text.redaction import Redactor, one_line, shared
 
 # Part of each stored summary. Another number makes all stored summaries invalid, so that logs are read again.
-VERSION = 2
+VERSION = 3
 WIDTH = 200
 """Maximum number of characters of a text in a summary."""
 INPUTS = 3
@@ -99,13 +108,9 @@ class RunLine:
 
     @property
     def status(self) -> str:
-        """Status of the execution for people. It is ``paused`` if no process drives the execution or a person paused
-        it.
-        """
-        status = self.record.status
-        # The store has the status "waiting" for both: a run that a person paused, and one that waits for an answer.
-        is_paused = self.is_left or (status == WAITING and self.summary is not None and self.summary.is_paused)
-        return PAUSED if is_paused else status
+        """Status of the execution for people; see `divebook.engine.lifecycle.shown_status`."""
+        is_paused = self.summary is not None and self.summary.is_paused
+        return shown_status(self.record.status, is_paused=is_paused, is_driven=not self.is_left)
 
     @property
     def error(self) -> str:
@@ -123,7 +128,7 @@ class RunLine:
             more = 0 if self.summary is None else self.summary.failed
             return f"{self.error} and {more:,} more" if self.error and more else self.error
         if self.is_left:
-            return f"{INTERRUPTED} at {local_time(to_datetime(self.summary.last_us))}"
+            return f"{PROCESS_ENDED} at {local_time(to_datetime(self.summary.last_us))}"
         return self.record.note or self.summary.inputs
 
     @property
@@ -146,7 +151,7 @@ class RunLine:
         if self.record.status == CANCELLED and summary.ended_by:
             return summary.ended_by
         kept_items = f"{items} kept" if items else ""
-        at = f"at step {summary.step}" if self.status == PAUSED and summary.step else ""
+        at = f"at step {summary.step}" if self.record.status in (RUNNING, WAITING) and summary.step else ""
         return ", ".join(filter(None, [at, kept_items]))
 
     @property
@@ -197,6 +202,7 @@ class Summary(NamedTuple):
     last_us: int = 0
     """Time of the last event, in microseconds since 1970."""
     is_paused: bool = False
+    """True if a person has paused the run."""
     step: str = ""
     """Name of the current or the last step."""
     done: int = 0
@@ -244,6 +250,8 @@ class Summing:
         self._usage = NO_USAGE
         self._asked_models = False
         self._inputs_text = self._step = self._error = self._ended_by = ""
+        self._is_paused = False
+        """True if a person has paused the run. An activity is paused also while the run is in a queue."""
         self._failed_item: int | None = None
         """Index of the item that made a step fail. The error text of the run contains it."""
         self._redactor = shared().fresh()
@@ -270,7 +278,7 @@ class Summing:
             works=activity.doing == WORKED and not activity.is_over,
             since_us=activity.since_us,
             last_us=activity.last_us,
-            is_paused=activity.doing == ACTIVITY_PAUSED,
+            is_paused=self._is_paused,
             step=one_line(self._step, WIDTH),
             done=0 if at is None else at.done,
             total=0 if at is None else at.total,
@@ -288,6 +296,8 @@ class Summing:
 
     def _read(self, event: Event, data: Any) -> None:
         kind = type(data)
+        if kind is catalog.ExecutionPaused or kind in STATUS_AFTER:
+            self._is_paused = kind is catalog.ExecutionPaused
         if kind in (catalog.OperationCompleted, catalog.OperationFailed):
             if data.usage:
                 self._usage = self._usage.plus(data.usage)
@@ -348,8 +358,7 @@ def _in_words(name: str, value: Any, redactor: Redactor) -> str:
 # limit; summaries that are not ready by then appear in the next call.
 
 
-PAUSED = "paused"
-INTERRUPTED = "Interrupted: its process ended"
+PROCESS_ENDED = "Interrupted: its process ended"
 """Text about a run whose process ended while the run was running."""
 FOR_EVER = float("inf")
 _PAGE = 50
@@ -383,6 +392,45 @@ def badged(name: str, badge: str) -> str:
     return f"{name} ({badge})" if badge else name
 
 
+def status_in(store: EventStore, execution_id: str) -> str:
+    """Return the status of an execution that people see."""
+    return Overview(store).statuses([store.record(execution_id)])[execution_id]
+
+
+def records_with(
+    store: EventStore, status: str | None = None, *, limit: int = 0, **filters: Any
+) -> list[ExecutionRecord]:
+    """Return the summary rows of the executions that have a status, newest first.
+
+    Parameters
+    ----------
+    status
+        A status that people see; None for all.
+    limit
+        Maximum number of rows; 0 for all.
+    filters
+        Filters of `EventStore.records`.
+
+    Raises
+    ------
+    NotFoundError
+        No run can have this status.
+    """
+    if status is None:
+        return store.records(limit=limit, **filters)
+    if status not in SHOWN_STATUSES:
+        raise NotFoundError("status", status, SHOWN_STATUSES)
+    recorded = RECORDED_AS[status]
+    if status in TERMINAL or status == PENDING:
+        return store.records(status, limit=limit, **filters)
+    # The store does not know which of these are paused, or have lost their process. Few executions have not ended.
+    records = [record for each in recorded for record in store.records(each, **filters)]
+    records.sort(key=lambda record: record.created_at, reverse=True)
+    statuses = Overview(store).statuses(records)
+    matching = [record for record in records if statuses[record.execution_id] == status]
+    return matching[:limit] if limit else matching
+
+
 class Overview:
     """Computes the lines of a list of runs, with a cache of the summaries of their logs."""
 
@@ -405,20 +453,43 @@ class Overview:
         """Return the line of each execution without reading any log: summaries that are not cached are missing."""
         return self._lines(records, {name: summary for name, (_, summary) in self._known.items()})
 
-    def moving(self) -> tuple[list[tuple[str, str]], set[str]]:
-        """Return the open questions of all executions, and the ids of the executions that are recorded as running
-        although their process has ended.
+    def moving(self, records: Sequence[ExecutionRecord]) -> tuple[list[tuple[str, str]], set[str]]:
+        """Return the open questions of all executions, and the ids of those of the given executions that are recorded
+        as running although their process has ended.
         """
-        orphans = {record.execution_id for record in self.store.orphans() if record.status == RUNNING}
-        return self.store.asking(), orphans
+        return self.store.asking(), self._left_runs(records)
+
+    def _left_runs(self, records: Sequence[ExecutionRecord]) -> set[str]:
+        running = [record.execution_id for record in records if record.status == RUNNING]
+        if not running:
+            return set()
+        driven = {lease.execution_id for lease in self.store.live_leases()}
+        ids = set()
+        for name in running:
+            # A run that has ended since the records were read has no lease either. Its row is read again.
+            with suppress(ExecutionNotFoundError):
+                if name not in driven and self.store.record(name).status == RUNNING:
+                    ids.add(name)
+        return ids
+
+    def statuses(self, records: Sequence[ExecutionRecord]) -> dict[str, str]:
+        """Return the statuses of executions that people see, by id. Only the logs of executions that may be paused are
+        read.
+        """
+        paused = self.summaries([record for record in records if record.status in RECORDED_AS[PAUSED]])
+        left_ids = self._left_runs(records)
+        lines = (
+            RunLine(record, paused.get(record.execution_id), 0, record.execution_id in left_ids) for record in records
+        )
+        return {line.id: line.status for line in lines}
 
     def _lines(self, records: Sequence[ExecutionRecord], summaries: Mapping[str, Summary]) -> list[RunLine]:
-        questions, orphans = self.moving()
+        questions, left_ids = self.moving(records)
         counts = Counter(execution_id for execution_id, _ in questions)
         lines = []
         for record in records:
             name = record.execution_id
-            lines.append(RunLine(record, summaries.get(name), counts[name], name in orphans))
+            lines.append(RunLine(record, summaries.get(name), counts[name], name in left_ids))
         return lines
 
     def summaries(self, records: Sequence[ExecutionRecord], patience: float = FOR_EVER) -> Mapping[str, Summary]:

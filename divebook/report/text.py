@@ -366,6 +366,7 @@ STYLES = {
     "cancelled": "yellow",
     "waiting": "cyan",
     "paused": "cyan",
+    "interrupted": "yellow",
     "running": "blue",
     "pending": "dim",
     "enqueued": "dim",

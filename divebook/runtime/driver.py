@@ -41,7 +41,7 @@ from divebook.engine.decide import decide_cancellation, decide_leaving, decide_o
 from divebook.engine.evolve import fold, fold_records
 from divebook.engine.inbox import facts_of, questions_of
 from divebook.engine.instructions import Fact
-from divebook.engine.lifecycle import TERMINAL
+from divebook.engine.lifecycle import INTERRUPTED, TERMINAL, shown_status
 from divebook.engine.state import ExecutionState
 from divebook.errors import (
     CorruptStoreError,
@@ -353,15 +353,28 @@ class Driver:
         """
         if self._future is None or self.was_forked:
             if not self.state.is_over:
-                advice = "start it first" if self.opening is not None else "resume it, or answer its question, first"
-                if self._future is not None:
-                    advice = f"wait for it in process {self._process}, from which this one was forked"
-                raise ExecutionError(f"execution {self.id} is not running in this process; {advice}")
+                raise ExecutionError(f"execution {self.id} is {self._standing_without_drive()}")
             # It has ended elsewhere, or before this process looked. Callers get a future that is done already.
             self._future = Future()
             self._process = os.getpid()
             self._future.set_result(None)
         return self._future
+
+    def _standing_without_drive(self) -> str:
+        """Return the status of an execution that this process does not drive, and the next step, for an error."""
+        if self._future is not None:
+            return (
+                f"not running in this process; wait for it in process {self._process}, from which this one was forked"
+            )
+        if self.opening is not None:
+            return "not running in this process; start it first"
+        # Whoever waits for it has looked for another process that drives it before.
+        status = shown_status(self.state.shown_status, is_driven=False)
+        way_on = advised(f"resume {self.id}", "run.resume()")
+        if status == INTERRUPTED:
+            return f"interrupted: its process has ended, and no process continues it; to continue: {way_on}"
+        question = " or answer its question" if self.interrupts else ""
+        return f"{status}, and no process continues it; to continue: {way_on}{question}"
 
     def standstill(self) -> Future[None]:
         """Return a future that is done when the execution has ended or waits without being driven (is parked). It is

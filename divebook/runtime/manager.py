@@ -23,7 +23,7 @@ from divebook.definitions.definition import Workflow
 from divebook.engine.bounds import REASONS
 from divebook.engine.decide import steps_ahead, steps_to_undo
 from divebook.engine.inbox import Message, facts_of
-from divebook.engine.lifecycle import FINAL, TERMINAL, WAY_ON
+from divebook.engine.lifecycle import FINAL, TERMINAL, WAY_ON, shown_status
 from divebook.engine.state import ExecutionState
 from divebook.errors import (
     BoundExceededError,
@@ -45,6 +45,7 @@ from divebook.events.codec import checked
 from divebook.events.event import Event
 from divebook.interrupts import interruptible_result, interruptible_wait
 from divebook.questions.bounds import DEFAULT_MAX_DEPTH, DEFAULT_MAX_DESCENDANTS, Bounds
+from divebook.report.hints import advised
 from divebook.runtime.children import (
     Abandoned,
     Child,
@@ -1358,8 +1359,12 @@ def _has_no_driver(driver: Driver) -> bool:
         return False
     state = driver.refresh().state  # the state that its driver wrote before it released the lease
     if not state.is_over and state.status != WAITING:
-        reason = "workers have given it up after several interruptions" if is_queued else "who has driven it is gone"
-        raise ExecutionError(f"execution {driver.id} is {state.status}, and {reason}; resume it")
+        reason = "workers have given it up after several interruptions" if is_queued else "its process has ended"
+        way_on = advised(f"resume {driver.id}", "run.resume()")
+        status = shown_status(state.status, is_driven=False)
+        raise ExecutionError(
+            f"execution {driver.id} is {status}: {reason}, and no process continues it; to continue: {way_on}"
+        )
     return True
 
 

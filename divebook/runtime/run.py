@@ -30,7 +30,7 @@ from divebook.definitions.definition import Workflow
 from divebook.definitions.resources import Config
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.forks import Change
-from divebook.engine.lifecycle import WAY_ON
+from divebook.engine.lifecycle import WAY_ON, shown_status
 from divebook.engine.state import ExecutionState, PathState, awaited_signals, waits_for
 from divebook.errors import (
     CorruptStoreError,
@@ -225,11 +225,24 @@ class Run(Shown, FramedLog, Generic[R_co]):
 
     @property
     def status(self) -> str:
-        """The status of the execution: pending, running, waiting, completed, failed, cancelled ...
+        """Status of the run: ``pending``, ``enqueued``, ``running``, ``waiting``, ``paused``, ``interrupted``,
+        ``completed``, ``failed``, ``cancelled``, ``moved``, ``continued_as_new`` or ``picture``.
 
-        `divebook.engine.lifecycle` lists all.
+        A run is ``waiting`` if it needs an answer, a signal, a child or a time. It is ``paused`` if a person has paused
+        it, and ``interrupted`` if its process ended while it was running. `resume` continues both.
         """
-        return self.state.status
+        shown = self.state.shown_status
+        if shown != catalog.RUNNING or self.is_live:
+            return shown
+        # The readable part of a damaged log, in a store or in a file, does not say how the run has ended.
+        if self.damage is not None or not (self.store.keeps or self._driver.was_driven):
+            return shown
+        try:
+            is_driven = self.store.live_lease_of(self.id) is not None
+        except StoreError:  # the store is closed, or cannot be reached
+            return shown
+        # Its driver may have recorded the end, and released its lease, since the state was read.
+        return shown if is_driven else shown_status(self.refresh().state.shown_status, is_driven=self.is_live)
 
     @property
     def error(self) -> str | None:
@@ -441,10 +454,11 @@ class Run(Shown, FramedLog, Generic[R_co]):
         """Status of the execution for people. If it waits, it is the reason of the wait, without secrets: ``waiting for
         the signal 'go'``.
         """
+        status = self.status
         if (held_up := self.held_up) is not None:
-            return f"{self.state.shown_status}, {held_up}"
-        if self.state.shown_status != catalog.WAITING:
-            return self.state.shown_status
+            return f"{status}, {held_up}"
+        if status != catalog.WAITING:
+            return status
         first, *more = waits_for(self.state, self._driver.questions.values()) or ["a time"]
         return one_line(shared().text(f"waiting for {first}"), MAX_STANDING) + (
             f", and {len(more)} more" if more else ""
@@ -540,9 +554,9 @@ class Run(Shown, FramedLog, Generic[R_co]):
     def _late(self, deadline: Deadline) -> TimeoutError:
         """Return the error for a run that continues although the deadline has passed."""
         stop = "cancel" if self.state.rolling_back is None else "pause"  # a rollback cannot be cancelled
-        standing = self.standing if self.status == catalog.WAITING else self.status
         return TimeoutError(
-            f"execution {self.id} is {standing} after {deadline.limit:g} s, and continues: wait() again, or {stop}() it"
+            f"execution {self.id} is {self.standing} after {deadline.limit:g} s, and continues: wait() again, or "
+            f"{stop}() it"
         )
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -583,7 +597,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
             executor.shutdown(wait=False)
 
     def _checked_strictly(self) -> Self:
-        if self.strict and self.status == catalog.WAITING:
+        if self.strict and self.state.status == catalog.WAITING:
             raise waiting_error(self)
         return self
 
@@ -677,7 +691,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
             run._wait(deadline, check=True)
             if (successor := run.successor) is not None:
                 run = successor
-            elif run.status != catalog.WAITING or not run._wait_for_expiry(deadline):  # noqa: SLF001 - a run too
+            elif run.state.status != catalog.WAITING or not run._wait_for_expiry(deadline):  # noqa: SLF001 - a run too
                 break
         if run.status != catalog.COMPLETED:
             if run.state.paused is not None:

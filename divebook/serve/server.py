@@ -46,11 +46,13 @@ from divebook._version import __version__
 from divebook.definitions.definition import Workflow
 from divebook.definitions.functions import inputs_schema
 from divebook.documents.private_files import create_whole
+from divebook.engine.lifecycle import INTERRUPTED, PAUSED, shown_status
 from divebook.environments.environment import Environment
 from divebook.errors import DivebookError, InterruptError, LeaseHeldError, SetupError, StoreError
-from divebook.events.catalog import COMPLETED, PENDING, WAITING, OperationCompleted
+from divebook.events.catalog import COMPLETED, PENDING, RUNNING, WAITING, OperationCompleted
 from divebook.events.codec import json_form
 from divebook.events.event import Event
+from divebook.projections.summary import Overview
 from divebook.questions import Question
 from divebook.questions.answer import Typed
 from divebook.questions.question import CONFIRMATION, example_answer, expected_answer
@@ -182,7 +184,10 @@ class WorkflowServer:
         """Return a list of all executions that have not ended. Call in a thread."""
         names = {workflow.name for workflow in self._workflows.values()}
         records = [record for record in self._environment.store.unended() if record.workflow_name in names]
-        lines = [f"{record.execution_id}: {record.workflow_name}, {record.status}" for record in records]
+        statuses = Overview(self._environment.store).statuses(records)
+        lines = [
+            f"{record.execution_id}: {record.workflow_name}, {statuses[record.execution_id]}" for record in records
+        ]
         return shown_result("\n".join(lines) or "No run is open.")
 
     # --- waiting for the end or for a question ---------------------------------------------------------------------
@@ -552,7 +557,11 @@ def result_of(execution: Run) -> CallToolResult:
     # Read once: the execution may continue in another thread, and the text must be of the same moment as the data
     # (test_a_result_is_of_one_moment_if_the_run_ends_while_it_is_made).
     state = _recorded_state(execution)
-    data = {"execution": execution.id, "status": state.status, "outputs": json_form(dict(state.outputs))}
+    data = {
+        "execution": execution.id,
+        "status": _status_of(execution, state),
+        "outputs": json_form(dict(state.outputs)),
+    }
     if state.error:
         data["error"] = state.error
     if state.status == COMPLETED:
@@ -570,6 +579,12 @@ def shown_result(text: str, data: Mapping[str, Any] | None = None, *, is_error: 
     )
 
 
+def _status_of(execution: Run, state: ExecutionState) -> str:
+    """Return the status that people see of an execution in a state that was read before."""
+    is_interrupted = state.status == RUNNING and execution.status == INTERRUPTED
+    return shown_status(state.shown_status, is_driven=not is_interrupted)
+
+
 def _status_text(execution: Run, state: ExecutionState) -> str:
     """Describe a state in which an execution has not completed, in a text for the model that uses the client."""
     if state.is_over:
@@ -579,8 +594,14 @@ def _status_text(execution: Run, state: ExecutionState) -> str:
         f"{shlex.quote(example_answer(question))})"
         for question in execution.open_questions
     )
-    progress = f"It waits for a person, who can also answer in a shell: {questions}." if questions else "It goes on."
-    return f"The run {execution.id} is {state.status}. {progress} Call {STATUS_TOOL} with its id to look again."
+    status = _status_of(execution, state)
+    if questions:
+        progress = f"It waits for a person, who can also answer in a shell: {questions}."
+    elif status in (PAUSED, INTERRUPTED):
+        progress = f"A person can continue it in a shell: divebook resume {execution.id}."
+    else:
+        progress = "It continues by itself."
+    return f"The run {execution.id} is {status}. {progress} Call {STATUS_TOOL} with its id to look again."
 
 
 # --- questions as elicitations: forms of plain fields that a client shows to its person ---

@@ -93,6 +93,7 @@ STATUS_SIGNS: Final = {
     "pending": "…",
     "enqueued": "…",
     "paused": "‖",
+    "interrupted": "‖",
 }
 """Signs that repeat the information of a colour, by status of a run, a step or an operation."""
 LIGHT: Final = {name: colour.light for name, colour in COLOURS.items()}

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from divebook.engine.bounds import NANODOLLARS
+from divebook.engine.lifecycle import INTERRUPTED, PAUSED
 from divebook.environments.environment import Environment
 from divebook.environments.starts import CELL
 from divebook.errors import ExecutionNotFoundError, nearest
@@ -38,7 +39,7 @@ from divebook.events.catalog import (
 )
 from divebook.events.event import to_microseconds
 from divebook.projections.run_columns import cell_text, columns_in
-from divebook.projections.summary import PAUSED, Overview, RunLine, badge_of, badged
+from divebook.projections.summary import Overview, RunLine, badge_of, badged
 from divebook.questions.question import CANCELLED as KINDS_CANCELLED
 from divebook.questions.question import PENDING, InterruptStatus, address_of, became
 from divebook.runtime.run import Run, asked_questions
@@ -529,7 +530,7 @@ class RunsFeed:
         self._behind = self._is_requested = False
         self._cache.look()
         # Open questions and orphans are read from the store too, because they change without a change of any record.
-        basis = (self._cache.version, self._query, self.opened, *self._overview.moving())
+        basis = (self._cache.version, self._query, self.opened, *self._overview.moving(self._cache.records))
         if basis == self._basis:
             return None
         page, is_done = self._page()
@@ -655,12 +656,13 @@ AT_ONCE = 500
 WEEK = 7
 RESTS = 10
 """Pause after a frame, as a multiple of the time that the frame took. A request of a view ends the pause."""
-ORDER = (RUNNING, WAITING, ENQUEUED, FAILED, PAUSED, COMPLETED, CANCELLED)
+ORDER = (RUNNING, WAITING, ENQUEUED, FAILED, INTERRUPTED, PAUSED, COMPLETED, CANCELLED)
 COMMANDS: Mapping[str, list[Command]] = {
     RUNNING: ["cancel"],
     WAITING: ["cancel"],
     ENQUEUED: ["cancel"],
     PAUSED: ["resume", "cancel"],
+    INTERRUPTED: ["resume", "cancel"],
     FAILED: ["resume"],
     CANCELLED: ["resume"],
 }

@@ -619,7 +619,7 @@ def header_of(execution: Run) -> Header:
     return Header(
         execution_id=execution.id,
         workflow=one_line(execution.workflow.name, MAX_NAME),
-        status=state.shown_status,
+        status=execution.status,
         live=execution.is_live or driven_by is not None,
         error=one_line(state.error or "", MAX_ERROR),
         started_us=_micros(state.started_at),

@@ -6,7 +6,7 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.commands.parameters import Origin, Status
-from divebook.engine.lifecycle import STATUSES
+from divebook.engine.lifecycle import SHOWN_STATUSES
 from divebook.events.catalog import ORIGINS, ExecutionStarted
 from divebook.stores import open_store
 from tests.cli.conftest import write
@@ -65,7 +65,7 @@ def test_a_run_is_found_by_what_was_said_of_it(divebook, hello):
 
 
 def test_runs_knows_every_status():
-    assert get_args(Status) == STATUSES
+    assert get_args(Status) == SHOWN_STATUSES
     assert get_args(Origin) == ORIGINS
 
 

@@ -87,9 +87,9 @@ def test_what_another_environment_of_this_process_drives_is_waited_for(tmp_path)
 def test_who_waits_for_a_process_that_dies_hears_of_it(driven):
     process, name, environment = driven
     threading.Timer(0.3, process.kill).start()
-    with pytest.raises(ExecutionError, match="is running, and who has driven it is gone; resume it"):
+    with pytest.raises(ExecutionError, match=r"is interrupted: its process has ended, .* to continue: run\.resume"):
         environment.run_of(name).wait(20)
-    with pytest.raises(ExecutionError, match="is not running in this process; resume it"):
+    with pytest.raises(ExecutionError, match=r"is interrupted: its process has ended, .* to continue: run\.resume"):
         environment.run_of(name).wait(20)
 
 

@@ -202,7 +202,9 @@ def test_a_run_in_a_queue_is_waited_for_until_workers_leave_it_alone():
             run.result(MOMENT)
         made.store.withhold(run.id)
         for wait in WAYS.values():
-            with pytest.raises(ExecutionError, match=rf"{run.id} is enqueued, and workers have given it up.*resume it"):
+            with pytest.raises(
+                ExecutionError, match=rf"{run.id} is enqueued: workers have given it up.*to continue: run.resume"
+            ):
                 wait(run)
 
 

@@ -99,14 +99,14 @@ def test_a_long_list_of_interrupted_executions_ends_with_how_many_more_there_are
     world = environment(actions=[work()], clock=Watch())
     for number in range(MAX_LISTED + 7):
         killed(world.store, name=f"exec_{number}")
-    lines = listing(world.queues.recoverable()).splitlines()
+    lines = listing(world.store, world.queues.recoverable()).splitlines()
     assert lines[-2:] == [
         "  page 1 of 2, 57 runs: %dive recover --page N",
         "to continue: %dive recover ID, or %dive recover --all",
     ]
     assert len(lines) == MAX_LISTED + 3
-    assert len(listing(world.queues.recoverable(), 2).splitlines()) == 7 + 3
-    assert listing(world.queues.recoverable(), 3) == "there is no page 3"
+    assert len(listing(world.store, world.queues.recoverable(), 2).splitlines()) == 7 + 3
+    assert listing(world.store, world.queues.recoverable(), 3) == "there is no page 3"
 
 
 class Counting(MemoryStore):

@@ -240,7 +240,7 @@ def test_a_past_execution_answers_like_a_live_one():
 
 def test_waiting_for_what_nobody_drives_says_what_to_do():
     store = cut(WHOLE.store, WHOLE, 5)
-    with pytest.raises(ExecutionError, match="resume it"):
+    with pytest.raises(ExecutionError, match=r"is interrupted: .* to continue: run\.resume"):
         environment(store=store).run_of(WHOLE.id).wait(1)
 
 

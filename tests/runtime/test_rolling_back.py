@@ -92,7 +92,7 @@ def test_one_that_is_cancelled_where_nothing_can_undo_it_is_undone_by_who_resume
     world = environment(trip(Step("ask", ask="Go on?")), actions=travel.actions())
     execution = world.start("trip").wait(20)
     elsewhere = environment(store=world.store)
-    assert elsewhere.run_of(execution.id).cancel("enough").wait(20).status == "running"
+    assert elsewhere.run_of(execution.id).cancel("enough").wait(20).status == "interrupted"
     assert travel.told == ALL[:3]
     assert world.run_of(execution.id).resume().wait(20).status == "cancelled"
     assert travel.told == ALL

@@ -49,7 +49,7 @@ def latch(request):
 def test_a_call_waits_no_longer_than_it_may_and_its_run_is_in_the_store(here, latch, wait):
     first = called(here, "blocked", {}, wait=wait)
     assert (first.is_error, first.structured_content["status"]) == (False, "running")
-    assert "It goes on" in first.content[0].text
+    assert "It continues" in first.content[0].text
     assert here.store.record(first.structured_content["execution"]).status == "running"
     latch.set()
     later = called(here, "divebook_status", {"execution": first.structured_content["execution"]})
@@ -68,7 +68,7 @@ def test_a_result_is_of_one_moment_if_the_run_ends_while_it_is_made(here, latch,
     monkeypatch.setattr(server, "json_form", form_at_the_end)
     result = called(here, "blocked", {}, wait=0.05)
     assert (result.structured_content["status"], result.structured_content["outputs"]) == ("running", {})
-    assert "It goes on" in result.content[0].text
+    assert "It continues" in result.content[0].text
 
 
 def test_a_run_outlives_a_client_that_goes_away_in_its_call(here, latch):
