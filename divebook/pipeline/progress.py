@@ -29,7 +29,7 @@ from divebook.pipeline.envelope import (
 )
 from divebook.pipeline.envelope.envelope import COUNTS, MAXIMA, ManualClock, envelope_from_state
 from divebook.questions import Question
-from divebook.questions.answer import doubled_bound
+from divebook.questions.answer import proposed_bound
 from divebook.questions.question import RAISE, STOP
 from divebook.questions.wording import bound_of_envelope_reached
 from divebook.text.format import rfc3339
@@ -472,7 +472,7 @@ def settle(config: PipelineConfig, envelope: Envelope) -> None:
 def _raise_bound(envelope: Envelope, details: Mapping[str, Any], decision: str | None, to: Any) -> None:
     bound = details["resource_type"]
     if decision == RAISE:
-        doubled = doubled_bound(details["limit"], details["used"])
+        doubled = proposed_bound(details["limit"], details["used"])
         setattr(envelope, bound, int(to) if isinstance(to, int | float) else doubled)
         return
     envelope.interrupt_queue = []

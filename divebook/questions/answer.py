@@ -553,7 +553,7 @@ def _number(value: Any) -> Decimal | None:
 
 def _raised(question: Question, to: Any) -> Any:
     """Return the new value of a bound after a person answered ``raise`` to the question about it. If the answer has no
-    number, the old value is doubled.
+    number, it is that of `proposed_bound`.
 
     The new value must exceed the old value and the usage. A cost is returned as a string, seconds as a float and a
     count as an integer.
@@ -561,7 +561,8 @@ def _raised(question: Question, to: Any) -> Any:
     data = question.data or {}
     limit = _number(data.get("limit")) or Decimal(0)
     used = _number(data.get("used")) or Decimal(0)
-    number = Decimal(doubled_bound(limit, used)) if to is None else _number(to)
+    next_call = (_number(data.get("reserved")) or Decimal(0)) + (_number(data.get("needed")) or Decimal(0))
+    number = Decimal(proposed_bound(limit, used, next_call)) if to is None else _number(to)
     if number is None or number <= used or number <= limit:
         raise _unfit(question, f"the new bound must be a number above {max(limit, used)}, not {to!r}")
     # The cost keeps its decimals as a string. Seconds may be fractions.
@@ -574,12 +575,20 @@ def _raised(question: Question, to: Any) -> Any:
     return int(number)
 
 
-def doubled_bound(limit: Decimal | int, used: Decimal | int) -> Decimal | int:
-    """Return the value to which a bound is raised if a person names no number: twice its limit, or twice what is used
-    if that is more.
+def proposed_bound(limit: Decimal | int, used: Decimal | int, next_call: Decimal | int = 0) -> Decimal | int:
+    """Return the value to which a bound is raised if a person names no number: twice its limit or twice what is used,
+    and at least as much as allows the next call.
+
+    Parameters
+    ----------
+    next_call
+        The most that running calls and the next call may use, beyond `used`.
+
+    >>> proposed_bound(3, 3), proposed_bound(Decimal("0.0001"), 0, Decimal("0.0003")), proposed_bound(0, 0)
+    (6, Decimal('0.0003'), 2)
     """
-    # At least 1, because 0 doubled stays 0.
-    return 2 * max(limit, used, 1)
+    # A bound of 0 would stay 0.
+    return max(2 * limit, 2 * used, used + next_call) or 2
 
 
 def _outcome(question: Question, response: Any) -> dict[str, Any]:

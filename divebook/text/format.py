@@ -23,6 +23,7 @@ _CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
 # Marks of the writing direction, characters of no width, line separators other than the line feed, and surrogates.
 _REORDERING = "\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ufff9-\\ufffb\\ud800-\\udfff"
 _TEN_CENTS = 0.1
+_NANODOLLAR_DECIMALS = 9
 AS_TEXT = "mathjax_ignore tex2jax_ignore"
 """CSS class of HTML elements in which notebook pages do not render formulas. Without the class, the dollar signs of two
 prices would enclose a formula (`tests/notebook/test_looking.py`).
@@ -109,12 +110,18 @@ def branch_name(path_id: str) -> str:
 
 
 def price(dollars: float) -> str:
-    """Format a cost in US dollars: with two decimals, or four below ten cents.
+    """Format a cost in US dollars: with two decimals; below ten cents with four, or as many as show two digits.
 
-    >>> price(0.00412), price(1.956), price(0)
-    ('$0.0041', '$1.96', '$0.00')
+    >>> price(0.00412), price(1.956), price(0), price(0.00002)
+    ('$0.0041', '$1.96', '$0.00', '$0.000020')
     """
-    return f"${dollars:.4f}" if 0 < dollars < _TEN_CENTS else f"${dollars:,.2f}"
+    if not 0 < dollars < _TEN_CENTS:
+        return f"${dollars:,.2f}"
+    decimals = 4
+    # 0.00002 * 10^5 = 2 has its first digit before the point, so that 6 decimals show two digits.
+    while decimals < _NANODOLLAR_DECIMALS and dollars * 10 ** (decimals - 1) < 1:
+        decimals += 1
+    return f"${dollars:.{decimals}f}"
 
 
 def plural(count: int, noun: str) -> str:

@@ -190,11 +190,14 @@ function boundForm({ data }: Question, draft: Draft): AnswerForm {
   const used = Number(data["used"] ?? 0);
   const limit = Number(data["limit"] ?? 0);
   const least = Math.max(used || 0, limit || 0);
+  // The same proposal as that of `proposed_bound` in divebook/questions/answer.py.
+  const nextCall = Number(data["reserved"] ?? 0) + Number(data["needed"] ?? 0);
+  const proposal = Number(Math.max(least * 2, (used || 0) + (nextCall || 0)).toFixed(9)) || 2;
   const isWhole = bound !== "max_cost" && bound !== "max_seconds";
   const unit = { max_cost: " US dollars", max_seconds: " seconds" }[bound] ?? "";
   const title = unit === "" ? "New bound" : `New bound in${unit}`;
   const schema = { type: isWhole ? "integer" : "number", title, exclusiveMinimum: least };
-  const form = makeForm(schema, numeric(draft["to"]) ?? Math.max(least, 1) * 2);
+  const form = makeForm(schema, numeric(draft["to"]) ?? proposal);
   const name = titleOf({}, bound.replace(/^max_/, "")) || "The bound";
   const usage = h("p", { class: "used" }, `${name}: ${valueText(data["used"] ?? 0, 40)} used of ${valueText(data["limit"] ?? 0, 40)}${unit}`);
   const raise = (): unknown => {

@@ -55,9 +55,11 @@ export function plural(count: number, noun: string): string {
   return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** Return a cost in dollars: four decimals below 10 cents, otherwise two. */
+/** Return a cost in dollars: two decimals; below 10 cents four, or as many as show two digits. */
 export function dollars(cost: number): string {
-  const [whole = "", decimals = ""] = fixed(cost, cost > 0 && cost < 0.1 ? 4 : 2).split(".");
+  let places = cost > 0 && cost < 0.1 ? 4 : 2;
+  while (places >= 4 && places < 9 && cost * 10 ** (places - 1) < 1) places += 1;
+  const [whole = "", decimals = ""] = fixed(cost, places).split(".");
   return `$${formatCount(Number(whole))}.${decimals}`;
 }
 

@@ -38,7 +38,7 @@ const ANSWERS: [string, Partial<Question>, string, unknown][] = [
   ["review: reject", { kind: "agent_review" }, "Reject", { decision: "reject", approved: false }],
   ["go on", { kind: "checkpoint" }, "Continue", { decision: "continue" }],
   ["raise", { kind: "resource_exhausted", data: { bound: "max_model_calls", used: 20, limit: 20 } }, "Raise", { decision: "raise", data: { to: 40 } }],
-  ["raise money", { kind: "resource_exhausted", data: { bound: "max_cost", used: "0.51", limit: "0.50" } }, "Raise", { decision: "raise", data: { to: "2" } }],
+  ["raise money", { kind: "resource_exhausted", data: { bound: "max_cost", used: "0.51", limit: "0.50" } }, "Raise", { decision: "raise", data: { to: "1.02" } }],
   ["stop", { kind: "resource_exhausted", data: { bound: "max_tokens", used: 1, limit: 1 } }, "Stop", { decision: "stop" }],
   ["retry", { kind: "outcome_unknown" }, "again", { choice: "retry" }],
   ["done", { kind: "outcome_unknown" }, "It went through", { choice: "done", result: null }],
