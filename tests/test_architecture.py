@@ -433,6 +433,33 @@ def test_an_object_shows_itself_by_its_report():
     assert found - {"report/shown.py"} <= others.keys(), "derive from divebook.report.shown.Shown"
 
 
+WORDS_OF_VALUES = {
+    "engine/bounds.py": "the reason of an error",
+    "engine/operations.py": "a place of a log, named in errors",
+    "engine/state.py": "a signal, named in lines",
+    "agents/clients.py": "the state of a limiter, named in a line",
+    "projections/compare.py": "a difference in one line",
+    "replay/verify.py": "a difference in one line",
+    "replay/what_if.py": "a call in one line",
+    "runtime/commit.py": "the reason of a wait, named in lines",
+    "runtime/operations.py": "a call, named in errors",
+    "text/ranges.py": "a range of numbers, named in errors",
+    "workspaces/snapshots/tree.py": "a patch as git writes it",
+}
+"""Files with classes whose text is a part of a sentence, with what it names. They are not the content of an output."""
+
+
+def test_texts_of_results_come_from_their_reports():
+    """A result with a text of its own shows less in a notebook, and other words than its report in a terminal."""
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name == "__str__"
+    }
+    assert found - {"report/shown.py"} == WORDS_OF_VALUES.keys(), "derive from divebook.report.shown.Shown"
+
+
 def test_pipelines_read_the_time_from_the_clock_of_the_engine():
     """A time from another clock is not in the log, and differs in a replay. No code exchanges an envelope's clock."""
     for path in sorted((ROOT / "divebook" / "pipeline").rglob("*.py")):

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from divebook.replay.files import ChangedFiles
     from divebook.replay.provenance import Provenance
     from divebook.replay.resume_changed import ResumePlan
-    from divebook.replay.what_if import Plan, RepeatedWhatIf, WhatIf
     from divebook.runtime.run import Run
     from divebook.stores.maintenance import CheckReport
 
@@ -189,12 +188,8 @@ def _print_inbox(inbox: Inbox, _values: Mapping[str, Any]) -> None:
 
 def _print_rules(rules: Rules, values: Mapping[str, Any]) -> None:
     # After a rule is revoked, the note says so.
-    if values["revoke"] is not None:
-        return
-    if rules.rules:
-        write(secrets.text(str(rules)))
-    else:
-        print_note(str(rules))
+    if values["revoke"] is None:
+        print_report(rules.report(), error=not rules.rules)
 
 
 def _print_check(report: CheckReport, _values: Mapping[str, Any]) -> None:
@@ -229,18 +224,6 @@ def _print_converted(converted: Converted, _values: Mapping[str, Any]) -> None:
         write(converted.text)
 
 
-def _print_diagnosis(diagnosis: Diagnosis, values: Mapping[str, Any]) -> None:
-    if not diagnosis.rows:
-        say("no agents are defined, so no model is needed")
-        return
-    titles = ["model", "agents", "library", "key", "price"]
-    if values["ping"]:
-        titles.append("answer")
-    # Texts of definitions are cleaned; names of libraries and keys are never cut, so that they can be copied.
-    rows = ([one_line(str(row.get(title))) for title in titles] for row in diagnosis.rows)
-    columns(titles, rows, whole=("library", "key"))
-
-
 def _print_schedules(schedules: Schedules, values: Mapping[str, Any]) -> None:
     for line in schedules.lines:
         say(line)
@@ -262,18 +245,15 @@ def _print_schedules(schedules: Schedules, values: Mapping[str, Any]) -> None:
     )
 
 
-def _print_what_if(result: WhatIf | RepeatedWhatIf | Plan, _values: Mapping[str, Any]) -> None:
-    write(secrets.text(str(result)))
-
-
 def _print_keys(keys: Keys, values: Mapping[str, Any]) -> None:
-    if values["markdown"] or values["schema"]:
-        write(str(keys))
-        return
-    for label, lines in keys.parts.items():
-        say(label)
-        titles = ("key", "holds", "means", "notes")
-        columns(titles, ([line.key, line.holds, line.means, line.notes] for line in lines))
+    from divebook.definitions.schema import page, schema_text
+
+    if values["markdown"]:
+        write(page())
+    elif values["schema"]:
+        write(schema_text().removesuffix("\n"))
+    else:
+        print_report(keys.report())
 
 
 def _print_enqueued(run: Run, _values: Mapping[str, Any]) -> None:
@@ -341,7 +321,10 @@ def _print_interrupted(interrupted: Interrupted, _values: Mapping[str, Any]) -> 
 
 
 def _print_provenance(provenance: Provenance, values: Mapping[str, Any]) -> None:
-    write(secrets.text(str(provenance) if values["form"] == "text" else provenance.graph))
+    if values["form"] == "text":
+        print_report(provenance.report())
+    else:
+        write(secrets.text(provenance.graph))
 
 
 def _print_nothing(_result: object, _values: Mapping[str, Any]) -> None:
@@ -362,13 +345,11 @@ PRINTERS: dict[str, Callable[[Any, Mapping[str, Any]], None]] = {
     "check": _print_check,
     "export": _print_exported,
     "convert": _print_converted,
-    "doctor": _print_diagnosis,
     "schedule": _print_schedules,
-    "what-if": _print_what_if,
     "enqueue": _print_enqueued,
     "queue": _print_queue,
     "recover": _print_interrupted,
     "inbox": _print_inbox,
     "rules": _print_rules,
 }
-"""Printers of the commands whose results are not printed as their text, by name of the command."""
+"""Printers of the commands of which the shell prints more, or less, than the report, by name of the command."""

@@ -213,7 +213,7 @@ def _join_words(command: Command, values: dict[str, Any]) -> None:
 
 
 def show(command: Command, result: Any, values: Mapping[str, Any], *, prints_json: bool) -> None:
-    """Print the result of a command on stdout: as JSON, with the printer of the command, or as its text."""
+    """Print the result of a command on stdout: as JSON, with the printer of the command, or as its report."""
     from divebook.cli.result import PRINTERS, note_problems_of
     from divebook.report.shown import Shown
 
@@ -226,7 +226,7 @@ def show(command: Command, result: Any, values: Mapping[str, Any], *, prints_jso
     elif isinstance(result, Shown):
         print_report(result.report())
     elif result is not None:
-        write(secrets.text(str(result)))
+        write(secrets.text(result))
     note_problems_of(result)
 
 

@@ -259,8 +259,6 @@ class Command:
     """Returns the result as plain data, which ``--json`` prints. None: the command prints no data."""
     exit_code: Callable[[Any], int]
     """Returns the exit code of the shell for a result."""
-    is_printed: bool
-    """True if the notebook prints the result, False if the result is the value of the cell."""
     needs_definitions: bool
     """True if the shell takes definitions from a file (``--definitions``); a notebook has them."""
     makes_store: bool
@@ -341,7 +339,6 @@ def command(
     interfaces: Iterable[Interface] = (SHELL, NOTEBOOK),
     data: Callable[[Any], Mapping[str, Any]] | None = None,
     exit_code: Callable[[Any], int] = lambda _result: 0,
-    is_printed: bool = False,
     needs_definitions: bool = False,
     makes_store: bool = False,
     has_store: bool = True,
@@ -368,7 +365,6 @@ def command(
             frozenset(interfaces),
             data,
             exit_code,
-            is_printed,
             needs_definitions,
             makes_store,
             has_store,

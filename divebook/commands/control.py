@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
 from divebook.commands.command import CHANGE, PEOPLE, Invocation, command, option, with_times, word
 from divebook.commands.parameters import By, DryRun, OfWorkflow, OptionalRunIds, RunId, WithStatus
 from divebook.errors import ConcurrentAppendError, SetupError, StoreError
+from divebook.report.shown import Shown
 
 if TYPE_CHECKING:
     from divebook.config.answers import BulkResult
     from divebook.engine.approvals import StandingRule
     from divebook.environments.environment import Environment
     from divebook.questions import Question
+    from divebook.report.model import Report
     from divebook.runtime.run import Run
 
 
@@ -213,17 +215,20 @@ class TagsData(TypedDict):
     tags: list[str]
 
 
-@dataclass(frozen=True)
-class RunTags:
+@dataclass(frozen=True, repr=False)
+class RunTags(Shown):
     """The tags of a run."""
 
     execution_id: str
     tags: tuple[str, ...]
 
-    def __str__(self) -> str:
-        from divebook.text.redaction import one_line
+    def report(self) -> Report:
+        """Return one line with the tags and the id of the run."""
+        from divebook.report.model import Report, Text
+        from divebook.text.redaction import one_line, shared
 
-        return f"{one_line(', '.join(self.tags), 400) or 'no tags'}  {self.execution_id}"
+        tags = one_line(shared().text(", ".join(self.tags)), 400) or "no tags"
+        return Report((f"{tags}  ", Text(self.execution_id, "id")))
 
 
 def tags_data(result: RunTags) -> TagsData:
@@ -231,7 +236,7 @@ def tags_data(result: RunTags) -> TagsData:
     return {"id": result.execution_id, "tags": list(result.tags)}
 
 
-@command("tag", CHANGE, example="tag exec_01k8 baseline", python="run.tag", data=tags_data, is_printed=True)
+@command("tag", CHANGE, example="tag exec_01k8 baseline", python="run.tag", data=tags_data)
 def tag(
     call: Invocation,
     run: RunId,
@@ -378,22 +383,22 @@ class RulesData(TypedDict):
     rules: list[RuleData]
 
 
-@dataclass(frozen=True)
-class Rules:
+@dataclass(frozen=True, repr=False)
+class Rules(Shown):
     """The valid approval rules that people have made."""
 
     rules: Sequence[tuple[str | None, StandingRule]]
 
-    def __str__(self) -> str:
+    def report(self) -> Report:
+        """Return a line for each rule: its id, and the calls for which it holds."""
         from divebook.environments.registry import rule_in_words
+        from divebook.report.model import Paragraph, Report, Text
         from divebook.text.redaction import one_line, shared
 
         # A rule contains arguments of the approved call, which can contain secrets.
         texts = [(rule.rule_id, shared().text(rule_in_words(rule, name))) for name, rule in self.rules]
-        return (
-            "\n".join(f"{rule_id}  {one_line(text, 400)}" for rule_id, text in texts)
-            or "no rules: every call that asks is asked about"
-        )
+        lines = [(Text(rule_id, "id"), f"  {one_line(text, 400)}") for rule_id, text in texts]
+        return Report(blocks=(Paragraph(tuple(lines or ["no rules: every call that asks is asked about"])),))
 
 
 def rules_data(rules: Rules) -> RulesData:
@@ -409,7 +414,6 @@ def rules_data(rules: Rules) -> RulesData:
     example="rules --revoke rule_0c5a1b2d3e4f5a6b",
     no_python="`environment.rules` lists them, and `environment.rules.revoke(id)` revokes one.",
     data=rules_data,
-    is_printed=True,
 )
 def rules(
     call: Invocation,

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict
 
@@ -12,11 +12,14 @@ from divebook._version import __version__
 from divebook.commands.command import DEFINE, NOTEBOOK, SHELL, Fields, Invocation, command, option, word
 from divebook.errors import DefinitionError, DivebookError, InputError
 from divebook.report.hints import advised
+from divebook.report.shown import Shown
 
 if TYPE_CHECKING:
     from divebook.agents.models import Examined
+    from divebook.definitions.schema import KeyLine
     from divebook.environments.environment import Environment
     from divebook.errors import Problem
+    from divebook.report.model import Report
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------
@@ -28,26 +31,28 @@ class KeysData(TypedDict):
     parts: dict[str, list[Annotated[dict[str, Any], Fields("divebook.definitions.schema:KeyLine")]]]
 
 
-@dataclass(frozen=True)
-class Keys:
-    """Keys of definitions, by part. Its text lists them; the text of the whole reference is a page."""
+@dataclass(frozen=True, repr=False)
+class Keys(Shown):
+    """Keys of definitions, by part."""
 
-    parts: dict[str, list[Any]]
-    is_page: bool = False
-    is_schema: bool = False
+    parts: dict[str, list[KeyLine]]
+    is_folded: bool = False
+    """True if a page has the keys folded below the names of their parts, and text has the names only."""
 
-    def __str__(self) -> str:
-        from divebook.definitions.schema import page, schema_text
+    def report(self) -> Report:
+        """Return a table of keys for each part."""
+        from divebook.report.model import Column, Paragraph, Report, Section, Table
 
-        if self.is_page:
-            return page()
-        if self.is_schema:
-            return schema_text().removesuffix("\n")
-        texts = []
-        for label, lines in self.parts.items():
-            width = max(len(line.key) for line in lines)
-            texts.append("\n".join([label, *(f"  {line.key:{width}}  {line}" for line in lines)]))
-        return "\n".join(texts)
+        columns = (Column("key"), Column("holds", "long"), Column("means", "long"), Column("notes", "long"))
+        tables = {
+            label: Table(columns, tuple((line.key, line.holds, line.means, line.notes) for line in lines))
+            for label, lines in self.parts.items()
+        }
+        if self.is_folded:
+            names = f"parts of a definition: {', '.join(tables)}; {advised('keys PART')} lists the keys of one"
+            sections = [Section(label, (table,), is_open=False, in_text=False) for label, table in tables.items()]
+            return Report(blocks=(Paragraph((names,)), *sections))
+        return Report(blocks=tuple(replace(table, title=label) for label, table in tables.items()))
 
 
 def keys_data(keys: Keys) -> KeysData:
@@ -61,7 +66,6 @@ def keys_data(keys: Keys) -> KeysData:
     example="keys Step",
     no_python="The keys are the parameters of `Step`, `Workflow`, `Agent` and the other classes.",
     data=keys_data,
-    is_printed=True,
     has_store=False,
     redacts=False,
 )
@@ -69,18 +73,19 @@ def keys(
     call: Invocation,
     part: Annotated[str | None, word("PART", "Such as Step, Agent, Each; without it, all.", completes="part")] = None,
     *,
-    markdown: Annotated[bool, option("--markdown", help="The whole reference as a page.", interfaces=[SHELL])] = False,
-    schema: Annotated[
+    markdown: Annotated[  # noqa: ARG001 - the shell prints the page
+        bool, option("--markdown", help="The whole reference as a page.", interfaces=[SHELL])
+    ] = False,
+    schema: Annotated[  # noqa: ARG001 - the shell prints the schema
         bool, option("--schema", help="The JSON schema of definition files, for editors.", interfaces=[SHELL])
     ] = False,
-) -> Keys | str:
+) -> Keys:
     """List the keys of definitions, with their types and meanings."""
     from divebook.definitions.schema import TABLES, reference
 
     # All keys are too many for a cell.
-    if part is None and call.interface == NOTEBOOK:
-        return f"parts of a definition: {', '.join(TABLES)}; {advised('keys PART')} lists the keys of one"
-    return Keys(dict(map(reference, TABLES if part is None else [part])), markdown, schema)
+    is_folded = part is None and call.interface == NOTEBOOK
+    return Keys(dict(map(reference, TABLES if part is None else [part])), is_folded)
 
 
 # --- list ------------------------------------------------------------------------------------------------------------
@@ -165,9 +170,6 @@ class Converted:
     problems: list[Problem]
     file: Path | None
     """The file that has the text; None: it is printed."""
-
-    def __str__(self) -> str:
-        return self.text
 
 
 class ProblemData(TypedDict):
@@ -294,8 +296,8 @@ class ModelsData(TypedDict):
     models: list[ModelData]
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+@dataclass(frozen=True, repr=False)
+class Diagnosis(Shown):
     """Needs of each model: a library, a key, a price."""
 
     rows: list[ModelData]
@@ -304,6 +306,24 @@ class Diagnosis:
     def is_usable(self) -> bool:
         """True if every model can be called, and every agent can work."""
         return all(row["usable"] for row in self.rows)
+
+    def report(self) -> Report:
+        """Return a table with a row for each model."""
+        from divebook.report.model import Column, Report, Table
+
+        if not self.rows:
+            return Report("no agents are defined, so no model is needed")
+        # Names of libraries and keys are never cut, so that they can be copied. Only `--ping` has answers.
+        columns = (
+            Column("model", "long"),
+            Column("agents", "long"),
+            Column("library"),
+            Column("key"),
+            Column("price", "long"),
+            Column("answer", "long", is_optional=True),
+        )
+        rows = [tuple(str(row.get(column.title, "")) for column in columns) for row in self.rows]
+        return Report(blocks=(Table(columns, tuple(rows)),))
 
 
 def diagnosis_data(diagnosis: Diagnosis) -> ModelsData:
@@ -448,7 +468,6 @@ def version_data(version: str) -> VersionData:
     no_python="`divebook.__version__` has it.",
     interfaces=[SHELL],
     data=version_data,
-    is_printed=True,
     has_store=False,
 )
 def version(_call: Invocation) -> str:

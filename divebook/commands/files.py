@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 from divebook.commands.command import FILES, Invocation, command, option
 from divebook.commands.parameters import AtEvent, Files, RunOrNewest, SinceEvent, Workspace
 from divebook.report.hints import advised
+from divebook.report.shown import Shown
 
 if TYPE_CHECKING:
     from divebook.replay.files import ChangedFiles, KeptFiles
+    from divebook.report.model import Report
 
 
 class FileDifference(TypedDict):
@@ -54,22 +56,23 @@ def differences_data(changes: ChangedFiles) -> FileDifferences:
     }
 
 
-@dataclass(frozen=True)
-class WrittenFiles:
-    """Files that a command wrote into a folder. Its text names them, and what was left out."""
+@dataclass(frozen=True, repr=False)
+class WrittenFiles(Shown):
+    """Files that a command wrote into a folder."""
 
     folder: Path | None
     written: list[str]
     text: str
+    """Lines that name the written files, and those that were left out."""
     unchanged: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     """Protected paths that were not written, because the person did not name them."""
 
-    def __str__(self) -> str:
-        return self.text
+    def report(self) -> Report:
+        """Return the text."""
+        from divebook.report.model import Paragraph, Report
 
-    def __repr__(self) -> str:
-        return self.text
+        return Report(blocks=(Paragraph(tuple(self.text.splitlines())),))
 
 
 def written_data(written: WrittenFiles) -> WrittenData:

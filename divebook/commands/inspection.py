@@ -192,18 +192,18 @@ class CountData(TypedDict):
     total: int
 
 
-@dataclass(frozen=True)
-class RunCount:
+@dataclass(frozen=True, repr=False)
+class RunCount(Shown):
     """Number of runs of each status, the most frequent first."""
 
     by_status: dict[str, int]
 
-    def __str__(self) -> str:
-        counts = [f"{count:,} {status}" for status, count in self.by_status.items()]
-        return ", ".join(counts) or "no runs yet"
+    def report(self) -> Report:
+        """Return one line with all numbers."""
+        from divebook.report.model import Report, Text, joined
 
-    def __repr__(self) -> str:
-        return str(self)
+        counts = [(f"{count:,} ", Text(status, status)) for status, count in self.by_status.items()]
+        return Report(joined(", ", counts) or "no runs yet")
 
 
 def count_data(count: RunCount) -> CountData:
@@ -772,8 +772,8 @@ class VerificationsData(TypedDict):
     runs: list[VerificationData]
 
 
-@dataclass(frozen=True)
-class Unverified:
+@dataclass(frozen=True, repr=False)
+class Unverified(Shown):
     """A run that could not be verified, with the reason."""
 
     execution_id: str
@@ -781,12 +781,17 @@ class Unverified:
     reason: str
     equal = False
 
-    def __str__(self) -> str:
-        return f"{self.execution_id}: not checked: {self.reason}"
+    def report(self) -> Report:
+        """Return the reason, which may have several lines."""
+        from divebook.report.model import Items, Report, Text
+
+        first, *more = self.reason.splitlines()
+        title = (Text(self.execution_id, "id"), f": not checked: {first}")
+        return Report(title, blocks=(Items(tuple(more)),))
 
 
-@dataclass(frozen=True)
-class Verifications:
+@dataclass(frozen=True, repr=False)
+class Verifications(Shown):
     """Verifications of all runs of a store."""
 
     results: list[Verification | Unverified]
@@ -796,11 +801,11 @@ class Verifications:
         """True if every run was verified, and none differs."""
         return all(result.equal for result in self.results)
 
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.results))
+    def report(self) -> Report:
+        """Return the reports of all runs below each other."""
+        from divebook.report.model import Report
 
-    def __repr__(self) -> str:
-        return str(self)
+        return Report(blocks=tuple(block for result in self.results for block in result.report().embedded()))
 
 
 def verification_data(result: Verification | Verifications) -> VerificationsData:

@@ -15,10 +15,12 @@ from divebook.commands.command import SHELL, STORES, Invocation, ParameterError,
 from divebook.commands.parameters import RunId
 from divebook.errors import SetupError, StoreError
 from divebook.report.hints import advised
+from divebook.report.shown import Shown
 from divebook.text.format import in_shell, parse_duration, plural, size
 from divebook.text.ranges import COUNT_OR_ZERO
 
 if TYPE_CHECKING:
+    from divebook.report.model import Report
     from divebook.stores import EventStore
     from divebook.stores.maintenance import CheckReport
 
@@ -119,15 +121,18 @@ class BackupData(TypedDict):
     bytes: int
 
 
-@dataclass(frozen=True)
-class Backup:
+@dataclass(frozen=True, repr=False)
+class Backup(Shown):
     """A copy of a store file."""
 
     path: Path
     bytes: int
 
-    def __str__(self) -> str:
-        return f"{self.path}: {size(self.bytes)}"
+    def report(self) -> Report:
+        """Return one line with the path and the size."""
+        from divebook.report.model import Report
+
+        return Report(f"{self.path}: {size(self.bytes)}")
 
 
 def backup_data(backup: Backup) -> BackupData:
@@ -171,8 +176,8 @@ class CopyData(TypedDict):
     unended: int
 
 
-@dataclass(frozen=True)
-class StoreCopy:
+@dataclass(frozen=True, repr=False)
+class StoreCopy(Shown):
     """Numbers of executions, events and messages that were copied from one store into another."""
 
     target: str
@@ -182,9 +187,12 @@ class StoreCopy:
     already: int
     unended: int
 
-    def __str__(self) -> str:
+    def report(self) -> Report:
+        """Return one line with the store and all numbers."""
+        from divebook.report.model import Report
+
         already = f", {plural(self.already, 'execution')} there already" if self.already else ""
-        return (
+        return Report(
             f"{self.target}: {plural(self.executions, 'execution')}, {plural(self.events, 'event')}, "
             f"{plural(self.messages, 'message')}{already}; all compared"
         )
@@ -249,8 +257,8 @@ class CollectionData(TypedDict):
     cached_responses: int
 
 
-@dataclass(frozen=True)
-class Collection:
+@dataclass(frozen=True, repr=False)
+class Collection(Shown):
     """Numbers of executions and values that were deleted from a store, or would be."""
 
     dry_run: bool
@@ -262,7 +270,10 @@ class Collection:
     folders: int
     cached_responses: int
 
-    def __str__(self) -> str:
+    def report(self) -> Report:
+        """Return one line with all numbers."""
+        from divebook.report.model import Report
+
         text = (
             f"{'would delete' if self.dry_run else 'deleted'} {plural(self.executions, 'execution')} with "
             f"{plural(self.events, 'event')}, {plural(self.values, 'large value')} ({size(self.value_bytes)}) and "
@@ -272,7 +283,7 @@ class Collection:
             text += f", and the files of {self.folders} that are gone"
         if self.cached_responses:
             text += f", and {self.cached_responses} responses of models that are not used again"
-        return text
+        return Report(text)
 
 
 def collection_data(collection: Collection) -> CollectionData:

@@ -490,9 +490,6 @@ class KeyLine:
     example: str = ""
     """Example of the key with a value."""
 
-    def __str__(self) -> str:
-        return f"{self.means} Holds {self.holds}.{f' ({self.notes})' if self.notes else ''}"
-
 
 def reference(name: str) -> tuple[str, list[KeyLine]]:
     """Return the section about one table of keys for the page of all keys (``notebooks/KEYS.md``): the label of the

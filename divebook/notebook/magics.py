@@ -251,10 +251,7 @@ class DiveMagics(Magics):
             return _view_of_results(result)
         if declared.name in VIEWS:
             return VIEWS[declared.name](self, call, result)
-        if not declared.is_printed:
-            return result
-        print_answer(str(result))
-        return None
+        return result
 
     def _start(self, call: Invocation, request: StartRequest) -> Run:
         """Start a run, or continue the earlier run of this cell (`divebook.notebook.rerun`)."""

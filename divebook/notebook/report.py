@@ -1,4 +1,4 @@
-"""Texts of sessions: definitions, open questions and rules, and the commands that answer a waiting run."""
+"""Texts of sessions: definitions and open questions, and the commands that answer a waiting run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from divebook.definitions.definition import InputDefinition, Workflow, is_pipeline, visible_steps
 from divebook.engine.state import AwaitedSignal, awaited_signals, waits_for
 from divebook.environments.environment import Environment
-from divebook.environments.registry import rule_in_words
 from divebook.projections.summary import badge_of
 from divebook.questions import Question
 from divebook.questions.question import address_of, example_answer, expected_in_full
@@ -22,7 +21,7 @@ from divebook.text.redaction import one_line, shared
 
 # --- session text ----------------------------------------------------------------------------------------------------
 #
-# Text about a session: its definitions, open questions and rules, and the commands that answer a waiting run.
+# Text about a session: its definitions and open questions, and the commands that answer a waiting run.
 
 
 LISTING_WIDTH = 96
@@ -30,7 +29,7 @@ LISTING_WIDTH = 96
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Listing(Shown):
-    """Part of a session as a list: its definitions, open questions or approval rules."""
+    """Part of a session as a list: its definitions or open questions."""
 
     blocks: tuple[Block, ...]
 
@@ -64,19 +63,6 @@ def questions(environment: Environment, store: str | None = None) -> Listing:
         blocks += (Paragraph((Text(text, "strong"),), apart=True), Items((head, *more, code)))
     count = plural(len(blocks) // 2, "open question") if blocks else "no open questions"
     return Listing((Paragraph((count,)), *blocks))
-
-
-def rules(environment: Environment, revoked: str | None = None) -> Listing:
-    """Return a list of the approval rules that people have made.
-
-    `revoked` is the id of a rule to revoke first.
-    """
-    # Revoked first, so that the list shows the rules that are left.
-    if revoked is not None:
-        environment.rules.revoke(revoked)
-    lines = [f"{rule.rule_id}  {rule_in_words(rule, name)}" for name, rule in environment.rules]
-    # A rule contains arguments of the approved call, which can contain secrets.
-    return Listing(_section("rules", [one_line(shared().text(line), 400) for line in lines], "none"))
 
 
 def question_lines(execution_id: str, question: Question, store: str | None = None, badge: str = "") -> Iterable[str]:

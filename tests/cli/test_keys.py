@@ -20,7 +20,7 @@ def test_every_key_of_every_part_is_listed_with_what_it_means(divebook):
 
 def test_a_part_is_found_by_its_name_and_by_the_key_that_holds_it(divebook):
     for part in TABLES:
-        assert divebook("keys", part).stdout.startswith(f"{part}\n")
+        assert divebook("keys", part).stdout.startswith(f"{part}:\n")
     assert divebook("keys", "Step").stdout == divebook("keys", "steps").stdout
 
 

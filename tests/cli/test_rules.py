@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from divebook.notebook.report import rules as listed
+from divebook.commands.command import NOTEBOOK, Invocation
+from divebook.commands.control import rules
 from divebook.stores import open_store
 from tests.runtime.worlds import question_of
 from tests.steps.test_approval import Till
@@ -40,6 +41,8 @@ def test_rules_are_listed_and_revoked_in_the_shell(divebook, rule):
 def test_rules_are_listed_and_revoked_in_a_session(rule):
     always, once, _ = rule
     environment = Till(open_store(PLACE)).world
-    assert [name in str(listed(environment)) for name in (always.rule_id, once.rule_id)] == [True, True]
-    assert always.rule_id not in str(listed(environment, always.rule_id))
-    assert str(listed(Till().world)) == "rules\n  none"
+    call = Invocation(NOTEBOOK, lambda: environment, lambda _text, _style: None)
+    assert [name in str(rules(call)) for name in (always.rule_id, once.rule_id)] == [True, True]
+    assert always.rule_id not in str(rules(call, revoke=always.rule_id))
+    other = Invocation(NOTEBOOK, lambda: Till().world, lambda _text, _style: None)
+    assert str(rules(other)) == "no rules: every call that asks is asked about"

@@ -64,6 +64,40 @@ def test_every_command_that_prints_data_has_a_schema_of_its_own():
             jsonschema.Draft202012Validator.check_schema(reference.schema(command))
 
 
+SHOWN_BY_THE_INTERFACES = {
+    "Drive": "a run that goes on while it is shown",
+    "Run": "a run that is enqueued",
+    "ShownRun": "a live view, or a report with the commands of the shell",
+    "RunQuery": "a list with buttons, or a table with the columns of the shell",
+    "BulkResults": "a DataFrame, or lines of a script",
+    "Inbox": "cards with buttons, or lines with the commands of the shell",
+    "Interrupted": "a list with the commands of the interface",
+    "Queue": "a DataFrame, or tables",
+    "Schedules": "tables, and lines for cron and systemd",
+    "DefinedNames": "a list of notebooks",
+    "HelpRequest": "help, as the interface has it",
+    "Path": "a file, which a note names",
+    "Converted": "a text to be written to a file",
+    "Exported": "a log to be written to a file",
+    "CheckReport": "lines, of which those about damage go to stderr",
+}
+"""Results that have no report, with what the interfaces show instead."""
+
+
+def test_each_result_of_a_command_shows_itself_by_its_report():
+    shown = set()
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and "Shown" in map(ast.unparse, node.bases):
+                shown.add(node.name)
+    shown.discard("Run")
+    results = {
+        name for command in COMMANDS.values() for name in command.function.__annotations__["return"].split(" | ")
+    }
+    others = results - shown - {"str", "None"}
+    assert others == SHOWN_BY_THE_INTERFACES.keys(), "derive from divebook.report.shown.Shown"
+
+
 def test_each_command_has_a_python_function_or_a_reason_for_none():
     for command in COMMANDS.values():
         assert bool(command.python) != bool(command.no_python), f"{command.name}: name a function, or say why not"

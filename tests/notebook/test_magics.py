@@ -378,11 +378,12 @@ def test_a_run_may_be_less_durable_and_says_so(cell):
 
 
 def test_the_keys_of_every_part_are_listed(cell):
-    _, parts = cell("%dive keys")
-    assert parts == f"parts of a definition: {', '.join(TABLES)}; %dive keys PART lists the keys of one\n"
+    all_keys, _ = cell("%dive keys")
+    assert str(all_keys) == f"parts of a definition: {', '.join(TABLES)}; %dive keys PART lists the keys of one"
+    assert all_keys._repr_html_().count("<table") == len(TABLES)
     for label, table in TABLES.items():
-        head, *lines = cell(f"%dive keys '{label}'")[1].splitlines()
-        assert head == label
+        head, _, *lines = str(cell(f"%dive keys '{label}'")[0]).splitlines()
+        assert head == f"{label}:"
         assert [line.split()[0] for line in lines] == [key.name for key in table.keys]
         assert all(key.means in line for key, line in zip(table.keys, lines, strict=True))
 

@@ -1,18 +1,30 @@
 """An example of each kind of object that shows itself."""
 
+import random
+
 import pytest
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.analysis.run_report import report_of
-from divebook.commands.inspection import Stats
+from divebook.commands.control import Rules, RunTags
+from divebook.commands.definitions import Diagnosis, Keys
+from divebook.commands.files import WrittenFiles
+from divebook.commands.inspection import RunCount, Stats, Unverified, Verifications
+from divebook.commands.store import Backup, Collection, StoreCopy
+from divebook.definitions.functions import lint
 from divebook.definitions.resources import WorkspaceDefinition
-from divebook.engine.approvals import ApprovalRule
-from divebook.notebook.report import contents, questions, rules
+from divebook.definitions.schema import reference
+from divebook.engine.approvals import ApprovalRule, StandingRule
+from divebook.notebook.report import contents, questions
 from divebook.notebook.run_list import OpenQuestions, Runs
 from divebook.notebook.saved_notebook import SavedRun
 from divebook.widgets.recording import MIME, read_saved
 
 HOSTILE = "<script>alert(1)</script><b>bold</b> \x1b[31mred\x1b[0m \u202ereversed"
+
+
+def hasty(ctx):
+    return random.random()
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +51,17 @@ def shown(tmp_path_factory):
             OpenQuestions(environment, None),
             Runs(environment),
             questions(environment),
-            rules(environment),
             contents(environment),
         ]
         numbers = {"by_status": {"completed": 2}, "median_seconds": 0.5, "longest_seconds": None, "cost": 0.5}
+        unverified = Unverified("exec_1", HOSTILE, f"no code\n{HOSTILE}")
+        examples += [RunCount({"completed": 2, "failed": 1}), unverified, Verifications([one.verify(), unverified])]
+        examples += [WrittenFiles(project, ["a"], f"a is in {HOSTILE}\nb was left out"), RunTags(one.id, (HOSTILE,))]
+        examples += [Rules([]), Rules([(None, StandingRule("rule_1", "allow", "pay", arguments={"to": HOSTILE}))])]
+        examples += [Backup(project, 5), StoreCopy(HOSTILE, 1, 2, 3, 4, 5), Collection(True, 1, 2, 3, 4, 5, 6, 7)]
+        row = {"model": HOSTILE, "agents": "poet", "library": "installed", "key": "", "price": "known"}
+        examples += [Keys(dict([reference("step")])), Keys(dict([reference("step")]), is_folded=True)]
+        examples += [Diagnosis([{**row, "hint": "", "problems": [], "usable": True}]), lint(hasty)]
         examples += [Stats([{"workflow": HOSTILE, "runs": 2, **numbers}]), Stats([])]
         examples += [report_of(one, one.history()), SavedRun(*read_saved(one._repr_mimebundle_()[MIME]))]
         yield examples
