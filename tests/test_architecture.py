@@ -434,6 +434,7 @@ def test_an_object_shows_itself_by_its_report():
 
 
 WORDS_OF_VALUES = {
+    "definitions/functions.py": "a list of problems; definitions are pure, and reports read the environment",
     "engine/bounds.py": "the reason of an error",
     "engine/operations.py": "a place of a log, named in errors",
     "engine/state.py": "a signal, named in lines",

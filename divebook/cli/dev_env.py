@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import inspect as inspect_module
 import io
 import json
 import math
@@ -28,6 +29,8 @@ from typer.core import TyperGroup
 from divebook._version import __version__
 from divebook.cli.options import number_option
 from divebook.cli.output import json_escaped, print_note, run_with_streams, write
+from divebook.cli.subcommands import Completion, add_subcommand, typer_parameter
+from divebook.commands.command import Parameter, option, parameters_of, usage_of, word
 from divebook.devenv import DevEnvManager
 from divebook.devenv.docker import ALWAYS, MISSING, NEVER
 from divebook.devenv.environments import WAIT
@@ -38,7 +41,7 @@ from divebook.errors import DevEnvError, DivebookError, ShellTimeoutError
 from divebook.text.ranges import SECONDS, SOME_SECONDS
 from divebook.workspaces.shell import ShellResult
 
-# What the commands of ``dev_env`` have in common: their options, how they run, what they print, their exit codes.
+# --- options, output and exit codes of all commands ------------------------------------------------------------------
 
 
 T = TypeVar("T")
@@ -55,9 +58,11 @@ _FAILURE = "red"
 _FOLLOW_INTERVAL = 0.3
 """Seconds between two checks of a log file for new lines (``--follow``)."""
 
-Environment: TypeAlias = Annotated[str, typer.Argument(metavar="ENVIRONMENT")]
-Checkpoint: TypeAlias = Annotated[str, typer.Argument(metavar="CHECKPOINT")]
-Template: TypeAlias = Annotated[str, typer.Argument(metavar="TEMPLATE")]
+Environment: TypeAlias = Annotated[str, word("ENVIRONMENT", "Name of the environment.", completes="environment")]
+Checkpoint: TypeAlias = Annotated[str, word("CHECKPOINT", "Name of the checkpoint.", completes="checkpoint")]
+Template: TypeAlias = Annotated[str, word("TEMPLATE", "Name of the template.", completes="template")]
+Profile: TypeAlias = Annotated[str, word("PROFILE", "Name of the profile.", completes="profile")]
+Job: TypeAlias = Annotated[str, word("JOB", "Id of the job.", completes="job")]
 
 
 class DevEnvCommands(TyperGroup):
@@ -118,6 +123,8 @@ class DevEnvRequest:
 
     manager: DevEnvManager
     as_json: bool
+    is_separated: bool
+    """True if the command line contains ``--``, which separates a program and its arguments from the options."""
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end and return its result. SIGTERM cancels the coroutine, so that it can clean up."""
@@ -140,17 +147,6 @@ class DevEnvRequest:
             print_json({name: text})
         else:
             write(text)
-
-
-def request_of(context: typer.Context) -> DevEnvRequest:
-    """Return the `DevEnvRequest` that the callback of the global options created for this command."""
-    request: DevEnvRequest = context.obj
-    return request
-
-
-def has_separator(context: typer.Context) -> bool:
-    """Return whether the command line contains ``--``, which separates a program and its arguments from the options."""
-    return bool(context.meta[_SEPARATED])
 
 
 def print_json(value: Any) -> None:
@@ -182,144 +178,305 @@ def print_lines(lines: Callable[[], Iterable[str]], *, follow: bool) -> None:
         time.sleep(_FOLLOW_INTERVAL)
 
 
-# The commands of ``dev_env`` about what is kept: checkpoints, templates and profiles.
+# --- the program and its commands ------------------------------------------------------------------------------------
 
 
-checkpoints = typer.Typer(no_args_is_help=True, help="Work with checkpoints.")
-templates = typer.Typer(no_args_is_help=True, help="Work with templates.")
-profiles = typer.Typer(no_args_is_help=True, help="Look at resource profiles.")
+app = typer.Typer(
+    name="dev_env",
+    cls=DevEnvCommands,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Make development environments from templates, and run commands in them.",
+    epilog="Exit codes: 0 success, 1 general, 2 no such environment, 3 no such template, 4 over a limit, "
+    "5 no container engine, 6 a command failed, 7 no such checkpoint, 8 not allowed.",
+)
 
 
-def save(
+def _version(is_requested: bool) -> None:  # noqa: FBT001 - typer hands over what was written
+    if is_requested:
+        sys.stdout.write(f"dev_env {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
     context: typer.Context,
-    environment: Environment,
-    checkpoint: Checkpoint,
     *,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace one of that name.")] = False,
-    include_mounts: Annotated[bool, typer.Option("--include-mounts", help="Your own mounted folders too.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also what is very large.")] = False,
-    export: Annotated[bool, typer.Option("--export", help="A container's image as a file, for other hosts.")] = False,
+    root: Annotated[Path, typer.Option(envvar="DEV_ENV_ROOT", help="The folder of all environments.")] = Path(),
+    tenant: Annotated[str, typer.Option(envvar="DEV_ENV_TENANT", help="Whose environments.")] = "default",
+    owner: Annotated[str | None, typer.Option(envvar="DEV_ENV_OWNER", help="By default who is logged in.")] = None,
+    wait: Annotated[
+        float,
+        number_option(
+            envvar="DEV_ENV_WAIT",
+            metavar="SECONDS",
+            allowed=SECONDS,
+            help="How long to wait for another process.",
+        ),
+    ] = WAIT,
+    as_json: Annotated[bool, typer.Option("--json", envvar="DEV_ENV_JSON", help="Print objects, no lines.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", envvar="DEV_ENV_QUIET", help="Tell no warnings.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", envvar="DEV_ENV_DEBUG", help="Tell each line of the log on stderr.")
+    ] = False,
+    no_color: Annotated[
+        bool, typer.Option("--no-color", envvar="DEV_ENV_NO_COLOR", help="Tell what went wrong without colours.")
+    ] = False,
+    log_format: Annotated[
+        str, typer.Option(envvar="DEV_ENV_LOG_FORMAT", metavar="text|json", help="Of logs/dev_env.log.")
+    ] = "text",
+    _version_asked: Annotated[
+        bool, typer.Option("--version", help="Print the version, and exit.", callback=_version, is_eager=True)
+    ] = False,
 ) -> None:
-    """Save a checkpoint of an environment, and print the path of its description."""
-    request = request_of(context)
-    coroutine = request.manager.save(
-        environment, checkpoint, overwrite=overwrite, with_mounts=include_mounts, force=force, export=export
+    """Read the global options, and store them as the `DevEnvRequest` that the chosen command uses. Runs before every
+    command.
+    """
+    if no_color:
+        os.environ["NO_COLOR"] = "1"  # as all programs know it, those of environments on this machine too
+    manager = DevEnvManager(
+        root, tenant, owner or getpass.getuser(), wait, log_format=log_format, warnings=not quiet, verbose=verbose
+    )
+    context.obj = DevEnvRequest(manager, as_json, bool(context.meta[_SEPARATED]))
+
+
+@dataclass(frozen=True)
+class DevEnvCommand:
+    """A command of ``dev_env``. The docstring of its function is the help text, and the annotations declare the
+    parameters, as in `divebook.commands.command`.
+    """
+
+    name: str
+    """``create``, or with the name of its group ``checkpoint list``."""
+    function: Callable[..., None]
+    example: str
+    """A call without the name of the program."""
+
+    @property
+    def help(self) -> str:
+        """The help text."""
+        return inspect_module.getdoc(self.function) or ""
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters of the function, words first."""
+        return parameters_of(self.function)
+
+    @property
+    def usage(self) -> str:
+        """The command with its words: ``save ENVIRONMENT CHECKPOINT``."""
+        return usage_of(self.name, self.parameters)
+
+
+F = TypeVar("F", bound=Callable[..., None])
+COMMANDS: dict[str, DevEnvCommand] = {}
+"""The commands by name, in the order of the reference page."""
+GROUPS = {
+    "job": "Work with background commands (execute --detach).",
+    "checkpoint": "Work with checkpoints.",
+    "template": "Work with templates.",
+    "profile": "Look at resource profiles.",
+}
+"""Help texts of the groups of commands, by name."""
+
+
+def command(name: str, *, example: str) -> Callable[[F], F]:
+    """Return a decorator that declares a function as a command. The function takes the `DevEnvRequest`, and the
+    parameters that its annotations declare.
+    """
+
+    def declare(function: F) -> F:
+        COMMANDS[name] = DevEnvCommand(name, function, example)
+        return function
+
+    return declare
+
+
+# --- environments ----------------------------------------------------------------------------------------------------
+
+
+@command("create", example="create app python-data")
+def create(
+    request: DevEnvRequest,
+    environment: Environment,
+    template: Template,
+    profile: Annotated[str | None, word("PROFILE", "Limits; by default 'default'.", completes="profile")] = None,
+    *,
+    settings: Annotated[
+        list[str] | None, option("--set", metavar="KEY=VALUE", help="As docker.image=busybox; repeatable.")
+    ] = None,
+    env: Annotated[list[str] | None, option("--env", metavar="NAME=VALUE", help="A variable.")] = None,
+    env_file: Annotated[
+        Path | None, option("--env-file", metavar="FILE", help="Variables, one NAME=VALUE a line.")
+    ] = None,
+    no_init: Annotated[bool, option("--no-init", help="Run no init commands.")] = False,
+    exist_ok: Annotated[bool, option("--exist-ok", help="One that is there is fine.")] = False,
+    keep_failed: Annotated[bool, option("--keep-failed", help="Keep what could not be made.")] = False,
+    strict_limits: Annotated[bool, option("--strict-limits", help="Refuse limits that are advisory.")] = False,
+    pull: Annotated[str, option("--pull", metavar="never|missing|always", help="Fetch the image.")] = MISSING,
+    timeout: Annotated[
+        float | None,
+        option(
+            "--timeout",
+            metavar="SECONDS",
+            allowed=SOME_SECONDS,
+            help="Then the creation is aborted, and the environment removed.",
+        ),
+    ] = None,
+    expires: Annotated[
+        float | None,
+        option("--expires", metavar="SECONDS", allowed=SECONDS, help="When gc may remove it; by default never."),
+    ] = None,
+    fallback: Annotated[bool, option("--fallback", help="Without an engine, use the template's next section.")] = False,
+    install_tools: Annotated[
+        bool, option("--install-tools", help="Install the template's tools where it is known how.")
+    ] = False,
+    dry_run: Annotated[bool, option("--dry-run", help="Print with what it would be made.")] = False,
+) -> None:
+    """Create an environment from a template, and print its folder."""
+    if pull not in (NEVER, MISSING, ALWAYS):
+        raise DevEnvError(f"--pull {pull}: use {NEVER}, {MISSING} or {ALWAYS}")
+    values = parse_pairs(settings or [])
+    # A variable in --env replaces the one in the file.
+    variables = parse_pairs([*_lines(env_file), *(env or [])])
+    if dry_run:
+        print_json(request.manager.configured(environment, template, profile, settings=values, environ=variables))
+        return
+    coroutine = request.manager.create(
+        environment,
+        template,
+        profile,
+        settings=values,
+        environ=variables,
+        init=not no_init,
+        exist_ok=exist_ok,
+        keep_failed=keep_failed,
+        strict_limits=strict_limits,
+        pull=pull,
+        timeout=math.inf if timeout is None else timeout,
+        expires=expires,
+        fallback=fallback,
+        install_tools=install_tools,
     )
     request.print_result("path", str(request.run(coroutine)))
 
 
-def restore(
-    context: typer.Context,
-    environment: Environment,
-    checkpoint: Checkpoint,
-    *,
-    no_backup: Annotated[bool, typer.Option("--no-backup", help="Save nothing first.")] = False,
-) -> None:
-    """Restore an environment to a checkpoint; its running commands are ended."""
-    request = request_of(context)
-    request.run(request.manager.restore(environment, checkpoint, backup=not no_backup))
-    request.print_result("message", f"Environment '{environment}' restored to '{checkpoint}'")
-
-
-@checkpoints.command("list")
-def list_checkpoints(context: typer.Context, environment: Environment) -> None:
-    """List the checkpoints of an environment as JSON, the oldest first."""
-    print_json(request_of(context).manager.checkpoints(environment))
-
-
-@checkpoints.command("show")
-def show_checkpoint(context: typer.Context, environment: Environment, checkpoint: Checkpoint) -> None:
-    """Show the description of a checkpoint as JSON."""
-    print_json(request_of(context).manager.checkpoint(environment, checkpoint))
-
-
-@checkpoints.command("delete")
-def delete_checkpoint(context: typer.Context, environment: Environment, checkpoint: Checkpoint) -> None:
-    """Delete a checkpoint."""
-    request = request_of(context)
-    request.run(request.manager.delete_checkpoint(environment, checkpoint))
-    request.print_result("message", f"Checkpoint '{checkpoint}' deleted")
-
-
-@templates.command("list")
-def list_templates(
-    context: typer.Context, category: Annotated[str | None, typer.Argument(metavar="[CATEGORY]")] = None
-) -> None:
-    """List the templates as JSON."""
-    print_json(request_of(context).manager.templates.summaries(category))
-
-
-@templates.command("create")
-def create_template(
-    context: typer.Context,
-    name: Template,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON; - is what is piped in.")],
-    *,
-    force: Annotated[bool, typer.Option("--force", help="Replace one of that name.")] = False,
-    allow_plain_secrets: Annotated[
-        bool, typer.Option("--allow-plain-secrets", help="Keep what looks like a secret.")
-    ] = False,
-) -> None:
-    """Add your own template from a JSON file."""
-    request = request_of(context)
-    # The name in the file is only a hint: the argument decides.
-    other = request.manager.templates.create(name, _text_of(file), force=force, allow_secrets=allow_plain_secrets)
-    if other is not None:
-        request.manager.warn(f"the file says the name {other!r}: the template is {name!r}")
-    request.print_result("message", f"Template '{name}' created")
-
-
-def _text_of(file: str) -> str:
+def _lines(file: Path | None) -> list[str]:
+    if file is None:
+        return []
     try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
+        lines = file.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DevEnvError(f"the template file {file} cannot be read: {error}") from error
+        raise DevEnvError(f"the file of variables {file} cannot be read: {error}") from error
+    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
-@templates.command("validate")
-def validate_template(
-    context: typer.Context, file: Annotated[str, typer.Argument(metavar="FILE", help="JSON; - is what is piped in.")]
-) -> None:
-    """Check whether a file is a valid template."""
-    request = request_of(context)
-    request.manager.templates.require_valid("template", _text_of(file))
-    request.print_result("message", f"{file} is valid")
-
-
-@templates.command("show")
-def show_template(
-    context: typer.Context,
-    name: Template,
+@command("list", example="list running")
+def list_environments(
+    request: DevEnvRequest,
+    status: Annotated[str, word("STATUS", "running, stopped, error or all.")] = "all",
+    tenant: Annotated[str | None, word("TENANT", "By default your own.")] = None,
     *,
-    resolved: Annotated[bool, typer.Option("--resolved", help="With all that it extends.")] = False,
+    status_option: Annotated[str | None, option("--status", metavar="STATUS", help="As the argument.")] = None,
+    tenant_option: Annotated[str | None, option("--tenant", metavar="TENANT", help="As the argument.")] = None,
+    owner: Annotated[str | None, option("--owner", metavar="TEXT", help="Of this owner only.")] = None,
+    all_tenants: Annotated[bool, option("--all-tenants", help="Of all tenants, for operators.")] = False,
+    usage: Annotated[bool, option("--usage", help="Measure what each uses.")] = False,
 ) -> None:
-    """Show a template as JSON."""
-    registry = request_of(context).manager.templates
-    print_json(registry.resolved(name)[0] if resolved else registry.read(name))
+    """List the environments with their states as JSON."""
+    coroutine = request.manager.list(
+        status_option or status, tenant_option or tenant, owner=owner, all_tenants=all_tenants, usage=usage
+    )
+    print_json(request.run(coroutine))
 
 
-@templates.command("delete")
-def delete_template(context: typer.Context, name: Template) -> None:
-    """Delete one of your own templates; environments created from it are not changed."""
-    request = request_of(context)
-    request.manager.templates.delete(name)
-    request.print_result("message", f"Template '{name}' deleted")
+@command("destroy", example="destroy app")
+def destroy(
+    request: DevEnvRequest,
+    environment: Annotated[str | None, word("ENVIRONMENT", "Its name; or --all.", completes="environment")] = None,
+    *,
+    keep_checkpoints: Annotated[
+        bool, option("--keep-checkpoints", help="They wait for an environment of the same name.")
+    ] = False,
+    force: Annotated[bool, option("--force", help="Forget it where it cannot be removed.")] = False,
+    every: Annotated[bool, option("--all", help="Remove all environments of the tenant.")] = False,
+) -> None:
+    """Remove an environment; folders that existed before it stay."""
+    if every == (environment is not None):
+        raise DevEnvError("destroy takes the name of one environment, or --all")
+    names = (
+        [environment] if environment is not None else [state["name"] for state in request.run(request.manager.list())]
+    )
+    messages = []
+    failures = []
+    for name in names:
+        try:
+            request.run(request.manager.destroy(name, force=force, keep_checkpoints=keep_checkpoints))
+        except DivebookError as error:
+            failures.append(error)  # the others go all the same
+        else:
+            messages.append(f"Environment '{name}' destroyed")
+    # With --all and --json, all messages together are one JSON value.
+    if request.as_json and every:
+        print_json([{"message": message} for message in messages])
+    else:
+        for message in messages:
+            request.print_result("message", message)
+    # The first error is raised, and determines the exit code. The others are only printed.
+    for failure in failures[1:]:
+        print_error(failure)
+    if failures:
+        raise failures[0]
 
 
-@profiles.command("list")
-def list_profiles(context: typer.Context) -> None:
-    """List the resource profiles (limits for memory, processors and disk) as JSON."""
-    folder = request_of(context).manager.layout.profiles
-    print_json([{"name": name, **profile_of(name, folder)} for name in profile_names(folder)])
+@command("start", example="start app")
+def start(request: DevEnvRequest, environment: Environment) -> None:
+    """Start an environment."""
+    request.run(request.manager.start(environment))
+    request.print_result("message", f"Environment '{environment}' started")
 
 
-@profiles.command("show")
-def show_profile(context: typer.Context, name: Annotated[str, typer.Argument(metavar="PROFILE")]) -> None:
-    """Show a resource profile as JSON."""
-    print_json({"name": name, **profile_of(name, request_of(context).manager.layout.profiles)})
+@command("stop", example="stop app")
+def stop(request: DevEnvRequest, environment: Environment) -> None:
+    """Stop an environment and its commands; the next command starts it again."""
+    request.run(request.manager.stop(environment))
+    request.print_result("message", f"Environment '{environment}' stopped")
 
 
-# The commands of ``dev_env`` that run something in an environment: its streams are those of the terminal or pipe.
+@command("restart", example="restart app")
+def restart(request: DevEnvRequest, environment: Environment) -> None:
+    """Stop an environment, and start it again."""
+    request.run(request.manager.stop(environment))
+    request.run(request.manager.start(environment))
+    request.print_result("message", f"Environment '{environment}' restarted")
+
+
+@command("inspect", example="inspect app")
+def inspect(request: DevEnvRequest, environment: Environment) -> None:
+    """Show the state, the configuration and the checkpoints of an environment as JSON."""
+    print_json(request.run(request.manager.inspect(environment)))
+
+
+@command("resources", example="resources app")
+def resources(request: DevEnvRequest, environment: Environment) -> None:
+    """Show what an environment uses now, its limits, and how they are enforced, as JSON."""
+    print_json(request.run(request.manager.resources(environment)))
+
+
+@command("logs", example="logs app --follow")
+def logs(
+    request: DevEnvRequest,
+    environment: Environment,
+    *,
+    follow: Annotated[bool, option("--follow", "-f", help="Print new lines until it is interrupted.")] = False,
+) -> None:
+    """Print the log of an environment."""
+    print_lines(lambda: request.manager.logs(environment), follow=follow)
+
+
+# --- commands in an environment, whose streams are those of the terminal or pipe -------------------------------------
 
 
 # 64 KiB, the capacity of a pipe on Linux.
@@ -330,43 +487,39 @@ _KILLED = -9
 _UNREAD = 128 + signal.SIGPIPE
 # `exec` replaces the shell that looks for bash, so that only one shell runs.
 _SHELL = "if command -v bash >/dev/null; then exec bash -i; else exec sh -i; fi"
-jobs = typer.Typer(no_args_is_help=True, help="Work with background commands (execute --detach).")
-Job = Annotated[str, typer.Argument(metavar="JOB")]
-User = Annotated[str | None, typer.Option(metavar="USER", help="As whom it runs in a container.")]
+User: TypeAlias = Annotated[str | None, option("--user", metavar="USER", help="As whom it runs in a container.")]
 
 
+@command("execute", example="execute app 'python -m pytest -q'")
 def execute(
-    context: typer.Context,
+    request: DevEnvRequest,
     environment: Environment,
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="One text; behind -- a program's words.")],
+    command: Annotated[list[str], word("COMMAND", "One text; behind -- a program's words.")],
     *,
     timeout: Annotated[
-        float | None, number_option(metavar="SECONDS", allowed=SOME_SECONDS, help="Then it is ended.")
+        float | None, option("--timeout", metavar="SECONDS", allowed=SOME_SECONDS, help="Then it is ended.")
     ] = None,
-    cwd: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where it runs.")] = None,
-    env: Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable.")] = None,
+    cwd: Annotated[str | None, option("--cwd", metavar="FOLDER", help="Where it runs.")] = None,
+    env: Annotated[list[str] | None, option("--env", metavar="NAME=VALUE", help="A variable.")] = None,
     user: User = None,
-    tty: Annotated[bool, typer.Option("--tty", help="Run it in a terminal.")] = False,
-    detach: Annotated[
-        bool, typer.Option("--detach", help="Run it in the background, and print the id of its job.")
-    ] = False,
-    no_start: Annotated[bool, typer.Option("--no-start", help="Fail if it is stopped.")] = False,
+    tty: Annotated[bool, option("--tty", help="Run it in a terminal.")] = False,
+    detach: Annotated[bool, option("--detach", help="Run it in the background, and print the id of its job.")] = False,
+    no_start: Annotated[bool, option("--no-start", help="Fail if it is stopped.")] = False,
     passthrough: Annotated[
         bool,
-        typer.Option(
-            "--passthrough", envvar=PASSTHROUGH, help="Exit with its own status; 120 is added to dev_env's codes."
+        option(
+            "--passthrough", variable=PASSTHROUGH, help="Exit with its own status; 120 is added to dev_env's codes."
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: Annotated[bool, option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Run a command in an environment; it reads the standard input of this command."""
-    request = request_of(context)
     variables = parse_pairs(env or [])
     # `execute dev ls -l` would take `-l` for an option of dev_env.
-    if not has_separator(context) and len(command) > 1:
+    if not request.is_separated and len(command) > 1:
         raise DevEnvError(f"{len(command)} words are not a command: quote them as one, or write -- before them")
     # A text is run by a shell; behind `--`, the words are started as they are.
-    command_line = command if has_separator(context) else command[0]
+    command_line = command if request.is_separated else command[0]
     seconds = math.inf if timeout is None else timeout
     if detach:
         if tty or no_start:
@@ -402,9 +555,9 @@ def _print_result(shell_result: ShellResult) -> None:
     )
 
 
-def shell(context: typer.Context, environment: Environment, *, user: User = None) -> None:
+@command("shell", example="shell app")
+def shell(request: DevEnvRequest, environment: Environment, *, user: User = None) -> None:
     """Start a shell in an environment; standard input that is not a terminal is run as a script."""
-    request = request_of(context)
     is_typed = sys.stdin.isatty()
     result = _run_connected(
         request, environment, _SHELL if is_typed else "exec sh", {"user": user}, in_terminal=is_typed
@@ -510,13 +663,13 @@ async def _next_chunk(descriptor: int) -> bytes:
     return os.read(descriptor, _CHUNK_SIZE)
 
 
+@command("cp", example="cp report.csv app:data/")
 def cp(
-    context: typer.Context,
-    source: Annotated[str, typer.Argument(metavar="SOURCE")],
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="One of both is ENVIRONMENT:PATH.")],
+    request: DevEnvRequest,
+    source: Annotated[str, word("SOURCE", "A file or folder.")],
+    target: Annotated[str, word("TARGET", "One of both is ENVIRONMENT:PATH.")],
 ) -> None:
     """Copy a file or folder into an environment or out of it, and print the target path."""
-    request = request_of(context)
     source_environment, source_path = _split_place(source)
     target_environment, target_path = _split_place(target)
     if (source_environment is None) == (target_environment is None):
@@ -536,58 +689,185 @@ def _split_place(text: str) -> tuple[str | None, str]:
     return (name, path or ".") if colon and "/" not in name else (None, text)
 
 
-@jobs.command("list")
-def list_jobs(context: typer.Context, environment: Environment) -> None:
+@command("job list", example="job list app")
+def list_jobs(request: DevEnvRequest, environment: Environment) -> None:
     """List the jobs of an environment as JSON, the oldest first."""
-    print_json(request_of(context).manager.jobs(environment).records())
+    print_json(request.manager.jobs(environment).records())
 
 
-@jobs.command("output")
-def show_job(context: typer.Context, environment: Environment, job: Job) -> None:
+@command("job output", example="job output app job-0c5a1b2d")
+def show_job(request: DevEnvRequest, environment: Environment, job: Job) -> None:
     """Print the output of a job so far, its stdout on stdout and its stderr on stderr."""
     # As bytes, because output need not be text.
-    out, err = request_of(context).manager.jobs(environment).output(job)
+    out, err = request.manager.jobs(environment).output(job)
     for path, stream in ((out, sys.stdout), (err, sys.stderr)):
         with path.open("rb") as file:
             shutil.copyfileobj(file, stream.buffer)
         stream.flush()
 
 
-@jobs.command("kill")
-def kill_job(context: typer.Context, environment: Environment, job: Job) -> None:
+@command("job kill", example="job kill app job-0c5a1b2d")
+def kill_job(request: DevEnvRequest, environment: Environment, job: Job) -> None:
     """End a job and all processes that it has started."""
-    request = request_of(context)
     was_running = request.manager.jobs(environment).kill(job)
     request.print_result("message", f"Job '{job}' {'killed' if was_running else 'had ended'}")
 
 
-# The commands of ``dev_env`` about the root as a whole: begin one, look after it, see what was done.
+# --- checkpoints, templates and profiles -----------------------------------------------------------------------------
 
 
-def init(context: typer.Context) -> None:
+@command("save", example="save app before")
+def save(
+    request: DevEnvRequest,
+    environment: Environment,
+    checkpoint: Checkpoint,
+    *,
+    overwrite: Annotated[bool, option("--overwrite", help="Replace one of that name.")] = False,
+    include_mounts: Annotated[bool, option("--include-mounts", help="Your own mounted folders too.")] = False,
+    force: Annotated[bool, option("--force", help="Also what is very large.")] = False,
+    export: Annotated[bool, option("--export", help="A container's image as a file, for other hosts.")] = False,
+) -> None:
+    """Save a checkpoint of an environment, and print the path of its description."""
+    coroutine = request.manager.save(
+        environment, checkpoint, overwrite=overwrite, with_mounts=include_mounts, force=force, export=export
+    )
+    request.print_result("path", str(request.run(coroutine)))
+
+
+@command("restore", example="restore app before")
+def restore(
+    request: DevEnvRequest,
+    environment: Environment,
+    checkpoint: Checkpoint,
+    *,
+    no_backup: Annotated[bool, option("--no-backup", help="Save nothing first.")] = False,
+) -> None:
+    """Restore an environment to a checkpoint; its running commands are ended."""
+    request.run(request.manager.restore(environment, checkpoint, backup=not no_backup))
+    request.print_result("message", f"Environment '{environment}' restored to '{checkpoint}'")
+
+
+@command("checkpoint list", example="checkpoint list app")
+def list_checkpoints(request: DevEnvRequest, environment: Environment) -> None:
+    """List the checkpoints of an environment as JSON, the oldest first."""
+    print_json(request.manager.checkpoints(environment))
+
+
+@command("checkpoint show", example="checkpoint show app before")
+def show_checkpoint(request: DevEnvRequest, environment: Environment, checkpoint: Checkpoint) -> None:
+    """Show the description of a checkpoint as JSON."""
+    print_json(request.manager.checkpoint(environment, checkpoint))
+
+
+@command("checkpoint delete", example="checkpoint delete app before")
+def delete_checkpoint(request: DevEnvRequest, environment: Environment, checkpoint: Checkpoint) -> None:
+    """Delete a checkpoint."""
+    request.run(request.manager.delete_checkpoint(environment, checkpoint))
+    request.print_result("message", f"Checkpoint '{checkpoint}' deleted")
+
+
+@command("template list", example="template list")
+def list_templates(
+    request: DevEnvRequest, category: Annotated[str | None, word("CATEGORY", "Only of this category.")] = None
+) -> None:
+    """List the templates as JSON."""
+    print_json(request.manager.templates.summaries(category))
+
+
+@command("template create", example="template create mine mine.json")
+def create_template(
+    request: DevEnvRequest,
+    name: Template,
+    file: Annotated[str, word("FILE", "JSON; - is what is piped in.")],
+    *,
+    force: Annotated[bool, option("--force", help="Replace one of that name.")] = False,
+    allow_plain_secrets: Annotated[
+        bool, option("--allow-plain-secrets", help="Keep what looks like a secret.")
+    ] = False,
+) -> None:
+    """Add your own template from a JSON file."""
+    # The name in the file is only a hint: the argument decides.
+    other = request.manager.templates.create(name, _text_of(file), force=force, allow_secrets=allow_plain_secrets)
+    if other is not None:
+        request.manager.warn(f"the file says the name {other!r}: the template is {name!r}")
+    request.print_result("message", f"Template '{name}' created")
+
+
+def _text_of(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DevEnvError(f"the template file {file} cannot be read: {error}") from error
+
+
+@command("template validate", example="template validate mine.json")
+def validate_template(
+    request: DevEnvRequest, file: Annotated[str, word("FILE", "JSON; - is what is piped in.")]
+) -> None:
+    """Check whether a file is a valid template."""
+    request.manager.templates.require_valid("template", _text_of(file))
+    request.print_result("message", f"{file} is valid")
+
+
+@command("template show", example="template show python-data --resolved")
+def show_template(
+    request: DevEnvRequest,
+    name: Template,
+    *,
+    resolved: Annotated[bool, option("--resolved", help="With all that it extends.")] = False,
+) -> None:
+    """Show a template as JSON."""
+    registry = request.manager.templates
+    print_json(registry.resolved(name)[0] if resolved else registry.read(name))
+
+
+@command("template delete", example="template delete mine")
+def delete_template(request: DevEnvRequest, name: Template) -> None:
+    """Delete one of your own templates; environments created from it are not changed."""
+    request.manager.templates.delete(name)
+    request.print_result("message", f"Template '{name}' deleted")
+
+
+@command("profile list", example="profile list")
+def list_profiles(request: DevEnvRequest) -> None:
+    """List the resource profiles (limits for memory, processors and disk) as JSON."""
+    folder = request.manager.layout.profiles
+    print_json([{"name": name, **profile_of(name, folder)} for name in profile_names(folder)])
+
+
+@command("profile show", example="profile show minimal")
+def show_profile(request: DevEnvRequest, name: Profile) -> None:
+    """Show a resource profile as JSON."""
+    print_json({"name": name, **profile_of(name, request.manager.layout.profiles)})
+
+
+# --- the root as a whole ---------------------------------------------------------------------------------------------
+
+
+@command("init", example="init")
+def init(request: DevEnvRequest) -> None:
     """Create the root folder with its folders for templates, profiles and secrets, and print its path."""
-    request = request_of(context)
     request.manager.layout.make()
     request.print_result("path", str(request.manager.layout.root))
 
 
+@command("gc", example="gc --idle 3600 --dry-run")
 def gc(
-    context: typer.Context,
+    request: DevEnvRequest,
     *,
     idle: Annotated[
         float | None,
-        number_option(metavar="SECONDS", allowed=SECONDS, help="Stop environments that were not used for so long."),
+        option("--idle", metavar="SECONDS", allowed=SECONDS, help="Stop environments that were not used for so long."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", help="Only tell what would be done.")] = False,
 ) -> None:
     """Remove expired environments, incomplete ones, and leftovers in the container engine; print them as JSON."""
-    request = request_of(context)
     print_json([row._asdict() for row in request.run(request.manager.collect(idle=idle, dry=dry_run))])
 
 
-def doctor(context: typer.Context) -> None:
+@command("doctor", example="doctor")
+def doctor(request: DevEnvRequest) -> None:
     """Check whether this machine has what environments need, and print JSON; exit code 1 if something must be fixed."""
-    request = request_of(context)
     checks = request.run(check_machine(request.manager.layout))
     is_fine = all(check["ok"] for check in checks if check["required"])
     print_json({"ok": is_fine, "checks": checks})
@@ -595,276 +875,99 @@ def doctor(context: typer.Context) -> None:
         raise typer.Exit(1)
 
 
+@command("events", example="events app --follow")
 def events(
-    context: typer.Context,
-    environment: Annotated[str | None, typer.Argument(metavar="[ENVIRONMENT]", help="By default all.")] = None,
+    request: DevEnvRequest,
+    environment: Annotated[str | None, word("ENVIRONMENT", "By default all.", completes="environment")] = None,
     *,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Print new lines until it is interrupted.")] = False,
+    follow: Annotated[bool, option("--follow", "-f", help="Print new lines until it is interrupted.")] = False,
 ) -> None:
     """Print the log of all operations, one JSON object a line: time, level, message, command, environment, exit_code,
     duration.
     """
-    manager = request_of(context).manager
-    print_lines(lambda: manager.events(environment), follow=follow)
+    print_lines(lambda: request.manager.events(environment), follow=follow)
 
 
-app = typer.Typer(
-    name="dev_env",
-    cls=DevEnvCommands,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Make development environments from templates, and run commands in them.",
-    epilog="Exit codes: 0 success, 1 general, 2 no such environment, 3 no such template, 4 over a limit, "
-    "5 no container engine, 6 a command failed, 7 no such checkpoint, 8 not allowed.",
-)
-app.command("execute")(execute)
-app.command("shell")(shell)
-app.command("cp")(cp)
-app.add_typer(jobs, name="job")
-app.command("init")(init)
-app.command("gc")(gc)
-app.command("doctor")(doctor)
-app.command("events")(events)
-app.command("save")(save)
-app.command("restore")(restore)
-app.add_typer(checkpoints, name="checkpoint")
-app.add_typer(templates, name="template")
-app.add_typer(profiles, name="profile")
+# --- completion of values and registration ---------------------------------------------------------------------------
 
 
-def _version(is_requested: bool) -> None:  # noqa: FBT001 - typer hands over what was written
-    if is_requested:
-        sys.stdout.write(f"dev_env {__version__}\n")
-        raise typer.Exit
+def _manager_of(values: Mapping[str, Any]) -> DevEnvManager:
+    """Return the manager for the values of the global options, without output."""
+    return DevEnvManager(values.get("root") or Path(), values.get("tenant") or "default")
 
 
-@app.callback()
-def options(
-    context: typer.Context,
-    *,
-    root: Annotated[Path, typer.Option(envvar="DEV_ENV_ROOT", help="The folder of all environments.")] = Path(),
-    tenant: Annotated[str, typer.Option(envvar="DEV_ENV_TENANT", help="Whose environments.")] = "default",
-    owner: Annotated[str | None, typer.Option(envvar="DEV_ENV_OWNER", help="By default who is logged in.")] = None,
-    wait: Annotated[
-        float,
-        number_option(
-            envvar="DEV_ENV_WAIT",
-            metavar="SECONDS",
-            allowed=SECONDS,
-            help="How long to wait for another process.",
-        ),
-    ] = WAIT,
-    as_json: Annotated[bool, typer.Option("--json", envvar="DEV_ENV_JSON", help="Print objects, no lines.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", envvar="DEV_ENV_QUIET", help="Tell no warnings.")] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", envvar="DEV_ENV_DEBUG", help="Tell each line of the log on stderr.")
-    ] = False,
-    no_color: Annotated[
-        bool, typer.Option("--no-color", envvar="DEV_ENV_NO_COLOR", help="Tell what went wrong without colours.")
-    ] = False,
-    log_format: Annotated[
-        str, typer.Option(envvar="DEV_ENV_LOG_FORMAT", metavar="text|json", help="Of logs/dev_env.log.")
-    ] = "text",
-    _version_asked: Annotated[
-        bool, typer.Option("--version", help="Print the version, and exit.", callback=_version, is_eager=True)
-    ] = False,
-) -> None:
-    """Read the global options, and store them as the `DevEnvRequest` that the chosen command uses. Runs before every
-    command.
-    """
-    if no_color:
-        os.environ["NO_COLOR"] = "1"  # as all programs know it, those of environments on this machine too
-    manager = DevEnvManager(
-        root, tenant, owner or getpass.getuser(), wait, log_format=log_format, warnings=not quiet, verbose=verbose
-    )
-    context.obj = DevEnvRequest(manager, as_json)
+_SUGGESTIONS: dict[str, Callable[[DevEnvManager, str], Iterable[str]]] = {
+    "environment": lambda manager, _: (folder.name for folder in manager.layout.environments.glob("[!.]*")),
+    "template": lambda manager, _: (template["name"] for template in manager.templates.summaries()),
+    "profile": lambda manager, _: profile_names(manager.layout.profiles),
+    "checkpoint": lambda manager, environment: (entry["name"] for entry in manager.checkpoints(environment)),
+    "job": lambda manager, environment: (entry["id"] for entry in manager.jobs(environment).records()),
+}
+"""Values that completion suggests, by kind of the parameter. The text is the environment of the command line."""
 
 
-@app.command()
-def create(
-    context: typer.Context,
-    environment: Environment,
-    template: Template,
-    profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="Limits; by default 'default'.")] = None,
-    *,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="As docker.image=busybox; repeatable.")
-    ] = None,
-    env: Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable.")] = None,
-    env_file: Annotated[Path | None, typer.Option("--env-file", help="Variables, one NAME=VALUE a line.")] = None,
-    no_init: Annotated[bool, typer.Option("--no-init", help="Run no init commands.")] = False,
-    exist_ok: Annotated[bool, typer.Option("--exist-ok", help="One that is there is fine.")] = False,
-    keep_failed: Annotated[bool, typer.Option("--keep-failed", help="Keep what could not be made.")] = False,
-    strict_limits: Annotated[bool, typer.Option("--strict-limits", help="Refuse limits that are advisory.")] = False,
-    pull: Annotated[str, typer.Option(metavar="never|missing|always", help="Fetch the image.")] = MISSING,
-    timeout: Annotated[
-        float | None,
-        number_option(
-            metavar="SECONDS", allowed=SOME_SECONDS, help="Then the creation is aborted, and the environment removed."
-        ),
-    ] = None,
-    expires: Annotated[
-        float | None,
-        number_option(metavar="SECONDS", allowed=SECONDS, help="When gc may remove it; by default never."),
-    ] = None,
-    fallback: Annotated[
-        bool, typer.Option("--fallback", help="Without an engine, use the template's next section.")
-    ] = False,
-    install_tools: Annotated[
-        bool, typer.Option("--install-tools", help="Install the template's tools where it is known how.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print with what it would be made.")] = False,
-) -> None:
-    """Create an environment from a template, and print its folder."""
-    if pull not in (NEVER, MISSING, ALWAYS):
-        raise DevEnvError(f"--pull {pull}: use {NEVER}, {MISSING} or {ALWAYS}")
-    request = request_of(context)
-    values = parse_pairs(settings or [])
-    # A variable in --env replaces the one in the file.
-    variables = parse_pairs([*_lines(env_file), *(env or [])])
-    if dry_run:
-        print_json(request.manager.configured(environment, template, profile, settings=values, environ=variables))
-        return
-    coroutine = request.manager.create(
-        environment,
-        template,
-        profile,
-        settings=values,
-        environ=variables,
-        init=not no_init,
-        exist_ok=exist_ok,
-        keep_failed=keep_failed,
-        strict_limits=strict_limits,
-        pull=pull,
-        timeout=math.inf if timeout is None else timeout,
-        expires=expires,
-        fallback=fallback,
-        install_tools=install_tools,
-    )
-    request.print_result("path", str(request.run(coroutine)))
+def _completion_of(parameter: Parameter) -> Completion:
+    """Return the function that completes the values of a parameter; None if it has none to suggest."""
+    source = _SUGGESTIONS.get(parameter.completes)
+    if source is None:
+        return None
 
-
-def _lines(file: Path | None) -> list[str]:
-    if file is None:
-        return []
-    try:
-        lines = file.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DevEnvError(f"the file of variables {file} cannot be read: {error}") from error
-    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
-
-
-@app.command("list")
-def list_environments(
-    context: typer.Context,
-    status: Annotated[str, typer.Argument(metavar="[STATUS]", help="running, stopped, error or all.")] = "all",
-    tenant: Annotated[str | None, typer.Argument(metavar="[TENANT]")] = None,
-    *,
-    status_option: Annotated[str | None, typer.Option("--status", help="As the argument.")] = None,
-    tenant_option: Annotated[str | None, typer.Option("--tenant", help="As the argument.")] = None,
-    owner: Annotated[str | None, typer.Option(help="Of this owner only.")] = None,
-    all_tenants: Annotated[bool, typer.Option("--all-tenants", help="Of all tenants, for operators.")] = False,
-    usage: Annotated[bool, typer.Option("--usage", help="Measure what each uses.")] = False,
-) -> None:
-    """List the environments with their states as JSON."""
-    request = request_of(context)
-    coroutine = request.manager.list(
-        status_option or status, tenant_option or tenant, owner=owner, all_tenants=all_tenants, usage=usage
-    )
-    print_json(request.run(coroutine))
-
-
-@app.command()
-def destroy(
-    context: typer.Context,
-    environment: Annotated[str | None, typer.Argument(metavar="ENVIRONMENT")] = None,
-    *,
-    keep_checkpoints: Annotated[
-        bool, typer.Option("--keep-checkpoints", help="They wait for an environment of the same name.")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Forget it where it cannot be removed.")] = False,
-    every: Annotated[bool, typer.Option("--all", help="Remove all environments of the tenant.")] = False,
-) -> None:
-    """Remove an environment; folders that existed before it stay."""
-    request = request_of(context)
-    if every == (environment is not None):
-        raise DevEnvError("destroy takes the name of one environment, or --all")
-    names = (
-        [environment] if environment is not None else [state["name"] for state in request.run(request.manager.list())]
-    )
-    messages = []
-    failures = []
-    for name in names:
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        # An error would be printed into the line that the person types.
         try:
-            request.run(request.manager.destroy(name, force=force, keep_checkpoints=keep_checkpoints))
-        except DivebookError as error:
-            failures.append(error)  # the others go all the same
-        else:
-            messages.append(f"Environment '{name}' destroyed")
-    # With --all and --json, all messages together are one JSON value.
-    if request.as_json and every:
-        print_json([{"message": message} for message in messages])
-    else:
-        for message in messages:
-            request.print_result("message", message)
-    # The first error is raised, and determines the exit code. The others are only printed.
-    for failure in failures[1:]:
-        print_error(failure)
-    if failures:
-        raise failures[0]
+            names = sorted(source(_manager_of(ctx.find_root().params), ctx.params.get("environment") or ""))
+        except (DivebookError, OSError):
+            return []
+        return [name for name in names if name.startswith(incomplete)]
+
+    return complete
 
 
-@app.command()
-def start(context: typer.Context, environment: Environment) -> None:
-    """Start an environment."""
-    request = request_of(context)
-    request.run(request.manager.start(environment))
-    request.print_result("message", f"Environment '{environment}' started")
+_CONTEXT = inspect_module.Parameter("context", inspect_module.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
 
-@app.command()
-def stop(context: typer.Context, environment: Environment) -> None:
-    """Stop an environment and its commands; the next command starts it again."""
-    request = request_of(context)
-    request.run(request.manager.stop(environment))
-    request.print_result("message", f"Environment '{environment}' stopped")
+def _register(declared: DevEnvCommand, groups: Mapping[str, typer.Typer]) -> None:
+    """Add a command to the program or to one of its groups."""
+    group, _, name = declared.name.rpartition(" ")
+
+    def run(values: dict[str, Any]) -> None:
+        context = values.pop("context")
+        declared.function(context.obj, **values)
+
+    parameters = [typer_parameter(parameter, _completion_of(parameter)) for parameter in declared.parameters]
+    example = f"dev_env {declared.example}"
+    add_subcommand(groups[group], name, run, [_CONTEXT, *parameters], help_text=declared.help, example=example)
 
 
-@app.command()
-def restart(context: typer.Context, environment: Environment) -> None:
-    """Stop an environment, and start it again."""
-    request = request_of(context)
-    request.run(request.manager.stop(environment))
-    request.run(request.manager.start(environment))
-    request.print_result("message", f"Environment '{environment}' restarted")
+_groups = {"": app, **{name: typer.Typer(no_args_is_help=True, help=text) for name, text in GROUPS.items()}}
+for declared_command in COMMANDS.values():
+    _register(declared_command, _groups)
+for group_name in GROUPS:
+    app.add_typer(_groups[group_name], name=group_name)
 
 
-@app.command()
-def inspect(context: typer.Context, environment: Environment) -> None:
-    """Show the state, the configuration and the checkpoints of an environment as JSON."""
-    request = request_of(context)
-    print_json(request.run(request.manager.inspect(environment)))
+# --- reference page --------------------------------------------------------------------------------------------------
+
+_HEAD = """\
+# Commands of `dev_env`
+
+Every command in a terminal (`dev_env NAME`) and in a cell (`%dev_env NAME`). The page about
+[development environments](reference/dev_env.md) has the exit codes and the options before a command. With
+`dev_env --json NAME`, a command that prints a path or a message prints an object instead.
+"""
 
 
-@app.command()
-def resources(context: typer.Context, environment: Environment) -> None:
-    """Show what an environment uses now, its limits, and how they are enforced, as JSON."""
-    request = request_of(context)
-    print_json(request.run(request.manager.resources(environment)))
+def page() -> str:
+    """Return the reference page of the commands in Markdown. ``python -m divebook.cli.dev_env`` writes it."""
+    from divebook.commands.reference import row, section, term
 
-
-@app.command()
-def logs(
-    context: typer.Context,
-    environment: Environment,
-    *,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Print new lines until it is interrupted.")] = False,
-) -> None:
-    """Print the log of an environment."""
-    manager = request_of(context).manager
-    print_lines(lambda: manager.logs(environment), follow=follow)
+    lines = [_HEAD]
+    for entry in COMMANDS.values():
+        rows = [row(term(parameter), parameter.help, parameter.variable) for parameter in entry.parameters]
+        usage = f"dev_env {entry.usage}"
+        lines += section(f"dev_env {entry.name}", [entry.help], [usage], rows, last_column="variable")
+        lines.append(f"Example: `dev_env {entry.example}`\n")
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def main() -> None:
@@ -873,3 +976,7 @@ def main() -> None:
     # (test_a_command_loads_no_grammars).
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     run_with_streams(lambda: app(prog_name="dev_env"))
+
+
+if __name__ == "__main__":
+    Path(*sys.argv[1:] or ["notebooks/DEV_ENV.md"]).write_text(page(), encoding="utf-8")

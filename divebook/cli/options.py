@@ -95,7 +95,9 @@ _SUGGESTIONS: dict[str, Callable[[EventStore], Suggestions]] = {
 
 
 def completion_of(parameter: Parameter) -> Callable[..., Any] | None:
-    """Return the function with which typer completes the values of a parameter; None if it has none to suggest."""
+    """Return the function that completes the values of a parameter from the store of the command line; None if it has
+    none to suggest.
+    """
     source = _SUGGESTIONS.get(parameter.completes)
     if source is None:
         return None

@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from json import dumps
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -65,17 +65,34 @@ CODE = Annotated[
 
 def register(app: typer.Typer, command: Command) -> None:
     """Add a declared command to the program as a subcommand."""
+    help_text = "\n\n".join(filter(None, [command.help, command.shell_help]))
+    example = f"divebook {command.example}"
+    parameters = [*_parameters(command)]
+    add_subcommand(
+        app, command.name, lambda values: _run(command, values), parameters, help_text=help_text, example=example
+    )
+
+
+def add_subcommand(
+    app: typer.Typer,
+    name: str,
+    run: Callable[[dict[str, Any]], None],
+    parameters: Sequence[inspect.Parameter],
+    *,
+    help_text: str,
+    example: str,
+) -> None:
+    """Add a subcommand to a program. `run` is called with the values of the parameters by name."""
 
     # Two functions may have a parameter of the same name, so that typer gets one function for each command.
     def subcommand(**values: Any) -> None:
-        _run(command, values)
+        run(values)
 
-    parameters = [*_parameters(command)]
-    subcommand.__name__ = command.name
-    subcommand.__doc__ = "\n\n".join(filter(None, [command.help, command.shell_help]))
+    subcommand.__name__ = name
+    subcommand.__doc__ = help_text
     subcommand.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     vars(subcommand)["__signature__"] = inspect.Signature(parameters)
-    app.command(command.name, epilog=f"Example: divebook {command.example}")(subcommand)
+    app.command(name, epilog=f"Example: {example}")(subcommand)
 
 
 def _parameters(command: Command) -> Iterator[inspect.Parameter]:
@@ -88,7 +105,7 @@ def _parameters(command: Command) -> Iterator[inspect.Parameter]:
     for parameter in command.parameters_in(SHELL):
         if parameter.as_words:
             yield _keyword(WORDS, _words_annotation(parameter), None)
-        yield _keyword(parameter.name, _annotation(parameter), ... if parameter.is_required else parameter.default)
+        yield typer_parameter(parameter, completion_of(parameter))
     if command.needs_definitions:
         yield _keyword("definitions", DEFINITIONS, None)
     if command.needs_definitions or command.file_help:
@@ -119,7 +136,17 @@ def _keyword(name: str, annotation: Any, default: Any = ...) -> inspect.Paramete
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _annotation(parameter: Parameter) -> Any:
+Completion: TypeAlias = Callable[..., Any] | None
+"""Function with which typer completes the values of a parameter; None if it has none to suggest."""
+
+
+def typer_parameter(parameter: Parameter, completion: Completion) -> inspect.Parameter:
+    """Return a declared parameter as the parameter of a typer function."""
+    default = ... if parameter.is_required else parameter.default
+    return _keyword(parameter.name, _annotation(parameter, completion), default)
+
+
+def _annotation(parameter: Parameter, completion: Completion) -> Any:
     """Return the type of a parameter with the declaration that typer reads."""
     kind: Any = Literal[parameter.choices] if parameter.choices else parameter.type
     if parameter.is_repeated:
@@ -128,7 +155,7 @@ def _annotation(parameter: Parameter) -> Any:
         kind = kind | None
     if parameter.is_word:
         metavar = parameter.usage if not parameter.is_repeated else f"{parameter.metavar}..."
-        argument = typer.Argument(metavar=metavar, help=parameter.help, autocompletion=completion_of(parameter))
+        argument = typer.Argument(metavar=metavar, help=parameter.help, autocompletion=completion)
         return Annotated[kind, argument]
     # A list of choices says more than the word in the declaration.
     metavar_of_option = None if parameter.choices or parameter.is_flag else parameter.metavar
@@ -140,7 +167,8 @@ def _annotation(parameter: Parameter) -> Any:
             metavar=metavar_of_option,
             help=parameter.help,
             callback=callback,
-            autocompletion=completion_of(parameter),
+            envvar=parameter.variable or None,
+            autocompletion=completion,
         ),
     ]
 

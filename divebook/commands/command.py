@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -82,6 +82,8 @@ class Parameter:
     """True for an option whose values may also be given as words ``KEY=VALUE`` behind the other words."""
     takes_object: bool = False
     """True if a notebook may pass any Python object (``$name``) as the value."""
+    variable: str = ""
+    """Environment variable with the value of an option that is not given; empty for none."""
     name: str = ""
     """Name of the parameter of the function."""
     type: Any = str
@@ -190,6 +192,7 @@ def option(
     completes: str = "",
     interfaces: Iterable[Interface] = ALL,
     as_words: bool = False,
+    variable: str = "",
 ) -> Parameter:
     """Return the declaration of a parameter that is given by name. The long spelling comes first.
 
@@ -200,7 +203,7 @@ def option(
         if allowed.least is not None:
             sign = ">" if allowed.excludes_least else ">="
             help = f"{help}  [{metavar}{sign}{allowed.least:g}]"  # noqa: A001 - as the parameter
-    return Parameter(spellings, metavar, help, allowed, completes, frozenset(interfaces), as_words)
+    return Parameter(spellings, metavar, help, allowed, completes, frozenset(interfaces), as_words, variable=variable)
 
 
 def _bound(name: str, annotation: Any, default: Any) -> Parameter | None:
@@ -223,6 +226,25 @@ def _bound(name: str, annotation: Any, default: Any) -> Parameter | None:
         kind = str
     default = REQUIRED if default is inspect.Parameter.empty else default
     return replace(declared, name=name, type=kind, choices=choices, default=default, is_repeated=is_repeated)
+
+
+def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...]:
+    """Return the declared parameters of a function, words first."""
+    # The annotation of the result may name modules that are loaded late, so it is left out.
+    hints = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
+    holder: Any = SimpleNamespace(__annotations__=hints)
+    types = typing.get_type_hints(holder, function.__globals__, include_extras=True)
+    signature = inspect.signature(function)
+    bound = (_bound(name, types.get(name), entry.default) for name, entry in signature.parameters.items())
+    declared = [parameter for parameter in bound if parameter is not None]
+    return tuple(sorted(declared, key=lambda parameter: not parameter.is_word))
+
+
+def usage_of(name: str, parameters: Sequence[Parameter]) -> str:
+    """Return the name of a command, its words and its required options, as help shows them: ``why NAME [RUN]``."""
+    words = (parameter.usage for parameter in parameters if parameter.is_word or parameter.is_required)
+    inputs = (f"[{parameter.metavar} ...]" for parameter in parameters if parameter.as_words)
+    return " ".join([name, *words, *inputs])
 
 
 # --- commands --------------------------------------------------------------------------------------------------------
@@ -299,14 +321,7 @@ class Command:
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters of the function, words first."""
-        # The annotation of the result may name modules that are loaded late, so it is left out.
-        hints = {name: hint for name, hint in self.function.__annotations__.items() if name != "return"}
-        holder: Any = SimpleNamespace(__annotations__=hints)
-        types = typing.get_type_hints(holder, self.function.__globals__, include_extras=True)
-        signature = inspect.signature(self.function)
-        bound = (_bound(name, types.get(name), entry.default) for name, entry in signature.parameters.items())
-        declared = [parameter for parameter in bound if parameter is not None]
-        return tuple(sorted(declared, key=lambda parameter: not parameter.is_word))
+        return parameters_of(self.function)
 
     def parameters_in(self, interface: Interface) -> tuple[Parameter, ...]:
         """Return the parameters that one interface offers."""
@@ -314,10 +329,7 @@ class Command:
 
     def usage_in(self, interface: Interface) -> str:
         """Return name, words and required options, as help shows them: ``why NAME [RUN]``."""
-        parameters = self.parameters_in(interface)
-        words = (parameter.usage for parameter in parameters if parameter.is_word or parameter.is_required)
-        inputs = (f"[{parameter.metavar} ...]" for parameter in parameters if parameter.as_words)
-        return " ".join([self.name, *words, *inputs])
+        return usage_of(self.name, self.parameters_in(interface))
 
     def output(self, result: Any) -> dict[str, Any]:
         """Return the result of the command as the data that ``--json`` prints."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
 from importlib import import_module
@@ -45,11 +45,6 @@ def page() -> str:
 
 def _section(command: Command) -> Iterator[str]:
     is_in_shell = SHELL in command.interfaces
-    yield f"## `{'divebook' if is_in_shell else '%dive'} {command.name}`\n"
-    yield f"{command.help}\n"
-    for text in (command.shell_help, command.notebook_help):
-        if text:
-            yield f"{text}\n"
     usages = []
     if is_in_shell:
         # The file is the first word of a command that takes definitions in a shell.
@@ -57,26 +52,38 @@ def _section(command: Command) -> Iterator[str]:
         usages.append(f"divebook {command.name}{file}{command.usage_in(SHELL).removeprefix(command.name)}")
     if NOTEBOOK in command.interfaces:
         usages.append(f"%dive {command.usage_in(NOTEBOOK)}")
+    title = f"{'divebook' if is_in_shell else '%dive'} {command.name}"
+    texts = (command.help, command.shell_help, command.notebook_help)
+    yield from section(title, texts, usages, [*_rows(command)])
+    yield f"Example: `{usages[0].partition(' ')[0]} {command.example}`\n"
+    yield f"In Python: `{command.python}(...)`\n" if command.python else f"In Python: {command.no_python}\n"
+
+
+def section(
+    title: str, texts: Iterable[str], usages: Iterable[str], rows: Sequence[str], *, last_column: str = "in"
+) -> Iterator[str]:
+    """Yield the lines about one command: its title, texts without the empty ones, usages, and the table of its
+    parameters.
+    """
+    yield f"## `{title}`\n"
+    yield from (f"{text}\n" for text in texts if text)
     yield "```console"
     yield from usages
     yield "```\n"
-    rows = [*_rows(command)]
     if rows:
-        yield "| word or option | meaning | in |"
+        yield f"| word or option | meaning | {last_column} |"
         yield "| --- | --- | --- |"
         yield from rows
         yield ""
-    yield f"Example: `{usages[0].partition(' ')[0]} {command.example}`\n"
-    yield f"In Python: `{command.python}(...)`\n" if command.python else f"In Python: {command.no_python}\n"
 
 
 def _rows(command: Command) -> Iterator[str]:
     """Yield a row of the table for each parameter, with those that the interfaces add."""
     if command.file_help:
-        yield _row("FILE|FOLDER", command.file_help, "shell")
+        yield row("FILE|FOLDER", command.file_help, "shell")
     for parameter in command.parameters:
-        yield _row(_term(parameter), parameter.help, _interfaces(command, parameter))
-    for term, text, interface, is_there in (
+        yield row(term(parameter), parameter.help, _interfaces(command, parameter))
+    for spelling, text, interface, is_there in (
         ("--definitions FILE|FOLDER, -d", "Definitions with the agents it needs.", "shell", command.needs_definitions),
         ("--code", "Run the cells of a notebook that define in Python.", "shell", _has_file(command)),
         ("--actions MODULE|FILE.py, -a", "Python that defines actions; may be repeated.", "shell", _has_file(command)),
@@ -90,19 +97,21 @@ def _rows(command: Command) -> Iterator[str]:
         ("--json", "Print JSON.", "shell", command.data is not None),
     ):
         if is_there and (not interface or interface in command.interfaces):
-            yield _row(term, text, interface)
+            yield row(spelling, text, interface)
 
 
 def _has_file(command: Command) -> bool:
     return command.needs_definitions or bool(command.file_help)
 
 
-def _row(*cells: str) -> str:
-    term, text, interfaces = (cell.replace("|", "\\|") for cell in cells)
-    return f"| `{term}` | {text} | {interfaces} |"
+def row(*cells: str) -> str:
+    """Return a row of the table of parameters: spellings, meaning, and the cell of the last column."""
+    first, text, last = (cell.replace("|", "\\|") for cell in cells)
+    return f"| `{first}` | {text} | {last} |"
 
 
-def _term(parameter: Parameter) -> str:
+def term(parameter: Parameter) -> str:
+    """Return a parameter as usage lines show it, with its other spellings."""
     return ", ".join([parameter.usage, *parameter.spellings[1:]])
 
 

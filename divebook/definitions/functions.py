@@ -33,7 +33,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 from types import FunctionType, UnionType
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
@@ -80,14 +79,10 @@ from divebook.events.codec import canonical_hash, json_form, locate_surrogate, s
 from divebook.events.recorded import opened
 from divebook.events.values import is_recordable_type, recorded_base
 from divebook.questions.question import example_in_words, example_of
-from divebook.report.shown import Shown
 from divebook.text.arguments import DurationLike, expected_seconds, normal_name, plain_seconds, require, same_name
 from divebook.text.passwords import REDACTED, looks_secret
 from divebook.text.protocols import is_async, without_partials
 from divebook.text.ranges import SOME_SECONDS
-
-if TYPE_CHECKING:
-    from divebook.report.model import Report
 
 # --- users' functions: common properties of steps, actions and tools --------------------------------------------------
 
@@ -1586,22 +1581,24 @@ def _without_secrets(value: Any) -> Any:
 # The public function `lint`: find code in a workflow function that may give a different result on replay.
 
 
-class Doubts(Shown, list[Problem]):
-    """List of the problems that `lint` finds in a workflow function, in the order of their lines."""
+class Doubts(list[Problem]):
+    """List of the problems that `lint` finds in a workflow function, in the order of their lines. A notebook displays
+    one problem per line.
+    """
 
     def __init__(self, doubts: Iterable[Doubt]) -> None:
         doubts = list(doubts)
         super().__init__(doubt.problem for doubt in doubts)
         self._places = [shown_place(doubt.function, doubt.problem.line) for doubt in doubts]
 
-    def report(self) -> Report:
-        """Return a line for each problem."""
-        from divebook.report.model import Paragraph, Report
-
+    def __str__(self) -> str:
         lines = []
         for (place, line), problem in zip(self._places, self, strict=True):
             lines.append(f"{position_in(place, line, problem.column)}: {problem.message}; {problem.hint}")
-        return Report(blocks=(Paragraph(tuple(lines or ["no code that may give another result when it runs again"])),))
+        return "\n".join(lines) or "no code that may give another result when it runs again"
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def lint(workflow: Any) -> Doubts:

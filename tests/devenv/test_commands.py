@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
+import typer.main
+from typer.testing import CliRunner
 
+import divebook
+from divebook.cli.dev_env import COMMANDS, DevEnvCommand, app, page
 from tests.devenv.conftest import PROGRAM, run, template
 
 
@@ -89,3 +94,46 @@ def test_a_create_that_was_killed_does_not_block_the_next(tmp_path: Path, dev_en
     assert dev_env("execute", "b", "true")[0] == 2
     assert dev_env("create", "b", "native")[0] == 0
     assert dev_env("destroy", "b")[:2] == (0, "Environment 'b' destroyed\n")
+
+
+@pytest.mark.parametrize("declared", COMMANDS.values(), ids=COMMANDS)
+def test_a_command_has_the_help_the_options_and_the_example_of_its_declaration(declared: DevEnvCommand) -> None:
+    group = typer.main.get_command(app)
+    *names, last = declared.name.split()
+    for name in names:
+        group = group.commands[name]  # type: ignore[attr-defined]
+    options = {spelling for entry in group.commands[last].params for spelling in entry.opts}  # type: ignore[attr-defined]
+    shown = CliRunner().invoke(app, [*names, last, "--help"]).stdout
+    assert f"Example: dev_env {declared.example}" in " ".join(shown.split())
+    for parameter in declared.parameters:
+        assert parameter.help
+        assert set(parameter.spellings) <= options
+        assert all(spelling in shown for spelling in parameter.spellings or [parameter.metavar])
+    _, *words = shlex.split(declared.example.removeprefix(" ".join([*names, ""])))
+    assert group.commands[last].make_context(last, words).args == []  # type: ignore[attr-defined]
+
+
+def test_the_page_lists_the_declared_commands() -> None:
+    written = (Path(divebook.__file__).parents[1] / "notebooks" / "DEV_ENV.md").read_text(encoding="utf-8")
+    assert written == page(), "python -m divebook.cli.dev_env"
+
+
+COMPLETED = [
+    ("start ", ["a"]),
+    ("create b na", ["native"]),
+    ("create b native hi", ["high-resource"]),
+    ("restore a be", ["before"]),
+    ("checkpoint show a ", ["before"]),
+    ("restore no ", []),
+    ("job output a ", []),
+]
+
+
+@pytest.mark.parametrize(("line", "names"), COMPLETED)
+def test_names_are_completed_from_the_root(tmp_path: Path, dev_env, line: str, names: list[str]) -> None:
+    dev_env("create", "a", "native")
+    dev_env("save", "a", "before")
+    words = f"dev_env --root {tmp_path} {line}"
+    environ = {"_DEV_ENV_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
+    done = subprocess.run([*PROGRAM], env={**os.environ, **environ}, capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.stderr) == (names, "")

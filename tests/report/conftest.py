@@ -1,7 +1,5 @@
 """An example of each kind of object that shows itself."""
 
-import random
-
 import pytest
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
@@ -11,7 +9,6 @@ from divebook.commands.definitions import Diagnosis, Keys
 from divebook.commands.files import WrittenFiles
 from divebook.commands.inspection import RunCount, Stats, Unverified, Verifications
 from divebook.commands.store import Backup, Collection, StoreCopy
-from divebook.definitions.functions import lint
 from divebook.definitions.resources import WorkspaceDefinition
 from divebook.definitions.schema import reference
 from divebook.engine.approvals import ApprovalRule, StandingRule
@@ -21,10 +18,6 @@ from divebook.notebook.saved_notebook import SavedRun
 from divebook.widgets.recording import MIME, read_saved
 
 HOSTILE = "<script>alert(1)</script><b>bold</b> \x1b[31mred\x1b[0m \u202ereversed"
-
-
-def hasty(ctx):
-    return random.random()
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +54,7 @@ def shown(tmp_path_factory):
         examples += [Backup(project, 5), StoreCopy(HOSTILE, 1, 2, 3, 4, 5), Collection(True, 1, 2, 3, 4, 5, 6, 7)]
         row = {"model": HOSTILE, "agents": "poet", "library": "installed", "key": "", "price": "known"}
         examples += [Keys(dict([reference("step")])), Keys(dict([reference("step")]), is_folded=True)]
-        examples += [Diagnosis([{**row, "hint": "", "problems": [], "usable": True}]), lint(hasty)]
+        examples += [Diagnosis([{**row, "hint": "", "problems": [], "usable": True}])]
         examples += [Stats([{"workflow": HOSTILE, "runs": 2, **numbers}]), Stats([])]
         examples += [report_of(one, one.history()), SavedRun(*read_saved(one._repr_mimebundle_()[MIME]))]
         yield examples
