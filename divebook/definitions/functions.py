@@ -33,6 +33,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 from types import FunctionType, UnionType
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
