@@ -41,7 +41,7 @@ def sound() -> dict[str, Any]:
     environment = Environment(store="memory:")
     execution = environment.start(Workflow("w", steps)).wait()
     (asked,) = execution.open_questions
-    execution.answer(asked.interrupt_id, "this")
+    execution.answer(asked.id, "this")
     return dict(saved_run(execution.wait(), execution.history()))
 
 

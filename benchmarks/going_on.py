@@ -106,7 +106,7 @@ def answer_once(environment: Environment, earlier: int) -> float:
     execution = environment.start(asks, {"earlier": earlier}).wait()
     (question,) = execution.open_questions
     started = time.perf_counter()
-    environment.answer(question.interrupt_id, "yes", execution.id).wait(check=True)
+    environment.answer(question.id, "yes", execution.id).wait(check=True)
     return CALL_TIMES[-1] - started
 
 

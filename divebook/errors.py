@@ -96,7 +96,7 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 __all__ = [
     "AgentError",
@@ -278,6 +278,27 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
     return f"did you mean {match!r}?" if match else None
 
 
+def missing_attribute(owner: object, name: str, replacements: Mapping[str, str] | None = None) -> AttributeError:
+    """Return the error for an attribute that an object lacks, to be raised by ``__getattr__``. It names the replacement
+    of a former name, else the most similar attribute.
+
+    Parameters
+    ----------
+    replacements
+        What to write in place of each former name.
+    """
+    kind = type(owner).__name__
+    if replacements and name in replacements:
+        return AttributeError(f"{kind} has no {name!r} any more; write {replacements[name]}")
+    hint = did_you_mean(name, [member for member in dir(type(owner)) if not member.startswith("_")])
+    # Without `name` and `obj`, from which Python would make the same hint, but only in a traceback.
+    return AttributeError(f"{kind} has no attribute {name!r}{f'; {hint}' if hint else ''}")
+
+
+RENAMED = {"execution_id": "run_id", "interrupt_id": "question_id"}
+"""Present names of former attributes of errors and of the objects that user code gets."""
+
+
 class StartKeyWarning(UserWarning):
     """Warning that a start key belongs to an execution with other inputs, which was returned instead of starting a new
     one.
@@ -303,6 +324,11 @@ class DivebookError(Exception):
 
     raised_at: Mapping[str, Any] | None = None
     """Location of the error in a script, template or recorded call; see `divebook.runtime.errors.place_of`."""
+
+    if not TYPE_CHECKING:  # a type checker would accept any name otherwise
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_attribute(self, name, RENAMED)
 
 
 class DefinitionError(DivebookError):
@@ -575,12 +601,12 @@ class ConcurrentAppendError(StoreError):
     were written.
     """
 
-    def __init__(self, execution_id: str, expected: int, actual: int) -> None:
-        self.execution_id = execution_id
+    def __init__(self, run_id: str, expected: int, actual: int) -> None:
+        self.run_id = run_id
         self.expected = expected
         self.actual = actual
         super().__init__(
-            f"execution {execution_id} is at event {actual}, not {expected}: another writer was first. "
+            f"execution {run_id} is at event {actual}, not {expected}: another writer was first. "
             "Nothing was written; resume the execution to go on from its present state"
         )
 
@@ -597,12 +623,12 @@ class UnreadMessageError(StoreError):
         Number of the newest message to the execution.
     """
 
-    def __init__(self, execution_id: str, last_message: int, newest: int) -> None:
-        self.execution_id = execution_id
+    def __init__(self, run_id: str, last_message: int, newest: int) -> None:
+        self.run_id = run_id
         self.last_message = last_message
         self.newest = newest
         super().__init__(
-            f"execution {execution_id} has received message {newest}, and this writer has read the messages up to "
+            f"execution {run_id} has received message {newest}, and this writer has read the messages up to "
             f"number {last_message}. Nothing was written; read the inbox of the execution again"
         )
 
@@ -621,17 +647,17 @@ class ExecutionEndedError(StoreError):
         Next step for a person who wants to continue the run.
     """
 
-    def __init__(self, execution_id: str, status: str, event_type: str, way_on: str) -> None:
-        self.execution_id = execution_id
+    def __init__(self, run_id: str, status: str, event_type: str, way_on: str) -> None:
+        self.run_id = run_id
         self.status = status
         self.event_type = event_type
         super().__init__(
-            f"execution {execution_id} is {status}: {event_type} cannot follow its end. Nothing was written; {way_on}"
+            f"execution {run_id} is {status}: {event_type} cannot follow its end. Nothing was written; {way_on}"
         )
 
 
 class StartKeyTakenError(StoreError):
-    """Raised if an execution with the requested start key exists already; `execution_id` is its id. No new execution
+    """Raised if an execution with the requested start key exists already; `run_id` is its id. No new execution
     was started.
 
     Parameters
@@ -643,15 +669,13 @@ class StartKeyTakenError(StoreError):
         requested now; empty where they were not compared.
     """
 
-    def __init__(
-        self, key: str, execution_id: str, workflow: str = "", wanted: str = "", *, difference: str = ""
-    ) -> None:
+    def __init__(self, key: str, run_id: str, workflow: str = "", wanted: str = "", *, difference: str = "") -> None:
         self.key = key
-        self.execution_id = execution_id
+        self.run_id = run_id
         self.workflow = workflow
         self.wanted = wanted
         self.difference = difference
-        owner = f"execution {execution_id} of workflow {workflow!r}" if workflow else f"execution {execution_id}"
+        owner = f"execution {run_id} of workflow {workflow!r}" if workflow else f"execution {run_id}"
         # The text has only the parts that apply. With another workflow: "start key 'k' belongs to execution exec_1 of
         # workflow 'a' already, and workflow 'b' was to be started. Nothing was started; start with another key".
         what = f", and workflow {wanted!r} was to be started" if wanted else ""
@@ -672,15 +696,15 @@ class FencedError(StoreError):
         The token of the latest lease; 0 if the execution never had one.
     """
 
-    def __init__(self, execution_id: str, token: int | None, current: int) -> None:
-        self.execution_id = execution_id
+    def __init__(self, run_id: str, token: int | None, current: int) -> None:
+        self.run_id = run_id
         self.token = token
         self.current = current
         # Tokens grow with each lease of an execution (fencing). A writer with a smaller token than `current` has lost
         # its lease, even if it does not know that yet: it may have been suspended while another process took over.
         writer = "this writer has no lease" if token is None else f"this writer has lease {token}"
         super().__init__(
-            f"execution {execution_id} is under lease {current}, and {writer}: it was taken over. "
+            f"execution {run_id} is under lease {current}, and {writer}: it was taken over. "
             "Nothing was written; leave it to its present owner, or resume it to take it back"
         )
 
@@ -690,14 +714,14 @@ class LeaseHeldError(StoreError):
     if it is not renewed.
     """
 
-    def __init__(self, execution_id: str, *, host: str, pid: int, name: str, until: datetime) -> None:
-        self.execution_id = execution_id
+    def __init__(self, run_id: str, *, host: str, pid: int, name: str, until: datetime) -> None:
+        self.run_id = run_id
         self.host = host
         self.pid = pid
         self.name = name
         self.until = until
         super().__init__(
-            f"execution {execution_id} is driven by {name or 'a process'} (process {pid} on {host}). If that process "
+            f"execution {run_id} is driven by {name or 'a process'} (process {pid} on {host}). If that process "
             f"is gone, it can be resumed from {until.astimezone():%Y-%m-%d %H:%M:%S %Z} on. Wait, or end that "
             "process, and resume then"
         )
@@ -756,8 +780,8 @@ class ExecutionNotFoundError(StoreError, NotFoundError):
         Ids of executions that it has, the newest first.
     """
 
-    def __init__(self, execution_id: str, available: Iterable[str] = ()) -> None:
-        NotFoundError.__init__(self, "execution", execution_id, available)
+    def __init__(self, run_id: str, available: Iterable[str] = ()) -> None:
+        NotFoundError.__init__(self, "execution", run_id, available)
 
     def _advice(self) -> str:
         newest = ", ".join(self.available[:3])
@@ -1052,10 +1076,10 @@ class InterruptError(ExecutionError):
     was.
     """
 
-    def __init__(self, interrupt_id: str, reason: str) -> None:
-        self.interrupt_id = interrupt_id
+    def __init__(self, question_id: str, reason: str) -> None:
+        self.question_id = question_id
         self.reason = reason
-        super().__init__(f"question {interrupt_id}: {reason}")
+        super().__init__(f"question {question_id}: {reason}")
 
 
 class AnswerKeptError(ExecutionError):
@@ -1063,14 +1087,14 @@ class AnswerKeptError(ExecutionError):
     `cause` is the reason.
     """
 
-    def __init__(self, execution_id: str, what: str, cause: Exception) -> None:
-        self.execution_id = execution_id
+    def __init__(self, run_id: str, what: str, cause: Exception) -> None:
+        self.run_id = run_id
         self.what = what
         self.cause = cause
         is_undefined = not isinstance(cause, StoreError)
         advice = "Resume it where that is defined" if is_undefined else "Resume it when the store is available"
         super().__init__(
-            f"{what} is kept and need not be sent again, but execution {execution_id} cannot go on in this process: "
+            f"{what} is kept and need not be sent again, but execution {run_id} cannot go on in this process: "
             f"{cause}. {advice}"
         )
 
@@ -1078,8 +1102,8 @@ class AnswerKeptError(ExecutionError):
 class InterruptExpiredError(ExecutionError):
     """Raised if a question without a default expired without an answer."""
 
-    def __init__(self, interrupt_id: str, question: str) -> None:
-        self.interrupt_id = interrupt_id
+    def __init__(self, question_id: str, question: str) -> None:
+        self.question_id = question_id
         self.question = question
         super().__init__(f"the question expired without an answer: {question} (give it a Default, or more time)")
 
@@ -1113,43 +1137,43 @@ class BoundExceededError(ExecutionError):
 class ExecutionFailedError(ExecutionError):
     """Raised by ``wait(check=True)`` if an execution has failed."""
 
-    def __init__(self, execution_id: str, error: str) -> None:
-        self.execution_id = execution_id
+    def __init__(self, run_id: str, error: str) -> None:
+        self.run_id = run_id
         self.error = error
-        super().__init__(f"execution {execution_id} failed: {error}")
+        super().__init__(f"execution {run_id} failed: {error}")
 
 
 class ExecutionCancelledError(ExecutionError):
     """Raised if an execution was cancelled. `reason` is the recorded reason, or empty."""
 
-    def __init__(self, execution_id: str, reason: str = "") -> None:
-        self.execution_id = execution_id
+    def __init__(self, run_id: str, reason: str = "") -> None:
+        self.run_id = run_id
         self.reason = reason
         end = f"cancelled: {reason}" if reason else "cancelled"
         # Without a reason of the caller, the log has a sentence such as "cancelled by ann@host".
         if reason.startswith("cancelled by "):
             end = reason
-        super().__init__(f"execution {execution_id} was {end}; resume it to continue")
+        super().__init__(f"execution {run_id} was {end}; resume it to continue")
 
 
 class ExecutionPausedError(ExecutionError):
     """Raised if the kernel was interrupted (Ctrl-C or stop button) and the execution is paused until it is resumed."""
 
-    def __init__(self, execution_id: str) -> None:
-        self.execution_id = execution_id
-        super().__init__(f"execution {execution_id} is paused; resume it to continue")
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"execution {run_id} is paused; resume it to continue")
 
 
 class ExecutionWaitingError(ExecutionError):
     """Raised if an execution has to wait for an answer or a signal although waiting is not allowed (``strict``)."""
 
-    def __init__(self, execution_id: str, question: str = "", signals: str = "") -> None:
-        self.execution_id = execution_id
+    def __init__(self, run_id: str, question: str = "", signals: str = "") -> None:
+        self.run_id = run_id
         self.question = question
         self.signals = signals
         answer = f"an answer: {question} (answer it, or give the answer up front)" if question else ""
         what = answer or signals or "a time"
-        super().__init__(f"execution {execution_id} waits for {what}")
+        super().__init__(f"execution {run_id} waits for {what}")
 
 
 class DivergenceError(ExecutionError):
@@ -1181,11 +1205,11 @@ class DivergenceError(ExecutionError):
 class SourceGoneError(ExecutionError):
     """Raised if a what-if or trial cannot continue because the execution whose log provides its results was deleted."""
 
-    def __init__(self, execution_id: str, source: str) -> None:
-        self.execution_id = execution_id
+    def __init__(self, run_id: str, source: str) -> None:
+        self.run_id = run_id
         self.source = source
         super().__init__(
-            f"what-if or trial {execution_id} cannot go on: execution {source}, from whose log it is answered, was "
+            f"what-if or trial {run_id} cannot go on: execution {source}, from whose log it is answered, was "
             "deleted. It stays as it is; make it anew of an execution that is there, or delete it"
         )
 
@@ -1199,11 +1223,11 @@ class ReplayMismatchError(ExecutionError):
         The first one, in words.
     """
 
-    def __init__(self, execution_id: str, difference: str) -> None:
-        self.execution_id = execution_id
+    def __init__(self, run_id: str, difference: str) -> None:
+        self.run_id = run_id
         self.difference = difference
         super().__init__(
-            f"unfaithful: gone through again without any change, execution {execution_id} differs from its log, so "
+            f"unfaithful: gone through again without any change, execution {run_id} differs from its log, so "
             f"that a what-if would show nothing; first at {difference}. Look for code that asks clock, chance or the "
             "world by itself, or for functions that were edited since"
         )

@@ -169,7 +169,7 @@ class Context(WorkflowContext):
         self._remembered_calls = []
 
     @property
-    def execution_id(self) -> str:
+    def run_id(self) -> str:
         """Id of the execution: always ``exec_test``."""
         return "exec_test"
 

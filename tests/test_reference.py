@@ -202,3 +202,45 @@ def test_a_subpackage_needs_no_import_of_its_own_and_says_what_is_public(name):
 def test_a_misspelled_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match=r"has no attribute 'stepp'$"):
         _ = divebook.stepp
+
+
+FORMER_WORDS = {"execution_id": "run_id", "interrupt_id": "question_id"}
+"""Words of logs and their stores, and the words for users: they know runs and questions."""
+LOG_LEVEL = ("analysis", "engine", "events", "pipeline", "projections", "stores", "telemetry", "widgets")
+"""Packages that show logs as they are recorded, or the fields of an envelope."""
+
+
+def names_in(value):
+    """Yield the names of the parameters of a public function or class, and of the attributes of the class."""
+    functions = [value]
+    if isinstance(value, type):
+        yield from (name for base in value.__mro__ for name in vars(base).get("__annotations__", ()))
+        yield from (name for name, _ in inspect.getmembers_static(value))
+        functions += [member for name, member in vars(value).items() if name[0] != "_" and inspect.isfunction(member)]
+    for function in functions:
+        try:
+            yield from inspect.signature(function).parameters
+        except (TypeError, ValueError):  # a module, or a class without a signature
+            continue
+
+
+def test_users_meet_runs_and_questions_and_not_the_words_of_logs():
+    values = {**{value: name for name, value in public_objects() if callable(value)}, **received()}
+    wrong = {
+        f"{value.__module__}.{value.__qualname__}": sorted(FORMER_WORDS.keys() & {*names_in(value)})
+        for value in values
+        if value.__module__.partition("divebook.")[2].partition(".")[0] not in LOG_LEVEL
+    }
+    plumbing = {f"{name}" for name in PLUMBING}
+    assert {name: found for name, found in wrong.items() if found and name not in plumbing} == {}
+
+
+def test_a_former_word_and_a_wrong_name_of_the_context_name_the_right_one():
+    from divebook.testing import Context
+
+    with pytest.raises(AttributeError, match="Context has no 'execution_id' any more; write run_id"):
+        _ = Context().execution_id
+    with pytest.raises(AttributeError, match="Context has no attribute 'slep'; did you mean 'sleep'"):
+        _ = Context().slep
+    with pytest.raises(AttributeError, match="AgentHandle has no attribute 'rum'; did you mean 'run'"):
+        _ = Context().agent("critic").rum

@@ -243,6 +243,11 @@ def test_a_worker_refuses_wrong_values_in_its_own_words(objects):
     assert faults(Worker, {"environment": objects.environment}) == []
 
 
+def test_a_misspelt_option_of_a_worker_names_the_right_one(objects):
+    with pytest.raises(divebook.errors.SetupError, match=r"a worker has no option 'paralel' \(did you mean 'parallel'"):
+        objects.environment.worker(paralel=2)
+
+
 def test_define_refuses_wrong_values_in_its_own_words(objects):
     def define(what):
         divebook.define(what)

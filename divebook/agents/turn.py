@@ -489,7 +489,7 @@ def run_id_of(context: StepContext, key: str) -> str:
     executions.
     """
     # Execution id and a hash of the place of the turn: short, and the same whenever the turn runs.
-    return f"{context.execution_id}/{context.place(key, 0).idempotency_key[:12]}"
+    return f"{context.run_id}/{context.place(key, 0).idempotency_key[:12]}"
 
 
 def consumed_by(response: Mapping[str, Any]) -> dict[str, int]:

@@ -284,7 +284,7 @@ def stop_at_kept_answer(error: AnswerKeptError, again: Sequence[str]) -> NoRetur
     """
     print_note(str(error), "yellow")
     needed = again if "-d" in again else ["-d", "FILE", *again]
-    print_note(f"to continue: {command('resume', [error.execution_id], needed)}", "yellow")
+    print_note(f"to continue: {command('resume', [error.run_id], needed)}", "yellow")
     raise typer.Exit(WAITS) from error
 
 

@@ -776,7 +776,7 @@ class VerificationsData(TypedDict):
 class Unverified(Shown):
     """A run that could not be verified, with the reason."""
 
-    execution_id: str
+    run_id: str
     workflow: str
     reason: str
     equal = False
@@ -786,7 +786,7 @@ class Unverified(Shown):
         from divebook.report.model import Items, Report, Text
 
         first, *more = self.reason.splitlines()
-        title = (Text(self.execution_id, "id"), f": not checked: {first}")
+        title = (Text(self.run_id, "id"), f": not checked: {first}")
         return Report(title, blocks=(Items(tuple(more)),))
 
 
@@ -818,7 +818,7 @@ def _verification_data(result: Verification | Unverified) -> VerificationData:
     if isinstance(result, Unverified):
         reasons = [result.reason]
         return {
-            "id": result.execution_id,
+            "id": result.run_id,
             "workflow": result.workflow,
             "outcome": "not checked",
             "events": 0,
@@ -828,7 +828,7 @@ def _verification_data(result: Verification | Unverified) -> VerificationData:
             "unchecked": reasons,
         }
     return {
-        "id": result.execution_id,
+        "id": result.run_id,
         "workflow": result.workflow,
         "outcome": result.outcome,
         "events": result.events,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from divebook.agents import Agent, imports
 from divebook.agents.agent import agent_of
@@ -54,7 +54,7 @@ from divebook.environments.variants import (
     Edits,
     Variants,
 )
-from divebook.errors import ExecutionError, NotFoundError, SetupError, StartKeyTakenError
+from divebook.errors import ExecutionError, NotFoundError, SetupError, StartKeyTakenError, missing_attribute
 from divebook.events.event import to_datetime
 from divebook.interrupts import interruptible_result
 from divebook.projections.spans import Formatter
@@ -249,6 +249,14 @@ class Queues:
         A waiting execution can continue once its time has come, there is a message for it, or its parent has ended.
         """
         return self._control.recoverable()
+
+
+class WorkerOptions(TypedDict, total=False):
+    """Options of `Environment.worker`, as for `divebook.queues.Worker`."""
+
+    parallel: int
+    schedules: Definitions | Iterable[ScheduleDefinition] | None
+    name: str | None
 
 
 class EnvironmentSchedules(Sequence[ScheduleDefinition]):
@@ -710,9 +718,7 @@ class Environment:
     if not TYPE_CHECKING:  # a type checker would accept any name otherwise
 
         def __getattr__(self, name: str) -> Any:
-            if name in REMOVED:
-                raise AttributeError(f"Environment has no {name!r} any more; write {REMOVED[name]}")
-            raise AttributeError(f"Environment has no attribute {name!r}", name=name, obj=self)
+            raise missing_attribute(self, name, REMOVED)
 
     def __repr__(self) -> str:
         agents = len(self._registry.agents)
@@ -979,13 +985,14 @@ class Environment:
 
         return frames_of(self.store, where, columns, limit, filters)
 
-    def worker(self, queues: Sequence[str] = (DEFAULT_QUEUE,), **options: Any) -> Worker:
+    def worker(self, queues: Sequence[str] = (DEFAULT_QUEUE,), **options: Unpack[WorkerOptions]) -> Worker:
         """Return a worker that runs the executions in queues of this environment: ``with environment.worker():``.
 
         `divebook.queues.Worker` lists the options.
         """
         from divebook.queues import Worker
 
+        require_options(options, WorkerOptions.__annotations__, "a worker has no option")
         return Worker(self, queues, **options)
 
     # --- questions, rules and threads ------------------------------------------------------------------------------

@@ -161,8 +161,8 @@ class Starter:
         except StartKeyTakenError as conflict:
             # A process has started the successor, and ended before the log of the predecessor recorded that. The
             # successor has lost its driver as well.
-            await self._control.continue_successor(conflict.execution_id)
-            return conflict.execution_id
+            await self._control.continue_successor(conflict.run_id)
+            return conflict.run_id
         return driver.id
 
     def begin_log(self, key: str) -> str:
@@ -349,7 +349,7 @@ def existing_execution(
     stacklevel
         Stack level of the warning: the caller of the environment's method.
     """
-    existing_id = conflict.execution_id
+    existing_id = conflict.run_id
     existing_workflow = store.record(existing_id).workflow_name
     # Never returned silently: the caller would wait for the results of another workflow.
     if existing_workflow != workflow:

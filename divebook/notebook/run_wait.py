@@ -230,7 +230,7 @@ def _ask(run: Run, question: Question) -> bool:
     # An empty answer ends the loop. An invalid one is explained, and the question is asked again.
     while typed := _input(f"Your answer{_expected_form(question)} (Enter alone: later): "):
         try:
-            run.answer(question.interrupt_id, Typed(typed))
+            run.answer(question.id, Typed(typed))
         except InterruptError as error:
             print_answer(str(error))
         else:

@@ -783,7 +783,7 @@ class Formatter:
     def step_error(self, step: Span, error: str) -> None:
         """Receive a step that has failed, without another attempt to come, or was cancelled."""
 
-    def question(self, execution_id: str, question: catalog.InterruptRaised) -> None:
+    def question(self, run_id: str, question: catalog.InterruptRaised) -> None:
         """Receive a new question to a person."""
 
 

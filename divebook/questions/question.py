@@ -11,6 +11,7 @@ from enum import StrEnum
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple, Self
 
+from divebook.errors import missing_attribute
 from divebook.events.catalog import InterruptResolved
 from divebook.events.codec import encode_shown, readable
 from divebook.events.event import to_datetime
@@ -162,11 +163,6 @@ class Question(NamedTuple):
     """Paths of the execution that wait for the answer."""
 
     @property
-    def interrupt_id(self) -> str:
-        """Id of the question, under the name that the log and messages use."""
-        return self.id
-
-    @property
     def is_open(self) -> bool:
         """True if the question is neither answered nor expired nor withdrawn."""
         return self.status == PENDING
@@ -215,6 +211,15 @@ class Question(NamedTuple):
             "schema": normalize(self.schema, "schema") or None,
             "operation": self.operation_id,
         }
+
+
+def _missing(question: Question, name: str) -> Any:
+    raise missing_attribute(question, name, {"interrupt_id": "id"})
+
+
+# Set here, because the body of a NamedTuple has no place for a method that type checkers must not see. They would
+# accept any name otherwise.
+Question.__getattr__ = _missing  # type: ignore[attr-defined]
 
 
 # --- one answer for several questions -------------------------------------------------------------------------------

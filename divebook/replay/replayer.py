@@ -559,7 +559,7 @@ class Replayer(LogWalk):
     def __repr__(self) -> str:
         event = self.event
         at = "before the first event" if event is None else f"{event.event_type} {event.step}".strip()
-        return f"<Replayer of {self._positions.execution_id} at {self._position:,} of {self.total:,}: {at}>"
+        return f"<LogWalk of {self._positions.execution_id} at {self._position:,} of {self.total:,}: {at}>"
 
 
 def replayer_of(execution: Run) -> Replayer:

@@ -297,7 +297,7 @@ class Verification(Shown):
     (True, 0, None)
     """
 
-    execution_id: str
+    run_id: str
     workflow: str
     events: int
     """Number of readable events of the log."""
@@ -333,7 +333,7 @@ class Verification(Shown):
         served = plural(sum(self.answered.values()), "operation")
         counted = f"{plural(self.events, 'event')}, {served} answered from the log, {plural(self.calls, 'call')} made"
         outcome = Text(self.outcome, {EQUAL: "good", DIFFERS: "bad"}.get(self.outcome, ""))
-        title = (Text(self.execution_id, "id"), f" of {self.workflow!r}: ", outcome, f" ({counted})")
+        title = (Text(self.run_id, "id"), f" of {self.workflow!r}: ", outcome, f" ({counted})")
         lines = [] if self.divergence is None else [str(self.divergence)]
         lines += [f"not checked: {reason}" for reason in self.unchecked]
         return Report(title, blocks=(Items(tuple(lines)),))

@@ -11,7 +11,7 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from divebook.definitions.functions import (
     CONTEXT,
@@ -37,7 +37,7 @@ from divebook.engine.approvals import (
 )
 from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION, VERDICT, Slot
 from divebook.engine.state import BY_CALL, BY_STEP
-from divebook.errors import ApprovalDeniedError, DefinitionError, StepError
+from divebook.errors import RENAMED, ApprovalDeniedError, DefinitionError, StepError, missing_attribute
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.recorded import opened
@@ -59,13 +59,18 @@ class ToolContext:
 
     Attributes
     ----------
-    execution_id
-        Id of the execution that makes the call.
+    run_id
+        Id of the run that makes the call.
     """
 
     def __init__(self, context: StepContext) -> None:
         self._context = context
-        self.execution_id = context.execution_id
+        self.run_id = context.run_id
+
+    if not TYPE_CHECKING:  # a type checker would accept any name otherwise
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_attribute(self, name, RENAMED)
 
     def emit(self, name: str, data: Any = None) -> None:
         """Record an application event in the log of the execution. Callable from the thread of the action. If the call
@@ -322,7 +327,7 @@ async def invoke(
             result = await function.function(*args, **kwargs)
             return await result if _is_awaitable(result) else result
         task = Task(
-            f"{context.execution_id}/{context.place(key, failures).operation_id}",
+            f"{context.run_id}/{context.place(key, failures).operation_id}",
             function.kind_and_name,
             function.function,
             args,

@@ -13,7 +13,7 @@ import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 import anyio
 
@@ -36,7 +36,7 @@ from divebook.engine.operations import (
 )
 from divebook.engine.retries import retry_delay
 from divebook.engine.state import NO_FAILURE, NO_USAGE, OpenStep, OperationRecord, Usage, unknown
-from divebook.errors import TimedOutError, UnstorableValueError
+from divebook.errors import RENAMED, TimedOutError, UnstorableValueError, missing_attribute
 from divebook.events import catalog
 from divebook.events.codec import short_hash, storable
 from divebook.events.event import to_datetime
@@ -114,8 +114,13 @@ class StepContext:
         self.make_operation: MakeOperation | None = None
         """Function that makes the operations in place of this class; see `with_wrapper`."""
 
+    if not TYPE_CHECKING:  # a type checker would accept any name otherwise
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_attribute(self, name, RENAMED)
+
     @property
-    def execution_id(self) -> str:
+    def run_id(self) -> str:
         """Id of the execution that runs the step."""
         return self._recorder.journal.execution_id
 

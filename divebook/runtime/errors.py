@@ -17,13 +17,23 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from divebook.engine.retries import Fault, failure_text, names_of, telling, text_of
-from divebook.errors import DivebookError, ItemFailedError, OperationError, UnopenableValueError, UnstorableValueError
+from divebook.errors import (
+    DivebookError,
+    ItemFailedError,
+    OperationError,
+    ShellTimeoutError,
+    StageTimeoutError,
+    TimedOutError,
+    UnopenableValueError,
+    UnstorableValueError,
+)
 from divebook.events.codec import encode, storable
 from divebook.events.recorded import opened
 from divebook.runtime.clock import LOST
@@ -303,8 +313,42 @@ def facts_of(error: BaseException) -> dict[str, Any] | None:
     return facts if place is None else {**facts, "place": place}
 
 
+_RECORDED_NAMES = {"execution_id": "run_id", "interrupt_id": "question_id"}
+"""Attributes of divebook's errors by the names that logs have for them. Recorded names never change."""
+_RECORDED_LIMITS: Mapping[type[DivebookError], str] = {
+    ShellTimeoutError: "timeout",
+    StageTimeoutError: "seconds",
+    TimedOutError: "seconds",
+}
+"""Name that logs have for the attribute `timeout` of an error. They record it in seconds."""
+
+
 def _fields(error: BaseException) -> dict[str, Any]:
-    return {name: value for name, value in vars(error).items() if name not in _OUR_ATTRIBUTES}
+    """Return the attributes of an error as they are recorded."""
+    fields = {name: value for name, value in vars(error).items() if name not in _OUR_ATTRIBUTES}
+    if not isinstance(error, DivebookError):
+        return fields
+    names = {name: recorded_name for recorded_name, name in _RECORDED_NAMES.items()}
+    limit = _recorded_limit(type(error))
+    if limit is not None and isinstance(fields.get("timeout"), timedelta):
+        names["timeout"] = limit
+        fields["timeout"] = fields["timeout"].total_seconds()
+    return {names.get(name, name): value for name, value in fields.items()}
+
+
+def _attributes(cls: type, recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of an error of a class from the recorded ones: the inverse of `_fields`."""
+    if not issubclass(cls, DivebookError):
+        return dict(recorded)
+    attributes = {_RECORDED_NAMES.get(recorded_name, recorded_name): value for recorded_name, value in recorded.items()}
+    limit = _recorded_limit(cls)
+    if limit is not None and isinstance(attributes.get(limit), int | float):
+        attributes["timeout"] = timedelta(seconds=attributes.pop(limit))
+    return attributes
+
+
+def _recorded_limit(cls: type) -> str | None:
+    return next((name for kind, name in _RECORDED_LIMITS.items() if issubclass(cls, kind)), None)
 
 
 def _classes(cls: type) -> list[type]:
@@ -374,8 +418,8 @@ def _new_error(kind: type[OperationError], cls: type, message: str, facts: Mappi
     """
     try:
         args = tuple(_of(list, facts.get("args", [message])))
-        fields = _of(dict, facts.get("fields", {}))
-    except (UnopenableValueError, TypeError):
+        fields = _attributes(cls, _of(dict, facts.get("fields", {})))
+    except (UnopenableValueError, TypeError, OverflowError):
         args = (message,)
         fields = {}
     # Every exception class has a built-in base, such as `OSError` or `Exception`.

@@ -44,6 +44,7 @@ from divebook.errors import (
     NewerStoreError,
     SetupError,
     StoreError,
+    missing_attribute,
 )
 from divebook.events import Event, catalog
 from divebook.events.recorded import opened
@@ -183,9 +184,7 @@ class Run(Shown, FramedLog, Generic[R_co]):
     if not TYPE_CHECKING:  # a type checker would accept any name otherwise
 
         def __getattr__(self, name: str) -> Any:
-            if name in REMOVED:
-                raise AttributeError(f"Run has no {name!r} any more; write {REMOVED[name]}")
-            raise AttributeError(f"Run has no attribute {name!r}", name=name, obj=self)
+            raise missing_attribute(self, name, REMOVED)
 
     def _handle(self, driver: Driver) -> Run:
         """Return this handle if it has this driver, else a handle of the other execution."""

@@ -381,7 +381,7 @@ class Alarms:
         questions = self._journal.state.pending_interrupts()
         expired = [question for question in questions if is_overdue(question.expires_us, deadline)]
         for question in expired:
-            await self._claim_expired(self._journal.execution_id, question.interrupt_id)
+            await self._claim_expired(self._journal.execution_id, question.id)
         if expired:
             await self._runner.take()
         # Asked again: the execution may have stopped while the questions were marked.

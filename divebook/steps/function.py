@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Generic, Literal, NamedTuple, NoReturn, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, NoReturn, Protocol, TypeVar, cast, overload
 
 from divebook.agents.agent import Agent, Output
 from divebook.agents.turn import AgentTask, Answer
@@ -28,6 +28,7 @@ from divebook.definitions.json_schemas import schema_of
 from divebook.engine.operations import VERSION_DECISION
 from divebook.engine.state import ExecutionState
 from divebook.errors import (
+    RENAMED,
     ApprovalDeniedError,
     DefinitionError,
     NotFoundError,
@@ -36,6 +37,7 @@ from divebook.errors import (
     SetupError,
     StepError,
     UnstorableValueError,
+    missing_attribute,
 )
 from divebook.events import catalog
 from divebook.events.codec import checked
@@ -320,10 +322,15 @@ class Context:
         """Keys of `gather` calls that will fail. They wait for calls with an unknown outcome, for the rollback."""
         self._tasks = CallTasks(context.strands())
 
+    if not TYPE_CHECKING:  # a type checker would accept any name otherwise
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_attribute(self, name, RENAMED)
+
     @property
-    def execution_id(self) -> str:
-        """Id of the execution."""
-        return self._context.execution_id
+    def run_id(self) -> str:
+        """Id of the run."""
+        return self._context.run_id
 
     @_remembered_call
     async def now(self) -> datetime:
@@ -908,6 +915,11 @@ class AgentHandle(Generic[Output]):
             if verdict.score < 5: ...
         """
         return self._ask(self.name, prompt, output, deps, thread)
+
+    if not TYPE_CHECKING:  # a type checker would accept any name otherwise
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_attribute(self, name)
 
 
 class FunctionStep:

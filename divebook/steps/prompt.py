@@ -493,7 +493,7 @@ class TaskTurn:
         """
         context = self._context
         turn_id = run_id_of(context, self._key)
-        branch_id = await self._services.threads.append(thread, turn_id, messages, context.execution_id)
+        branch_id = await self._services.threads.append(thread, turn_id, messages, context.run_id)
         if branch_id != thread["id"]:
             context.emit(BRANCHED, {"thread": thread["id"], "branch": branch_id}, key=f"{self._key}-branched")
 

@@ -391,7 +391,7 @@ class RowCalls:
         """
         checksum = crc32(repr(positions).encode())
         place = self._context.place("rows").operation_id
-        return f"{self._context.execution_id}/{place}/{positions[0]}-{checksum:08x}"
+        return f"{self._context.run_id}/{place}/{positions[0]}-{checksum:08x}"
 
     @property
     def _policy(self) -> Retry | None:

@@ -93,7 +93,9 @@ def question_id_of(value: Any) -> str:
     """Return the id of a question from an argument that is either the id or a `Question`. Raise `SetupError` for any
     other object.
     """
-    question_id = value if isinstance(value, str | type) else getattr(value, "interrupt_id", None)
+    # Other objects, such as a run, have a string ``id`` as well, and are not questions.
+    is_question = hasattr(value, "answered_by")
+    question_id = value if isinstance(value, str | type) else getattr(value, "id", None) if is_question else None
     if not isinstance(question_id, str):
         raise SetupError(f"the question must be a Question or its id, not {describe(value)}")
     return question_id

@@ -693,7 +693,7 @@ def _cells(part: str, state: ExecutionState) -> dict[str, Any]:
         case "paths":
             return {path.id: path_cell(path, state.variables) for path in shown_paths(state)}
         case "pending":
-            return {question.interrupt_id: question for question in state.pending_interrupts()}
+            return {question.id: question for question in state.pending_interrupts()}
     return dict(sorted(getattr(state, part).items()))
 
 

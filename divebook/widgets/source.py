@@ -706,7 +706,7 @@ def question_of(question: Question, workflow: str, hidden: Container[str] = ()) 
     if question.is_open and question.schema is not None:
         load_soon()
     return QuestionView(
-        interrupt_id=question.interrupt_id,
+        interrupt_id=question.id,
         kind=cast("InterruptKind", question.kind),
         question=encodable(question.question or NO_QUESTION),
         message=encodable(question.message or ""),

@@ -55,7 +55,7 @@ def test_a_person_raises_the_bound_and_nothing_is_made_again(note, noted):
         "Agent 'a': Budget reached: 2 of 2 model calls made. Raise `max_llm_calls` and continue, or stop?"
     )
     assert (question.data["agent"], question.data["limit"]) == ("a", 2)
-    done = world.answer(question.interrupt_id, 4).wait(20)
+    done = world.answer(question.id, 4).wait(20)
     assert (done.variables, noted) == ({"r": "done"}, ["0", "1", "2"])
     assert done.state.bounds == Bounds()
 
@@ -65,14 +65,14 @@ def test_a_bound_that_was_raised_may_be_met_again(note):
     execution = world.start(ASK).wait(20)
     for limit in (2, 3, 4):
         (question,) = execution.open_questions
-        execution = world.answer(question.interrupt_id, limit).wait(20)
+        execution = world.answer(question.id, limit).wait(20)
     assert execution.variables == {"r": "done"}
 
 
 def test_who_says_stop_fails_the_step_until_the_agent_may_spend_more(note, noted):
     world = environment(agents=[agent(note, {"max_llm_calls": 1}, **SPENT)])
     execution = world.start(ASK).wait(20)
-    done = world.answer(execution.open_questions[0].interrupt_id, "stop").wait(20)
+    done = world.answer(execution.open_questions[0].id, "stop").wait(20)
     assert "Agent 'a': Budget reached: 1 of 1 model calls made." in done.error
     assert "Raise `max_llm_calls` in the Bounds of agent 'a' and resume." in done.error
     assert done.usage.requests == 1
@@ -84,7 +84,7 @@ def test_who_says_stop_fails_the_step_until_the_agent_may_spend_more(note, noted
 def test_another_process_goes_on_with_what_was_raised(note, noted):
     world = environment(agents=[agent(note, {"max_llm_calls": 2}, **SPENT)])
     execution = world.start(ASK).wait(20)
-    done = world.answer(execution.open_questions[0].interrupt_id, 3).wait(20)
+    done = world.answer(execution.open_questions[0].id, 3).wait(20)
     length = max(e.sequence for e in done.history() if e.event_type == "operation_completed")
     again = environment(store=cut(done.store, done, length), agents=[agent(note, {"max_llm_calls": 2}, **SPENT)])
     resumed = again.run_of(done.id).resume().wait(20)

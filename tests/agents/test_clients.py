@@ -119,7 +119,7 @@ def test_a_request_that_waits_for_a_person_keeps_no_other_one_waiting(monkeypatc
     (question,) = bounded.wait(PATIENCE).open_questions
     assert limiter.under_way == 0
     assert environment.start(ask).wait(PATIENCE).variables == {"r": "well"}
-    bounded.answer(question.interrupt_id, 1)
+    bounded.answer(question.id, 1)
     assert bounded.wait(PATIENCE).variables == {"r": "well"}
 
 

@@ -30,7 +30,7 @@ def test_a_tool_emits_events_through_its_context(is_async):
     def report(execution: ToolContext, city: str) -> str:
         """Report a city."""
         execution.emit("city", city)
-        return execution.execution_id
+        return execution.run_id
 
     async def report_async(execution: ToolContext, city: str) -> str:
         """Report a city."""
@@ -63,10 +63,10 @@ def test_a_parameter_of_a_tool_that_is_only_called_context_is_an_argument_of_the
 
 def test_an_action_gets_its_context_by_annotation_or_by_name():
     def by_annotation(n, execution: ToolContext):
-        return execution.execution_id
+        return execution.run_id
 
     def by_name(n, context):
-        return context.execution_id
+        return context.run_id
 
     for function in (by_annotation, by_name):
         flow = Workflow("w", [Step("s", action="act", parameters={"n": 2}, store="id")])
@@ -79,7 +79,7 @@ def test_a_context_may_be_optional_for_direct_calls():
     @tool
     def report(city: str, execution: ToolContext | None = None) -> str:
         """Report a city."""
-        return "no run" if execution is None else execution.execution_id
+        return "no run" if execution is None else execution.run_id
 
     assert list(library_tool(tool_of(report), None).function_schema.json_schema["properties"]) == ["city"]
     execution, _ = run_tool(report, {"city": "Bonn"})
@@ -99,7 +99,7 @@ class Other:
 @tool
 def report(city: str, execution: ToolContext) -> str:
     \"\"\"Report a city.\"\"\"
-    return execution.execution_id
+    return execution.run_id
 @tool
 def other(city: str, execution: Other.ToolContext | None = None) -> str:
     \"\"\"Report a city.\"\"\"

@@ -50,7 +50,7 @@ def test_what_is_answered_elsewhere_and_asked_later_appears(lab):
         "publish = %dive run publish --background",
         "%dive inbox",
         "order = %dive run order --background",
-        "publish.answer(publish.open_questions[0].interrupt_id, True, by='ann').wait().status",
+        "publish.answer(publish.open_questions[0].id, True, by='ann').wait().status",
     )
     notebook.run_through(1)
     notebook.run_through(2)

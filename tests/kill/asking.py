@@ -97,7 +97,7 @@ def answer(folder: Path, name: str, seed: int, most: int) -> None:
     Control.continue_parked = lambda _, execution: execution  # type: ignore[method-assign]
     world = environment(folder)
     (record,) = world.store.records()
-    asked = [question.interrupt_id for question in world.run_of(record.execution_id).state.interrupts.values()]
+    asked = [question.id for question in world.run_of(record.execution_id).state.interrupts.values()]
     order = random.Random(seed)
     todo = [*sorted(asked)[ANSWERERS.index(name) :: len(ANSWERERS)], *order.sample(sorted(asked), 15)]
     order.shuffle(todo)

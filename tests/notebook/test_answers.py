@@ -61,7 +61,7 @@ def test_a_run_that_waits_is_shown_with_the_commands_that_answer(cell, tmp_path)
     cell(DEPLOY)
     _, printed = cell("r = %dive run deploy")
     run = cell("r")[0]
-    asked = run.open_questions[0].interrupt_id
+    asked = run.open_questions[0].id
     assert "asks: Which version? (clarification: a value that fits its schema: n (integer))" in printed
     assert f"to answer: %dive answer {asked}@{run.id} '{{\"n\": 1}}'" in printed
     with pytest.raises(ExecutionWaitingError) as caught:
@@ -175,9 +175,9 @@ def test_questions_are_listed_and_answered_in_place(cell):
         assert run.status == "waiting"
         (question,) = run.open_questions
         listed = cell("%dive inbox")[1]
-        assert question.interrupt_id in listed
+        assert question.id in listed
         assert f"%dive answer {question.id}@{run.id} CHOICE" in listed
-        answered, _ = cell(f"%dive answer {question.interrupt_id} retry")
+        answered, _ = cell(f"%dive answer {question.id} retry")
         assert (answered.status, answered.variables) == ("completed", {"receipt": "receipt"})
         assert "no open questions" in cell("%dive inbox")[1]
     finally:

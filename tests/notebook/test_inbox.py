@@ -81,7 +81,7 @@ def test_once_all_who_asked_have_ended_text_takes_the_place_of_the_cards(session
     feed = inbox_publisher_of(session.environment).feed
     shown.view._on_frame(feed.frame())
     assert "Which?" in static.bundle["text/html"]
-    run.answer(run.open_questions[0].interrupt_id, "this one", by="ann").wait()
+    run.answer(run.open_questions[0].id, "this one", by="ann").wait()
     feed.request_refresh()
     shown.view._on_frame(feed.frame())
     told = live.bundle["text/plain"]
@@ -100,7 +100,7 @@ def test_on_a_page_that_hosts_them_the_cards_stay_and_one_output_holds_all(sessi
     publisher.turn()
     assert set(live.bundle) == {"text/plain", "text/html", view_output.HOSTED_VIEW}
     assert below.bundle == view_output.NOTHING
-    run.answer(run.open_questions[0].interrupt_id, "this one", by="ann").wait()
+    run.answer(run.open_questions[0].id, "this one", by="ann").wait()
     publisher.feed.request_refresh()
     shown.view._on_frame(publisher.feed.frame())
     assert live.bundle["text/plain"].startswith("no open questions")
@@ -114,7 +114,7 @@ def test_an_answer_is_kept_where_its_execution_cannot_go_on():
     world.define(divebook.notebook.session.read_definitions(ASKING, source_name="text"))
     execution = world.start("asking").wait(30)
     elsewhere = environment(store=world.store)
-    asked = execution.open_questions[0].interrupt_id
+    asked = execution.open_questions[0].id
     acks = []
     intents = Intents(Handlers(elsewhere.answer), acks.append, AtOnce())
     for response in (True, False):

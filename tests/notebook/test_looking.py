@@ -75,7 +75,7 @@ def test_verify_compares_a_run_with_its_definition_as_it_was_and_as_it_is_now(ce
     cell(SUM)
     run, _ = cell("%dive run sum")
     found, _ = cell("%dive verify")
-    assert (found.equal, found.calls, found.execution_id) == (True, 0, run.id)
+    assert (found.equal, found.calls, found.run_id) == (True, 0, run.id)
     assert run.verify().equal
     cell(SUM.replace("state.n * 2", "state.n * 3"))
     assert cell(f"%dive verify {run.id}")[0].equal

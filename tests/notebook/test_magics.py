@@ -177,7 +177,7 @@ def test_a_failed_run_is_shown_and_fails_its_cell(cell):
     assert card(caught.value)[0].startswith("ExecutionFailedError: execution exec_")
     assert card(caught.value)[1] == "To continue past failures: --no-check"
     assert "✕ failed" in caught.value.shown
-    execution_id = caught.value.execution_id
+    execution_id = caught.value.run_id
     assert f"%dive resume {execution_id}" in caught.value.shown
     assert cell(f"r = %dive show {execution_id}\nr.status")[0] == "failed"
     with pytest.raises(ExecutionFailedError):

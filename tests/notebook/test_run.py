@@ -135,10 +135,10 @@ def test_a_question_is_shown_and_answered():
         assert "… waiting" in form
         assert "running" not in form  # neither the run nor the step that asks
         assert "Did the call to Pay go through?" in form
-        assert question.interrupt_id in form
+        assert question.id in form
         assert "retry" in form
         assert "%dive resume" not in form
-    assert asking.answer(question.interrupt_id, "retry").wait().status == "completed"
+    assert asking.answer(question.id, "retry").wait().status == "completed"
     assert len(calls) == 2
 
 
@@ -247,7 +247,7 @@ def test_long_values_leave_room_for_the_question_until_the_run_is_over():
         Step("ask", type="interrupt", ask="Which?", store="x"),
     ).wait()
     assert "… (4,700 more characters)" in str(asking)
-    done = asking.answer(asking.open_questions[0].interrupt_id, "this").wait()
+    done = asking.answer(asking.open_questions[0].id, "this").wait()
     assert "… (1,000 more characters)" in str(done)
 
 

@@ -140,7 +140,7 @@ def test_a_new_process_on_the_same_file_answers_and_goes_on(tmp_path):
         environment, later = Environment(store=store), Script()
         runner = pipeline(chain("a", "b", "c"), later, environment=environment)
         ((execution_id, question),) = environment.inbox()
-        execution = environment.answer(question.interrupt_id, "src").wait(20)
+        execution = environment.answer(question.id, "src").wait(20)
         done = runner.envelope(execution)
         assert (execution.id, later.calls, done.envelope_id) == (execution_id, ["b", "c"], waiting.envelope_id)
         assert (done.interrupt.response.text, done.outputs["a"], done.agent_hop_count) == ("src", {"n": 1}, 3)
@@ -239,7 +239,7 @@ def test_a_pipeline_of_agents_from_question_to_answer():
     waiting = runner.run(envelope())
     assert (waiting.prior_plans, waiting.iteration, waiting.llm_call_count) == ([{"text": "first"}], 1, 4)
     assert (waiting.interrupt.message, published) == ("Publish?", [])
-    execution = environment.answer(environment.inbox()[0][1].interrupt_id, "yes").wait(20)
+    execution = environment.answer(environment.inbox()[0][1].id, "yes").wait(20)
     done = runner.envelope(execution)
     assert (published, done.terminal_reason, plans.calls, verdicts.calls) == ([{"text": "second"}], "completed", 2, 2)
     assert execution.usage.requests == 4

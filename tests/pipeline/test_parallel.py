@@ -134,7 +134,7 @@ def test_several_questions_of_one_execution_are_answered_by_id():
     while execution.open_questions:
         (question,) = execution.open_questions
         asked.append(question.question)
-        execution = environment.answer(question.interrupt_id, "x").wait(20)
+        execution = environment.answer(question.id, "x").wait(20)
     assert (asked, execution.status) == (["A?", "B?"], "completed")
 
 

@@ -248,12 +248,12 @@ def test_the_question_is_the_executions_and_is_answered_by_its_id():
         "Delete?",
         "waiting",
     )
-    execution = environment.answer(question.interrupt_id, True).wait(20)
+    execution = environment.answer(question.id, True).wait(20)
     done = runner.envelope(execution)
     assert (done.terminal_reason, script.calls) == ("completed", ["a", "b", "c"])
     assert done.interrupt.response.approved is True
     with pytest.raises(InterruptError, match="answered already"):
-        environment.answer(question.interrupt_id, False, execution_id)
+        environment.answer(question.id, False, execution_id)
 
 
 def test_an_envelope_goes_on_in_its_own_execution():
@@ -280,7 +280,7 @@ def test_a_denial_ends_the_request_of_an_execution_that_completes():
     saved = []
     environment = world()
     runner, _waiting, _ = asking("confirmation", environment=environment, save=saved.append)
-    execution = environment.answer(environment.inbox()[0][1].interrupt_id, "no").wait(20)
+    execution = environment.answer(environment.inbox()[0][1].id, "no").wait(20)
     assert (execution.status, runner.envelope(execution).terminal_reason) == ("completed", "user_cancelled")
     assert len(saved) == 2
 
@@ -304,7 +304,7 @@ def test_a_question_that_expires_in_an_environment_ends_the_request_without_an_a
     other = pipeline(chain("a", "b"), script, environment=later)
     ((execution_id, question),) = later.inbox()
     with pytest.raises(InterruptError, match="expired"):
-        later.answer(question.interrupt_id, "src")
+        later.answer(question.id, "src")
     done = other.envelope(later.run_of(execution_id).resume().wait(20))
     assert (done.terminal_reason, script.calls) == ("clarification_required", ["a"])
     assert waiting.interrupt.expires_at == done.interrupt.expires_at

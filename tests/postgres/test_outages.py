@@ -80,7 +80,7 @@ def test_what_waits_for_an_answer_is_given_back_after_a_while_of_reading_only(st
         gate.opened.set()
         assert becomes(lambda: execution.held_up is not None)
     (question,) = execution.wait(20).open_questions
-    execution.answer(question.interrupt_id, "this")
+    execution.answer(question.id, "this")
     assert execution.wait(20).status == "completed"
 
 
@@ -223,7 +223,7 @@ held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
 from divebook import Environment, Step, Workflow
 environment = Environment(store=sys.argv[1])
 execution = environment.start(Workflow("w", [Step("ask", ask="Which?", store="said")])).wait(20)
-execution.answer(execution.open_questions[0].interrupt_id, "this").wait(20)
+execution.answer(execution.open_questions[0].id, "this").wait(20)
 print(execution.status)
 """
 

@@ -82,6 +82,6 @@ def run_in(address):
     work = Workflow("w", [Step("ask", ask="Which?", store="said"), Step("b", script="state.said + '!'", store="b")])
     begun = environment.start(work).wait(20)
     ((_, question),) = environment.inbox()
-    environment.answer(question.interrupt_id, "this")
+    environment.answer(question.id, "this")
     assert environment.run_of(begun.id).wait(20).state.variables["b"] == "this!"
     environment.store.close()

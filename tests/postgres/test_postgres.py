@@ -189,7 +189,7 @@ def test_executions_go_on_when_the_server_was_stopped(server, address):
     ((_, question),) = environment.inbox()
     server.stop()
     server.start()
-    environment.answer(question.interrupt_id, "yes")
+    environment.answer(question.id, "yes")
     assert environment.run_of(begun.id).wait(60).status == "completed"
     environment.store.close()
 

@@ -100,7 +100,7 @@ def test_a_log_in_former_words_is_equal(case, monkeypatch):
             in_former_words(patch)
             done = world.start("spends").wait(20)
             if answer is not None:
-                done = done.answer(done.open_questions[0].interrupt_id, answer).wait(20)
+                done = done.answer(done.open_questions[0].id, answer).wait(20)
         assert done.status == ("completed" if answer == 2 else "failed")
         told = json.dumps([event.data.to_data() for event in done.history()], default=str)
         assert "is reached: " in told

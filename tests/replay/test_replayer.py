@@ -206,4 +206,4 @@ def test_a_live_run_is_replayed_as_far_as_it_is_written(monkeypatch):
     execution.answer(execution.open_questions[0].id, "this").wait(PATIENCE)
     assert replay.total > before
     assert replay.run_to(event="interrupt_resolved").position > before
-    assert repr(replay) == f"<Replayer of {execution.id} at {replay.position} of {replay.total}: interrupt_resolved a>"
+    assert repr(replay) == f"<LogWalk of {execution.id} at {replay.position} of {replay.total}: interrupt_resolved a>"

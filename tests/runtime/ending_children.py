@@ -75,4 +75,4 @@ if __name__ == "__main__":
     opened = dying(PostgresStore if address.startswith("postgresql:") else SqliteStore)(address)
     with world(opened) as environment, Worker(environment):
         ((_, question),) = environment.inbox()
-        environment.answer(question.interrupt_id, "ann").wait(60)
+        environment.answer(question.id, "ann").wait(60)

@@ -65,7 +65,7 @@ def process(folder, way, number, source):
             try:
                 execution = start(environment, way, number, source)
             except StartKeyTakenError as error:
-                print(json.dumps({"refused": error.execution_id}))  # noqa: T201
+                print(json.dumps({"refused": error.run_id}))  # noqa: T201
                 return
         if execution.internals.was_driven:
             execution.wait(PATIENCE)

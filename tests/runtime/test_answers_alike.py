@@ -16,7 +16,7 @@ def test_one_answer_is_given_to_all_that_ask_alike_and_its_changes_to_none_of_th
         Workflow("w", [Step("ask", type="interrupt", ask=ask, each=each, store="answers")]), Workflow("v", [other])
     )
     first, second, unlike = (world.start(name).wait(20) for name in ("w", "w", "v"))
-    named = first.open_questions[0].interrupt_id
+    named = first.open_questions[0].id
     went_on = world.answer(f"{named}@{first.id}", {"approved": True, "data": {"n": 1}}, alike=True, by="ann")
     assert sorted(one.wait(20).id for one in went_on) == sorted((first.id, second.id))
     given = [question.response for one in went_on for question in one.state.interrupts.values()]
@@ -33,4 +33,4 @@ def test_a_question_about_one_run_alone_has_an_answer_of_its_own():
     world = environment(Workflow("w", [Step("ask", type="interrupt", ask=ask)]))
     execution = world.start("w").wait(20)
     with pytest.raises(InterruptError, match="needs an answer of its own"):
-        world.answer(question_of(execution).interrupt_id, "stop", alike=True)
+        world.answer(question_of(execution).id, "stop", alike=True)

@@ -54,7 +54,7 @@ def test_an_action_with_approval_shows_what_it_would_do():
 def test_only_an_approval_releases_the_call(answer, receipt, paid):
     till = Till()
     execution = environment(PAY, actions=[till.action()]).start("pay", {"n": 4}).wait(20)
-    done = execution.answer(question_of(execution).interrupt_id, answer).wait(20)
+    done = execution.answer(question_of(execution).id, answer).wait(20)
     assert (done.status, done.variables["receipt"], till.paid) == ("completed", receipt, paid)
 
 
@@ -64,7 +64,7 @@ def test_parameters_that_are_none_are_refused_and_the_question_stays(data):
     world = environment(PAY, actions=[till.action()])
     execution = world.start("pay", {"n": 4}).wait(20)
     with pytest.raises(InterruptError, match="data does not fit"):
-        world.answer(question_of(execution).interrupt_id, {"approved": True, "data": data})
+        world.answer(question_of(execution).id, {"approved": True, "data": data})
     assert (execution.status, till.paid) == ("waiting", [])
 
 
@@ -72,7 +72,7 @@ def test_a_denial_says_why():
     till = Till()
     workflow = Workflow("w", [Step("pay", action="pay", parameters={"amount": 1}, retry=3)])
     execution = environment(workflow, actions=[till.action()]).start("w").wait(20)
-    done = execution.answer(question_of(execution).interrupt_id, {"approved": False, "text": "too much"}).wait(20)
+    done = execution.answer(question_of(execution).id, {"approved": False, "text": "too much"}).wait(20)
     assert (done.status, till.paid) == ("failed", [])
     assert "too much" in done.error
 
@@ -95,7 +95,7 @@ def test_a_step_function_with_approval_asks_first():
     assert (question.question, question.message) == ("Run pay?", "Pay for good.")
     assert question.data == {"step": "pay", "parameters": {"amount": 5, "to": "ann"}, "offers": OFFERS}
     edited = {"approved": True, "data": {"parameters": {"amount": 3, "to": "bob"}}}
-    assert execution.answer(question.interrupt_id, edited).wait(20).outputs == {"result": "paid 3"}
+    assert execution.answer(question.id, edited).wait(20).outputs == {"result": "paid 3"}
     assert paid == [(3, "bob")]
 
 
@@ -114,12 +114,12 @@ def test_a_denied_step_function_raises_what_code_can_catch():
             return f"not paid: {error}"
 
     execution = environment().start(tries).wait(20)
-    done = execution.answer(question_of(execution).interrupt_id, {"approved": False, "text": "no money"}).wait(20)
+    done = execution.answer(question_of(execution).id, {"approved": False, "text": "no money"}).wait(20)
     assert "no money" in done.outputs["result"]
 
 
 def test_a_confirmation_that_nobody_looks_at_stops_the_path():
     workflow = Workflow("w", [Step("sure", type="interrupt", ask={"question": "Sure?", "kind": "confirmation"})])
     execution = environment(workflow).start("w").wait(20)
-    denied = execution.answer(question_of(execution).interrupt_id, "no").wait(20)
+    denied = execution.answer(question_of(execution).id, "no").wait(20)
     assert denied.status == "failed"

@@ -60,7 +60,7 @@ def asked(**ask):
 def test_every_kind_of_question_takes_its_answers(ask, answer, value):
     _, calls, execution = asked(**ask)
     assert question_of(execution).question == "Which folder?"
-    done = execution.answer(question_of(execution).interrupt_id, answer).wait(20)
+    done = execution.answer(question_of(execution).id, answer).wait(20)
     assert (done.status, done.variables["answer"]) == ("completed", value)
     assert len(calls) == 2
 
@@ -98,7 +98,7 @@ def test_an_answer_that_does_not_fit_is_refused_and_the_question_stays_open(ask,
     world, calls, execution = asked(**ask)
     question = question_of(execution)
     with pytest.raises(InterruptError, match=message) as raised:
-        world.answer(question.interrupt_id, answer)
+        world.answer(question.id, answer)
     assert "still open" in str(raised.value)
     assert (world.run_of(execution.id).open_questions, execution.status) == ([question], "waiting")
     assert len(calls) == 1
@@ -107,19 +107,19 @@ def test_an_answer_that_does_not_fit_is_refused_and_the_question_stays_open(ask,
 def test_an_answer_that_is_no_plain_data_is_refused():
     world, _, execution = asked()
     with pytest.raises(Exception, match="response"):
-        world.answer(question_of(execution).interrupt_id, object())
+        world.answer(question_of(execution).id, object())
     assert len(world.run_of(execution.id).open_questions) == 1
 
 
 def test_line_breaks_and_every_script_are_text():
     _, _, execution = asked()
     text = "one\r\n\ttwo 日本語 🙂 עברית"
-    assert execution.answer(question_of(execution).interrupt_id, text).wait(20).variables["answer"] == text
+    assert execution.answer(question_of(execution).id, text).wait(20).variables["answer"] == text
 
 
 def test_optional_questions_take_an_empty_answer():
     _, _, execution = asked(optional=True)
-    assert execution.answer(question_of(execution).interrupt_id, "").wait(20).variables["answer"] is None
+    assert execution.answer(question_of(execution).id, "").wait(20).variables["answer"] is None
 
 
 # --- exactly once --------------------------------------------------------------------------------------------------
@@ -128,9 +128,9 @@ def test_optional_questions_take_an_empty_answer():
 def test_a_second_answer_is_refused_and_shows_the_first_and_who_gave_it():
     world, _, execution = asked()
     question = question_of(execution)
-    world.answer(question.interrupt_id, "src", by="ann").wait(20)
+    world.answer(question.id, "src", by="ann").wait(20)
     with pytest.raises(InterruptError, match=r"answered already by ann, with {'text': 'src'}"):
-        world.answer(question.interrupt_id, "lib", execution.id)
+        world.answer(question.id, "lib", execution.id)
     assert world.run_of(execution.id).variables["answer"] == "src"
 
 
@@ -141,7 +141,7 @@ def test_of_many_answers_at_once_one_counts():
 
     def answer(number):
         try:
-            world.answer(question.interrupt_id, f"{number}", execution.id)
+            world.answer(question.id, f"{number}", execution.id)
             outcomes.append(number)
         except InterruptError:
             pass
@@ -160,9 +160,9 @@ def test_an_answer_needs_a_question_of_that_execution():
     world, _, execution = asked()
     other = world.start("w", {"what": "file"}).wait(20)
     with pytest.raises(NotFoundError, match="question not found"):
-        world.answer(question_of(execution).interrupt_id, "src", other.id)
+        world.answer(question_of(execution).id, "src", other.id)
     with pytest.raises(NotFoundError):
-        world.answer(question_of(execution).interrupt_id, "src", "exec_nobody")
+        world.answer(question_of(execution).id, "src", "exec_nobody")
     assert (execution.status, other.status) == ("waiting", "waiting")
 
 
@@ -171,10 +171,10 @@ def test_a_cancelled_execution_takes_no_answer_until_it_is_resumed():
     question = question_of(execution)
     world.run_of(execution.id).cancel().wait(20)
     with pytest.raises(InterruptError, match="is cancelled; resume it"):
-        world.answer(question.interrupt_id, "src", execution.id)
+        world.answer(question.id, "src", execution.id)
     resumed = world.run_of(execution.id).resume().wait(20)
     assert resumed.open_questions == [question]
-    assert world.answer(question.interrupt_id, "src").wait(20).status == "completed"
+    assert world.answer(question.id, "src").wait(20).status == "completed"
 
 
 # --- waiting -------------------------------------------------------------------------------------------------------
@@ -223,8 +223,8 @@ def test_code_before_a_question_never_runs_again():
         return [first, name, second, sure, third]
 
     execution = environment().start(asks_twice).wait(20)
-    execution = execution.answer(question_of(execution).interrupt_id, "ann").wait(20)
-    execution = execution.answer(question_of(execution).interrupt_id, True).wait(20)
+    execution = execution.answer(question_of(execution).id, "ann").wait(20)
+    execution = execution.answer(question_of(execution).id, True).wait(20)
     assert (execution.outputs, ran) == ({"result": [1, "ann", 2, True, 3]}, [1, 2, 3])
 
 
@@ -233,7 +233,7 @@ def test_a_later_environment_on_the_same_store_answers():
     later = Environment(store=world.store, workflows=[asking()], actions=[calls.action()])
     ((asking_id, question),) = later.inbox()
     assert asking_id == execution.id
-    assert later.answer(question.interrupt_id, "src").wait(20).status == "completed"
+    assert later.answer(question.id, "src").wait(20).status == "completed"
     assert (world.run_of(execution.id).status, len(calls)) == ("completed", 2)
 
 
@@ -249,7 +249,7 @@ def test_other_paths_go_on_while_one_waits():
     execution = world.start("w")
     assert gate.reached.wait(20)
     assert (execution.status, len(execution.open_questions)) == ("running", 1)
-    world.answer(execution.open_questions[0].interrupt_id, "ann")
+    world.answer(execution.open_questions[0].id, "ann")
     assert not execution.open_questions
     gate.opened.set()
     assert (execution.wait(20).status, len(calls)) == ("completed", 1)
@@ -269,7 +269,7 @@ def test_an_answer_that_another_environment_posts_reaches_the_one_that_drives():
     execution = world.start("w")
     assert gate.reached.wait(20)
     other = Environment(store=world.store, actions=[gate.action(), calls.action()])
-    other.answer(execution.open_questions[0].interrupt_id, "ann", execution.id)
+    other.answer(execution.open_questions[0].id, "ann", execution.id)
     assert becomes(lambda: calls)
     gate.opened.set()
     assert (execution.wait(20).status, execution.variables["who"], len(calls)) == ("completed", "ann", 1)
@@ -290,7 +290,7 @@ def test_a_retried_attempt_asks_no_second_time():
     workflow = Workflow("w", [Step("pay", action="flaky", retry=Retry(3, 0.0))])
     world = environment(workflow, actions=[Action("flaky", flaky, idempotent=True, approval=True)])
     execution = world.start("w").wait(20)
-    done = world.answer(question_of(execution).interrupt_id, "yes").wait(20)
+    done = world.answer(question_of(execution).id, "yes").wait(20)
     assert (done.status, len(failures)) == ("completed", 3)
     assert event_types(done).count("interrupt_raised") == 1
 
@@ -303,8 +303,8 @@ def test_each_visit_of_a_step_asks_anew():
     execution = environment(Workflow("w", steps)).start("w").wait(20)
     ids = set()
     for text in ("yes", "yes", "no"):
-        ids.add(question_of(execution).interrupt_id)
-        execution = execution.answer(question_of(execution).interrupt_id, text).wait(20)
+        ids.add(question_of(execution).id)
+        execution = execution.answer(question_of(execution).id, text).wait(20)
     assert (execution.status, len(ids)) == ("completed", 3)
 
 
@@ -316,7 +316,7 @@ def test_each_item_asks_its_own_question(parallel):
     assert len(execution.open_questions) == parallel
     while execution.status == "waiting":
         question = execution.open_questions[-1]
-        execution = execution.answer(question.interrupt_id, f"re {question.question}").wait(20)
+        execution = execution.answer(question.id, f"re {question.question}").wait(20)
     assert execution.variables["answers"] == ["re a?", "re b?", "re c?"]
 
 
@@ -340,7 +340,7 @@ def test_questions_asked_side_by_side_keep_their_answers_whatever_ended_first():
         return await ctx.gather(one(ctx, "slow"), one(ctx, "quick"))
 
     execution = environment().start(side_by_side).wait(20)
-    by_text = {question.question: question.interrupt_id for question in execution.open_questions}
+    by_text = {question.question: question.id for question in execution.open_questions}
     assert set(by_text) == {"slow?", "quick?"}
     for text in ("quick?", "slow?"):
         execution = execution.answer(by_text[text], f"re {text}").wait(20)
@@ -367,8 +367,8 @@ def test_a_pydantic_model_is_asked_for_and_given_back():
     question = question_of(execution)
     assert question.schema["properties"]["name"] == {"title": "Name", "type": "string"}
     with pytest.raises(InterruptError, match="risk: 'none' is not one of"):
-        world.answer(question.interrupt_id, {"name": "MIT", "risk": "none"})
+        world.answer(question.id, {"name": "MIT", "risk": "none"})
     with pytest.raises(InterruptError, match="'name' is a required property"):
-        world.answer(question.interrupt_id, {"risk": "low"})
-    done = world.answer(question.interrupt_id, {"name": "MIT"}).wait(20)
+        world.answer(question.id, {"risk": "low"})
+    done = world.answer(question.id, {"name": "MIT"}).wait(20)
     assert done.outputs == {"result": "Licence MIT low"}

@@ -61,7 +61,7 @@ def test_at_each_bound_it_waits_and_goes_on_once_it_is_raised(bounds, calls):
     (name,) = bounds
     assert (question.kind, question.data["bound"]) == ("resource_exhausted", name)
     assert question.data["reason"] == REASONS[name]
-    done = world.answer(question.interrupt_id, 50).wait(20)
+    done = world.answer(question.id, 50).wait(20)
     assert (done.status, script.calls) == ("completed", 5)
     assert event_types(done).count("operation_started") == len(set(_operations(done)))
 
@@ -75,7 +75,7 @@ def test_stop_ends_it_with_the_typed_reason(bounds, calls):
     world, script = world_with()
     execution = world.start("loop", bounds=bounds).wait(20)
     (question,) = execution.open_questions
-    done = world.answer(question.interrupt_id, "stop").wait(20)
+    done = world.answer(question.id, "stop").wait(20)
     (name,) = bounds
     assert (done.status, done.envelope.terminal_reason, script.calls) == ("failed", REASONS[name], calls)
     assert "Budget reached: " in done.error
@@ -94,7 +94,7 @@ def test_iterations_count_passes_beyond_the_first():
     world, script = world_with()
     execution = world.start("loop", bounds={"max_iterations": 2}).wait(20)
     assert (execution.status, execution.envelope.iteration) == ("waiting", 2)
-    assert world.answer(execution.open_questions[0].interrupt_id, "raise").wait(20).status == "completed"
+    assert world.answer(execution.open_questions[0].id, "raise").wait(20).status == "completed"
     assert script.calls == 5
 
 
@@ -114,10 +114,10 @@ def test_seconds_count_while_it_runs_and_not_while_it_waits():
     world = environment(Workflow("w", steps), actions=[Action("work", work, idempotent=True)], clock=clock)
     execution = world.start("w", bounds={"max_seconds": 10}).wait(20)
     clock.at += 3_600_000_000
-    execution = world.answer(execution.open_questions[0].interrupt_id, "ann").wait(20)
+    execution = world.answer(execution.open_questions[0].id, "ann").wait(20)
     (question,) = execution.open_questions
     assert (question.data["bound"], question.data["used"]) == ("max_seconds", 12.0)
-    assert world.answer(question.interrupt_id, 60).wait(20).status == "completed"
+    assert world.answer(question.id, 60).wait(20).status == "completed"
 
 
 @pytest.mark.parametrize("answer", [1, 2, "2", -5, "much", {"choice": "raise", "to": 1}, 3.5])
@@ -125,7 +125,7 @@ def test_a_new_bound_must_be_above_the_old_one(answer):
     world, _ = world_with()
     execution = world.start("loop", bounds={"max_llm_calls": 2}).wait(20)
     with pytest.raises(InterruptError, match="still open"):
-        world.answer(execution.open_questions[0].interrupt_id, answer)
+        world.answer(execution.open_questions[0].id, answer)
     assert len(world.run_of(execution.id).open_questions) == 1
 
 
@@ -135,8 +135,8 @@ def test_each_bound_that_is_met_again_asks_again():
     asked = []
     while execution.status == "waiting":
         (question,) = execution.open_questions
-        asked.append(question.interrupt_id)
-        execution = world.answer(question.interrupt_id, question.data["limit"] + 1).wait(20)
+        asked.append(question.id)
+        execution = world.answer(question.id, question.data["limit"] + 1).wait(20)
     assert (execution.status, script.calls, len(set(asked))) == ("completed", 5, 4)
 
 
@@ -150,11 +150,11 @@ def test_bounds_and_counters_survive_a_resume_and_can_be_replaced():
     again = later.run_of(execution.id).resume().wait(20)
     assert (again.status, script.calls, len(again.open_questions)) == ("waiting", 2, 1)
     (question,) = again.open_questions
-    stopped = later.answer(question.interrupt_id, "stop").wait(20)
+    stopped = later.answer(question.id, "stop").wait(20)
     assert stopped.status == "failed"
     asked = later.run_of(execution.id).resume().wait(20)
     assert (asked.status, script.calls) == ("waiting", 2)
-    assert asked.open_questions[0].interrupt_id != question.interrupt_id
+    assert asked.open_questions[0].id != question.id
     later.run_of(execution.id).cancel().wait(20)
     done = later.run_of(execution.id).resume({"max_llm_calls": 5}).wait(20)
     assert (done.status, script.calls, done.envelope.llm_call_count) == ("completed", 5, 5)
@@ -173,7 +173,7 @@ def test_attempts_count():
     world, _ = world_with(workflow, model=model)
     execution = world.start("w", bounds={"max_llm_calls": 2}).wait(20)
     assert (execution.status, model.calls, execution.envelope.llm_call_count) == ("waiting", 2, 2)
-    done = world.answer(execution.open_questions[0].interrupt_id, 3).wait(20)
+    done = world.answer(execution.open_questions[0].id, 3).wait(20)
     assert (done.status, model.calls, done.envelope.agent_hop_count) == ("completed", 3, 1)
 
 
@@ -223,7 +223,7 @@ def test_two_hundred_calls_at_once_never_overshoot(bounds):
     assert later.run_of(execution.id).resume().wait(60).status == "waiting"
     assert script.calls == 37
     (question,) = later.run_of(execution.id).open_questions
-    done = later.answer(question.interrupt_id, 100_000).wait(60)
+    done = later.answer(question.id, 100_000).wait(60)
     assert (done.status, script.calls) == ("completed", 200)
 
 
@@ -259,7 +259,7 @@ def test_one_question_is_shared_by_all_paths_that_meet_the_bound():
     execution = world.start("w", bounds={"max_llm_calls": 2}).wait(20)
     (question,) = execution.open_questions
     assert (execution.status, script.calls, len(question.waiting)) == ("waiting", 2, 4)
-    done = world.answer(question.interrupt_id, 6).wait(20)
+    done = world.answer(question.id, 6).wait(20)
     assert (done.status, script.calls) == ("completed", 6)
 
 
@@ -272,7 +272,7 @@ def test_a_shared_question_that_is_answered_with_stop_stops_all_paths():
     ]
     world, script = world_with(Workflow("w", steps, continue_on_failure=True))
     execution = world.start("w", bounds={"max_llm_calls": 1}).wait(20)
-    done = world.answer(execution.open_questions[0].interrupt_id, "stop").wait(20)
+    done = world.answer(execution.open_questions[0].id, "stop").wait(20)
     assert (done.status, script.calls, done.envelope.terminal_reason) == ("failed", 1, "max_llm_calls_exceeded")
 
 

@@ -55,7 +55,7 @@ def _ids(world):
 
 def answer_next(world, text):
     ((_, question),) = world.inbox()
-    return world.answer(question.interrupt_id, text).wait(20)
+    return world.answer(question.id, text).wait(20)
 
 
 def test_a_child_that_asks_makes_its_parent_wait_and_both_go_on(parent_of_asks):
@@ -117,7 +117,7 @@ def test_children_side_by_side_wait_side_by_side():
     asked = dict(world.inbox())
     assert (parent.status, len(asked)) == ("waiting", 2)
     for number, question in enumerate(asked.values()):
-        world.answer(question.interrupt_id, f"n{number}").wait(20)
+        world.answer(question.id, f"n{number}").wait(20)
     done = parent.wait(20)
     assert (done.status, sorted(done.outputs["result"]), len(calls)) == ("completed", ["n0", "n1"], 2)
 
@@ -202,7 +202,7 @@ def test_what_a_child_consumes_counts_in_the_bounds_of_its_parent():
     asked = world.start(talkative, {"n": 3}, bounds={"max_tokens": 12}).wait(20)
     ((asking, question),) = world.inbox()
     assert (asked.status, question.data["limit"], script.calls) == ("waiting", 2, 7)
-    world.answer(question.interrupt_id, 10, asking).wait(20)
+    world.answer(question.id, 10, asking).wait(20)
     assert (asked.wait(20).status, asked.envelope.token_count) == ("completed", 15)
 
 
@@ -351,7 +351,7 @@ def test_a_process_that_finds_no_parent_definition_leaves_it_recoverable(parent_
     other = Environment(store=world.store)
     ((_, question),) = world.inbox()
     WORKFLOW_FUNCTIONS.clear()
-    assert other.answer(question.interrupt_id, "ann").wait(20).status == "completed"
+    assert other.answer(question.id, "ann").wait(20).status == "completed"
     assert [record.execution_id for record in other.queues.recoverable()] == [parent.id]
 
 

@@ -138,7 +138,7 @@ def test_executions_that_have_ended_leave_memory():
         running = [world.start("sum") for _ in range(49)] + [world.start("ask")]
         for execution in running:
             execution.wait(20)
-    world.answer(running[-1].open_questions[0].interrupt_id, "yes", running[-1].id).wait(20)
+    world.answer(running[-1].open_questions[0].id, "yes", running[-1].id).wait(20)
     del execution, running
     assert becomes(lambda: alive() == before)
 

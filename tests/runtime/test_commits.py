@@ -63,7 +63,7 @@ def test_an_answer_is_taken_in_with_the_resumption_and_the_call_that_follows_it(
     world = Environment(store=store)
     execution = world.start(asks).wait(20)
     store.commits.clear()
-    assert execution.answer(question_of(execution).interrupt_id, "Ann").wait(20).outputs == {"result": "Hello Ann"}
+    assert execution.answer(question_of(execution).id, "Ann").wait(20).outputs == {"result": "Hello Ann"}
     assert store.commits == [
         ["execution_resumed", "interrupt_resolved", "operation_started"],
         [*CALL, "path_completed", "execution_completed"],

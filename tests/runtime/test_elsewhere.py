@@ -76,7 +76,7 @@ def test_what_another_environment_of_this_process_drives_is_waited_for(tmp_path)
     )
     asking = first.start(held).wait(PATIENCE)
     here = second.run_of(asking.id).resume().wait(PATIENCE)
-    first.answer(asking.open_questions[0].interrupt_id, "yes", asking.id)
+    first.answer(asking.open_questions[0].id, "yes", asking.id)
     assert gate.reached.wait(PATIENCE)
     with pytest.raises(TimeoutError):
         here.wait(0.2)
@@ -99,7 +99,7 @@ def test_a_question_that_is_listed_is_answered_whoever_asked_it(driven):
     go_on(process)
     for text in ("Which?", "Sure?"):
         assert becomes(lambda text=text: _asked(environment, name, text))
-        environment.answer(_asked(environment, name, text)[0].interrupt_id, "this")
+        environment.answer(_asked(environment, name, text)[0].id, "this")
     assert becomes(lambda: execution.refresh().status == "completed")
 
 

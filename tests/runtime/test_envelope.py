@@ -104,12 +104,12 @@ def test_questions_queue_and_their_answers_stay():
     execution = environment(workflow).start("w").wait(20)
     first, second = execution.open_questions
     envelope = execution.envelope
-    assert (envelope.interrupt_pending, envelope.interrupt.id) == (True, first.interrupt_id)
-    assert [question.id for question in envelope.interrupt_queue] == [second.interrupt_id]
+    assert (envelope.interrupt_pending, envelope.interrupt.id) == (True, first.id)
+    assert [question.id for question in envelope.interrupt_queue] == [second.id]
     assert not envelope.can_continue()
     assert envelope.parallel_mode
-    execution.answer(second.interrupt_id, "me").wait(20)
-    answered = execution.answer(first.interrupt_id, "you").wait(20).envelope
+    execution.answer(second.id, "me").wait(20)
+    answered = execution.answer(first.id, "you").wait(20).envelope
     assert (answered.interrupt_pending, answered.interrupt.response.text) == (False, "you")
 
 
@@ -118,7 +118,7 @@ def test_a_bound_that_is_met_is_its_reason_until_it_is_raised():
     envelope = execution.envelope
     assert (envelope.terminal_reason, envelope.terminated) == (TerminalReason.MAX_LLM_CALLS_EXCEEDED, False)
     assert envelope.max_llm_calls == 1
-    raised = execution.answer(execution.open_questions[0].interrupt_id, 5).wait(20).envelope
+    raised = execution.answer(execution.open_questions[0].id, 5).wait(20).envelope
     assert (raised.terminal_reason, raised.max_llm_calls) == (TerminalReason.COMPLETED, 5)
 
 
@@ -189,7 +189,7 @@ def test_the_envelope_is_the_fold_of_the_log_at_every_sequence_number(workflow, 
                 break
             question = execution.open_questions[-1]
             bound = question.kind == "resource_exhausted"
-            execution = execution.answer(question.interrupt_id, "stop" if bound else "yes").wait(30)
+            execution = execution.answer(question.id, "stop" if bound else "yes").wait(30)
     state, history = ExecutionState(execution.id), execution.history()
     for event in history:
         state = evolve(state, event)

@@ -84,7 +84,7 @@ def test_a_later_process_finds_that_it_has_expired(ask, who):
 def test_an_answer_in_time_counts_and_the_alarm_changes_nothing():
     clock = Watch()
     world, calls, execution = asked(expiring(default="ann"), clock)
-    done = execution.answer(execution.open_questions[0].interrupt_id, "bob").wait(20)
+    done = execution.answer(execution.open_questions[0].id, "bob").wait(20)
     clock.at += 2 * HOUR
     asyncio.run(asyncio.sleep(0.05))
     assert (done.variables["who"], len(calls)) == ("bob", 1)
@@ -97,7 +97,7 @@ def test_a_late_answer_is_refused():
     later = Watch()
     later.at = clock.at + HOUR + 1
     world = Environment(store=first.store, actions=[calls.action()], clock=later)
-    question = execution.open_questions[0].interrupt_id
+    question = execution.open_questions[0].id
     with pytest.raises(InterruptError, match="it has expired"):
         world.answer(question, "bob")
     world.run_of(execution.id).resume().wait(20)
@@ -112,7 +112,7 @@ def test_a_clock_that_is_set_back_only_makes_the_wait_longer():
     clock.at -= 5 * HOUR
     asyncio.run(asyncio.sleep(0.03))
     assert world.run_of(execution.id).resume().wait(20).status == "waiting"
-    assert execution.answer(execution.open_questions[0].interrupt_id, "bob").wait(20).variables["who"] == "bob"
+    assert execution.answer(execution.open_questions[0].id, "bob").wait(20).variables["who"] == "bob"
 
 
 def test_a_confirmation_that_expires_releases_nothing():
@@ -168,7 +168,7 @@ def test_a_question_without_a_time_never_expires():
     execution = world.start("w").wait(20)
     clock.at += 24 * 365 * HOUR
     assert execution.state.wake_at is None
-    assert execution.answer(execution.open_questions[0].interrupt_id, "ann").wait(20).status == "completed"
+    assert execution.answer(execution.open_questions[0].id, "ann").wait(20).status == "completed"
 
 
 class Hurrying(Watch):
@@ -196,7 +196,7 @@ def test_an_execution_has_one_timer_however_often_it_waits():
     world, _, execution = asked(Workflow("w", steps), Watch())
     timers = world._control._timers
     first = timers[execution.id]
-    assert execution.answer(execution.open_questions[0].interrupt_id, "ann").wait(20).status == "waiting"
+    assert execution.answer(execution.open_questions[0].id, "ann").wait(20).status == "waiting"
     assert becomes(first.cancelled)
     assert becomes(lambda: execution.id in timers and not timers[execution.id].done())
 

@@ -219,7 +219,7 @@ def test_a_call_whose_outcome_is_unknown_is_asked_about():
     length = next(e.sequence for e in execution.history() if e.event_type == "operation_started")
     world = Environment(store=cut(execution.store, execution, length))
     (question,) = world.run_of(execution.id).resume().wait(20).open_questions
-    answered = world.answer(question.interrupt_id, {"choice": "done", "result": "seen"}).wait(20)
+    answered = world.answer(question.id, {"choice": "done", "result": "seen"}).wait(20)
     assert answered.outputs == {"result": "seen"}
     assert CALLS == ["pay"]
 
@@ -346,9 +346,7 @@ def test_a_step_function_that_breaks_off_is_asked_about():
         "waiting",
         ["pay"],
     )
-    answered = world.answer(execution.open_questions[0].interrupt_id, {"choice": "fail", "error": "it did not"}).wait(
-        20
-    )
+    answered = world.answer(execution.open_questions[0].id, {"choice": "fail", "error": "it did not"}).wait(20)
     assert (answered.outputs, calls) == ({"result": "it did not"}, ["pay"])
 
 

@@ -262,7 +262,7 @@ def test_a_thread_that_waits_for_the_file_does_not_hold_up_the_loop(tmp_path):
         ticking = other.start(Workflow("w", [Step("g", action="gate"), Step("a", action="tick")]))
         assert gate.reached.wait(20)
         with locked(tmp_path / "s.db"):
-            answering = threading.Thread(target=asked.answer, args=(asked.open_questions[0].interrupt_id, "yes"))
+            answering = threading.Thread(target=asked.answer, args=(asked.open_questions[0].id, "yes"))
             answering.start()
             gate.opened.set()
             assert ticking.wait(20).status == "completed"

@@ -70,7 +70,7 @@ def gate():
 
 
 def asked(execution):
-    return {question.step: question.interrupt_id for question in execution.open_questions}
+    return {question.step: question.id for question in execution.open_questions}
 
 
 def answer(execution, name):

@@ -33,7 +33,7 @@ ACTS = {
     "signal": lambda world, execution_id: world.run_of(execution_id).signal("go"),
 }
 ENDS = {
-    "completed": lambda world, execution: world.answer(execution.open_questions[0].interrupt_id, "yes", execution.id),
+    "completed": lambda world, execution: world.answer(execution.open_questions[0].id, "yes", execution.id),
     "cancelled": lambda world, execution: world.run_of(execution.id).cancel(),
 }
 
@@ -66,7 +66,7 @@ def test_an_answer_that_another_process_took_in_begins_nothing_anew(worlds):
     first, second = worlds
     execution = first.start("w").wait(20)
     second.store.meanwhile = lambda: first.run_of(execution.id).resume().wait(20)
-    assert second.answer(execution.open_questions[0].interrupt_id, "yes").status == "completed"
+    assert second.answer(execution.open_questions[0].id, "yes").status == "completed"
     kinds = [event.event_type for event in first.store.read(execution.id)]
     assert kinds.count("execution_resumed") == 1
 

@@ -29,7 +29,7 @@ def test_word_of_its_end_that_comes_late_ends_no_parent_that_goes_on_again():
         assert world.run_of(parent.id).wait(20).status == "waiting"
         assert world.run_of(child.id).wait(20).status == "waiting"
     ((_, question),) = world.inbox()
-    world.answer(question.interrupt_id, "ann").wait(20)
+    world.answer(question.id, "ann").wait(20)
     assert world.run_of(parent.id).wait(20).outputs == {"result": "ann"}
 
 

@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from divebook import Environment
+from divebook import Environment, errors
 from divebook.definitions import step, workflow
 from divebook.engine.state import OperationRecord
 from divebook.errors import OperationError
@@ -153,3 +153,28 @@ def test_an_error_of_the_workflow_function_itself_has_its_trace_in_the_log():
     failed = next(e.data for e in execution.history() if e.event_type == "step_failed")
     assert "return 1 // 0" in failed.trace
     assert execution.error.startswith("ZeroDivisionError: integer division or modulo by zero (step wrong, tests/")
+
+
+FIELDS_IN_LOGS = [
+    (errors.ExecutionFailedError("exec_1", "no"), {"execution_id": "exec_1", "error": "no"}),
+    (errors.StartKeyTakenError("k", "exec_1", "w"), {"key": "k", "execution_id": "exec_1", "workflow": "w"}),
+    (errors.InterruptError("ask_1", "no"), {"interrupt_id": "ask_1", "reason": "no"}),
+    (errors.TimedOutError("step 'a'", 1.5), {"what": "step 'a'", "seconds": 1.5}),
+    (errors.StageTimeoutError("a", 1.5), {"stage": "a", "seconds": 1.5}),
+    (errors.ShellTimeoutError("ls", 1.5), {"command": "ls", "timeout": 1.5}),
+]
+
+
+@pytest.mark.parametrize(("error", "fields"), FIELDS_IN_LOGS, ids=lambda value: type(value).__name__)
+def test_logs_keep_the_names_and_units_that_attributes_of_errors_had_first(error, fields):
+    facts = facts_of(error)
+    assert fields.items() <= facts["fields"].items()
+    again = as_recorded(error)
+    restored = {name: value for name, value in vars(again).items() if name in vars(error)}
+    assert restored == vars(error)
+
+
+@pytest.mark.parametrize("name", ["execution_id", "interrupt_id"])
+def test_a_former_attribute_of_an_error_is_named_with_the_present_one(name):
+    with pytest.raises(AttributeError, match=f"has no '{name}' any more; write {errors.RENAMED[name]}"):
+        getattr(errors.ExecutionPausedError("exec_1"), name)

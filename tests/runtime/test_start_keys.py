@@ -35,7 +35,7 @@ def test_a_key_belongs_to_one_workflow():
     told = f"'order 7' belongs to execution {first.id} of workflow 'w' already, and workflow 'other' was to be started"
     with pytest.raises(StartKeyTakenError, match=told) as refused:
         world.start("other", key="order 7")
-    assert (refused.value.execution_id, refused.value.workflow, refused.value.wanted) == (first.id, "w", "other")
+    assert (refused.value.run_id, refused.value.workflow, refused.value.wanted) == (first.id, "w", "other")
     assert calls == [1]
 
 
@@ -183,7 +183,7 @@ def test_a_key_used_again_with_other_inputs_is_never_silent_unless_that_is_asked
     )
     with pytest.raises(StartKeyTakenError, match=told) as refused:
         getattr(world, way)("asked", second, key="order 7", on_conflict="refuse")
-    assert (refused.value.execution_id, len(world.store.records())) == (before.id, 1)
+    assert (refused.value.run_id, len(world.store.records())) == (before.id, 1)
 
 
 @pytest.mark.parametrize("key", ["", " ", "\n\t"])

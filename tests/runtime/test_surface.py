@@ -147,7 +147,7 @@ def test_an_action_with_a_context_emits_events_of_its_own(is_async):
     def tell(n, context):
         for row in range(n):
             context.emit("row", row)
-        return context.execution_id
+        return context.run_id
 
     async def tell_async(n, context):
         return tell(n, context)

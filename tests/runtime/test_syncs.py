@@ -79,7 +79,7 @@ def world(store, called=None, together=1):
 
     async def look(context):
         if called is not None:
-            called.append((context.execution_id, dict(store.synced)))
+            called.append((context.run_id, dict(store.synced)))
             if len({name for name, _ in called}) == together:
                 all_have_begun.set()
             await all_have_begun.wait()
@@ -188,7 +188,7 @@ def test_an_execution_whose_key_another_one_has_says_so_where_it_is_awaited(disk
     async def main():
         with pytest.raises(StartKeyTakenError) as raised:
             await environment.create("chain", key="once")
-        assert raised.value.execution_id == first.id
+        assert raised.value.run_id == first.id
 
     asyncio.run(main())
 

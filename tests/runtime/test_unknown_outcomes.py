@@ -68,7 +68,7 @@ def test_the_answer_decides(answer, status, variables, payments):
     bank = Bank()
     world, execution_id = died_during_the_call(bank)
     (question,) = world.run_of(execution_id).resume().wait(20).open_questions
-    answered = world.answer(question.interrupt_id, answer).wait(20)
+    answered = world.answer(question.id, answer).wait(20)
     assert (answered.status, bank.payments) == (status, payments)
     assert {key: value for key, value in answered.variables.items() if key == "receipt"} == variables
 
@@ -80,7 +80,7 @@ def test_the_answer_may_come_from_another_process_later():
     other = Environment(store=world.store, actions=[bank.pay()])
     ((asking, question),) = other.inbox()
     assert asking == execution_id
-    assert other.answer(question.interrupt_id, "retry").wait(20).status == "completed"
+    assert other.answer(question.id, "retry").wait(20).status == "completed"
 
 
 def test_the_store_knows_that_an_execution_waits_until_it_is_answered():
@@ -89,7 +89,7 @@ def test_the_store_knows_that_an_execution_waits_until_it_is_answered():
     resumed = world.run_of(execution_id).resume().wait(20)
     assert world.store.records(status="waiting") == [world.store.record(execution_id)]
     assert (world.queues.recoverable(), world.store.records(status="running")) == ([], [])
-    world.answer(resumed.open_questions[0].interrupt_id, "retry").wait(20)
+    world.answer(resumed.open_questions[0].id, "retry").wait(20)
     assert world.store.record(execution_id).status == "completed"
 
 
@@ -104,9 +104,9 @@ def test_resuming_again_asks_no_second_time():
 def test_a_second_answer_is_refused_and_shows_the_first():
     world, execution_id = died_during_the_call(Bank())
     (question,) = world.run_of(execution_id).resume().wait(20).open_questions
-    world.answer(question.interrupt_id, "retry").wait(20)
+    world.answer(question.id, "retry").wait(20)
     with pytest.raises(InterruptError, match=r"answered already by .*, with {'choice': 'retry'}"):
-        world.answer(question.interrupt_id, "fail", execution_id)
+        world.answer(question.id, "fail", execution_id)
 
 
 @pytest.mark.parametrize("answer", ["maybe", {"choice": "perhaps"}, None, 3])
@@ -114,7 +114,7 @@ def test_an_answer_that_does_not_fit_leaves_the_question_open(answer):
     world, execution_id = died_during_the_call(Bank())
     (question,) = world.run_of(execution_id).resume().wait(20).open_questions
     with pytest.raises(InterruptError, match="answer with retry, done or fail"):
-        world.answer(question.interrupt_id, answer)
+        world.answer(question.id, answer)
     assert world.run_of(execution_id).open_questions == [question]
 
 
@@ -179,7 +179,7 @@ def test_a_call_that_breaks_off_in_a_step_that_is_not_tried_again_is_asked_about
     )
     (question,) = execution.open_questions
     bank.error = None
-    answered = world.answer(question.interrupt_id, {"choice": "done", "result": "seen"}).wait(20)
+    answered = world.answer(question.id, {"choice": "done", "result": "seen"}).wait(20)
     assert (answered.status, answered.variables["receipt"], bank.payments) == ("completed", "seen", 1)
 
 
@@ -192,7 +192,7 @@ def test_a_call_that_breaks_off_is_asked_about_before_its_failure_is_caught():
     world = environment(actions=[bank.pay()])
     execution = world.start(Workflow("w", steps)).wait(20)
     assert (execution.status, bank.payments) == ("waiting", 1)
-    answered = world.answer(execution.open_questions[0].interrupt_id, "fail").wait(20)
+    answered = world.answer(execution.open_questions[0].id, "fail").wait(20)
     assert (answered.status, answered.variables, bank.payments) == ("completed", {"rescued": 1}, 1)
 
 
@@ -235,7 +235,7 @@ def test_other_items_go_on_while_one_waits_and_answers_release_it():
     execution = world.start(Workflow("w", [step])).wait(20)
     assert (execution.status, bank.payments) == ("waiting", 3)
     (question,) = execution.open_questions
-    answered = world.answer(question.interrupt_id, "retry").wait(20)
+    answered = world.answer(question.id, "retry").wait(20)
     assert (answered.variables["r"], bank.payments) == (["0", "1", "2"], 4)
 
 

@@ -329,12 +329,12 @@ class Process:
                 if self._random.random() < 0.3 and runner.journal.error is None:
                     resolution = self._resolution(subject, question)
                     with suppress(StoreError):
-                        inbox.answer(runner.journal.state, question.interrupt_id, resolution.response)
+                        inbox.answer(runner.journal.state, question.id, resolution.response)
                         await runner.take()
 
     def _resolution(self, subject: Subject, question: Question) -> catalog.InterruptResolved:
         response = checked_answer(question, self._response(subject, question), FITTING, self._machine.now())
-        return catalog.InterruptResolved(question.interrupt_id, response)
+        return catalog.InterruptResolved(question.id, response)
 
     def _response(self, subject: Subject, question: Question) -> dict[str, Any]:
         """Return what a person says: the truth if they looked, else anything that does not change the result."""

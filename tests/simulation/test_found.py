@@ -65,7 +65,7 @@ def test_a_process_that_dies_again_during_a_call_made_again_asks_again():
     whole = environment(PAY, actions=[bank.action()]).start("pay").wait(20)
     world = Environment(store=cut(whole.store, whole, last(whole, "operation_started")), actions=[bank.action()])
     (question,) = world.run_of(whole.id).resume().wait(20).open_questions
-    again = world.answer(question.interrupt_id, "retry").wait(20)
+    again = world.answer(question.id, "retry").wait(20)
     world = Environment(store=cut(world.store, again, last(again, "operation_started")), actions=[bank.action()])
     assert world.run_of(whole.id).resume().wait(20).status == "waiting"
     assert bank.payments == 2
@@ -77,7 +77,7 @@ def test_an_answer_counts_for_one_beginning_of_a_call_also_where_it_failed_in_be
     bank.errors.append(RuntimeError("refused"))
     world = Environment(store=cut(whole.store, whole, last(whole, "operation_started")), actions=[bank.action()])
     (question,) = world.run_of(whole.id).resume().wait(20).open_questions
-    assert world.answer(question.interrupt_id, "retry").wait(20).status == "failed"
+    assert world.answer(question.id, "retry").wait(20).status == "failed"
     done = world.run_of(whole.id).resume().wait(20)
     assert (done.status, bank.payments) == ("completed", 3)
     world = Environment(store=cut(world.store, done, last(done, "operation_started")), actions=[bank.action()])
@@ -150,7 +150,7 @@ def test_an_answered_path_that_frees_a_join_does_not_have_it_run_twice():
     world = Environment(store=store, actions=actions)
     (question,) = world.run_of(whole.id).resume().wait(20).open_questions
     other = Environment(store=store, actions=actions)
-    execution = other.answer(question.interrupt_id, {"choice": "done", "result": 1}).wait(20)
+    execution = other.answer(question.id, {"choice": "done", "result": 1}).wait(20)
     assert (execution.status, execution.error, calls) == ("completed", None, ["j"])
 
 
@@ -171,7 +171,7 @@ def test_gathered_calls_in_doubt_can_be_answered_one_by_one():
     execution = world.run_of(whole.id).resume().wait(20)
     answers = 0
     while execution.status == "waiting" and answers < 10:
-        execution = world.answer(execution.open_questions[0].interrupt_id, "retry").wait(20)
+        execution = world.answer(execution.open_questions[0].id, "retry").wait(20)
         answers += 1
     assert (execution.status, answers) == ("completed", 3)
 
@@ -214,7 +214,7 @@ def test_an_answer_that_comes_while_the_execution_ends_is_not_recorded_behind_it
         def at_the_end(execution_id, events):
             if events[-1].event_type == "execution_failed":
                 (question,) = journal.state.pending_interrupts()
-                inbox.answer(journal.state, question.interrupt_id, {"choice": "retry"})
+                inbox.answer(journal.state, question.id, {"choice": "retry"})
                 with pytest.raises(StopIteration) as taken:  # it looks at once, without waiting for anything
                     runner.take().send(None)
                 accepted.append(taken.value.value)

@@ -170,7 +170,7 @@ class LifePromises:
         begin(store, ONE, key="monday")
         with pytest.raises(StartKeyTakenError, match=f"'monday' belongs to execution {ONE} already") as refused:
             begin(store, TWO, key="monday")
-        assert (refused.value.key, refused.value.execution_id) == ("monday", ONE)
+        assert (refused.value.key, refused.value.run_id) == ("monday", ONE)
         assert [record.execution_id for record in store.records()] == [ONE]
         assert store.records(key="monday") == store.records()
         assert store.records(key="tuesday") == []
@@ -185,7 +185,7 @@ class LifePromises:
             try:
                 begin(store, f"exec_{number}", key="monday")
             except StartKeyTakenError as error:
-                return error.execution_id
+                return error.run_id
             return f"exec_{number}"
 
         with ThreadPoolExecutor(8) as pool:

@@ -157,7 +157,7 @@ class MessagePromises:
             for sent in (answer("b"), signal(), replace(signal("c"), kind="annotation")):
                 with pytest.raises(ExecutionEndedError, match=f"is {end}: {sent.kind} cannot follow its end") as ended:
                     store.post(replace(sent, execution_id=name))
-                assert (ended.value.execution_id, ended.value.status, ended.value.event_type) == (name, end, sent.kind)
+                assert (ended.value.run_id, ended.value.status, ended.value.event_type) == (name, end, sent.kind)
             assert store.post(answer(payload="no", execution=name)) == earlier
             assert store.inbox(name) == [earlier]
             assert store.last_message() == earlier.number
@@ -370,7 +370,7 @@ class MessagePromises:
             for events in ([step(3)], [completed(3)]):
                 (refused,) = store.append_all([batch(ONE, 2, events, last_message=number)])
                 assert isinstance(refused, UnreadMessageError)
-                assert (refused.execution_id, refused.last_message, refused.newest) == (ONE, number, second)
+                assert (refused.run_id, refused.last_message, refused.newest) == (ONE, number, second)
         assert (store.read(ONE), store.record(ONE)) == (log(2), before)
         assert store.append_all([batch(ONE, 2, [completed(3)], last_message=second)]) == [None]
 

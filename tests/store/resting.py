@@ -117,8 +117,8 @@ def leave(environment, notes):
     resting = {name: environment.start(name).wait() for name in ("side by side", "items", "signalled", "parent")}
     for name in ("retried", "cancelled", "large", "counting"):
         resting[name] = environment.start(name).wait()
-    resting["side by side"].answer(resting["side by side"].open_questions[0].interrupt_id, "l", by="ann").wait()
-    resting["items"].answer(resting["items"].open_questions[1].interrupt_id, "2", by="ann").wait()
+    resting["side by side"].answer(resting["side by side"].open_questions[0].id, "l", by="ann").wait()
+    resting["items"].answer(resting["items"].open_questions[1].id, "2", by="ann").wait()
     resting["paused"] = environment.start("paused")
     assert notes.begun.wait(20)
     resting["paused"].pause("for the corpus")

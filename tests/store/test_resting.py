@@ -44,7 +44,7 @@ def test_the_frames_are_equal(store, name):
 
 def answered(environment, execution, *answers):
     for interrupt, said in zip(list(execution.open_questions), answers, strict=True):
-        execution.answer(interrupt.interrupt_id, said).wait(20)
+        execution.answer(interrupt.id, said).wait(20)
     return environment.run_of(execution.id).wait(20)
 
 

@@ -113,6 +113,7 @@ def program(environment: Environment) -> None:
     result: str = run.result()  # error
     other: Run[str] = run  # error
     environment.start(7)  # error
+    environment.worker(paralel=2)  # error
     plain: str = length.fn("a")  # error
     child.fn(TestContext(), "x")  # error
     child.fn("ctx", 1)  # error

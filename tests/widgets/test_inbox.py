@@ -40,7 +40,7 @@ def test_the_first_frame_tells_all_questions_and_the_next_what_changed():
     feed.request_refresh()
     frame = feed.frame()
     assert (told(frame), frame["after"], frame["last"]) == ([("second", "second 0?", "pending")], 1, 2)
-    world.answer(first.open_questions[0].interrupt_id, "yes", by="ann").wait(PATIENCE)
+    world.answer(first.open_questions[0].id, "yes", by="ann").wait(PATIENCE)
     feed.request_refresh()
     (asked,) = feed.frame()["asked"]
     assert (asked["question"]["status"], asked["question"]["answered_by"]) == ("resolved", "ann")
@@ -52,7 +52,7 @@ def test_what_another_environment_over_the_store_settles_is_seen():
     feed = InboxFeed(world)
     feed.frame()
     other = environment(store=world.store)
-    other.answer(execution.open_questions[0].interrupt_id, "from there").wait(PATIENCE)
+    other.answer(execution.open_questions[0].id, "from there").wait(PATIENCE)
     feed.request_refresh()
     assert told(feed.frame()) == [("w", "w 0?", "resolved")]
 
@@ -76,7 +76,7 @@ def test_it_is_not_over_while_one_who_asked_may_ask_again():
     execution = asking(world, "w", questions=2)
     feed = InboxFeed(world)
     feed.frame()
-    world.answer(execution.open_questions[0].interrupt_id, "yes").wait(PATIENCE)
+    world.answer(execution.open_questions[0].id, "yes").wait(PATIENCE)
     feed.request_refresh()
     assert told(feed.frame()) == [("w", "w 0?", "resolved"), ("w", "w 1?", "pending")]
     assert not feed.is_over
@@ -108,7 +108,7 @@ def test_the_end_of_the_last_one_who_asked_is_told_by_a_frame_of_its_own():
     execution = world.start(Workflow("w", [Step("ask", ask="w?"), Step("held", action="gate")])).wait(PATIENCE)
     feed = InboxFeed(world)
     feed.frame()
-    answered = world.answer(execution.open_questions[0].interrupt_id, "yes")
+    answered = world.answer(execution.open_questions[0].id, "yes")
     assert gate.reached.wait(PATIENCE)
     feed.request_refresh()
     assert (told(feed.frame()), feed.is_over) == ([("w", "w?", "resolved")], False)

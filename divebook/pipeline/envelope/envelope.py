@@ -1072,7 +1072,7 @@ def _interruption(state: ExecutionState) -> dict[str, Any]:
     resolved = [interrupt for interrupt in state.interrupts.values() if not interrupt.is_open]
     if not resolved:
         return {}
-    last = max(resolved, key=lambda interrupt: (interrupt.settled_us or 0, interrupt.raised_us, interrupt.interrupt_id))
+    last = max(resolved, key=lambda interrupt: (interrupt.settled_us or 0, interrupt.raised_us, interrupt.id))
     return {"interrupt": FlowInterrupt.of(last)}
 
 

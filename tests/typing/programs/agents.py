@@ -13,7 +13,7 @@ class Verdict(BaseModel):
 @tool(read_only=True)
 def passages(query: str, context: ToolContext) -> list[str]:
     """Find passages."""
-    return [f"{query} in {context.execution_id[:5]}"]
+    return [f"{query} in {context.run_id[:5]}"]
 
 
 @workflow

@@ -20,7 +20,7 @@ async def look_up(key: str) -> str:
 
 @action
 def stamp(text: str, context: ToolContext) -> str:
-    return f"{text} {context.execution_id[:4]}"
+    return f"{text} {context.run_id[:4]}"
 
 
 @action("Text.Pad", idempotent=True)
