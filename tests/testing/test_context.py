@@ -197,7 +197,7 @@ def test_a_workflow_function_runs_as_a_child_when_it_is_called():
 
 def test_the_context_of_tests_has_every_method_of_the_real_one():
     """A method that the test context inherits would look for the log of a run."""
-    inherited = {"ask", "confirm", "agent"}
+    inherited = {"ask", "confirm"}
     names = {name for name in vars(WorkflowContext) if not name.startswith("_")} | {
         "_start_step",
         "_start_child",
