@@ -138,7 +138,7 @@ def test_a_line_of_a_notebook_reads_the_same(folder, kind, text, value, command)
         NOTEBOOK,
         lambda: session.environment,
         lambda _text, _style: None,
-        choose_workflow=lambda environment, name: environment.workflows[name],
+        choose_workflow=lambda environment, name: environment.definitions.workflows[name],
         objects=objects_of(arguments),
     )
     found = given_to(COMMANDS[command].function(call, **values_of(COMMANDS[command], arguments)))
