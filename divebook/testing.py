@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from divebook.agents.agent import Agent
 from divebook.agents.scripted import ScriptedModel
-from divebook.definitions.answer_types import instance_of
+from divebook.definitions.answer_types import instance_of, schema_of
 from divebook.definitions.definition import Workflow
 from divebook.definitions.functions import (
     IDEMPOTENCY_KEY,
@@ -25,7 +25,7 @@ from divebook.definitions.functions import (
     RecordedFunction,
     WorkflowFunction,
 )
-from divebook.definitions.json_schemas import FITTING, schema_of
+from divebook.definitions.json_schemas import FITTING
 from divebook.errors import InterruptExpiredError, NotFoundError, OperationError, SetupError, StepError
 from divebook.events.codec import storable
 from divebook.events.recorded import opened

@@ -23,14 +23,20 @@ from functools import partial
 from types import SimpleNamespace, UnionType
 from typing import Any, NoReturn
 
-from divebook.definitions.json_schemas import check_defined_schema, complaint, faults_in_words
+from divebook.definitions.json_schemas import (
+    check_defined_schema,
+    complaint,
+    faults_in_words,
+    require_possible_schema,
+)
 from divebook.definitions.stored_form import json_value
 from divebook.definitions.yaml_text import QUOTES, value_typed
 from divebook.errors import DefinitionError, NotFoundError, Problem, SetupError, StepError, UnstorableValueError
 from divebook.events.classes import allow, allowed_classes, kind_of, name_of
 from divebook.events.codec import canonical_hash, json_form, storable
 from divebook.events.recorded import opened
-from divebook.questions.question import without_formats
+from divebook.questions.question import NARROWED, without_formats
+from divebook.text.arguments import describe
 
 
 def allow_answers(declared: Any) -> None:
@@ -343,6 +349,29 @@ class ParameterType:
         return self._model or None
 
 
+def schema_of(answer: Any) -> Mapping[str, Any]:
+    """Return the JSON schema of the Python type `answer`, for example of a pydantic model. If `answer` is a JSON
+    schema, check it and return it unchanged.
+    """
+    if isinstance(answer, Mapping):
+        require_possible_schema(answer)
+        return answer
+    schema: Mapping[str, Any] = _type_adapter(answer).json_schema(schema_generator=_answer_schema_generator())
+    return schema
+
+
+def _type_adapter(answer: Any) -> Any:
+    """Return pydantic's adapter of a type for answers. Raise `SetupError` for an object that is not such a type."""
+    from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
+
+    try:
+        return TypeAdapter(_with_portable_dicts(answer, {}))
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        example = 'Literal["yes", "no"] for a choice' if isinstance(answer, list | tuple | set | str) else "answer=int"
+        expected = "the type of an answer must be a type that has a JSON form, or a JSON schema"
+        raise SetupError(f"{expected}, not {describe(answer)}; write {example}") from error
+
+
 def instance_of(answer: Any, value: Any) -> Any:
     """Convert the answer to a question, which is plain JSON data that fits the JSON schema of the Python type `answer`,
     to an instance of this type. If `answer` is a JSON schema, return the data unchanged.
@@ -352,10 +381,10 @@ def instance_of(answer: Any, value: Any) -> Any:
     """
     if isinstance(answer, Mapping):
         return value
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     try:
-        instance = TypeAdapter(answer).validate_python(value)
+        instance = _type_adapter(answer).validate_python(value)
     except ValidationError as error:
         # A rule of the class itself, which its JSON schema cannot express.
         name = getattr(answer, "__name__", str(answer))
@@ -654,6 +683,37 @@ def _schema_generator() -> Any:
     return Generator
 
 
+@functools.cache
+def _answer_schema_generator() -> Any:
+    """Return the class that generates the JSON schema of a type of answers. Pydantic accepts fewer strings for some
+    types than its JSON schema, such as any string for a decimal. A pattern refuses the others where a person answers.
+    """
+    from pydantic.json_schema import GenerateJsonSchema
+
+    changes: dict[str, Any] = {kind: partial(_narrowed, pattern) for kind, pattern in _ANSWER_PATTERNS.items()}
+    changes["dict"] = _narrowed_keys
+    methods = {
+        f"{kind}_schema": _changed_method(getattr(GenerateJsonSchema, f"{kind}_schema"), change)
+        for kind, change in changes.items()
+    }
+    return type("Generator", (GenerateJsonSchema,), methods)
+
+
+def _narrowed(pattern: str, described: dict[str, Any], _core: Any) -> dict[str, Any]:
+    """Add a pattern to the string in the JSON schema of a type, or to the one among its alternatives."""
+    for part in (described, *described.get("anyOf", ())):
+        if part.get("type") == "string" and "pattern" not in part:
+            part |= {"pattern": pattern, "$comment": NARROWED}
+    return described
+
+
+def _narrowed_keys(described: dict[str, Any], core: Any) -> dict[str, Any]:
+    kind = core.get("keys_schema", {}).get("type")
+    if kind in _KEY_PATTERNS and "propertyNames" not in described:
+        described |= {"propertyNames": {"pattern": _KEY_PATTERNS[kind]}, "$comment": NARROWED}
+    return described
+
+
 def _changed_method(original: Any, change: Callable[[dict[str, Any], Any], dict[str, Any]]) -> Any:
     def method(self: Any, core: Any) -> dict[str, Any]:
         return change(original(self, core), core)
@@ -718,6 +778,13 @@ _COMPLEX = rf"([-+]?({_PART})|[-+]?({_PART})?[jJ]|[-+]?({_PART})[-+]({_PART})?[j
 """Pattern of a complex number in Python: ``1``, ``2j`` or ``1+2j``."""
 _DIGITS = r"\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*"
 _NOT_FINITE = r"\s*[-+]?([iI][nN][fF]([iI][nN][iI][tT][yY])?|[sS]?[nN][aA][nN][0-9]*)\s*"
+
+
+_ANSWER_PATTERNS: Mapping[str, str] = {
+    "decimal": f"^{_DIGITS}$",
+    "complex": rf"^\s*({_COMPLEX}|\(\s*{_COMPLEX}\s*\))\s*$",
+}
+"""Patterns of the strings that are converted to a type, by the kind of its core schema."""
 
 
 _KEY_PATTERNS = {

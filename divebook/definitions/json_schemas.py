@@ -23,11 +23,10 @@ from divebook.errors import (
     Place,
     Problem,
     SchemaLimitError,
-    SetupError,
     did_you_mean,
 )
 from divebook.questions import Fitting
-from divebook.text.arguments import describe
+from divebook.questions.question import is_narrowed
 from divebook.text.patterns import compiled
 
 # --- the graph of subschemas ------------------------------------------------------------------------------------------
@@ -583,30 +582,6 @@ def check_defined_schema(schema: Mapping[str, Any], key: str = "Schema") -> Prob
     return replace(_problem(key, usable.outside), severity="warning")
 
 
-def schema_of(answer: Any) -> Mapping[str, Any]:
-    """Return the JSON schema of the Python type `answer`, for example of a pydantic model. If `answer` is a JSON
-    schema, check it and return it unchanged.
-    """
-    if isinstance(answer, Mapping):
-        require_possible_schema(answer)
-        return answer
-    schema: Mapping[str, Any] = _type_adapter(answer).json_schema()
-    return schema
-
-
-def _type_adapter(answer: Any) -> Any:
-    """Return pydantic's adapter of a type for answers. Raise `SetupError` for an object that is not a type."""
-    from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
-
-    try:
-        return TypeAdapter(answer)
-    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-        is_choice = isinstance(answer, list | tuple | set | str)
-        example = 'Literal["yes", "no"] for a choice' if is_choice else "answer=int"
-        message = f"the type of an answer must be a type or a JSON schema, not {describe(answer)}; write {example}"
-        raise SetupError(message) from error
-
-
 MOST_FAULTS = 3
 """Number of faults that an error names."""
 
@@ -759,7 +734,12 @@ def _first_error(validator: Any, value: Any) -> str | None:
     if error is None:
         return None
     where = _path(error.absolute_path)
-    return f"{where}: {error.message}" if where else str(error.message)
+    message = str(error.message)
+    if error.validator in ("anyOf", "oneOf"):
+        message = message.replace("is not valid under any of the given schemas", "has none of the expected forms")
+    elif error.validator in ("pattern", "propertyNames") and is_narrowed(error.schema):
+        message = f"{error.instance!r} does not have the expected form"
+    return f"{where}: {message}" if where else message
 
 
 def _path(parts: Any) -> str:

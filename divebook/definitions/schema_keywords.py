@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
+from ipaddress import IPv4Interface, IPv4Network, IPv6Interface, IPv6Network
 from typing import Any, TypeAlias
 
 from jsonschema import FormatChecker, validators
@@ -49,6 +51,14 @@ _ADDRESSES = {
     "iri": rf"^[A-Za-z][A-Za-z0-9+.\-]*:[{_ASCII}\u00a0-\U0010fffd]*\Z",
     "iri-reference": rf"^[{_ASCII}\u00a0-\U0010fffd]*\Z",
 }
+_READERS: Mapping[str, Callable[[str], object]] = {
+    "fraction": Fraction,
+    "ipv4network": IPv4Network,
+    "ipv4interface": IPv4Interface,
+    "ipv6network": IPv6Network,
+    "ipv6interface": IPv6Interface,
+}
+"""Classes of Python whose strings pydantic marks with a format of its own, by this format."""
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
 
 
@@ -93,9 +103,15 @@ def validator_class(dialect: str) -> Any:
     base: Any = _DIALECTS[dialect]
     # All keywords of the dialect are wrapped, so that no work is uncounted.
     keywords = {name: _counted(_REPLACED.get(name, keyword)) for name, keyword in base.VALIDATORS.items()}
-    validator = validators.extend(base, keywords)  # type: ignore[no-untyped-call]
+    types = base.TYPE_CHECKER.redefine("number", partial(_is_number, base.TYPE_CHECKER))
+    validator = validators.extend(base, keywords, type_checker=types)  # type: ignore[no-untyped-call]
     validator.evolve = _evolve
     return validator
+
+
+def _is_number(checker: Any, _checker: Any, value: Any) -> bool:
+    """Return True if a value is a number. A `Decimal` that is not finite is none: no decimal type accepts it."""
+    return bool(checker.is_type(value, "number")) and not (isinstance(value, Decimal) and not value.is_finite())
 
 
 def _evolve(self: Any, **changes: Any) -> Any:
@@ -235,6 +251,12 @@ def _has_format(name: str, text: str, work: Work) -> bool:
     if name in _ADDRESSES:
         return work.contains(_ADDRESSES[name], text)
     work.spend(len(text) // 10)
+    if name in _READERS:
+        try:
+            _READERS[name](text[: MAX_FORMAT + 1])
+        except (ValueError, ZeroDivisionError):
+            return False
+        return len(text) <= MAX_FORMAT
     # An unknown format fits everything, as the specification demands. Very long strings fit no format.
     return name not in _CHEAP_FORMATS or (len(text) <= MAX_FORMAT and _formats().conforms(text, name))
 

@@ -48,6 +48,7 @@ from divebook.questions.question import (
     already_answered,
     expected_answer,
     expected_in_full,
+    schema_in_words,
     with_originals,
     without_formats,
 )
@@ -368,7 +369,7 @@ def _empty_answer(question: Question, answer: Any, fitting: Fitting) -> dict[str
     schema = None if question.kind in JUDGED else question.schema
     if is_null and schema is not None and fitting.complaint(schema, None) is None:
         return {"data": None}
-    raise _unfit(question, f"it needs an answer: answer with {expected_answer(question)}")
+    raise _unfit(question, f"it needs an answer: answer with {expected_in_full(question)}")
 
 
 def _is_blank(value: Any) -> bool:
@@ -430,11 +431,11 @@ def _with_fields(question: Question, response: Any, fitting: Fitting) -> dict[st
     if not is_full or "data" not in response:
         if question.kind in JUDGED:  # the schema describes edited data, which may be omitted
             return _checked_fields(question, response) if is_full else None
-        raise _unfit(question, f"this answer does not fit: {wrong}")
+        raise _unfit(question, f"this answer does not fit: {wrong}; expected {schema_in_words(schema)}")
     # The complete answer has its value under ``data``, and this value must fit.
     inner = fitting.complaint(schema, response["data"])
     if inner is not None:
-        raise _unfit(question, f"the answer's data does not fit: {inner}")
+        raise _unfit(question, f"the answer's data does not fit: {inner}; expected {schema_in_words(schema)}")
     return _checked_fields(question, response)
 
 

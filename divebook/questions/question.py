@@ -208,7 +208,7 @@ class Question(NamedTuple):
             "question": self.question,
             "message": self.message or None,
             "data": normalize(self.data, "data") or None,
-            "schema": normalize(self.schema, "schema") or None,
+            "schema": normalize(unnarrowed(self.schema), "schema") or None,
             "operation": self.operation_id,
         }
 
@@ -340,14 +340,41 @@ def _example(schema: Any, root: Any, depth: int) -> Any:
     return _of_type(schema, root, depth)
 
 
-def without_formats(schema: Any) -> Any:
-    """Return a copy of a JSON schema without the keyword ``format``."""
+NARROWED: Final = "a pattern of divebook"
+"""Value of the keyword ``$comment`` in a part of a JSON schema to which divebook has added what the type accepts."""
+_NARROWING = frozenset({"$comment", "pattern", "propertyNames"})
+
+
+def is_narrowed(schema: Any) -> bool:
+    """Return True if divebook has added a pattern to this part of a JSON schema."""
+    return isinstance(schema, Mapping) and schema.get("$comment") == NARROWED
+
+
+def unnarrowed(schema: Any) -> Any:
+    """Return a JSON schema of a type of answers as pydantic makes it, without the patterns that divebook adds.
+
+    A log that was recorded before these patterns existed has the schema without them. Its questions are the same.
+    """
     if isinstance(schema, list):
-        return [without_formats(part) for part in schema]
+        return [unnarrowed(part) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    dropped = _NARROWING if is_narrowed(schema) else frozenset()
+    return {key: unnarrowed(part) for key, part in schema.items() if key not in dropped}
+
+
+def without_formats(schema: Any) -> Any:
+    """Return a copy of a JSON schema without the keyword ``format``, and as pydantic makes it (`unnarrowed`)."""
+    return _without_format(unnarrowed(schema))
+
+
+def _without_format(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_format(part) for part in schema]
     if not isinstance(schema, Mapping):
         return schema
     # Below ``properties``, "format" is the name of a property, whose value is a schema.
-    return {key: without_formats(part) for key, part in schema.items() if key != "format" or isinstance(part, Mapping)}
+    return {key: _without_format(part) for key, part in schema.items() if key != "format" or isinstance(part, Mapping)}
 
 
 def _of_type(schema: Mapping[str, Any], root: Any, depth: int) -> Any:
@@ -514,24 +541,66 @@ def expected_in_full(question: Question) -> str:
     return f"{answers} ({no}: REASON says why), or in full, for instance {' or '.join(examples_in_full(question))}"
 
 
+FORMATS: Final[Mapping[str, str]] = {
+    "date": "a date such as 2026-01-31",
+    "date-time": "a date and time with its zone such as 2026-01-31T14:30:00Z",
+    "time": "a time with its zone such as 14:30:00Z",
+    "duration": "a duration such as PT90S",
+    "uuid": "a UUID",
+    "ipv4": "an IPv4 address",
+    "ipv6": "an IPv6 address",
+    "uri": "an address such as https://example.org",
+}
+"""Descriptions of the strings of a format, by the keyword ``format`` of JSON schema."""
+
+
 def schema_in_words(schema: Mapping[str, Any]) -> str:
-    """Return a description of a JSON schema in a few words: ``name (string), risk (low, high; may be left out)``."""
+    """Return a description of a JSON schema in a few words: ``name (string), risk (low, high; may be left out)``.
+
+    >>> schema_in_words({"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "null"}]})
+    'array of integer, or null'
+    """
+    return _fields_in_words(schema, schema, 0) or _type_in_words(schema, schema, 0)
+
+
+def _fields_in_words(schema: Mapping[str, Any], root: Any, depth: int) -> str:
+    """Return a description of the properties of an object; an empty string if the schema declares none."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
-        return _type_in_words(schema)
+        return ""
     required = schema.get("required") or ()
+    parts = {name: _type_in_words(entry, root, depth + 1, has_fields=False) for name, entry in properties.items()}
     return ", ".join(
-        f"{name} ({_type_in_words(entry)}{'' if name in required else '; may be left out'})"
-        for name, entry in properties.items()
+        f"{name} ({words}{'' if name in required else '; may be left out'})" for name, words in parts.items()
     )
 
 
-def _type_in_words(schema: Any) -> str:
-    if not isinstance(schema, Mapping):
+def _type_in_words(schema: Any, root: Any, depth: int, *, has_fields: bool = True) -> str:
+    """Return a description of the type of a JSON schema. The properties of an object are named if `has_fields` is True,
+    and not those of objects inside it.
+    """
+    # The limit ends a schema that refers to itself.
+    if not isinstance(schema, Mapping) or depth > MOST_DEPTH:
         return "anything"
-    if "enum" in schema:
-        return ", ".join(map(str, schema["enum"]))
-    return str(schema.get("type") or "anything")
+    if isinstance(schema.get("$ref"), str):
+        return _type_in_words(_referred(schema["$ref"], root), root, depth + 1, has_fields=has_fields)
+    choices = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    if isinstance(choices, list):
+        return ", ".join(map(str, choices))
+    for key in ("anyOf", "oneOf"):
+        if isinstance(schema.get(key), list) and schema[key]:
+            # The text of a decimal is the other spelling of a number.
+            several = [part for part in schema[key] if not is_narrowed(part)] or schema[key]
+            parts = [_type_in_words(part, root, depth + 1, has_fields=has_fields) for part in several]
+            return ", or ".join(dict.fromkeys(parts))
+    kind = schema.get("type")
+    inner = _fields_in_words(schema, root, depth) if has_fields else ""
+    if kind == "array" and isinstance(schema.get("items"), Mapping) and schema["items"]:
+        return f"array of {_type_in_words(schema['items'], root, depth + 1, has_fields=has_fields)}"
+    if inner:
+        return f"object with {inner}"
+    # "string" and "number" for a string and a number. A format says more.
+    return FORMATS.get(str(schema.get("format"))) or str(kind or "anything")
 
 
 def answer_in_words(response: Any) -> str:

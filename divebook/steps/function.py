@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, NoReturn, P
 
 from divebook.agents.agent import Agent, Output
 from divebook.agents.turn import AgentTask, Answer
-from divebook.definitions.answer_types import allow_answers, instance_of
+from divebook.definitions.answer_types import allow_answers, instance_of, schema_of
 from divebook.definitions.code import parts_of, reaching
 from divebook.definitions.definition import Workflow
 from divebook.definitions.functions import (
@@ -24,7 +24,6 @@ from divebook.definitions.functions import (
     WorkflowFunction,
     roots_of,
 )
-from divebook.definitions.json_schemas import schema_of
 from divebook.engine.operations import VERSION_DECISION
 from divebook.engine.state import ExecutionState
 from divebook.errors import (

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from divebook import Environment, Step, Workflow, allow
 from divebook.definitions import step, workflow
-from divebook.definitions.json_schemas import schema_of
+from divebook.definitions.answer_types import schema_of
 from divebook.errors import InterruptError, SetupError
 from divebook.steps.actions import Action
 from divebook.stores import MemoryStore, SqliteStore
@@ -100,7 +100,7 @@ VALUES = {
     "generic model of integers": Box[int](content=5),
     "generic model of dates": Box[date](content=date(2026, 1, 31)),
     "nested": {"a": [(Point(TWICE), {1: {UUID(int=1): Counter("ab")}}), Box[int](content=3)], "b": {Decimal("1.50")}},
-    **{f"random {seed}": value(random.Random(seed)) for seed in range(20) if seed != 2},
+    **{f"random {seed}": value(random.Random(seed)) for seed in range(20)},
 }
 STORES = {
     "memory": lambda folder: MemoryStore(),
@@ -170,7 +170,7 @@ def answered(run, given):
 
 
 NO_ANSWERS = {
-    *("bytes", "path", "posix path", "fraction", "complex", "tuple", "set", "frozen set", "counter"),
+    *("bytes", "path", "posix path", "tuple", "set", "frozen set", "counter"),
     *("naive datetime", "naive datetime that comes twice", "mapping with integers as keys", "ordered dict", "deque"),
     *("mapping with dates as keys", "enum of a tuple", "flag", "named tuple", "dataclass", "frozen dataclass", "model"),
     *("model with an alias", "root model", "generic model"),
