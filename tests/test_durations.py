@@ -76,6 +76,11 @@ KEYS = {
         lambda read: the_step(read).ask.expires_in,
     ),
     "ResponseTimeout": ("Agents: [{Name: a, ResponseTimeout: VALUE}]", lambda read: read.agents[0].response_timeout),
+    "Timeout of a server": (
+        "MCPServers: [{Name: m, Type: stdio, Command: x, Timeout: VALUE}]",
+        lambda read: read.mcp_servers[0].timeout,
+    ),
+    "Timeout of a workspace": ("Workspaces: [{Name: w, Timeout: VALUE}]", lambda read: read.workspaces[0].timeout),
     "Timeout of a tool": ("Tools: [{Name: t, Timeout: VALUE}]", lambda read: read.tools[0].timeout),
     "MaxSeconds": (
         "Workflows: [{Name: w, Bounds: {MaxSeconds: VALUE}, Steps: [{Name: s, Script: 1}]}]",
@@ -96,10 +101,19 @@ def test_each_key_for_a_duration_takes_each_form(key, form):
 @pytest.mark.parametrize("key", KEYS)
 def test_an_error_about_a_duration_names_its_forms_once(key):
     text, _ = KEYS[key]
-    with pytest.raises(DefinitionError) as caught:
-        read_definitions(text.replace("VALUE", "soon"))
-    forms = "write 30s, 1m30s or a number of seconds" if key == "ResponseTimeout" else DURATION_FORMS
-    assert str(caught.value).count(forms) == 1
+    for wrong in ("soon", "true", "[1s]", "5 parsecs"):
+        with pytest.raises(DefinitionError) as caught:
+            read_definitions(text.replace("VALUE", wrong))
+        assert str(caught.value).count(DURATION_FORMS) == 1
+
+
+@pytest.mark.parametrize("wrong", ["-1", "1e12", "99999999h", ".inf"])
+@pytest.mark.parametrize("key", KEYS)
+def test_an_error_about_a_duration_names_its_range(key, wrong):
+    with pytest.raises(
+        DefinitionError, match=r"a number of seconds (from|above) 0 (to|and at most) 3,155,760,000|a finite number"
+    ):
+        read_definitions(KEYS[key][0].replace("VALUE", wrong))
 
 
 @pytest.mark.parametrize("text", ["30s", "5 min"])

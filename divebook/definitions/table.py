@@ -809,6 +809,8 @@ class Duration:
                 seconds = float(value) if is_number else parse_duration(value, _part(strict=reading.strict))
         if self._allowed(strict=reading.strict).fits(seconds):
             return seconds
+        if reading.strict:
+            return mismatch(expected_seconds(self.range, value), node, place, reading)
         hint = f"write 30s, 1m30s or {self.range}"
         message = f"{_key_of(place)}: invalid response timeout: {kind_of(node)}"
         reading.add(message, node.start, place, key=_key_of(place), hint=hint)

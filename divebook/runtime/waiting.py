@@ -495,7 +495,7 @@ def timer_seconds(value: Any, call: str) -> float:
     """
     seconds = seconds_of(value, call)
     if abs(seconds) > MOST_SECONDS:
-        raise SetupError(f"{call} can be at most {MOST_SECONDS:,} seconds (100 years), not {shown_number(value)}")
+        raise SetupError(f"{call} must be at most {MOST_SECONDS:,} seconds (100 years), not {shown_number(value)}")
     return seconds
 
 

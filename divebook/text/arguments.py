@@ -147,7 +147,8 @@ def expected_seconds(allowed: NumberRange, value: object) -> str:
     >>> expected_seconds(NumberRange(0, 10, unit="seconds"), 11), expected_seconds(NumberRange(0, 10), "soon")
     ('a number of seconds from 0 to 10', "a number of seconds, a timedelta, or a text such as '5 min'")
     """
-    return str(allowed) if isinstance(value, int | float) and not isinstance(value, bool) else DURATION_FORMS
+    number = plain_seconds(value)
+    return str(allowed) if isinstance(number, int | float) and not isinstance(number, bool) else DURATION_FORMS
 
 
 def wait_limit(timeout: object) -> float | None:

@@ -134,7 +134,7 @@ Extra: 1
         "cell:15:1",
     ]
     assert "write it into Instructions" in lines[0]
-    assert "invalid response timeout" in lines[1]
+    assert "ResponseTimeout must be a number of seconds" in lines[1]
     assert "Prompt must be a text, not a mapping" in lines[2]
     assert "old form" in lines[2]
     assert "Next: there is no step 'x' (steps: s)" in lines[3]

@@ -87,7 +87,7 @@ def test_an_agent_with_the_iteration_limit_0_calls_no_tools_except_in_the_legacy
 
 @pytest.mark.parametrize("value", ["soon", -1, True, ["1s"], 0, 0.0, "0", "0s", "0m0s"])
 def test_a_response_timeout_that_is_none(value):
-    with pytest.raises(DefinitionError, match="invalid response timeout"):
+    with pytest.raises(DefinitionError, match="ResponseTimeout must be a number of seconds"):
         read_agent({"Name": "a", "ResponseTimeout": value})
 
 

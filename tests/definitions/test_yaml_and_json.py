@@ -123,7 +123,10 @@ def test_json_texts_are_whole_characters():
         ('{"Name": "\\udc00"}', "half a character"),
         ('{"Name": ' + "1" * 500 + "}", "a number of more than 400 digits"),
         ('{"Name": "x", "Name": "y"}', "cell:1:15: key 'Name' is given twice (first on line 1)"),
-        ('{"Agents": [{"Name": "a", "ResponseTimeout": 1e999}]}', "invalid response timeout"),
+        (
+            '{"Agents": [{"Name": "a", "ResponseTimeout": 1e999}]}',
+            "ResponseTimeout must be a number of seconds above 0",
+        ),
     ],
 )
 def test_text_that_is_no_json_is_located(text, message):
