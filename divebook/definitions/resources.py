@@ -459,11 +459,10 @@ CONTAINED = frozenset({FENCED, DOCKER})
 """Kinds of workspaces whose commands can access only the workspace."""
 COMMAND_TIMEOUT = 180.0
 """Default time limit of a command in seconds."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+WORKSPACE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 MOST_MEMORY_DIGITS = 16
 """Largest number of characters of an amount of memory: sufficient for exbibytes in bytes."""
-# Keys that only one kind of workspace uses, with this kind.
-_OF_KINDS = {
+OF_KINDS = {
     "python": VIRTUALENV,
     "packages": VIRTUALENV,
     "image": DOCKER,
@@ -471,6 +470,7 @@ _OF_KINDS = {
     "memory": DOCKER,
     "processors": DOCKER,
 }
+"""Keys that only one kind of workspace uses, with this kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -560,13 +560,13 @@ class WorkspaceDefinition(Definition):
     def __post_init__(self) -> None:
         # Each check raises the first error, in the order in which the fields are written.
         require_text(self.name, "the name of a workspace", 'write WorkspaceDefinition("code")')
-        if not _NAME.fullmatch(self.name):
+        if not WORKSPACE_NAME.fullmatch(self.name):
             hint = "use letters, digits, - _ and . only, at most 63"
             raise _wrong(f"{self.name!r} cannot be the name of a workspace", "Name", hint)
         if self.kind not in WORKSPACE_KINDS and self.kind not in plugins.names(plugins.WORKSPACES):
             hint = did_you_mean(self.kind, WORKSPACE_KINDS) or f"one of {', '.join(WORKSPACE_KINDS)}"
             raise _wrong(f"unknown kind of workspace: {self.kind}", "Kind", hint)
-        for name, kind in _OF_KINDS.items():
+        for name, kind in OF_KINDS.items():
             # A key of another kind would have no effect, and is an error.
             if getattr(self, name) and self.kind != kind:
                 key = name.capitalize()

@@ -13,11 +13,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from divebook.definitions import dialect
+from divebook.definitions import cron, dialect
 from divebook.definitions.definition import Definitions, InputDefinition, OutputDefinition, Workflow, Written, declared
 from divebook.definitions.graph import SETTINGS, check_workflow, duplicate_names
 from divebook.definitions.pipelines import AgentStage, EdgeLimit, PipelineConfig, RoutingRule
 from divebook.definitions.resources import (
+    DOCKER,
+    OF_KINDS,
+    WORKSPACE_NAME,
     AgentDefinition,
     ApprovalRule,
     Config,
@@ -40,6 +43,7 @@ from divebook.definitions.step import (
     EXACTLY_ONE,
     INFERRED_TYPES,
     NEEDED,
+    SOURCES,
     USED,
     Ask,
     Catch,
@@ -68,6 +72,7 @@ from divebook.definitions.table import (
 from divebook.errors import BoundsError, DefinitionError, NotFoundError, Place, Problem, Severity
 from divebook.questions import bounds
 from divebook.questions.bounds import Bounds, agent_bounds
+from divebook.questions.question import DEFINABLE
 
 # --- functions that create definitions from parsed mappings -----------------------------------------------------------
 
@@ -166,6 +171,29 @@ def schedule(parsed: ParsedMapping, reading: Reading) -> Any:
                 place = (*parsed.place, problem.key or "")
                 reading.add_located([replace(problem, severity="warning", place=place)])
     return definition
+
+
+def document(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Create the definition of a document from its parsed keys. One without a file is a problem, except in the dialect
+    ``dive``.
+    """
+    if "name" in parsed.failed:
+        return INVALID
+    if reading.strict and parsed.is_sound and not parsed.values.get("path"):
+        message = f"document {parsed.values['name']!r} has no Path"
+        reading.add(message, parsed.node.start, (*parsed.place, "Path"), key="Path", hint="add Path: guides/style.md")
+    return DocumentDefinition(**parsed.values)
+
+
+def approval_rule(parsed: ParsedMapping, reading: Reading) -> Any:
+    """Create an approval rule from its parsed keys. A rule without keys would allow every call of every tool, and is a
+    problem.
+    """
+    if not parsed.is_sound:
+        return INVALID
+    if not parsed.node.entries:
+        reading.add("an approval rule needs a Tool", parsed.node.start, parsed.place, key="Tool", hint="add Tool: '*'")
+    return ApprovalRule(**parsed.values)
 
 
 def workflow(parsed: ParsedMapping, reading: Reading) -> Any:
@@ -395,6 +423,7 @@ PIPELINE = Table(
 APPROVAL_RULE = Table(
     "approval rule",
     ApprovalRule,
+    approval_rule,
     example="{Tool: fetch, Outcome: allow}",
     advice={"Name": "write Tool", "Mode": "write Outcome", "Parameters": "write Arguments"},
 )
@@ -413,7 +442,7 @@ AGENT = Table(
     },
 )
 TOOL = Table("tool", ToolDefinition, example="{Name: read_file}")
-DOCUMENT = Table("document", DocumentDefinition)
+DOCUMENT = Table("document", DocumentDefinition, document, example="{Name: style-guide, Path: guides/style.md}")
 SCHEDULE = Table(
     "schedule", ScheduleDefinition, schedule, example="{Name: nightly, Cron: '0 3 * * *', Workflow: audit}"
 )
@@ -635,44 +664,111 @@ def json_schema(language: dialect.Dialect = dialect.OWN) -> dict[str, Any]:
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": f"divebook definitions, dialect {language}",
         "allOf": [{"$ref": DEFINITIONS.reference}],
-        "definitions": dict(sorted(parts.items())),
+        "definitions": dict(sorted({**parts, **(_SHARED if strict else {})}.items())),
     }
 
 
-# Rules about several keys of one mapping, which the strict dialect checks after it has read the keys.
+# Rules about the value of one key or several keys of a mapping, which the strict dialect checks after it has read the
+# keys. A part that several rules need is a definition of its own, which they refer to.
 
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 """Values of a key that count as if the key were missing."""
+_EMPTY_PART = {"$ref": "#/definitions/empty"}
+_SHARED: dict[str, dict[str, Any]] = {"empty": {"enum": [*_EMPTY]}}
+"""Parts of the rules by the name under which the schema has them."""
+_NAME_PATTERN = r"^(?![0-9])[^\s!-/:-@\[-^`{-~]*$"
+"""Pattern of the names of variables, for editors. It accepts keywords and some more, which the reader refuses."""
+
+
+def _shared(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a reference to a part of the rules, which the schema of definition files has once."""
+    _SHARED[name] = schema
+    return {"$ref": f"#/definitions/{name}"}
+
+
+def _has(table: Table, key: str) -> dict[str, Any]:
+    """Return the JSON schema of a mapping in which a key has a value."""
+    spellings = [
+        {"required": [spelling], "properties": {spelling: {"not": _EMPTY_PART}}} for spelling in table.spellings_of(key)
+    ]
+    return _shared(f"{table.label.replace(' ', '_')}_has_{key}", {"anyOf": spellings})
 
 
 def _present(table: Table, *keys: str) -> dict[str, Any]:
     """Return the JSON schema of a mapping in which one of some keys has a value."""
-    return {
-        "anyOf": [
-            {"required": [spelling], "properties": {spelling: {"not": {"enum": [*_EMPTY]}}}}
-            for key in keys
-            for spelling in table.spellings_of(key)
-        ]
-    }
+    parts = [_has(table, key) for key in keys]
+    return parts[0] if len(parts) == 1 else {"anyOf": parts}
+
+
+def _limited(table: Table, key: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON schema of a mapping in which the value of a key, if it has one, fits another schema."""
+    return {"properties": dict.fromkeys(table.spellings_of(key), schema)}
 
 
 def _absent(table: Table, *keys: str) -> dict[str, Any]:
     """Return the JSON schema of a mapping in which some keys have no value. A key that has one is the place of the
     error.
     """
-    return {"properties": {spelling: {"enum": [*_EMPTY]} for key in keys for spelling in table.spellings_of(key)}}
+    return {"properties": {spelling: _EMPTY_PART for key in keys for spelling in table.spellings_of(key)}}
+
+
+def _is(table: Table, key: str, value: Any) -> dict[str, Any]:
+    """Return the JSON schema of a mapping in which a key has one value, or a value that fits a schema."""
+    part = value if isinstance(value, dict) else {"const": value}
+    return {"anyOf": [{"required": [spelling], "properties": {spelling: part}} for spelling in table.spellings_of(key)]}
+
+
+def _text(pattern: str) -> dict[str, Any]:
+    """Return the JSON schema of an empty value, or of a text that matches a pattern. A boolean is read as a text."""
+    return {"anyOf": [_EMPTY_PART, {"type": "boolean"}, {"type": "string", "pattern": pattern}]}
 
 
 def _rules() -> Iterator[tuple[Table, dict[str, Any]]]:
     yield WORKFLOW, _present(WORKFLOW, "Steps")
     yield AGENT, {"properties": {"Output": {"type": ["object", "string", "null"]}}}
+    yield STEP, _limited(STEP, "Output", {"type": ["object", "string", "null"]})
     yield MCP_SERVER, _present(MCP_SERVER, "Type")
+    yield MCP_SERVER, _limited(MCP_SERVER, "Type", {"enum": ["stdio", "http"]})
     for server_type, key in (("stdio", "Command"), ("http", "URL")):
-        is_type = {"required": ["Type"], "properties": {"Type": {"const": server_type}}}
-        yield MCP_SERVER, {"if": is_type, "then": _present(MCP_SERVER, key)}
-    yield STEP, {"if": {"required": ["End"], "properties": {"End": {"const": True}}}, "then": _absent(STEP, "Next")}
+        yield MCP_SERVER, {"if": _is(MCP_SERVER, "Type", server_type), "then": _present(MCP_SERVER, key)}
+    yield TOKEN_STORE, {"if": _is(TOKEN_STORE, "Type", "file"), "then": _present(TOKEN_STORE, "Path")}
+    yield STEP, {"if": _is(STEP, "End", value=True), "then": _absent(STEP, "Next")}
+    # An empty text is a content, too.
+    yield CONTENT, {"oneOf": [_is(CONTENT, key, {"not": {"type": "null"}}) for key in SOURCES.values()]}
+    yield DOCUMENT, _present(DOCUMENT, "Path")
+    yield ASK, _limited(ASK, "Kind", {"enum": [None, *DEFINABLE]})
+    has_default = _is(ASK, "Default", {"not": {"type": "null"}})
+    yield ASK, {"if": has_default, "then": _present(ASK, "ExpiresIn")}
+    yield EACH, _limited(EACH, "Items", {"type": ["array", "string", "null"], "pattern": r"\$[({]"})
+    yield EACH, _limited(EACH, "Rows", {"type": ["string", "null"], "pattern": r"\$\("})
+    yield (
+        APPROVAL_RULE,
+        _limited(APPROVAL_RULE, "Expires", {"type": ["string", "null"], "pattern": "^[0-9]{4}-?[0-9W]"}),
+    )
+    yield APPROVAL_RULE, {"minProperties": 1}
+    for table, key in ((STEP, "Store"), (CATCH, "Store"), (EACH, "As"), (INPUT, "Name")):
+        yield table, _limited(table, key, _text(_NAME_PATTERN))
+    for table, key in ((AGENT, "Provider"), (CONFIG, "DefaultProvider")):
+        yield table, _limited(table, key, _text(f"^{PROVIDER_NAME.pattern}$"))
+    yield from _rules_of_schedules()
+    yield from _rules_of_workspaces()
     yield from _rules_of_step_types()
+
+
+def _rules_of_schedules() -> Iterator[tuple[Table, dict[str, Any]]]:
+    needed = {"allOf": [_present(SCHEDULE, "Cron"), _present(SCHEDULE, "Workflow")]}
+    yield SCHEDULE, {"if": {"not": _is(SCHEDULE, "Enabled", value=False)}, "then": needed}
+    yield SCHEDULE, _limited(SCHEDULE, "Cron", _text(cron.PATTERN))
+
+
+def _rules_of_workspaces() -> Iterator[tuple[Table, dict[str, Any]]]:
+    yield WORKSPACE, _limited(WORKSPACE, "Name", {"pattern": f"^{WORKSPACE_NAME.pattern}$"})
+    for field, kind in OF_KINDS.items():
+        key = field.capitalize()
+        yield WORKSPACE, {"if": _has(WORKSPACE, key), "then": _is(WORKSPACE, "Kind", kind)}
+    yield WORKSPACE, {"if": _is(WORKSPACE, "Kind", DOCKER), "then": _present(WORKSPACE, "Image")}
+    yield WORKSPACE, {"if": _is(WORKSPACE, "InPlace", value=True), "then": _present(WORKSPACE, "Folder")}
 
 
 def _rules_of_step_types() -> Iterator[tuple[Table, dict[str, Any]]]:
@@ -686,9 +782,9 @@ def _rules_of_step_types() -> Iterator[tuple[Table, dict[str, Any]]]:
     for step_type, used in USED.items():
         fields, _, _ = NEEDED.get(step_type, ((), "", ""))
         needed = [_present(STEP, *(used[field] for field in fields))] if fields else []
-        then = {"allOf": [_absent(STEP, *(key for key in SETTINGS.values() if key not in used.values())), *needed]}
-        is_written = {"required": ["Type"], "properties": {"Type": {"const": step_type}}}
-        yield STEP, {"if": is_written, "then": then}
+        unused = [key for key in SETTINGS.values() if key not in used.values()]
+        then = _shared(f"step_of_type_{step_type}", {"allOf": [_absent(STEP, *unused), *needed]})
+        yield STEP, {"if": _is(STEP, "Type", step_type), "then": then}
         for index, (name, key) in enumerate(inferred):
             if name == step_type:
                 earlier = [earlier_key for _, earlier_key in inferred[:index]]
