@@ -690,7 +690,8 @@ def _shared(name: str, schema: dict[str, Any]) -> dict[str, Any]:
 def _has(table: Table, key: str) -> dict[str, Any]:
     """Return the JSON schema of a mapping in which a key has a value."""
     spellings = [
-        {"required": [spelling], "properties": {spelling: {"not": _EMPTY_PART}}} for spelling in table.spellings_of(key)
+        {"required": [spelling], "patternProperties": {f"^{spelling}$": {"not": _EMPTY_PART}}}
+        for spelling in table.spellings_of(key)
     ]
     return _shared(f"{table.label.replace(' ', '_')}_has_{key}", {"anyOf": spellings})
 
@@ -703,14 +704,19 @@ def _present(table: Table, *keys: str) -> dict[str, Any]:
 
 def _limited(table: Table, key: str, schema: dict[str, Any]) -> dict[str, Any]:
     """Return the JSON schema of a mapping in which the value of a key, if it has one, fits another schema."""
-    return {"properties": dict.fromkeys(table.spellings_of(key), schema)}
+    return {"patternProperties": {_pattern(table, key): schema}}
+
+
+def _pattern(table: Table, key: str) -> str:
+    """Return a pattern of the spellings of a key. Editors do not offer keys under patterns."""
+    return f"^({'|'.join(table.spellings_of(key))})$"
 
 
 def _absent(table: Table, *keys: str) -> dict[str, Any]:
     """Return the JSON schema of a mapping in which some keys have no value. A key that has one is the place of the
     error.
     """
-    return {"properties": {spelling: _EMPTY_PART for key in keys for spelling in table.spellings_of(key)}}
+    return {"patternProperties": {_pattern(table, key): _EMPTY_PART for key in keys}}
 
 
 def _is(table: Table, key: str, value: Any) -> dict[str, Any]:
@@ -726,8 +732,8 @@ def _text(pattern: str) -> dict[str, Any]:
 
 def _rules() -> Iterator[tuple[Table, dict[str, Any]]]:
     yield WORKFLOW, _present(WORKFLOW, "Steps")
-    yield AGENT, {"properties": {"Output": {"type": ["object", "string", "null"]}}}
-    yield STEP, _limited(STEP, "Output", {"type": ["object", "string", "null"]})
+    for table in (AGENT, STEP):
+        yield table, _limited(table, "Output", {"type": ["object", "string", "null"]})
     yield MCP_SERVER, _present(MCP_SERVER, "Type")
     yield MCP_SERVER, _limited(MCP_SERVER, "Type", {"enum": ["stdio", "http"]})
     for server_type, key in (("stdio", "Command"), ("http", "URL")):
@@ -798,7 +804,24 @@ def schema_text() -> str:
     """Return the JSON schema of a definition file in the dialect ``divebook``, as ``definitions.schema.json`` in this
     package contains it.
     """
-    return json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
+    return _laid_out(json_schema(), "") + "\n"
+
+
+_WIDTH = 120
+"""Length up to which a part of the schema stands on one line."""
+
+
+def _laid_out(value: Any, margin: str) -> str:
+    """Return JSON text in which each part that fits on one line stands on one line."""
+    line = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, dict | list) or len(margin) + len(line) <= _WIDTH:
+        return line
+    inner = margin + " "
+    if isinstance(value, list):
+        parts = [f"{inner}{_laid_out(item, inner)}" for item in value]
+        return "[\n" + ",\n".join(parts) + f"\n{margin}]"
+    parts = [f"{inner}{json.dumps(key)}: {_laid_out(item, inner)}" for key, item in value.items()]
+    return "{\n" + ",\n".join(parts) + f"\n{margin}}}"
 
 
 # --- help on one key, for ``%dive help KEY`` and Shift+Tab on a key in a cell -----------------------------------------
