@@ -219,7 +219,7 @@ def is_same_everywhere(given, annotation, asked, open_store, file):
         check(None, seen, given, "replayed")
         check(answered(again.fork(1).wait(PATIENCE), given), seen, given, "forked")
     with environment(MemoryStore(), flow) as other:
-        check(other.import_log(file), seen, given, "imported")
+        check(other.open(file, keep=True), seen, given, "imported")
     return True
 
 
