@@ -22,7 +22,7 @@ from weakref import WeakSet
 import anyio
 import anyio.to_thread
 
-from divebook.agents.models import DEFAULT_MODELS
+from divebook.agents.models import DEFAULT_MODELS, install_command, missing_variables
 from divebook.documents.policy import Policy, resolved
 from divebook.engine.retries import chain_of
 from divebook.errors import SetupError, nearest
@@ -290,9 +290,7 @@ class ModelClients:
         try:
             return infer_model(name, shared_provider)
         except (UserError, ImportError, ValueError, SetupError) as error:
-            similar = nearest(name.partition(":")[0], DEFAULT_MODELS) if isinstance(error, ValueError) else None
-            advice = f"; did you mean {similar}?" if similar else ""
-            raise SetupError(f"model {name!r} cannot be used: {error}{advice}") from error
+            raise SetupError(f"model {name!r} cannot be used: {_why_unusable(name, error)}") from error
 
     async def _enter_new(self) -> None:
         """Register the clients of new providers to be closed by `close`, because pydantic-ai would leave them open."""
@@ -321,6 +319,27 @@ def _with_hidden_key(provider: Provider[Any]) -> Provider[Any]:
     if isinstance(key, str):
         redactor().know(key)
     return provider
+
+
+def _why_unusable(name: str, error: Exception) -> str:
+    """Return why the client of a model cannot be created, and the next step. pydantic-ai's own texts name its classes,
+    which users of divebook do not write.
+    """
+    provider = name.partition(":")[0]
+    if isinstance(error, ImportError):
+        return f"the library of {provider} is not installed. Run `{install_command(error)}`, then resume the run"
+    if isinstance(error, ValueError):
+        similar = nearest(provider, DEFAULT_MODELS)
+        return f"{error}; did you mean {similar}?" if similar else str(error)
+    variables = missing_variables(error)
+    if not variables:
+        return str(error)
+    key = " or ".join(variables)
+    return (
+        f"{provider} needs a key in the environment variable {key}. Set it before you start the program "
+        f"(`export {variables[0]}=...`) or in Python (`os.environ[{variables[0]!r}] = ...`), then resume the run; its "
+        "completed steps are kept"
+    )
 
 
 def _with_key(provider: Callable[..., Provider[Any]], secret: str) -> Provider[Any]:

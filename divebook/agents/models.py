@@ -421,10 +421,19 @@ def _missing_library(provider: str) -> str:
     try:
         infer_provider_class(provider)
     except ImportError as error:
-        # The error of pydantic-ai names the command, such as `pip install "pydantic-ai-slim[groq]"`.
-        command = re.search(r"pip install [\"']?([\w\[\],.-]+)", str(error))
-        return f"pip install '{command[1]}'" if command else str(error)
+        return install_command(error)
     return ""
+
+
+def install_command(error: ImportError) -> str:
+    """Return the command that installs the library of a provider, from the error of pydantic-ai about the missing
+    library; the error itself if it names no command.
+
+    >>> install_command(ImportError('Please install `groq` — `pip install "pydantic-ai-slim[groq]"`'))
+    "pip install 'pydantic-ai-slim[groq]'"
+    """
+    command = re.search(r"pip install [\"']?([\w\[\],.-]+)", str(error))
+    return f"pip install '{command[1]}'" if command else str(error)
 
 
 def _missing_key(provider: str) -> str:
@@ -434,9 +443,18 @@ def _missing_key(provider: str) -> str:
     try:
         infer_provider(provider)
     except (UserError, ValueError) as error:
-        variables = MISSING.findall(str(error))
-        return f"set {' or '.join(dict.fromkeys(variables))}" if variables else str(error)
+        variables = missing_variables(error)
+        return f"set {' or '.join(variables)}" if variables else str(error)
     return ""
+
+
+def missing_variables(error: Exception) -> list[str]:
+    """Return the environment variables that an error of pydantic-ai about a missing key names.
+
+    >>> missing_variables(ValueError("Set the `OPENAI_API_KEY` environment variable or ..."))
+    ['OPENAI_API_KEY']
+    """
+    return list(dict.fromkeys(MISSING.findall(str(error))))
 
 
 def _found_key(provider: str) -> str:

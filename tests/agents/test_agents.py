@@ -97,7 +97,20 @@ def test_a_failing_model_fails_the_step():
 def test_a_model_that_cannot_be_had_says_so(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     execution = run(ASK, {"who": "x"}, agents=[Agent("a", model="openai:model")])
-    assert "model 'openai:model' cannot be used" in execution.error
+    assert "model 'openai:model' cannot be used: openai needs a key in the environment variable OPENAI_API_KEY" in (
+        execution.error
+    )
+    assert "then resume the run" in execution.error
+    assert "Agent('test')" not in execution.error
+
+
+def test_a_model_whose_library_is_missing_names_the_command_that_installs_it(monkeypatch):
+    def fail(_provider):
+        raise ImportError('Please install the `groq` package, you can use `pip install "pydantic-ai-slim[groq]"`')
+
+    monkeypatch.setattr("pydantic_ai.models.infer_model", lambda name, _provider: fail(name))
+    execution = run(ASK, {"who": "x"}, agents=[Agent("a", model="groq:model")])
+    assert "the library of groq is not installed. Run `pip install 'pydantic-ai-slim[groq]'`" in execution.error
 
 
 def test_instructions_hold_role_goal_and_the_day_the_execution_began():
