@@ -105,7 +105,7 @@ def test_the_magic_lists_and_takes_up(usual, cell):
     assert cell("%dive recover")[1] == "nothing to recover\n"
     execution_id = leave(usual)
     listed = cell("%dive recover")[1]
-    assert f"  {execution_id}  hello  running" in listed
+    assert f"  {execution_id}  hello  interrupted" in listed
     assert "to continue: %dive recover ID, or %dive recover --all" in listed
     assert cell(f"%dive recover {execution_id[:-3]}")[1].startswith(f"resumed {execution_id} of hello")
     assert current_session().run_of(execution_id).wait(20).status == "completed"

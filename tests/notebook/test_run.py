@@ -298,7 +298,7 @@ def test_a_run_that_was_paused_before_fails_no_cell_that_shows_it(gate):
     held = run(Step("wait", action="Gate"), Step("after", script="1"), actions=[Action("Gate", lambda: gate.wait(20))])
     held.pause()
     gate.set()
-    assert held.wait().status == "waiting"
+    assert held.wait().status == "paused"
     way_on = f"Run the cell again to continue, or: %dive resume {held.id}"
     assert waiting_lines(held) == [f"{held.id} is paused. {way_on}"]
     assert wait_for_run(held, FrontEnd()) is held
