@@ -1099,13 +1099,26 @@ class AnswerKeptError(ExecutionError):
         )
 
 
+_EXPIRED = "the question expired without an answer"
+
+
+def with_next_step(error: str) -> str:
+    """Return the error of a failed run as people see it: with the next step, if the log has the error without it.
+
+    >>> with_next_step("KeyError: 'b'")
+    "KeyError: 'b'"
+    """
+    return f"{error}. A resumption asks the question again." if _EXPIRED in error else error
+
+
 class InterruptExpiredError(ExecutionError):
-    """Raised if a question without a default expired without an answer."""
+    """Raised if a question without a default expired without an answer. A resumption of the run asks it again."""
 
     def __init__(self, question_id: str, question: str) -> None:
         self.question_id = question_id
         self.question = question
-        super().__init__(f"the question expired without an answer: {question} (give it a Default, or more time)")
+        # Recorded in logs, so that the text stays as it is (tests/replay/test_histories.py).
+        super().__init__(f"{_EXPIRED}: {question} (give it a Default, or more time)")
 
 
 class ApprovalDeniedError(ExecutionError):
@@ -1140,7 +1153,7 @@ class ExecutionFailedError(ExecutionError):
     def __init__(self, run_id: str, error: str) -> None:
         self.run_id = run_id
         self.error = error
-        super().__init__(f"execution {run_id} failed: {error}")
+        super().__init__(f"execution {run_id} failed: {with_next_step(error)}")
 
 
 class ExecutionCancelledError(ExecutionError):

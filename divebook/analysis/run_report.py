@@ -17,7 +17,7 @@ from divebook.analysis.timeline import layout, svg, svg_data_uri
 from divebook.engine.bounds import NANODOLLARS, spent_of
 from divebook.engine.lifecycle import INTERRUPTED, PAUSED
 from divebook.engine.state import awaited_signals
-from divebook.errors import ExecutionNotFoundError
+from divebook.errors import ExecutionNotFoundError, with_next_step
 from divebook.events import Event
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, RUNNING, WAITING
 from divebook.events.codec import readable
@@ -407,7 +407,7 @@ def _error_text(execution: Run, damage: Exception | None) -> str:
         return cut(readable(f"{note}{damage}"), MAX_ERROR)
     if execution.status != FAILED:
         return ""
-    return cut(readable(execution.error or ""), MAX_ERROR)
+    return with_next_step(cut(readable(execution.error or ""), MAX_ERROR))
 
 
 def _next(execution: Run) -> Hint | None:

@@ -62,13 +62,13 @@ from divebook.engine.state import (
     sleeps,
     with_place,
 )
-from divebook.errors import UNFIT, CorruptStoreError
+from divebook.errors import UNFIT, CorruptStoreError, InterruptExpiredError
 from divebook.events import catalog
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING, Payload
 from divebook.events.event import Event, Record
 from divebook.questions import Question
 from divebook.questions.bounds import Bounds, edge_key
-from divebook.questions.question import RESOURCE_EXHAUSTED
+from divebook.questions.question import RESOURCE_EXHAUSTED, is_expired_unanswered
 
 PROMPT = "prompt"
 FUNCTION = "function"
@@ -227,6 +227,7 @@ def _execution_resumed(draft: Draft, data: catalog.ExecutionResumed) -> None:
             # read.
             draft.ledger = with_child_reservations(path, draft.ledger)
             was_denied = data.previous_status in TERMINAL and _was_denied(draft, path)
+            _ask_again(draft, path)
             release_calls(draft, draft.own(path.id))
             _reopen(draft.own(path.id))
             if was_denied:  # the person is asked again about this rollback, as another visit of its step
@@ -249,6 +250,16 @@ def _execution_resumed(draft: Draft, data: catalog.ExecutionResumed) -> None:
     draft.paused_us += max(0, draft.moment - draft.last_us)
     if data.bounds is not None:
         draft.bounds = Bounds.from_dict(data.bounds)
+
+
+def _ask_again(draft: Draft, path: PathState) -> None:
+    """Mark the question whose expiry made a path fail, so that its code asks again. The old question stays; no path
+    waits for it any more, which the search for its successor relies on (`OperationLog.question_id`).
+    """
+    for name in path.open.ended_by or () if path.phase == ENDED and path.open is not None else ():
+        question = draft.interrupts.get(name)
+        if question is not None and is_expired_unanswered(question):
+            draft.interrupts = draft.interrupts.set(name, question._replace(waiting=()))
 
 
 def _was_denied(draft: Draft, path: PathState) -> bool:
@@ -510,7 +521,25 @@ def step_failed(draft: Draft, data: catalog.StepFailed) -> None:
     path.error = data.error
     path.hop = None
     if path.open is not None and data.operations is not None:
-        path.open = path.open._replace(ended_by=tuple(data.operations))
+        # An item that failed because a question expired has left the id of the question.
+        questions = (name for name in path.open.ended_by or () if name in draft.interrupts)
+        path.open = path.open._replace(ended_by=(*data.operations, *questions))
+    _note_expired_questions(draft, path, data.error_names)
+
+
+def _note_expired_questions(draft: Draft, path: PathState, error_names: Sequence[str] | None) -> None:
+    """Add to the causes of a step's failure the questions whose expiry made it fail, so that a resumption asks again.
+
+    `error_names` are the names of the error's class and its base classes.
+    """
+    if path.open is None or InterruptExpiredError.__name__ not in (error_names or ()):
+        return
+    expired = [q for q in draft.interrupts.values() if path.id in q.waiting and is_expired_unanswered(q)]
+    # Code may have caught the expiry of earlier questions. The latest one has ended the step, together with those that
+    # were open at the same time, such as the questions of other items.
+    last_raised_us = max((question.raised_us for question in expired), default=0)
+    names = [q.id for q in expired if q.raised_us == last_raised_us or (q.settled_us or 0) > last_raised_us]
+    path.open = path.open._replace(ended_by=(*(path.open.ended_by or ()), *names))
 
 
 def step_retried(draft: Draft, data: catalog.StepRetried) -> None:
@@ -563,6 +592,8 @@ def iteration_failed(draft: Draft, data: catalog.IterationFailed) -> None:
     path, open_step = draft.open_step(data)
     if data.result is not None:
         path.open = _with_item(draft, open_step, data)
+    else:
+        _note_expired_questions(draft, path, data.error_names)
 
 
 Item: TypeAlias = catalog.IterationCompleted | catalog.IterationFailed | catalog.RowsCompleted

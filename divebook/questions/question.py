@@ -638,13 +638,22 @@ def became(status: str, response: Any) -> str:
     string while the question is open.
 
     >>> became("expired", None), became("resolved", {"approved": False, "text": "too dear"})
-    ('expired, default used: nothing', 'denied: too dear')
+    ('expired without an answer', 'denied: too dear')
     """
     if status == PENDING:
         return ""
     if status == CANCELLED:
         return "withdrawn"
-    return f"expired, default used: {answer_in_words(response)}" if status == EXPIRED else answer_in_words(response)
+    if status == EXPIRED:
+        return (
+            "expired without an answer" if response is None else f"expired, default used: {answer_in_words(response)}"
+        )
+    return answer_in_words(response)
+
+
+def is_expired_unanswered(question: Question) -> bool:
+    """Return whether a question has expired, and has no default that answers it."""
+    return question.status == EXPIRED and question.response is None
 
 
 def already_answered(by: str | None, response: Any) -> str:
@@ -678,4 +687,4 @@ _JUDGED: Final = {
     ANEW: "begin anew",
 }
 _LASTING: Final = {"run": ", and calls like it in this run", "always": ", and calls like it in every run"}
-EXPIRED_ALREADY = "it has expired; its execution went on without an answer"
+EXPIRED_ALREADY = "it has expired; if its run has failed, resume the run to be asked again"

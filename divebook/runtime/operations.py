@@ -29,6 +29,7 @@ recorded results and failures for every kind of operation.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -54,6 +55,7 @@ from divebook.events.catalog import COMPLETED, FAILED, PENDING, RUNNING
 from divebook.events.codec import canonical_hash, checked, encode_shown, short_hash
 from divebook.events.values import normalize
 from divebook.questions import Question
+from divebook.questions.question import is_expired_unanswered
 from divebook.runtime.clock import StepLog
 from divebook.runtime.concurrency import STRAND, Suspended, Waits
 from divebook.runtime.errors import error_from, facts_of, links_of, trace_of
@@ -535,9 +537,20 @@ class OperationLog:
         raise error
 
     def question_id(self, place: Place) -> str:
-        """Return the id of the question at a place. The id is the same for every attempt of the step."""
+        """Return the id of the question at a place. The id is the same for every attempt of the step. If the question
+        expired without an answer and made the step fail, the question after a resumption has another id.
+        """
+        state = self.journal.state
         # A person who has answered once is not asked again by the next attempt.
-        return self.journal.state.question_id("question", place._replace(attempt=0).operation_id)
+        about = place._replace(attempt=0).operation_id
+        question_id = state.question_id("question", about)
+        for number in itertools.count(1):
+            question = state.interrupts.get(question_id)
+            if question is None or not is_expired_unanswered(question) or question.waiting:
+                break
+            self.skip(question_id)
+            question_id = state.question_id("question", about, number)
+        return question_id
 
     def question_at(self, place: Place) -> Question | None:
         """Return the recorded question at a place, with its answer if there is one. Return None if the log has no

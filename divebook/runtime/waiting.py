@@ -31,7 +31,7 @@ from divebook.events import catalog
 from divebook.events.codec import checked
 from divebook.events.values import normalize
 from divebook.questions import Question
-from divebook.questions.question import EXPIRED
+from divebook.questions.question import is_expired_unanswered
 from divebook.runtime.concurrency import Waits
 from divebook.runtime.errors import is_user_code, present_place
 from divebook.runtime.operations import CallOptions, OperationLog, OperationRequest
@@ -82,7 +82,7 @@ class Asking:
             if settled is not None:
                 self._operations.record(place, settled)
         answered = await self._waits.wait_for_answer(place.path, request.id)
-        if answered.status == EXPIRED and answered.response is None:
+        if is_expired_unanswered(answered):
             raise InterruptExpiredError(answered.id, answered.question)
         return answered
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from divebook import Environment, Retry, Step, Workflow
+from divebook import Each, Environment, Retry, Step, Workflow
 from divebook.definitions.functions import step, workflow
-from divebook.errors import DefinitionError, InterruptError
+from divebook.errors import DefinitionError, ExecutionFailedError, InterruptError, InterruptExpiredError
 from divebook.queues import Worker
 from divebook.runtime.runner import PARKED_RUNS
 from divebook.stores import MemoryStore
@@ -280,3 +280,80 @@ def test_workers_leave_a_run_alone_that_has_abandoned_a_wait(abandons_waits):
             for _ in range(5):
                 assert worker.wait_until_idle(20)
             assert worker.taken == 1
+
+
+# --- a run that has failed because nobody answered in time -----------------------------------------------------------
+
+
+ASKING_ITEMS = Workflow(
+    "items", [Step("ask", each=Each([1, 2], parallel=2), ask={"question": "Who?", "expires_in": "1h"}, store="who")]
+)
+ASKING_STEP = Workflow("plain", [Step("ask", ask={"question": "Who?", "expires_in": "1h"}, store="who")])
+
+
+@step
+async def noted(text: str) -> str:
+    return f"noted {text}"
+
+
+@workflow
+async def asks_in_code(ctx):
+    first = await noted("before")
+    try:
+        await ctx.ask("Anybody?", expires_in=3600)
+    except InterruptExpiredError:
+        first += " alone"
+    return first, await ctx.ask("Who?", expires_in=3600)
+
+
+@pytest.mark.parametrize("flow", [ASKING_STEP, asks_in_code], ids=["a step", "a function"])
+def test_a_run_that_failed_because_a_question_expired_asks_again_when_it_is_resumed(flow, tmp_path):
+    clock = Watch()
+    with Environment(store=str(tmp_path / "runs.db"), workflows=[flow], clock=clock) as world:
+        run = world.start(flow)
+        if flow is asks_in_code:
+            assert run.wait(20).open_questions[0].question == "Anybody?"
+            clock.at += HOUR
+        assert becomes(lambda: [question.question for question in run.open_questions] == ["Who?"])
+        clock.at += HOUR
+        assert becomes(lambda: run.state.is_over)
+        assert run.status == "failed"
+        assert "A resumption asks the question again." in str(run)
+        with pytest.raises(ExecutionFailedError, match=r"A resumption asks the question again\."):
+            run.result()
+        first = run.questions["interrupt_id"].to_list()
+    # Another process resumes it, and is too late once more.
+    with Environment(store=str(tmp_path / "runs.db"), workflows=[flow], clock=clock) as world:
+        run = world.run_of(run.id).resume()
+        assert run.wait(20).status == "waiting"
+        (question,) = run.open_questions
+        assert question.id not in first
+        assert (question.question, question.expires_us) == ("Who?", clock.at + HOUR)
+        with pytest.raises(InterruptError, match="resume the run to be asked again"):
+            run.answer(first[-1], "late")
+        clock.at += HOUR
+        assert becomes(lambda: run.state.is_over)
+        assert run.resume().wait(20).status == "waiting"
+        run.answer(run.open_questions[0], "ann")
+        assert run.wait(20).status == "completed"
+        assert [*run.questions["status"]] == ["expired"] * (len(first) + 1) + ["resolved"]
+        assert run.verify()
+        if flow is asks_in_code:
+            assert run.result() == ("noted before alone", "ann")
+        assert run.fork(at=run.state.last_sequence - 1).wait(20).outputs == run.outputs
+
+
+def test_a_resumption_asks_all_questions_of_items_again(tmp_path):
+    clock = Watch()
+    with Environment(store=str(tmp_path / "runs.db"), workflows=[ASKING_ITEMS], clock=clock) as world:
+        run = world.start(ASKING_ITEMS).wait(20)
+        clock.at += HOUR
+        assert becomes(lambda: run.state.is_over)
+        assert run.status == "failed"
+        assert becomes(lambda: not run.is_live)
+        run.resume().wait(20)
+        assert [question.question for question in run.open_questions] == ["Who?", "Who?"]
+        for question in run.open_questions:
+            run.answer(question, "ann")
+        assert run.wait(20).variables == {"who": ["ann", "ann"]}
+        assert run.verify()

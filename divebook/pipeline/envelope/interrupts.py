@@ -15,12 +15,12 @@ from divebook.questions.answer import PART_TYPES, is_empty_answer, is_overdue, w
 from divebook.questions.question import (
     CLARIFICATION,
     DEFINABLE,
-    EXPIRED,
     KINDS,
     RESOURCE_EXHAUSTED,
     InterruptKind,
     InterruptStatus,
     Word,
+    is_expired_unanswered,
 )
 from divebook.questions.wording import pipeline_stopped
 
@@ -174,7 +174,7 @@ class InterruptResponse(EnvelopePart):
         """Convert the answer to a question of an execution to an `InterruptResponse`; return None if the question is
         open, or expired without an answer.
         """
-        if question.is_open or (question.status == EXPIRED and question.response is None):
+        if question.is_open or is_expired_unanswered(question):
             return None
         settled = to_datetime(question.settled_us or 0)
         return cls(**copied_map(parts_of(question.response), "response"), received_at=settled)

@@ -272,7 +272,7 @@ test("the time that is left counts down, and then nothing can be sent", () => {
 
 test("a question that is settled is a line with a sign: a cross where somebody said no", () => {
   const settled: [Partial<Question>, string, string][] = [
-    [{ status: "expired", became: "expired, default used: nothing" }, "◷", "expired, default used: nothing"],
+    [{ status: "expired", became: "expired without an answer" }, "◷", "expired without an answer"],
     [{ status: "resolved", kind: "confirmation", response: { approved: false, text: "too dear" }, became: "denied: too dear", answered_by: "mara" }, "✕", "denied: too dear by mara"],
     [{ status: "resolved", kind: "outcome_unknown", response: { choice: "fail" }, became: "it did not go through" }, "✕", "it did not go through"],
     [{ status: "resolved", response: { text: "MIT" }, became: "MIT", answered_by: "ada" }, "✓", "MIT by ada"],
