@@ -8,7 +8,6 @@ over 3 rows, of which row 1 failed, has the rounds ``map NAME`` (rows 0, 1, 2) a
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -36,6 +35,7 @@ from divebook.steps.row_calls import RowResult, arguments_of
 from divebook.text.arguments import DurationLike
 from divebook.text.format import plural
 from divebook.text.redaction import one_line, shared
+from divebook.text.user_warning import warn_user
 
 __all__ = ["PARALLEL", "MappedRows", "mapped"]
 
@@ -122,7 +122,7 @@ class MappedRows:
         this object, without waiting.
         """
         if self.run.internals.checked().state.status == WAITING:
-            warnings.warn(f"{self!r}. Answer that; wait() then continues", stacklevel=3)
+            warn_user(f"{self!r}. Answer that; wait() then continues")
         return self
 
     def _ipython_display_(self) -> None:
@@ -207,7 +207,7 @@ class MappedRows:
         # A person may have said of calls that may not be made twice that they failed.
         if status == CANCELLED or (status == FAILED and called_action is not None and not called_action.is_repeatable):
             advice = f"environment.run_of({self.run.id!r}).resume() continues it, again=True starts it again"
-            warnings.warn(f"{self.workflow.name} has ended as {status}, and stays so: {advice}", stacklevel=4)
+            warn_user(f"{self.workflow.name} has ended as {status}, and stays so: {advice}")
         # Also after the end of a process: the log is not over, and no process drives it.
         elif (status == FAILED or not self.run.state.is_over) and not self.run.is_live:
             with suppress(LeaseHeldError):  # another process makes them
@@ -514,8 +514,7 @@ def _require_same(
     digest = {one.name: one.default for one in workflow.inputs}.get(ASKED)
     is_other = is_other or opening.inputs.get(ASKED, digest) != digest
     if is_other or (before.prompt, before.output) != (workflow.steps[0].prompt, workflow.steps[0].output):
-        warnings.warn(
+        warn_user(
             f"{name} was begun with other code of its function, or another prompt, agent or workflow, whose results it "
             "keeps: .retry_failed() calls the rows that failed with that of now, again=True calls all of them",
-            stacklevel=4,
         )

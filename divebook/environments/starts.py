@@ -5,7 +5,6 @@ only once.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -42,6 +41,7 @@ from divebook.stores import EventStore
 from divebook.stores.append import Durability
 from divebook.text.arguments import describe, require
 from divebook.text.redaction import shared
+from divebook.text.user_warning import warn_user
 
 
 class StartOptions(TypedDict, total=False):
@@ -331,7 +331,6 @@ def existing_execution(
     on_conflict: str = WARN,
     *,
     change: Mapping[str, Any] | None = None,
-    stacklevel: int = 4,
 ) -> str:
     """Return the id of the execution that already has the start key of a second start. Raise `StartKeyTakenError` if it
     runs another workflow.
@@ -346,8 +345,6 @@ def existing_execution(
         What to do if the execution was started with other inputs: see `StartOptions`.
     change
         The change of a fork. A fork is compared by its change in place of its inputs.
-    stacklevel
-        Stack level of the warning: the caller of the environment's method.
     """
     existing_id = conflict.run_id
     existing_workflow = store.record(existing_id).workflow_name
@@ -360,12 +357,11 @@ def existing_execution(
     if difference and on_conflict == REFUSE:
         raise StartKeyTakenError(conflict.key, existing_id, difference=difference) from conflict
     if difference:
-        warnings.warn(
+        warn_user(
             f"start key {conflict.key!r} belongs to execution {existing_id}, which {difference}; that execution is "
             "returned, and nothing was started. Use another key, or say what you want: on_conflict='refuse' or "
             "'return'",
             StartKeyWarning,
-            stacklevel=stacklevel,
         )
     return existing_id
 

@@ -299,7 +299,7 @@ class Variants:
         except StartKeyTakenError as conflict:
             on_conflict = options.get("on_conflict", WARN)
             existing = existing_execution(
-                conflict, forked.workflow_name, self._store, None, on_conflict, change=forked.change or {}, stacklevel=5
+                conflict, forked.workflow_name, self._store, None, on_conflict, change=forked.change or {}
             )
             return self._execution(existing)
 

@@ -11,7 +11,6 @@ import re
 import sqlite3
 import threading
 import time
-import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -27,6 +26,7 @@ from divebook.stores.append import RELAXED, Durability
 from divebook.stores.embedded import close_when_dropped
 from divebook.stores.encoding import unencodable_error
 from divebook.stores.sql import Dialect
+from divebook.text.user_warning import warn_user
 
 T = TypeVar("T")
 BUSY_SECONDS = 5.0
@@ -176,11 +176,10 @@ def _set_up_remote(connection: sqlite3.Connection, path: Path, network: str) -> 
     # Without a write-ahead log, anything less than FULL may damage the file when the power fails.
     _patiently(lambda: connection.execute("PRAGMA journal_mode = TRUNCATE"))
     connection.execute("PRAGMA synchronous = FULL")
-    warnings.warn(
+    warn_user(
         f"{path} is on a network file system ({network}): events are written with a rollback journal, which is safe "
         "there but slower, and only as reliable as that file system's locks. Keep the store on a local disk if you can",
         RuntimeWarning,
-        stacklevel=5,  # the code that made the store
     )
 
 
