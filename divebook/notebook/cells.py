@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any, TypeAlias, cast
@@ -27,6 +29,7 @@ from divebook.notebook.session import Defined, Session
 from divebook.text.format import visible
 from divebook.text.redaction import one_line, shared
 
+_OURS = str(Path(__file__).parents[1]) + os.sep
 BODIES = ("workflow", "agent")
 DIALECTS = tuple(DIALECT_RULES)
 SCRIPT = "script"
@@ -286,6 +289,25 @@ def show_as(error: BaseException, lines: Sequence[str]) -> None:
     """Make IPython show some lines of text for an error instead of its traceback. Secrets in the lines are replaced."""
     # IPython calls this method of an error, if it exists, instead of formatting the traceback.
     error.__dict__["_render_traceback_"] = lambda: [shared().text(line) for line in lines]
+
+
+def show_short(error: DivebookError, shell: InteractiveShell) -> None:
+    """Make IPython show an error of a function that a cell has called as a few lines, with the line of the cell, and
+    not as a traceback. ``%tb Verbose``, or ``%xmode Verbose`` before the cell, shows the whole traceback.
+    """
+    if hasattr(error, "_render_traceback_"):
+        return
+
+    def render() -> list[str]:
+        if shell.InteractiveTB.mode == "Verbose":
+            full: list[str] = shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
+            return full
+        # The traceback has the frames of the cell only when the error has left the function.
+        frames = takewhile(lambda frame: not frame.filename.startswith(_OURS), extract_tb(error.__traceback__))
+        places = [f"  line {frame.lineno}: {one_line(frame.line or '', 100)}" for frame in frames][-1:]
+        return [shared().text(line) for line in (*error_lines(error), *places, "  whole traceback: %tb Verbose")]
+
+    error.__dict__["_render_traceback_"] = render
 
 
 def error_lines(error: DivebookError, cell: Sequence[str] = (), positions: Positions | None = None) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, Unpack, cast, overload
@@ -20,7 +22,7 @@ from divebook.definitions.reader import read_definitions
 from divebook.definitions.step import Retry
 from divebook.environments.environment import Environment
 from divebook.environments.starts import StartOptions
-from divebook.errors import InputError, NotFoundError, SetupError
+from divebook.errors import DivebookError, InputError, NotFoundError, SetupError
 from divebook.mapping import PARALLEL, MappedRows, mapped
 from divebook.notebook.commands import print_answer
 from divebook.notebook.run_wait import show_live
@@ -87,6 +89,30 @@ def executions_of(source: Any) -> tuple[EventStore | None, list[str] | None]:
     return store, [run.id for run in runs]
 
 
+def _short_in_ipython(function: Callable[P, R]) -> Callable[P, R]:
+    """Make IPython show errors of divebook that a function raises without the lines of divebook. Programs get the
+    errors as they are.
+    """
+
+    @functools.wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except DivebookError as error:
+            # Only an interactive shell has loaded this module.
+            if "IPython.core.interactiveshell" in sys.modules:
+                from IPython.core.getipython import get_ipython
+
+                from divebook.notebook.cells import show_short
+
+                if (shell := get_ipython()) is not None:
+                    show_short(error, shell)
+            raise
+
+    return called
+
+
+@_short_in_ipython
 def environment() -> Environment:
     """Return the environment of the notebook session, in which ``%dive`` and these functions run workflows.
 
@@ -105,6 +131,7 @@ def _call(store: str | None) -> Invocation:
     return Invocation(PYTHON, lambda: current_session().over(store), lambda text, _style: print_answer(text), store)
 
 
+@_short_in_ipython
 def define(*objects: Any, dialect: Dialect = OWN) -> Defined:
     """Add definitions to the session, as a ``%%dive`` cell does. They replace older ones of the same names.
 
@@ -161,7 +188,8 @@ def run(
 # The parameters of the function, except those that have the name of an option.
 @overload
 def run(workflow: WorkflowFunction[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]: ...
-def run(  # type: ignore[misc]
+@_short_in_ipython  # type: ignore[misc]
+def run(
     workflow: Workflow | str | Path,
     inputs: Any = None,
     *more_inputs: Any,
@@ -306,6 +334,7 @@ def _only_workflow(definitions: Definitions) -> str:
     return names[0]
 
 
+@_short_in_ipython
 def runs(
     status: str | None = None,
     workflow: str | None = None,
@@ -350,6 +379,7 @@ def runs(
     return list_of(RunQuery(environment.store, all_filters, limit), environment, store)
 
 
+@_short_in_ipython
 def inbox(*, store: str | None = None) -> OpenQuestions:
     """Return the open questions as pairs of run id and question; questions of the newest execution come first.
 
@@ -371,6 +401,7 @@ def inbox(*, store: str | None = None) -> OpenQuestions:
     return OpenQuestions(current_session().over(store), store)
 
 
+@_short_in_ipython
 def frames(
     of: FramesOf = None,
     where: Mapping[str, Any] | None = None,
@@ -433,6 +464,7 @@ def frames(
     return frames_of(source, where, columns, limit, filters)
 
 
+@_short_in_ipython
 def answer(
     question: Question | str, response: Any, *, alike: bool = False, by: str | None = None, store: str | None = None
 ) -> Run:
@@ -463,6 +495,7 @@ def answer(
     ).begin()
 
 
+@_short_in_ipython
 def compare(*runs: FramedLog | str, store: str | None = None) -> Comparison:
     """Compare two or more runs, place by place: equal, changed, added and removed operations.
 
@@ -492,11 +525,13 @@ def compare(*runs: FramedLog | str, store: str | None = None) -> Comparison:
     return inspection.compare(_call(store), cast("list[str]", list(runs)))
 
 
+@_short_in_ipython
 def show(run: Run | str, *, store: str | None = None) -> Run:
     """Return the run with this id, running or past; the beginning of the id is enough."""
     return inspection.show(_call(store), id_of(run, "run")).execution
 
 
+@_short_in_ipython
 def resume(run: Run | str, *, store: str | None = None) -> Run:
     """Resume a run where its log ends. Returns at once; `wait` for the end."""
     drive = driving.resume_runs(_call(store), [id_of(run, "run")])
@@ -512,6 +547,7 @@ def resume(run: Run | str, *, store: str | None = None) -> Run:
 # The function `divebook.map`, which calls a function for each row of a table in the environment of the session.
 
 
+@_short_in_ipython
 def map(  # noqa: A001 - it is `divebook.map`
     frame: Any,
     function: Callable[..., Any] | Workflow | Agent,

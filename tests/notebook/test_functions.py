@@ -4,7 +4,7 @@ import pytest
 
 import divebook
 from divebook import run, workflow
-from divebook.errors import InputError, InterruptError, NotFoundError, SetupError
+from divebook.errors import DivebookError, InputError, InterruptError, NotFoundError, SetupError
 from divebook.widgets.views import LiveView
 
 ASKING = """\
@@ -82,3 +82,31 @@ def test_inputs_are_a_mapping_keywords_or_in_order(session):
         run(product, 1, 2, "!", 4)
     with pytest.raises(SetupError, match="did you mean 'tags'"):
         run(product, one=1, tgas=["x"])
+
+
+MISTAKES = {
+    "answer": "divebook.answer('ask_none', 'yes')",
+    "resume": "divebook.resume('exec_none')",
+    "show": "divebook.show('exec_none')",
+    "run": "divebook.run('none')",
+    "runs": "divebook.runs(status='none')",
+    "compare": "divebook.compare('exec_none')",
+    "define": "divebook.define(3)",
+}
+
+
+@pytest.mark.parametrize("function", MISTAKES)
+def test_a_mistake_in_a_cell_is_shown_in_a_few_lines_with_its_line(cell, shell, function):
+    text = f"import divebook\n\n{MISTAKES[function]}"
+    with pytest.raises(DivebookError) as caught:
+        cell(text)
+    first, *_, place, advice = caught.value.shown.strip().splitlines()
+    assert first.startswith(type(caught.value).__name__)
+    assert (place, advice) == (f"  line 3: {MISTAKES[function]}", "  whole traceback: %tb Verbose")
+    shell.run_line_magic("xmode", "Verbose")
+    try:
+        with pytest.raises(DivebookError) as caught:
+            cell(text)
+    finally:
+        shell.run_line_magic("xmode", "Context")
+    assert "session_functions.py" in caught.value.shown
