@@ -138,6 +138,9 @@ def _print_runs(query: RunQuery, _values: Mapping[str, Any]) -> None:
         print_note("no runs" + (" of that kind" if query.filters else " yet"))
         return
     print_report(Report(blocks=(run_table(query.lines(records), "shell"),)))
+    total = query.total(records)
+    if total > len(records):
+        print_note(f"{len(records):,} of {total:,} runs; all of them: divebook runs --limit 0")
     # Runs with relaxed durability could lose their last events in a power failure.
     relaxed = [record.execution_id for record in records if record.durability == RELAXED]
     if relaxed:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict, cast
 
@@ -68,9 +68,10 @@ class RunData(TypedDict):
 
 
 class RunsData(TypedDict):
-    """Result of ``runs`` as JSON."""
+    """Result of ``runs`` as JSON. `total` is the number of runs that match, of which ``--limit`` may leave some out."""
 
     runs: list[RunData]
+    total: int
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,12 @@ class RunQuery:
 
         filters: dict[str, Any] = dict(self.filters)
         return records_with(self.event_store, limit=self.limit, **filters)
+
+    def total(self, records: list[ExecutionRecord]) -> int:
+        """Return the number of runs with the properties, of which `records` are the first."""
+        # Only a list that is as long as its limit can leave runs out.
+        is_cut = self.limit > 0 and len(records) >= self.limit
+        return len(replace(self, limit=0).records) if is_cut else len(records)
 
     def lines(self, records: list[ExecutionRecord]) -> list[RunLine]:
         """Return the lines of the list for summary rows."""
@@ -127,7 +134,8 @@ def run_data(line: RunLine) -> RunData:
 
 def runs_data(query: RunQuery) -> RunsData:
     """Return a list of runs as plain data."""
-    return {"runs": [run_data(line) for line in query.lines(query.records)]}
+    records = query.records
+    return {"runs": [run_data(line) for line in query.lines(records)], "total": query.total(records)}
 
 
 @command(

@@ -314,3 +314,13 @@ def test_what_cannot_be_said_of_any_is_said_of_none(divebook, history):
     partly = divebook("annotate", history[0], "exec_none", "--note", "x")
     assert (partly.exit_code, "exec_none" in partly.stdout) == (1, True)
     assert [record.note for record in open_store().records() if record.note] == ["x"]
+
+
+def test_a_list_that_leaves_runs_out_says_how_many_there_are(folder, divebook):
+    with Environment(store="runs.db", workflows=[Workflow("w", [Step("s", script="1")])]) as environment:
+        for _ in range(3):
+            environment.start("w").wait()
+    listed = divebook("runs", "--limit", "2", "--store", "runs.db")
+    assert "2 of 3 runs; all of them: divebook runs --limit 0" in listed.stderr
+    assert json.loads(divebook("runs", "--limit", "2", "--json", "--store", "runs.db").stdout)["total"] == 3
+    assert "runs; all" not in divebook("runs", "--limit", "0", "--store", "runs.db").stderr
