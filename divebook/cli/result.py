@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from divebook.cli.options import description, file_of, in_shell_with, ways_on
+from divebook.cli.options import command, description, file_of, in_shell_with, ways_on
 from divebook.cli.output import (
     as_json,
     columns,
@@ -320,7 +320,14 @@ def _print_interrupted(interrupted: Interrupted, _values: Mapping[str, Any]) -> 
     columns(("id", "workflow", "status", "started"), rows, whole=("id",))
     if len(records) > PAGE:
         print_note(f"page {page} of {-(-len(records) // PAGE)}, {len(records):,} executions: divebook recover --page N")
-    print_note("to continue: divebook recover RUN, or divebook recover --all, or divebook resume RUN -d FILE", "yellow")
+    newest = interrupted.environment.run_of(records[0].execution_id)
+    file = [] if interrupted.definitions is None else ["-d", str(interrupted.definitions)]
+    again = [
+        *(file or file_of(newest, interrupted.environment)),
+        *(["--store", interrupted.store] if interrupted.store else []),
+    ]
+    one = command("recover", [newest.id], again)
+    print_note(f"to continue: {one}, or all of them: {command('recover', [], ['--all', *again])}", "yellow")
 
 
 def _print_provenance(provenance: Provenance, values: Mapping[str, Any]) -> None:

@@ -22,9 +22,11 @@ from divebook.commands.command import EXIT_CODES
 from divebook.errors import (
     AnswerKeptError,
     ConcurrentAppendError,
+    DefinitionError,
     DivebookError,
     ExecutionError,
     FencedError,
+    NotFoundError,
 )
 from divebook.events.catalog import WAITING
 from divebook.interrupts import interruptible_wait
@@ -325,22 +327,27 @@ def recover_each(interrupted: Interrupted) -> int:
     worse.
     """
     # One failure does not keep the others from being resumed.
-    codes = [_recovered(interrupted.environment, record) for record in interrupted.records]
+    codes = [_recovered(interrupted, record) for record in interrupted.records]
     return max(codes, default=0) if set(codes) <= {0, WAITS} else 1
 
 
-def _recovered(environment: Environment, record: ExecutionRecord) -> int:
+def _recovered(interrupted: Interrupted, record: ExecutionRecord) -> int:
     """Resume one interrupted run, wait until it stops, print its status, and return the exit code for the status.
     Return the code for a failure if it cannot be resumed.
     """
     try:
         # Each run has its own handling of Ctrl-C, which cancels only this one.
         with Interrupts(print_note) as interrupts:
-            run = environment.run_of(record.execution_id).resume()
+            run = interrupted.environment.run_of(record.execution_id).resume()
             interrupts.guard(run)
             run.wait()
     except DivebookError as error:
-        print_note(f"{record.execution_id} was not resumed: {one_line(str(error))}", "bold red")
+        # A definition is missing that only its file has.
+        is_missing = interrupted.definitions is None and isinstance(error, DefinitionError | NotFoundError)
+        store = ["--store", interrupted.store] if interrupted.store else []
+        way_on = f"; name the file that has it: {command('recover', [record.execution_id], ['-d', 'FILE', *store])}"
+        text = f"{record.execution_id} was not resumed: {one_line(str(error))}{way_on if is_missing else ''}"
+        print_note(text, "bold red")
         return 1
     say(status_text(run.status), one_line(run.workflow.name), run.id)
     # After Ctrl-C the remaining runs are not resumed.

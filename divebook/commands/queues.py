@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict, cast
 
 from divebook.commands.command import QUEUES, START, Invocation, command, option, word
@@ -139,6 +140,10 @@ class Interrupted:
     records: list[ExecutionRecord]
     page: int
     resumes: bool
+    store: str | None
+    """Store that the command names; None for the usual one."""
+    definitions: Path | None
+    """File of definitions that the command names."""
 
 
 def interrupted_data(interrupted: Interrupted) -> InterruptedData:
@@ -187,4 +192,5 @@ def recover(
     if every and run is not None:
         raise SetupError(f"{advised('recover')} takes a run or --all, not both")
     call.add_definitions()
-    return Interrupted(call.environment, interrupted(call.environment, run), page, every or run is not None)
+    records = interrupted(call.environment, run)
+    return Interrupted(call.environment, records, page, every or run is not None, call.store, call.definitions)

@@ -1,6 +1,8 @@
 """Interrupted executions on the command line."""
 
 import json
+import re
+import shlex
 
 import pytest
 
@@ -26,7 +28,8 @@ def test_interrupted_executions_are_listed_with_how_to_go_on(store, divebook):
     execution_id = leave(store)
     listed = divebook("recover")
     assert execution_id in listed.stdout
-    assert "divebook recover RUN" in listed.stderr
+    # The printed command is run as it stands.
+    assert f"to continue: divebook recover {execution_id}, or all of them: divebook recover --all" in listed.stderr
     assert [run["id"] for run in json.loads(divebook("recover", "--json").stdout)["runs"]] == [execution_id]
 
 
@@ -77,3 +80,24 @@ def test_what_another_process_drives_has_not_failed_when_something_is_sent_to_it
     sent = divebook("signal", execution_id, "go")
     assert (sent.exit_code, sent.stdout.split()[:3]) == (3, ["hello:", "▸", "running"])
     assert "another process drives the execution and continues it" in " ".join(sent.stderr.split())
+
+
+def advised(text):
+    """Return the shell commands in a text, each as its words without ``divebook``."""
+    return [shlex.split(line)[1:] for line in re.findall(r"divebook [a-z-]+(?: [^\s,;]+)*", text)]
+
+
+def test_the_commands_that_recover_advises_recover_the_run(folder, divebook):
+    away = str(folder / "away.db")
+    with open_store(away) as elsewhere:
+        lacking = leave(elsewhere, PAID)
+    listed = divebook("recover", "--store", away)
+    one, every = advised(listed.stderr)
+    assert one == ["recover", lacking, "-d", "FILE", "--store", away]
+    assert every == ["recover", "--all", "-d", "FILE", "--store", away]
+    refused = divebook("recover", "--all", "--store", away)
+    (again,) = advised(refused.stderr)
+    assert again == one
+    file = write(folder / "pay.py", ACTIONS)
+    done = divebook(*(file if word == "FILE" else word for word in again))
+    assert (done.exit_code, done.stdout) == (0, f"completed  paid  {lacking}\n")
