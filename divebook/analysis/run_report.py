@@ -59,6 +59,7 @@ from divebook.report.shown import Shown
 from divebook.runtime.run import Run, asked_questions
 from divebook.stores import ExecutionRecord
 from divebook.stores.append import RELAXED
+from divebook.stores.registry import store_address
 from divebook.text.colours import STATUS_SIGNS
 from divebook.text.format import branch_name, in_parts, local_time, plural, price, seconds
 from divebook.text.redaction import Redactor, cut, one_line, shared
@@ -422,16 +423,11 @@ def _next(execution: Run) -> Hint | None:
     if execution.damage is not None or waits or execution.state.is_rolled_back:
         return None
     if execution.is_live or (not execution.state.is_over and execution.internals.goes_on_elsewhere):
-        return Hint("show", (execution.id,), "refresh", store=_store_of(execution))
+        return Hint("show", (execution.id,), "refresh", store=store_address(execution.store))
     # Completed, moved and continued runs cannot be resumed.
     if execution.state.is_over and execution.status not in (FAILED, CANCELLED):
         return None
-    return Hint("resume", (execution.id,), "resume", store=_store_of(execution))
-
-
-def _store_of(execution: Run) -> str:
-    """Return the location of the store of an execution; empty for a store that only this process can open."""
-    return execution.store.location if execution.store.shared else ""
+    return Hint("resume", (execution.id,), "resume", store=store_address(execution.store))
 
 
 def results_of(
@@ -804,7 +800,7 @@ def _answer_hint(execution: Run, member: Run, question: Question) -> Hint:
     choices = choices_of(question)
     # With several choices the person chooses: the first one may repeat a payment.
     arguments = (question.id, choices[0] if len(choices) == 1 else ...)
-    return Hint("answer", words, "answer", arguments, _member_id(execution, member), _store_of(execution))
+    return Hint("answer", words, "answer", arguments, _member_id(execution, member), store_address(execution.store))
 
 
 def _member_id(execution: Run, member: Run) -> str:
@@ -822,7 +818,7 @@ def signals_of(execution: Run) -> Iterable[tuple[str, Hint]]:
     for member, awaited in family[:MAX_VALUES]:
         words = (member.id, awaited.name)
         member_id = _member_id(execution, member)
-        hint = Hint("signal", words, "signal", (awaited.name,), member_id, _store_of(execution))
+        hint = Hint("signal", words, "signal", (awaited.name,), member_id, store_address(execution.store))
         yield _of_child(execution, member, str(awaited)), hint
 
 

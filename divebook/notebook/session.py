@@ -50,7 +50,7 @@ from divebook.projections.summary import Overview
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.run import Run
 from divebook.steps.actions import REGISTERED, Action, action_of
-from divebook.stores.registry import location_of
+from divebook.stores.registry import location_of, store_address
 from divebook.stores.transfer import new_file
 from divebook.text.arguments import describe, require
 from divebook.text.format import plural
@@ -540,7 +540,10 @@ def present_environment() -> Environment | None:
 
 
 def session_location() -> str:
-    """Return the location of the store of the session, or of the store that a session would open."""
+    """Return the address of the store of the session, or of the store that a session would open."""
+    present = present_environment()
+    if present is not None:
+        return store_address(present.store)
     return _sessions[-1].location if _sessions else location_of()
 
 

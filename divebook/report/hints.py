@@ -23,6 +23,10 @@ Argument: TypeAlias = str | bool | float | EllipsisType | None
 """Argument of a method in a hint. An ellipsis stands for a value that the reader chooses."""
 
 
+PRIVATE = "\0"
+"""Character before the number in the address of a store that only its process can open. No path contains it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hint:
     """Command about a run that a reader can run next."""
@@ -38,7 +42,7 @@ class Hint:
     member: str = ""
     """Id of the run that the method belongs to, if it is not the run of the report but a child of it."""
     store: str = ""
-    """Location of the store of the run; empty if only this process can open the store."""
+    """Address of the store of the run; with a number after `PRIVATE` if only this process can open the store."""
 
     @property
     def text(self) -> str:
@@ -66,14 +70,20 @@ def as_method(hint: Hint) -> str:
 def as_magic(hint: Hint, own_store: str = "") -> str:
     """Return a hint as a line with the magic ``%dive``.
 
-    `own_store` is the location of the store of the session, which the line does not name.
+    `own_store` is the address of the store of the session, which the line does not name. No line can name another store
+    that only this process can open. The hint is the call of a method then.
 
     >>> as_magic(Hint("resume", ("exec_1",), "resume"))
     '%dive resume exec_1'
     >>> as_magic(Hint("resume", ("exec_1",), "resume", store="/tmp/other.db"), "/tmp/own.db")
     '%dive resume exec_1 --store /tmp/other.db'
+    >>> as_magic(Hint("resume", ("exec_1",), "resume", store=f"memory:{PRIVATE}2"), f"memory:{PRIVATE}1")
+    'run.resume()'
     """
-    options = ["--store", hint.store] if hint.store and hint.store != own_store else []
+    is_own = hint.store in ("", own_store)
+    if not is_own and PRIVATE in hint.store:
+        return as_method(hint)
+    options = [] if is_own else ["--store", hint.store]
     return in_notebook(hint.command, hint.words, options)
 
 

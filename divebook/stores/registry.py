@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from divebook import plugins
 from divebook.errors import AlreadyRegisteredError, SetupError, StoreError
+from divebook.report.hints import PRIVATE
 from divebook.stores.backend import SimpleStore
 from divebook.stores.base import EventStore
 from divebook.stores.codec import KEY_VARIABLE, FernetCodec
@@ -97,6 +98,13 @@ def open_store(location: str | Path | None = None) -> EventStore:
             f"{location_text!r} cannot be the path of a store: {error}; name a file, or {MemoryStore.location}"
         ) from error
     return _shared(str(path), SqliteStore)
+
+
+def store_address(store: EventStore) -> str:
+    """Return the location of an open store. For a store that only this process can open, such as one in memory, add a
+    number that no other store of the process has.
+    """
+    return store.location if store.shared else f"{store.location}{PRIVATE}{id(store)}"
 
 
 def location_of(location: str | None = None) -> str:

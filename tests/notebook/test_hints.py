@@ -93,13 +93,22 @@ def test_a_magic_names_the_store_only_if_it_is_not_that_of_the_session(cell, ses
     assert hint.endswith("TEXT")
 
 
+def test_a_hint_about_a_run_in_another_store_in_memory_is_a_call(cell, session):
+    with Environment(store="memory:") as other:
+        run = other.start(ASKED).wait(20)
+        (hint,) = hints_of(str(run), "to answer: ")
+        assert hint.startswith("run.answer(")
+        eval(hint.replace("...", "'an owl'"), {"run": run})
+        assert run.wait(20).status == "completed"
+
+
 def test_report_and_list_say_that_the_process_of_a_run_ended(environment, tmp_path):
     run = environment.start(Workflow("sums", [Step("sum", script="1 + 1", store="n")])).wait(20)
     begun = [event for event in run.history() if event.sequence <= 2]
     with Environment(store=str(tmp_path / "died.db")) as later:
         later.store.append(run.id, begun, 0)
         died = later.run_of(run.id)
-        assert died.status == "running"
+        assert died.status == "interrupted"
         assert "Interrupted: its process ended" in str(died)
         assert "Interrupted: its process ended at " in str(Runs(later))
         (hint,) = hints_of(str(died), "to continue: ")
