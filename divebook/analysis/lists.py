@@ -52,7 +52,7 @@ from divebook.runtime.driver import folded
 from divebook.runtime.queueing import attempts_made
 from divebook.stores import EventStore, ExecutionRecord
 from divebook.stores.leases import QueuedExecution, WorkerRecord
-from divebook.text.format import plural
+from divebook.text.format import json_time, plural
 
 # --- queues -----------------------------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class QueueLine:
         """Return the queued execution and its workers as plain data."""
         data = asdict(self._queued)
         data["status"] = self.status
-        data["due"] = None if self.due is None else self.due.isoformat()
+        data["due"] = json_time(self.due)
         data["key"] = self.key
         data["attempts"] = self.attempts
         data["workers"] = self.workers

@@ -235,7 +235,7 @@ def _print_schedules(schedules: Schedules, values: Mapping[str, Any]) -> None:
     if not schedules.due:
         say("no schedule is active; add Schedules: [{Name: ..., Cron: ..., Workflow: ...}]")
         return
-    rows = ([one.schedule, one.workflow, one.at.isoformat()] for one in schedules.due)
+    rows = ([one.schedule, one.workflow, local_time(one.at)] for one in schedules.due)
     columns(("schedule", "workflow", "due"), rows)
     start = start_command(schedules.file)
     place = shlex.quote(str(Path.cwd()))

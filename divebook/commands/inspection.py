@@ -29,6 +29,7 @@ from divebook.text.format import json_time
 from divebook.text.ranges import COUNT_OR_ZERO
 
 if TYPE_CHECKING:
+    from divebook.engine.state import PathState
     from divebook.projections.compare import Pair, Row
     from divebook.projections.comparison import Comparison
     from divebook.projections.summary import RunLine
@@ -350,8 +351,8 @@ class PathData(TypedDict):
     id: str
     status: str
     current_step: NotRequired[str]
-    start_time: NotRequired[str]
-    end_time: NotRequired[str]
+    started_at: NotRequired[str]
+    ended_at: NotRequired[str]
     error_message: NotRequired[str]
     step_outputs: dict[str, str]
 
@@ -460,6 +461,16 @@ def awaited_signals_of(execution: Run) -> list[Any]:
     return [] if execution.state.is_over else awaited_signals(execution.state)
 
 
+def _path_data(path: PathState) -> PathData:
+    data = path.to_dict()
+    # `to_dict` has the names and times of other programs that read it. All commands have the same.
+    times = (("start_time", "started_at", path.started_at), ("end_time", "ended_at", path.ended_at))
+    for other_name, name, moment in times:
+        if data.pop(other_name, None) is not None:
+            data[name] = json_time(moment)
+    return cast("PathData", data)
+
+
 def shown_run_data(shown: ShownRun) -> ShownRunData:
     """Return a run with its paths, and its events if they were asked for, as plain data."""
     from divebook.events.codec import event_to_dict
@@ -467,7 +478,7 @@ def shown_run_data(shown: ShownRun) -> ShownRunData:
     execution = shown.execution
     data: ShownRunData = {
         **execution_data(execution),  # type: ignore[typeddict-item]  # mypy does not narrow the unpacked keys
-        "paths": [cast("PathData", path.to_dict()) for path in execution.paths.values()],
+        "paths": [_path_data(path) for path in execution.paths.values()],
     }
     if shown.shows_events:
         data["events"] = [cast("EventData", event_to_dict(event)) for event in execution.history()]

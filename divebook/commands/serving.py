@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 from divebook.commands.command import EXIT_CODES, QUEUES, SHELL, STORES, Invocation, command, option
 from divebook.commands.parameters import ReadDialect
 from divebook.errors import DefinitionError, SetupError, StoreError
-from divebook.text.format import local_time, plural
+from divebook.text.format import json_time, local_time, plural
 from divebook.text.ranges import COUNT, SECONDS
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def schedule_data(schedules: Schedules) -> ScheduleData:
     """Return due times and started runs as plain data."""
     return {
         "due": [
-            {"schedule": one.schedule, "workflow": one.workflow, "due_at": one.at.isoformat(), "key": one.key}
+            {"schedule": one.schedule, "workflow": one.workflow, "due_at": json_time(one.at), "key": one.key}
             for one in schedules.due
         ],
         "started": schedules.started,

@@ -61,7 +61,7 @@ nightly = ScheduleDefinition(
 def test_schedules_and_workflows_of_a_python_file(divebook, folder):
     path = write(folder / "nightly.py", PYTHON)
     [due] = json.loads(divebook("schedule", path, "--json").stdout)["due"]
-    assert (due["workflow"], due["due_at"][10:]) == ("label", "T03:00:00+09:00")
+    assert (due["workflow"], due["due_at"][10:]) == ("label", "T18:00:00.000Z")  # 3 o'clock in Tokyo
     assert "completed" in divebook("schedule", path, "--start").stdout
     [run] = json.loads(divebook("runs", "--json").stdout)["runs"]
     assert run["key"].startswith("schedule//label/nightly/")

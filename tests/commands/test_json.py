@@ -1,6 +1,7 @@
 """Whatever a store contains, the JSON that a command prints has the form of the command's schema."""
 
 import json
+import re
 import shutil
 import sqlite3
 from contextlib import closing
@@ -161,6 +162,8 @@ def test_json_has_the_form_of_its_schema(template, tmp_path, monkeypatch, line):
         # A command that refuses a run prints an error instead, on stderr.
         if done.stdout:
             jsonschema.validate(json.loads(done.stdout), schema)
+            # All times have one form: RFC 3339 in UTC, with Z.
+            assert not re.findall(r'"\d{4}-\d\d-\d\d[T ][\d:.]+(?:[+-][\d:]+)?"', done.stdout)
             printed += 1
         else:
             assert done.exit_code in (1, 2), (words, done.output)
