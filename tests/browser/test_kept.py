@@ -101,7 +101,7 @@ def test_what_is_saved_shows_the_same_whether_trusted_or_not(lab, tab):
     answer(notebook, PLACES["answered"])
     for name in ("failed", "replay", "inbox"):
         notebook.run_through(PLACES[name])
-    statuses = {"paused": "waiting", "finished": "completed", "waiting": "waiting", "failed": "failed"}
+    statuses = {"paused": "paused", "finished": "completed", "waiting": "waiting", "failed": "failed"}
     for name, status in statuses.items():
         until_saved(notebook, PLACES[name], status)
     assert len(data(notebook, PLACES["waiting"])) == 1
