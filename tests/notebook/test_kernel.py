@@ -140,7 +140,7 @@ def test_an_interrupt_pauses_the_run_durably_and_fails_the_cell(kernel):
     assert told.endswith(" is paused; 1 completed call kept")
     execution_id = advice.removeprefix("Run the cell again to continue, or: %dive resume ")
     assert kernel.text(f"r = %dive show {execution_id}\nr.status, list(r.steps.status)") == (
-        "('waiting', ['completed', 'running'])"
+        "('paused', ['completed', 'running'])"
     )
 
 
