@@ -512,6 +512,13 @@ class Instance(Recorded):
         private = {name: change(value) for name, value in self.private.items()}
         return Instance(self.tag, self.cls, fields, self.unset, self.extra, private=private)
 
+    def with_named_parts(self, change: Callable[[str, Any], Any]) -> Recorded:
+        """Return a copy of the recorded instance. The name of a value is that of its field or private attribute."""
+        fields = {name: change(name, value) for name, value in self.fields.items()}
+        private = {name: change(name, value) for name, value in self.private.items()}
+        extra = None if self.extra is None else {name: change(name, value) for name, value in self.extra.items()}
+        return Instance(self.tag, self.cls, fields, self.unset, extra, private=private)
+
     def __getattr__(self, name: str) -> Any:
         """Raise AttributeError for attributes of the original instance. The message says that this is a recorded form,
         or why its class is not available.

@@ -125,6 +125,12 @@ class Recorded(ABC):
         """
         return self
 
+    def with_named_parts(self, change: Callable[[str, Any], Any]) -> Recorded:
+        """Return a copy of the recorded form in which each contained value is replaced by ``change(name, value)``. The
+        name is that of the field or key, and empty for the items of a sequence, which are one value.
+        """
+        return self.parts(lambda part: change("", part))
+
     def __repr__(self) -> str:
         return self.summary()
 
@@ -175,8 +181,17 @@ class Container(Recorded):
         return f"{self.tag} of {len(self.items):,}"
 
     def inside(self) -> Any:
-        """Return the items of the recorded container; for a mapping, pairs of key and value."""
-        return self.items
+        """Return the items of the recorded container as a list, or for a mapping as a dict, whose keys are hashable."""
+        return self.plain()
+
+    def with_named_parts(self, change: Callable[[str, Any], Any]) -> Recorded:
+        """Return a copy of the recorded container. The name of a value of a mapping is its key as text."""
+        if not self.is_mapping:
+            return super().with_named_parts(change)
+        pairs = (pair.items for pair in self.items)
+        return Container(
+            self.tag, [Container("tuple", [change("", key), change(str(key), part)]) for key, part in pairs]
+        )
 
     def least_bytes(self) -> int:
         """Return a lower bound of the encoded size in bytes: each item takes at least a character and a comma."""

@@ -143,6 +143,12 @@ _NAMED = re.compile(
     r"|\b((?i:password|passphrase|passcode|api[ _-]key|access[ _-]key|secret(?: key)?|token))( (?:is|was)(?: now)?:? )"
 )
 _QUOTED = re.compile(r"(\\{0,15}+[\"'`])((?:(?!\1)[^\n]){1,2000}+)(?=\1)")
+# A literal, also one that lacks its closing quote because the text was cut.
+_LITERAL = re.compile(r"[bBrRuU]{0,2}(\\{0,15}+[\"'])((?:(?!\1)(?:\\.|[^\n\\])){0,2000}+)(?:\1)?")
+_LONGEST_BRACKET = 2_000
+_DEEPEST = 20
+# A list, tuple, dict or object: the names of classes begin with a capital letter, and those of functions do not.
+_BRACKET = re.compile(r"(?:(?:\w{1,80}\.){0,5}[A-Z]\w{0,80})?[\[({]")
 _BARE = re.compile(r"[^\s\"'`\\,;&<>(){}\[\]|]{1,2000}+")
 # At the beginning of a line, as in ``TOKEN=a&b;c``, only a space ends a value. Elsewhere it may be an item of a list or
 # a parameter of a URL, and ends at a comma, bracket or ampersand (`_BARE`).
@@ -335,6 +341,9 @@ def _value_of(text: str, assignment: _Assignment) -> _Value | None:
     header = assignment.name.lower()
     if header.endswith(("authorization", "cookie")) and ":" in assignment.joint:
         return _in_cookie(text, assignment) if header.endswith("cookie") else _in_header(text, assignment.end)
+    literal = _literal_of(text, assignment)
+    if literal is not None:
+        return literal
     quoted = _QUOTED.match(text, assignment.end)
     if quoted is not None:
         return quoted.start(2), quoted.end(2), _is_secret_text(quoted[2], assignment)
@@ -348,6 +357,62 @@ def _value_of(text: str, assignment: _Assignment) -> _Value | None:
     end = assignment.end + len(bare)
     is_secret = _is_secret_word(bare, text[end : end + 80], assignment, starts_line=starts_line)
     return assignment.end, end, is_secret
+
+
+def _literal_of(text: str, assignment: _Assignment) -> _Value | None:
+    """Find the literal of a field of an object, or of a key of a dict, as Python and JSON write them. Return its
+    position and True if it must be hidden; None for another form of assignment or value.
+
+    Here a value is certain to belong to its name. Therefore a short one is hidden as well, and a list or an object as a
+    whole: ``Login(token='q7x')``, ``{'passwords': ['a', 'b']}``.
+    """
+    before = assignment.before
+    if assignment.joint.strip() == "=":
+        # The text of a pydantic model separates its fields by spaces: ``token='q7x' n=1``.
+        is_field = assignment.joint == "=" or before.rstrip()[-1:] in ("(", ",")
+    else:
+        # The quotes are around the name, and may be escaped.
+        around = before.rstrip("\\\"'").rstrip()[-1:]
+        is_field = ":" in assignment.joint and before[-1:] in _QUOTES and around in ("{", ",")
+    if not is_field:
+        return None
+    quoted = _LITERAL.match(text, assignment.end)
+    if quoted is not None:
+        return quoted.start(2), quoted.end(2), _is_literal_secret(quoted[2])
+    opening = _BRACKET.match(text, assignment.end)
+    if opening is None:
+        return None
+    end = _end_of_bracket(text, opening.end())
+    # A key of a dict is not a value: ``{'type': 'string'}`` describes a password.
+    literals = (
+        literal[2]
+        for literal in _LITERAL.finditer(text, opening.end(), end)
+        if text[literal.end() : literal.end() + 4].lstrip()[:1] != ":"
+    )
+    # Names inside a bracket that is shown are examined by themselves.
+    return (assignment.end, end, True) if any(map(_is_literal_secret, literals)) else None
+
+
+def _is_literal_secret(content: str) -> bool:
+    return bool(content) and not describes_secret(content) and not looks_secret(content)
+
+
+def _end_of_bracket(text: str, start: int) -> int:
+    """Return the position behind the bracket that closes the one before `start`. Brackets in quotes do not count. In a
+    text that was cut, this is the end of the line.
+    """
+    depth = 1
+    place = start
+    # The limits keep the time constant for a hostile text, in which each bracket is the value of a name.
+    last = min(len(text), start + _LONGEST_BRACKET)
+    while 0 < depth < _DEEPEST and place < last and text[place] != "\n":
+        quoted = _LITERAL.match(text, place)
+        if quoted is not None:
+            place = quoted.end()
+            continue
+        depth += (text[place] in "([{") - (text[place] in ")]}")
+        place += 1
+    return place
 
 
 def _in_query(text: str, match: re.Match[str]) -> _Value | None:

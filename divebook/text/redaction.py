@@ -252,8 +252,8 @@ class Redactor:
             # A list of numbers has nothing to hide, and is returned without a copy.
             case list() if any(isinstance(part, str | list | dict) or hasattr(part, "inside") for part in value):
                 return [self.value(part) for part in value]
-            case _ if hasattr(value, "inside") and value.inside() is not None:  # a recorded tuple or dataclass
-                return value.parts(self.value)
+            case _ if hasattr(value, "with_named_parts"):  # a recorded tuple or dataclass
+                return value.with_named_parts(self.under)
         return value
 
     def _key(self, key: Any) -> Any:
@@ -405,9 +405,12 @@ def secrets_in(value: Any) -> Iterator[str]:
 def _texts_in(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    # Everything below the name of a secret counts as a secret, whatever its own name.
-    for _, inner in named_parts(value):
-        yield from _texts_in(inner)
+        return
+    plain = value.inside() if hasattr(value, "inside") else value
+    # Everything below the name of a secret counts as a secret, whatever its own name. Two texts are no pair here.
+    parts = plain if isinstance(plain, list | tuple) else [inner for _, inner in named_parts(plain)]
+    for part in parts:
+        yield from _texts_in(part)
 
 
 def named_parts(value: Any) -> Iterable[tuple[str, Any]]:
@@ -563,6 +566,8 @@ def _everywhere(value: Any, change: Callable[[str], str]) -> Any:
         return change(value)
     if isinstance(value, dict):
         return {_everywhere(name, change): _everywhere(part, change) for name, part in value.items()}
+    if hasattr(value, "with_named_parts"):  # a recorded tuple or dataclass
+        return value.with_named_parts(lambda _name, part: _everywhere(part, change))
     return [_everywhere(part, change) for part in value] if isinstance(value, list) else value
 
 
