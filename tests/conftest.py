@@ -66,6 +66,16 @@ def lacking(monkeypatch):
 
 
 @pytest.fixture
+def notebook_words():
+    """Word commands as in a notebook, which has the extension loaded."""
+    from divebook.notebook.extension import WORDS
+    from divebook.report.hints import worded
+
+    with worded(WORDS):
+        yield
+
+
+@pytest.fixture
 def logs(caplog):
     """Return ``logs()``, the messages of the project's own loggers.
 

@@ -17,7 +17,6 @@ from divebook.text.ranges import NumberRange
 if TYPE_CHECKING:
     from divebook.environments.environment import Environment
     from divebook.questions import Question
-    from divebook.report.hints import Hint, Words
     from divebook.runtime.run import Run
     from divebook.stores import EventStore
 
@@ -165,26 +164,6 @@ def ways_on(execution: Run, again: Sequence[str]) -> Iterator[str]:
         return
     for question in execution.open_questions:
         words = [address_of(execution.id, question), example_answer(question)]
-        yield f"to answer with {expected_answer(question)}: {command('answer', words, again)}"
+        yield f"to answer with {expected_answer(question)}: {in_shell('answer', words, again)}"
     for awaited in awaited_signals_of(execution):
-        yield f"to send {awaited}: {command('signal', [execution.id, awaited.name], again)}"
-
-
-def in_shell_with(again: Sequence[str]) -> Words:
-    """Return the function that words hints for the shell. `again` contains the options of the present command, which
-    the commands in the hints repeat.
-    """
-    # `show` needs no definitions. The store is the last option.
-    store = again[-2:] if "--store" in again else ()
-
-    def words(hint: Hint) -> str:
-        return command(hint.command, hint.words, store if hint.command == "show" else again)
-
-    return words
-
-
-def command(verb: str, words: Sequence[str], again: Sequence[str]) -> str:
-    """Return the text of a ``divebook`` shell command that a person can run next. `verb` is its subcommand, such as
-    ``resume``. `again` contains the options of the command that is running now, which the next command must repeat.
-    """
-    return in_shell(verb, words, again)
+        yield f"to send {awaited}: {in_shell('signal', [execution.id, awaited.name], again)}"

@@ -16,8 +16,8 @@ import typer
 from typer.core import TyperGroup
 
 from divebook.errors import CorruptStoreError, DefinitionError, DivebookError, ExecutionNotFoundError, SetupError
-from divebook.report.hints import interface_spelling
-from divebook.text.format import UNSAFE, visible
+from divebook.report.hints import Hint, Interface, worded
+from divebook.text.format import UNSAFE, in_shell, visible
 from divebook.text.redaction import Redactor, shared
 
 if TYPE_CHECKING:
@@ -284,12 +284,10 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen subcommand, and report its errors without traceback."""
-        from divebook.commands.table import spelled_in_shell
-
         secrets.begin(shown=bool(ctx.params.get("show_secrets")))
         try:
             # The variable is also inherited by processes that the command starts.
-            with _allowing(ctx.params.get("allow") or ()), interface_spelling(spelled_in_shell):
+            with _allowing(ctx.params.get("allow") or ()), worded(in_shell_with()):
                 return super().invoke(ctx)
         except typer.BadParameter as error:  # its message repeats typed text, which may contain secrets
             error.message = visible(secrets.text(error.message.removeprefix("Value error, ")))
@@ -306,6 +304,21 @@ class Commands(TyperGroup):
                 raise
             report(SetupError(f"{error}; name another file, or --debug for the traceback"))
             raise typer.Exit(REFUSED) from error
+
+
+def in_shell_with(again: Sequence[str] = ()) -> Interface:
+    """Return the words of the shell. `again` contains the options of the present command, which the commands in the
+    hints repeat.
+    """
+    from divebook.commands.table import spelled_in_shell
+
+    # `show` needs no definitions. The store is the last option.
+    store = again[-2:] if "--store" in again else ()
+
+    def words(hint: Hint) -> str:
+        return in_shell(hint.command, hint.words, store if hint.command == "show" else again)
+
+    return Interface(words, spelled_in_shell)
 
 
 def _global_options_first(args: list[str]) -> list[str]:

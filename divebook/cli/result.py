@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from divebook.cli.options import command, description, file_of, in_shell_with, ways_on
+from divebook.cli.options import description, file_of, ways_on
 from divebook.cli.output import (
     as_json,
     columns,
+    in_shell_with,
     json_escaped,
     note_damage,
     one_line,
@@ -40,7 +41,7 @@ from divebook.commands.inspection import (
 from divebook.commands.queues import Interrupted, Queue
 from divebook.commands.serving import Schedules, start_command
 from divebook.commands.store import Exported
-from divebook.text.format import local_clock, local_time, local_zone, plural, visible
+from divebook.text.format import in_shell, local_clock, local_time, local_zone, plural, visible
 
 if TYPE_CHECKING:
     from divebook.analysis.lists import QueueLine
@@ -326,8 +327,8 @@ def _print_interrupted(interrupted: Interrupted, _values: Mapping[str, Any]) -> 
         *(file or file_of(newest, interrupted.environment)),
         *(["--store", interrupted.store] if interrupted.store else []),
     ]
-    one = command("recover", [newest.id], again)
-    print_note(f"to continue: {one}, or all of them: {command('recover', [], ['--all', *again])}", "yellow")
+    one = in_shell("recover", [newest.id], again)
+    print_note(f"to continue: {one}, or all of them: {in_shell('recover', [], ['--all', *again])}", "yellow")
 
 
 def _print_provenance(provenance: Provenance, values: Mapping[str, Any]) -> None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import typer
 
 from divebook.analysis.run_report import with_children
-from divebook.cli.options import command
 from divebook.cli.output import one_line, print_note, say, secrets, status_text
 from divebook.commands.command import EXIT_CODES
 from divebook.errors import (
@@ -30,6 +29,7 @@ from divebook.errors import (
 )
 from divebook.events.catalog import WAITING
 from divebook.interrupts import interruptible_wait
+from divebook.text.format import in_shell
 
 if TYPE_CHECKING:
     from divebook.cli.progress import Progress
@@ -286,7 +286,7 @@ def stop_at_kept_answer(error: AnswerKeptError, again: Sequence[str]) -> NoRetur
     """
     print_note(str(error), "yellow")
     needed = again if "-d" in again else ["-d", "FILE", *again]
-    print_note(f"to continue: {command('resume', [error.run_id], needed)}", "yellow")
+    print_note(f"to continue: {in_shell('resume', [error.run_id], needed)}", "yellow")
     raise typer.Exit(WAITS) from error
 
 

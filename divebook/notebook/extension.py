@@ -28,8 +28,7 @@ from divebook.commands.table import spelled_in_notebook
 from divebook.notebook.magics import AWAIT, DevEnvMagics, DiveMagics
 from divebook.notebook.recovery import print_interrupted
 from divebook.notebook.shell_state import remember_cell
-from divebook.report import hints
-from divebook.report.hints import begin_interface, end_interface
+from divebook.report.hints import Hint, Interface, as_magic, begin_interface, end_interface
 from divebook.text.syntax import parse_python
 
 if TYPE_CHECKING:
@@ -56,8 +55,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     # Loading again, for example after an upgrade, replaces the earlier objects.
     _remove_all(shell)
     shell.register_magics(DiveMagics, DevEnvMagics)
-    hints.use(_in_session)
-    begin_interface(spelled_in_notebook)
+    begin_interface(WORDS)
     # The clean-up transformers run first, before IPython replaces ``%dive run?`` by a search for an object `run`. The
     # others run last, when the text is valid Python.
     shell.input_transformers_cleanup.append(help_for_commands)
@@ -69,11 +67,15 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     print_interrupted()
 
 
-def _in_session(hint: hints.Hint) -> str:
+def _in_session(hint: Hint) -> str:
     """Return a hint as a line with the magic ``%dive``, which names the store if it is not that of the session."""
     from divebook.notebook.session import session_location  # loading the extension must be quick
 
-    return hints.as_magic(hint, session_location())
+    return as_magic(hint, session_location())
+
+
+WORDS = Interface(_in_session, spelled_in_notebook)
+"""The words of notebooks for commands."""
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
@@ -84,12 +86,11 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
     from divebook.notebook.session import close_session  # loading the extension must be quick
 
     _remove_all(shell)
-    hints.use(hints.as_method)
     close_session()
 
 
 def _remove_all(shell: InteractiveShell) -> None:
-    end_interface(spelled_in_notebook)
+    end_interface(WORDS)
     _remove(shell.input_transformers_cleanup, lambda transform: transform is help_for_commands)
     # Another shell or an earlier load has its own instance, so that the class is compared.
     _remove(shell.input_transformers_post, lambda transform: isinstance(transform, AwaitWherePossible))

@@ -44,6 +44,7 @@ from divebook.notebook.commands import (
 )
 from divebook.notebook.run_in_cell import await_in_cell, immediate, show_in_background, show_while_running, wait_in_cell
 from divebook.notebook.shell_state import FrontEnd, line_in_cell, notebook_of, present_front_end, user_variables
+from divebook.report.hints import advised
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -307,7 +308,7 @@ class DiveMagics(Magics):
         # Only some front ends report the path of the notebook.
         name = file or notebook_of(self.shell)
         if not name:
-            raise UsageError("which notebook? This front end does not say; name its file: %dive open FILE")
+            raise UsageError(f"which notebook? This front end does not say; name its file: {advised('open FILE')}")
         path = Path(name).expanduser()
         # Three kinds of files: a log becomes a run in a new store in memory. A page without a log, and a saved
         # notebook, only show their runs.

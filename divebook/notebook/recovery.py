@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from divebook.errors import DivebookError, NeedsPersonError
 from divebook.notebook.commands import print_answer
+from divebook.report.hints import advised, show_advice
 
 if TYPE_CHECKING:  # loading the extension must be quick
     from divebook.config.answers import Recovered
@@ -23,7 +24,7 @@ if TYPE_CHECKING:  # loading the extension must be quick
 MAX_LINES = 5
 """Maximum number of executions that are listed one by one after an automatic recovery."""
 MAX_LISTED = 50
-"""Number of executions on one page of ``%dive recover``."""
+"""Number of executions on one page of the list of interrupted ones."""
 # The following names are copies.
 # `tests/notebook/test_recovery.py::test_the_names_are_those_of_the_modules_that_own_them` compares them with the
 # originals.
@@ -89,7 +90,7 @@ def _lines_on_load() -> list[str]:
 
 
 def _count_line(count: int) -> str:
-    return f"{'1 run was' if count == 1 else f'{count:,} runs were'} interrupted: %dive recover"
+    return f"{'1 run was' if count == 1 else f'{count:,} runs were'} interrupted: {advised('recover')}"
 
 
 def lines_after_defining(session: Session) -> list[str]:
@@ -118,11 +119,11 @@ def _recovered_lines(recovered: Recovered) -> list[str]:
         lines = resumed_lines(recovered)
         if len(needs_person) <= MAX_LINES:
             return [*lines, *needs_person]
-        return [*lines, f"{len(needs_person)} interrupted runs need a person: %dive recover"]
-    line = f"resumed {count:,} runs: %dive runs"
+        return [*lines, f"{len(needs_person)} interrupted runs need a person: {advised('recover')}"]
+    line = f"resumed {count:,} runs: {advised('runs', 'divebook.runs()')}"
     if recovered.waiting:
         person = f", {len(needs_person)} of them need a person" if needs_person else ""
-        line += f"; {recovered.waiting:,} are left{person}: %dive recover"
+        line += f"; {recovered.waiting:,} are left{person}: {advised('recover')}"
     return [line]
 
 
@@ -145,7 +146,9 @@ def resumed_lines(recovered: Recovered) -> list[str]:
     """Return one line for each execution that was resumed, with the command that shows it."""
     from divebook.text.redaction import one_line
 
-    return [f"resumed {run.id} of {one_line(run.workflow.name, 40)}: %dive show {run.id}" for run in recovered.resumed]
+    return [
+        f"resumed {run.id} of {one_line(run.workflow.name, 40)}: {show_advice(run.id)}" for run in recovered.resumed
+    ]
 
 
 def refused_lines(recovered: Recovered) -> list[str]:
@@ -176,5 +179,6 @@ def listing(store: EventStore, records: Sequence[ExecutionRecord], page: int = 1
         # Records without lines mean that the page number is too high.
         return f"there is no page {page}" if records else "nothing to recover"
     pages = math.ceil(len(records) / MAX_LISTED)
-    more = [f"  page {page} of {pages}, {len(records):,} runs: %dive recover --page N"] if pages > 1 else []
-    return "\n".join(["interrupted", *lines, *more, "to continue: %dive recover ID, or %dive recover --all"])
+    more = [f"  page {page} of {pages}, {len(records):,} runs: {advised('recover --page N')}"] if pages > 1 else []
+    to_continue = f"to continue: {advised('recover ID')}, or {advised('recover --all')}"
+    return "\n".join(["interrupted", *lines, *more, to_continue])

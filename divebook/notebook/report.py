@@ -12,11 +12,12 @@ from divebook.environments.environment import Environment
 from divebook.projections.summary import badge_of
 from divebook.questions import Question
 from divebook.questions.question import address_of, example_answer, expected_in_full
+from divebook.report.hints import Hint
 from divebook.report.model import Block, Items, Paragraph, Report, Text
 from divebook.report.shown import Shown
 from divebook.runtime.run import Run
 from divebook.stores import EventStore
-from divebook.text.format import in_notebook, in_shell, local_time, plural
+from divebook.text.format import in_shell, local_time, plural
 from divebook.text.redaction import one_line, shared
 
 # --- session text ----------------------------------------------------------------------------------------------------
@@ -80,25 +81,27 @@ def question_lines(execution_id: str, question: Question, store: str | None = No
 
 
 def answer_line(execution_id: str, question: Question, store: str | None = None) -> str:
-    """Return the magic command that answers a question."""
-    words = [address_of(execution_id, question), example_answer(question)]
+    """Return the command that answers a question."""
+    address = address_of(execution_id, question)
     # The session has one default store. Only questions of another store need the option.
-    return in_notebook("answer", words, [] if store is None else ["--store", store])
+    hint = Hint("answer", (address, example_answer(question)), "divebook.answer", (address, ...), store=store or "")
+    return hint.text
 
 
 def signal_line(execution_id: str, awaited: AwaitedSignal, store: str | None = None) -> str:
-    """Return the magic command that sends a signal."""
-    return in_notebook("signal", [execution_id, awaited.name], [] if store is None else ["--store", store])
+    """Return the command that sends a signal."""
+    words = (execution_id, awaited.name)
+    return Hint("signal", words, "signal", (awaited.name,), execution_id, store or "").text
 
 
 def waiting_lines(execution: Run) -> list[str]:
-    """Return one line for each question and signal that an execution waits for, with the magic command that answers or
+    """Return one line for each question and signal that an execution waits for, with the command that answers or
     sends it. For a paused execution, return one line with the command that resumes it.
     """
     state = execution.state
     # A paused run may have open questions. An answer would not continue it, so only the resumption is named.
     if state.paused is not None:
-        resume = in_notebook("resume", [execution.id])
+        resume = Hint("resume", (execution.id,), "resume").text
         return [f"{execution.id} is paused. Run the cell again to continue, or: {resume}"]
     lines = [
         f"an answer to {one_line(question.question, 80)!r}: {answer_line(execution.id, question)}"
@@ -110,7 +113,7 @@ def waiting_lines(execution: Run) -> list[str]:
 
 
 def ways_on(execution: Run) -> list[str]:
-    """Return lines about each question and signal that an execution waits for, with the magic command and the shell
+    """Return lines about each question and signal that an execution waits for, with the command and the shell
     command that answer or send it.
     """
     store = execution.store

@@ -37,6 +37,7 @@ from divebook.errors import CodeChangedError, DivebookError, ExecutionError, Sto
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, ExecutionStarted
 from divebook.events.codec import canonical_hash
 from divebook.notebook.shell_state import FrontEnd
+from divebook.report.hints import advised, show_advice
 from divebook.runtime.forks import calls_in, recorded_opening
 from divebook.steps.function import ChangedFunction
 from divebook.stores import ExecutionRecord
@@ -284,7 +285,7 @@ def elsewhere_note(execution_id: str) -> str:
     """Return the note that a cell prints instead of resuming its earlier run, because another process is already
     driving this run.
     """
-    return f"this cell's run {execution_id} runs in another process, and is not run twice: %dive show {execution_id}"
+    return f"this cell's run {execution_id} runs in another process, and is not run twice: {show_advice(execution_id)}"
 
 
 def changed_error(earlier: PreviousRun) -> ExecutionError:
@@ -296,10 +297,10 @@ def changed_error(earlier: PreviousRun) -> ExecutionError:
     # `--definition new` keeps the inputs of the run, so that it does not help with changed inputs.
     with_new = ""
     if changed == "definition":
-        with_new = f"%dive resume {execution_id} --definition new continues with the new one; "
+        with_new = f"{advised(f'resume {execution_id} --definition new')} continues with the new one; "
     return ExecutionError(
         f"this cell's last run {execution_id} is {earlier.record.status}, and its {changed} changed since. "
-        f"%dive resume {execution_id} continues it as it was; {with_new}--new starts a new run"
+        f"{advised(f'resume {execution_id}')} continues it as it was; {with_new}--new starts a new run"
     )
 
 
@@ -372,7 +373,7 @@ class ChangedFunctions:
             relation = "is a new run"
         return (
             f"{self._changes} since this cell's run {self.execution_id}; {new_id} {relation}. To see the old one: "
-            f"%dive show {self.execution_id}; to keep it as the result of this cell: --changed keep"
+            f"{show_advice(self.execution_id)}; to keep it as the result of this cell: --changed keep"
         )
 
     @property

@@ -12,6 +12,7 @@ from divebook.events.catalog import CANCELLED, FAILED, WAITING
 from divebook.notebook.commands import print_answer
 from divebook.notebook.run_wait import await_run, show_live, wait_for_run
 from divebook.notebook.shell_state import FrontEnd
+from divebook.report.hints import show_advice
 
 if TYPE_CHECKING:
     from divebook.notebook.commands import Arguments
@@ -93,7 +94,7 @@ def cell_outcome(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
     for key in run.unused_answers:
         print_answer(f"the answer for {key!r} was not needed: no question of that name was asked")
     if run.continued_as is not None:
-        print_answer(f"it continues as {run.continued_as}; to look at that: %dive show {run.continued_as}")
+        print_answer(f"it continues as {run.continued_as}; to look at that: {show_advice(run.continued_as)}")
     # Waiting is not a failure: the cell succeeds, and the run continues when the answer arrives.
     if run.state.status == WAITING:
         return _outcome_of_waiting(run, front_end, strict=arguments.has("strict"))

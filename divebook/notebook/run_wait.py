@@ -19,6 +19,7 @@ from divebook.notebook.commands import print_answer
 from divebook.notebook.shell_state import FrontEnd, present_front_end
 from divebook.questions import Question, Typed
 from divebook.questions.question import CLARIFICATION, expected_answer
+from divebook.report.hints import advised, show_advice
 
 if TYPE_CHECKING:  # loading the extension must be quick
     from divebook.notebook.run_view import LiveOutput
@@ -318,15 +319,15 @@ def _pause_error(run: Run, prefix: str) -> ExecutionPausedError:
     if run.is_live:
         lines = [
             f"{prefix}{run.id} waits for a call that may not be made twice",
-            f"To look again: %dive show {run.id}",
+            f"To look again: {show_advice(run.id)}",
         ]
     elif run.state.is_over:
-        lines = [f"{prefix}but {run.id} had {run.status} already", f"To see it: %dive show {run.id}"]
+        lines = [f"{prefix}but {run.id} had {run.status} already", f"To see it: {show_advice(run.id)}"]
     else:
         completed = sum(event.event_type == "operation_completed" for event in run.history())
         lines = [
             f"{prefix}{run.id} is paused; {plural(completed, 'completed call')} kept",
-            f"Run the cell again to continue, or: %dive resume {run.id}",
+            f"Run the cell again to continue, or: {advised(f'resume {run.id}', f'divebook.resume({run.id!r})')}",
         ]
     show_as(error, lines)
     return error

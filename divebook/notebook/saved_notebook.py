@@ -21,6 +21,7 @@ from divebook.notebook.shell_state import shows_widgets
 from divebook.projections.activity import MOST_COLUMNS, time_texts
 from divebook.projections.log_frames import FramedLog
 from divebook.projections.spans import Span, spans_of
+from divebook.report.hints import advised
 from divebook.report.model import Report
 from divebook.report.shown import Shown
 from divebook.stores.embedded import LOG, RUN, TEXTS, embedded_parts_of, may_embed_log, whole_texts, with_texts
@@ -264,7 +265,7 @@ class SavedNotebook(Sequence[SavedRun]):
         lines = [f"{self.path.name}: {plural(len(self), 'run')}"]
         lines += [f"  [{place}] {run.workflow}  {run.status}  {run.id}" for place, run in enumerate(self._runs)]
         lines += [f"  cannot be opened: {problem}" for problem in self.problems]
-        return "\n".join([*lines, "to replay one: runs[0].replay(), with runs = %dive open FILE"])
+        return "\n".join([*lines, f"to replay one: runs[0].replay(), with runs = {advised('open FILE')}"])
 
 
 def open_notebook(path: Path | str) -> SavedNotebook:

@@ -3,10 +3,10 @@
 A run that waits is shown in the shell, in a notebook and by `print`. The text is the same, but ``%dive answer`` has no
 meaning in a shell, and ``divebook answer`` none in a Python program. A report therefore holds the command and its
 arguments, and the renderers ask for the words of the present interface: plain Python, until the command line or the
-notebook extension sets another one with `use` or `worded`.
+notebook extension begins another one with `begin_interface` or `worded`.
 
-An error names a command by its line, such as ``check``, and `advised` spells it as the reader types it. Only the
-interfaces write these forms themselves.
+An error names a command by its line, such as ``check``, and `advised` spells it as the reader types it. Only an
+`Interface` has these forms.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Hint:
     words: tuple[str, ...]
     """Arguments of the command. The first one is the run, or the address of a question."""
     method: str
-    """Name of the method of `Run` that does the same."""
+    """Name of the method of `Run` that does the same, or of a function with its module: ``divebook.answer``."""
     arguments: tuple[Argument, ...] = ()
     """Arguments of the method."""
     member: str = ""
@@ -47,11 +47,7 @@ class Hint:
     @property
     def text(self) -> str:
         """The hint in the words of the present interface."""
-        return _present.words(self)
-
-
-Words: TypeAlias = Callable[[Hint], str]
-"""Function that returns the text of a hint in one interface."""
+        return _interfaces[-1].hint(self)
 
 
 def as_method(hint: Hint) -> str:
@@ -64,7 +60,7 @@ def as_method(hint: Hint) -> str:
     """
     arguments = ", ".join("..." if argument is ... else repr(argument) for argument in hint.arguments)
     run = f"run.environment.run_of({hint.member!r})" if hint.member else "run"
-    return f"{run}.{hint.method}({arguments})"
+    return f"{hint.method if '.' in hint.method else f'{run}.{hint.method}'}({arguments})"
 
 
 def as_magic(hint: Hint, own_store: str = "") -> str:
@@ -87,40 +83,21 @@ def as_magic(hint: Hint, own_store: str = "") -> str:
     return in_notebook(hint.command, hint.words, options)
 
 
-class _Present:
-    """Words of the interface that this process presents to its user."""
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """The words of an interface for commands: of plain Python, the shell or a notebook."""
 
-    def __init__(self, words: Words) -> None:
-        self.words = words
-
-
-# One for the process, not one for each thread: the publisher of a live view renders reports on a thread of its own.
-_present = _Present(as_method)
-
-
-def use(words: Words) -> None:
-    """Set the function that words all hints from now on."""
-    _present.words = words
+    hint: Callable[[Hint], str]
+    """Returns the text of a hint."""
+    line: Callable[[str], str]
+    """Returns a command line, such as ``check``, as a person types it."""
 
 
-@contextmanager
-def worded(words: Words) -> Iterator[None]:
-    """Set the function that words all hints during a ``with`` block."""
-    before = _present.words
-    _present.words = words
-    try:
-        yield
-    finally:
-        _present.words = before
-
-
-# --- commands that are not about one run, in errors and other texts ---------------------------------------------------
-
-
-Spelling: TypeAlias = Callable[[str], str]
-"""Returns a command line as the person types it in an interface."""
-_spellings: list[Spelling] = []
-"""Spellings of the interfaces in use, the innermost last; empty in a Python program."""
+PYTHON = Interface(as_method, "divebook {}".format)
+"""The words of a Python program, which has no interface. A command without a call in Python is one of the shell."""
+# One list for the process, not for each thread: the publisher of a live view renders reports on a thread of its own.
+_interfaces = [PYTHON]
+"""The interfaces in use; the last one is the present one."""
 
 
 def advised(line: str, python: str = "") -> str:
@@ -136,27 +113,35 @@ def advised(line: str, python: str = "") -> str:
     >>> advised("check"), advised("runs", "divebook.runs()")
     ('divebook check', 'divebook.runs()')
     """
-    if _spellings:
-        return _spellings[-1](line)
-    return python or f"divebook {line}"
+    present = _interfaces[-1]
+    return python if python and present is PYTHON else present.line(line)
 
 
-def begin_interface(spelling: Spelling) -> None:
-    """Use the spelling of an interface from now on."""
-    _spellings.append(spelling)
+def show_advice(execution_id: str) -> str:
+    """Return the command that shows a run, as the reader of a text types it.
+
+    >>> show_advice("exec_1")
+    "divebook.show('exec_1')"
+    """
+    return advised(f"show {execution_id}", f"divebook.show({execution_id!r})")
 
 
-def end_interface(spelling: Spelling) -> None:
-    """Use the spelling from before `begin_interface` again. Do nothing if the interface has not begun."""
-    if spelling in _spellings:
-        _spellings.remove(spelling)
+def begin_interface(interface: Interface) -> None:
+    """Word all hints and command lines for an interface from now on."""
+    _interfaces.append(interface)
+
+
+def end_interface(interface: Interface) -> None:
+    """Use the words from before `begin_interface` again. Do nothing if the interface has not begun."""
+    if interface in _interfaces[1:]:
+        _interfaces.remove(interface)
 
 
 @contextmanager
-def interface_spelling(spelling: Spelling) -> Iterator[None]:
-    """Use the spelling of an interface during a ``with`` block."""
-    begin_interface(spelling)
+def worded(interface: Interface) -> Iterator[None]:
+    """Word all hints and command lines for an interface during a ``with`` block."""
+    begin_interface(interface)
     try:
         yield
     finally:
-        end_interface(spelling)
+        end_interface(interface)

@@ -38,12 +38,13 @@ from divebook.projections.model_requests import call_of
 from divebook.projections.spans import PlaceOf, Span, item_name, sleep_name
 from divebook.questions import InterruptKind, InterruptStatus, Question
 from divebook.questions.question import answer_in_words, became, sort_of
+from divebook.report.hints import Hint
 from divebook.runtime.compute.dask import DASHBOARDS
 from divebook.runtime.run import Run, asked_questions
 from divebook.runtime.streaming import TextListener
 from divebook.stores.append import RELAXED
 from divebook.stores.follow import on_change
-from divebook.text.format import in_notebook, local_time
+from divebook.text.format import local_time
 from divebook.text.redaction import TEXT_BEHIND_CUT, cut, one_line, shared
 from divebook.widgets.protocol import (
     Command,
@@ -662,7 +663,8 @@ def waits_of(execution: Run, driven_by: str | None = None) -> str:
         due = "" if state.due_us is None else f", from {local_time(to_datetime(state.due_us))} on"
         blocked = f"waits in the queue {one_line(state.queue or '', MAX_NAME)} for a worker{due}"
     signals = [] if state.is_over else awaited_signals(state)
-    waits = [f"waits for {awaited}: {in_notebook('signal', [execution.id, awaited.name])}" for awaited in signals]
+    hints = [Hint("signal", (execution.id, awaited.name), "signal", (awaited.name,)) for awaited in signals]
+    waits = [f"waits for {awaited}: {hint.text}" for awaited, hint in zip(signals, hints, strict=True)]
     # Limits of providers concern only runs that call models.
     asks_models = execution.is_live and execution.state.ledger.llm_calls
     limits = [str(limit) for limit in REQUEST_LIMITERS.states()] if asks_models else []

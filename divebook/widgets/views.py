@@ -24,6 +24,7 @@ import traitlets
 from divebook.environments.environment import Environment
 from divebook.errors import AnswerKeptError, DivebookError, SetupError
 from divebook.replay.replayer import Positions
+from divebook.report.hints import advised
 from divebook.text.redaction import shared
 from divebook.widgets.feed import Feed
 from divebook.widgets.protocol import (
@@ -263,7 +264,7 @@ def _refuse_wish(wish: RunsWish) -> None:
 
 
 def _refuse_files(wish: TakingOver) -> str:
-    raise SetupError(f"this view takes no files over: %dive apply does, with {', '.join(wish['paths'])}")
+    raise SetupError(f"this view takes no files over: {advised('apply')} does, with {', '.join(wish['paths'])}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -693,7 +694,7 @@ class RunCommands:
 
     def _open(self, execution_id: str | None) -> None:
         if self._show is None:
-            raise SetupError("nothing can be shown here; run %dive show ID in a cell")
+            raise SetupError(f"nothing can be shown here; run {advised('show ID', 'divebook.show(ID)')} in a cell")
         # Shown first: if this fails, the list does not mark the execution as open.
         self._show(execution_id)
         self._feed.opened = execution_id

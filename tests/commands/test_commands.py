@@ -12,18 +12,19 @@ from typer.testing import CliRunner
 
 import divebook
 from divebook.cli.main import app
+from divebook.cli.output import in_shell_with
 from divebook.commands import reference
 from divebook.commands.command import NOTEBOOK, SHELL, ParameterError, option
-from divebook.commands.table import COMMANDS, spelled_in_notebook, spelled_in_shell
+from divebook.commands.table import COMMANDS
 from divebook.commands.values import read_inputs
 from divebook.definitions.definition import InputDefinition, Workflow
 from divebook.definitions.step import Step
 from divebook.environments.environment import Environment, Queues
 from divebook.errors import InputError
 from divebook.notebook.commands import Names, command_called, line_command, objects_of, values_of
-from divebook.notebook.extension import AWAITED_COMMANDS
+from divebook.notebook.extension import AWAITED_COMMANDS, WORDS
 from divebook.replay import KeptFiles
-from divebook.report.hints import advised, interface_spelling
+from divebook.report.hints import Hint, advised, worded
 from divebook.runtime.run import Run
 from divebook.text.ranges import COUNT
 
@@ -167,8 +168,10 @@ def test_stats_are_shown_by_workflow(tmp_path, monkeypatch):
 ADVICE = re.compile(r"(?<!%)%dive |`divebook [a-z]|\bdivebook (?:" + "|".join(COMMANDS) + r")\b")
 OWN_WORDS = {
     "cli": "texts of the shell",
-    "notebook": "texts of notebooks",
-    "widgets": "texts of views, which notebooks show",
+    "notebook/cells.py": "the first line of a cell",
+    "notebook/commands.py": "the parser of a line, and its help",
+    "notebook/extension.py": "the text of a cell that is changed before it runs",
+    "notebook/magics.py": "the overview of the lines",
     "commands": "help texts, which say for which interface they are",
     "export/page.py": "a page for readers of any interface",
     "export/pytest.py": "code of cells and files",
@@ -196,11 +199,14 @@ def test_shared_code_advises_commands_in_the_words_of_the_interface():
 
 def test_advice_is_spelled_as_the_interface_types_it():
     assert advised("show exec_1", "run.show()") == "run.show()"
-    with interface_spelling(spelled_in_notebook):
+    assert Hint("resume", ("exec_1",), "resume").text == "run.resume()"
+    with worded(WORDS):
+        assert Hint("resume", ("exec_1",), "resume").text == "%dive resume exec_1"
         assert advised("show exec_1", "run.show()") == "%dive show exec_1"
         assert advised("check") == "!divebook check"
         assert advised("run flow.ipynb --code") == "!divebook run flow.ipynb --code"
-        with interface_spelling(spelled_in_shell):
+        with worded(in_shell_with()):
+            assert Hint("resume", ("exec_1",), "resume").text == "divebook resume exec_1"
             assert advised("show exec_1", "run.show()") == "divebook show exec_1"
 
 

@@ -5,7 +5,6 @@ import re
 import shutil
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import jsonschema
 import pytest
@@ -15,33 +14,11 @@ from divebook.cli.main import app
 from divebook.commands import reference
 from divebook.commands.command import SHELL
 from divebook.commands.table import COMMANDS
-from divebook.definitions.definition import Workflow
 from divebook.definitions.reader import read_definitions
-from divebook.definitions.resources import WorkspaceDefinition
-from divebook.definitions.step import Step
 from divebook.environments.environment import Environment
+from tests.commands.conftest import FLOWS
 
-FLOWS = """\
-Agents:
-  - {Name: critic, Model: scripted, Instructions: Judge.}
-Schedules:
-  - {Name: daily, Cron: "0 8 * * *", Workflow: judge, Zone: UTC}
-Workflows:
-  - Name: hello
-    Inputs: [{Name: who}, {Name: n, Type: int, Default: 2}]
-    Outputs: [{Name: greeting}]
-    Steps: [{Name: greet, Script: (inputs.who + " ") * inputs.n, Store: greeting}]
-  - Name: release
-    Steps:
-      - Name: review
-        Ask: {Question: Release?, Kind: confirmation, Message: "It is ready.", ExpiresIn: 1000000, Default: no}
-        Store: answer
-  - Name: doorway
-    Steps: [{Name: wait, Type: wait, Signal: go, Store: payload}]
-  - Name: judge
-    Steps: [{Name: ask, Agent: critic, Prompt: Is it good?, Store: verdict}]
-"""
-RUNS = ("HELLO", "FAILED", "ASKS", "WAITS", "STOPPED", "FORK", "EDITED", "JUDGED", "DAMAGED", "DELETED")
+RUNS = ("ONE", "FAILED", "ASKS", "EXPIRES", "WAITS", "STOPPED", "FORK", "EDITED", "JUDGED", "DAMAGED", "DELETED")
 OF_A_RUN = (
     "show RUN",
     "show RUN --events",
@@ -62,7 +39,7 @@ OF_A_RUN = (
     "what-if RUN --input n=1",
     "what-if RUN --plan",
     "try greet RUN",
-    "compare RUN HELLO",
+    "compare RUN ONE",
     "signal RUN go --quiet",
     "resume RUN --quiet --no-wait",
     "cancel RUN",
@@ -85,7 +62,7 @@ OF_THE_STORE = (
     "cancel --status waiting --dry-run",
     "annotate --status failed --label seen=true",
     "resume WAITS ASKS",
-    "open hello.jsonl",
+    "open one.jsonl",
     "answer QUESTION no --quiet",
     "schedule flows.yaml",
     "schedule flows.yaml --start",
@@ -93,7 +70,7 @@ OF_THE_STORE = (
     "backup copy.db",
     "copy runs.db other.db",
     "gc --keep-last 1 --dry-run",
-    "import hello.jsonl --rename",
+    "import one.jsonl --rename",
     "convert flows.yaml --dialect divebook",
     "keys",
     "keys Step",
@@ -104,53 +81,31 @@ OF_THE_STORE = (
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory):
-    """Return a folder with a store of runs in many states, and the ids by name."""
-    folder = tmp_path_factory.mktemp("store")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        Path("flows.yaml").write_text(FLOWS, encoding="utf-8")
-        for name in ("project", "elsewhere"):
-            Path(name).mkdir()
-            Path(name, "a.txt").write_text("old\n", encoding="utf-8")
-        with Environment(store="runs.db") as environment:
-            environment.define(read_definitions(FLOWS))
-            environment.add_workspace(WorkspaceDefinition("app", folder="project"))
-            hello = environment.start("hello", {"who": "Ann"}, tags=["first"], note="a note").wait()
-            write = Step("write", action="Workspace.Shell", parameters={"Command": "echo new > a.txt; echo x > b"})
-            runs = {
-                "HELLO": hello,
-                "FAILED": environment.start("hello", {"who": 3, "n": 2}).wait(),
-                "ASKS": environment.start("release").wait(),
-                "WAITS": environment.start("doorway").wait(),
-                "STOPPED": environment.start("release").wait().cancel().wait(),
-                "FORK": hello.fork(change={"inputs": {"n": 3}}).wait(),
-                "EDITED": environment.start(Workflow("edit", [write], workspace="app")).wait(),
-                "JUDGED": environment.start("judge").wait(),
-                "DAMAGED": environment.start("hello", {"who": "Bob"}).wait(),
-                "DELETED": environment.start("hello", {"who": "Cid"}).wait(),
-            }
-            hello.what_if({"inputs": {"n": 1}})
-            hello.try_step("greet")
-            environment.enqueue("hello", {"who": "Eve"}, queue="slow")
-            hello.export("hello.jsonl")
-            names = {name: run.id for name, run in runs.items()} | {"QUESTION": runs["ASKS"].open_questions[0].id}
-            last = runs["DAMAGED"].state.last_sequence
-            environment.store.delete(names["DELETED"])
-        with closing(sqlite3.connect("runs.db")) as connection, connection:
-            (key,) = connection.execute("SELECT key FROM executions WHERE id = ?", (names["DAMAGED"],)).fetchone()
-            forged = ('{"output":"forged"}', (key << 32) + last - 1)
-            connection.execute("UPDATE events SET data = ? WHERE place = ?", forged)
-    return folder, names
+def damaged(template, tmp_path_factory):
+    """Return a folder as `template` does, in whose store are a run of an agent, a damaged and a deleted run more."""
+    whole, names = template
+    folder = tmp_path_factory.mktemp("damaged") / "store"
+    shutil.copytree(whole, folder)
+    with Environment(store=str(folder / "runs.db")) as environment:
+        environment.define(read_definitions(FLOWS))
+        damaged, deleted = (environment.start("hello", {"who": who}).wait() for who in ("Bob", "Cid"))
+        judged = environment.start("judge").wait()
+        last = damaged.state.last_sequence
+        environment.store.delete(deleted.id)
+    with closing(sqlite3.connect(folder / "runs.db")) as connection, connection:
+        (key,) = connection.execute("SELECT key FROM executions WHERE id = ?", (damaged.id,)).fetchone()
+        forged = ('{"output":"forged"}', (key << 32) + last - 1)
+        connection.execute("UPDATE events SET data = ? WHERE place = ?", forged)
+    return folder, {**names, "JUDGED": judged.id, "DAMAGED": damaged.id, "DELETED": deleted.id}
 
 
 @pytest.mark.parametrize("line", [*OF_A_RUN, *OF_THE_STORE])
-def test_json_has_the_form_of_its_schema(template, tmp_path, monkeypatch, line):
-    folder, names = template
+def test_json_has_the_form_of_its_schema(damaged, tmp_path, monkeypatch, line):
+    folder, names = damaged
     name = line.split()[0]
     schema = reference.schema(COMMANDS[name])
     printed = 0
-    for run in RUNS if "RUN" in line.split() else ("HELLO",):
+    for run in RUNS if "RUN" in line.split() else ("ONE",):
         copy = tmp_path / run
         shutil.copytree(folder, copy)
         monkeypatch.chdir(copy)

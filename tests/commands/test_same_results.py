@@ -24,29 +24,10 @@ from divebook.commands.driving import Drive
 from divebook.commands.files import WrittenFiles
 from divebook.commands.inspection import ShownRun, Verifications
 from divebook.commands.table import COMMANDS
-from divebook.definitions.definition import Workflow
-from divebook.definitions.reader import read_definitions
-from divebook.definitions.resources import WorkspaceDefinition
-from divebook.definitions.step import Step
-from divebook.environments.environment import Environment
 from divebook.notebook.commands import Names, line_command, objects_of, split, values_of
 from divebook.notebook.session import open_session, reset_session
 from divebook.runtime.run import Run
-
-FLOWS = """\
-Workflows:
-  - Name: hello
-    Inputs: [{Name: who, Type: string}, {Name: n, Type: int, Default: 2}]
-    Outputs: [{Name: greeting}]
-    Steps: [{Name: greet, Script: (inputs.who + " ") * inputs.n, Store: greeting}]
-  - Name: release
-    Steps: [{Name: review, Ask: {Question: Release?, Kind: confirmation}, Store: answer}]
-  - Name: doorway
-    Steps: [{Name: wait, Type: wait, Signal: go, Store: payload}]
-  - Name: echo
-    Inputs: [{Name: value}]
-    Steps: [{Name: keep, Script: inputs.value, Store: value}]
-"""
+from tests.commands.conftest import FLOWS
 
 
 def ids(data):
@@ -139,35 +120,6 @@ CASES = (
 )
 UNSTEADY = re.compile(r"(_at|seconds|seconds_by_kind|text|bytes|cost|order|took_us|started_us|ended_us|us|time)$")
 NEW_ID = re.compile(r"(exec|event|op|ask|path)_[0-9a-z]{16,26}")
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory):
-    """Return a folder with definitions, a store and an exported run, and the names of the runs in the store."""
-    folder = tmp_path_factory.mktemp("store")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        Path("flows.yaml").write_text(FLOWS, encoding="utf-8")
-        for name in ("project", "elsewhere"):
-            Path(name).mkdir()
-            Path(name, "a.txt").write_text("old\n", encoding="utf-8")
-        with Environment(store="runs.db") as environment:
-            environment.define(read_definitions(FLOWS))
-            one = environment.start("hello", {"who": "Ann"}).wait()
-            two = environment.start("hello", {"who": "Bob"}).wait()
-            asks = environment.start("release").wait()
-            stopped = environment.start("release").wait().cancel().wait()
-            waits = environment.start("doorway").wait()
-            environment.add_workspace(WorkspaceDefinition("app", folder="project"))
-            write = Step("write", action="Workspace.Shell", parameters={"Command": "echo new > a.txt"})
-            edited = environment.start(Workflow("edit", [write], workspace="app")).wait()
-            assert edited.status == "completed", edited.error
-            environment.start("hello", {"who": "Eve", "n": 3}, key="again").wait()
-            environment.enqueue("hello", {"who": "Eve"}, queue="slow", key="later")
-            one.export("one.jsonl")
-            runs = {"ONE": one, "TWO": two, "ASKS": asks, "STOPPED": stopped, "WAITS": waits, "EDITED": edited}
-            names = {name: run.id for name, run in runs.items()}
-            return folder, {**names, "QUESTION": asks.open_questions[0].id}
 
 
 @pytest.fixture

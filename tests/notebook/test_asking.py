@@ -58,6 +58,7 @@ def test_the_inbox_and_answers_are_functions_too(session):
     assert question["question"] == "Deploy 4?"
 
 
+@pytest.mark.usefixtures("notebook_words")
 def test_the_listing_says_what_to_type(session):
     from divebook.notebook.report import questions
 

@@ -56,6 +56,7 @@ def places(monkeypatch):
     return shown
 
 
+@pytest.mark.usefixtures("notebook_words")
 def test_the_cards_come_with_text_and_html_that_say_how_to_answer(session, places):
     run = divebook.run(PLAIN).wait()
     shown = run_list.InboxOutput(session.environment, store="there.db")

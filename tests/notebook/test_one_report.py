@@ -14,10 +14,11 @@ from typer.testing import CliRunner
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.cli.main import app
-from divebook.cli.options import in_shell_with
+from divebook.cli.output import in_shell_with
 from divebook.definitions import Each
 from divebook.definitions.definition import InputDefinition, OutputDefinition
-from divebook.report.hints import as_magic, as_method, worded
+from divebook.notebook.extension import WORDS
+from divebook.report.hints import PYTHON, worded
 from divebook.report.text import text_of
 from tests.frozen.snapshots_of import WORKFLOWS, plain
 
@@ -117,7 +118,7 @@ def test_shell_terminal_notebook_and_print_show_the_same_text_of_a_run(kind, ids
 def test_only_the_commands_differ_between_interfaces(kind, ids, environment):
     run = environment.run_of(ids[kind])
     texts = []
-    for words in (as_method, as_magic, in_shell_with(["-d", "demo.yaml"])):
+    for words in (PYTHON, WORDS, in_shell_with(["-d", "demo.yaml"])):
         with worded(words):
             texts.append(without_times(str(run)).splitlines())
     for lines in zip(*texts, strict=True):

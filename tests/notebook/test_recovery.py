@@ -51,6 +51,7 @@ def test_nothing_is_said_where_nothing_was_interrupted(folder, capsys):
     assert told(capsys) == ""
 
 
+@pytest.mark.usefixtures("notebook_words")
 def test_interrupted_executions_are_counted(folder, capsys):
     leave(open_store())
     assert told(capsys) == "1 run was interrupted: %dive recover\n"
@@ -78,6 +79,7 @@ def test_a_file_that_is_no_store_does_not_stop_the_loading(folder, capsys):
     assert "is not a divebook store" in printed
 
 
+@pytest.mark.usefixtures("notebook_words")
 def test_what_can_go_on_goes_on_by_itself(folder, capsys, monkeypatch):
     monkeypatch.setenv(recovery.RECOVER_VARIABLE, "auto")
     sound, lacking = leave(open_store()), leave(open_store(), PAID)

@@ -267,6 +267,7 @@ def test_a_paused_run_says_so_in_both_forms(gate):
     assert all("‖ paused" in form for form in forms_of(held))
 
 
+@pytest.mark.usefixtures("notebook_words")
 @pytest.mark.parametrize("finish", [wait_for_run, lambda run, here: asyncio.run(await_run(run, here))])
 def test_a_pause_from_the_page_fails_the_cell_as_an_interrupt_does(gate, finish, monkeypatch):
     begun, awaited = threading.Event(), threading.Event()

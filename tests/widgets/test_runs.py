@@ -232,6 +232,7 @@ def test_one_that_refuses_holds_up_no_other_and_is_named(world):
     assert world.store.record(asks).status == "cancelled"
 
 
+@pytest.mark.usefixtures("notebook_words")
 def test_a_run_is_opened_below_the_list_and_closed_again(world):
     feed, page = feed_of(world)
     shown, name = [], page["runs"][0]["execution_id"]

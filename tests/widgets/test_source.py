@@ -2,6 +2,8 @@
 
 from decimal import Decimal
 
+import pytest
+
 from divebook import Agent, ScriptedModel
 from divebook.agents.clients import REQUEST_LIMITERS, RequestLimiter
 from divebook.definitions.definition import Workflow
@@ -38,6 +40,7 @@ def test_the_header_of_an_execution_that_somebody_paused_says_so():
     assert execution.state.paused == f"paused by {this_person()}"
 
 
+@pytest.mark.usefixtures("notebook_words")
 def test_the_header_names_the_signal_that_is_waited_for_and_what_sends_it():
     execution = environment().start(Workflow("w", [Step("s", type="wait", signal="it's on")])).wait(20)
     told = f"waits for the signal \"it's on\": %dive signal {execution.id} 'it''s on'"
