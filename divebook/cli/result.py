@@ -281,10 +281,8 @@ def _print_queue(queue: Queue, _values: Mapping[str, Any]) -> None:
         rows = ([line.queue, line.execution_id, line.workflow, line.why or ""] for line in queue.withheld)
         columns(("queue", "id", "workflow", "why"), rows)
         say("to resume one: divebook resume RUN -d FILE")
-    for worker in queue.workers:
-        say(f"worker {worker.id}: {', '.join(worker.queues)}; drives {worker.driving} of {worker.parallel}")
-    if not queue.workers:
-        say("no running worker; start one: divebook worker FILE")
+    for text in queue.worker_lines:
+        say(text)
 
 
 def _queue_cells(line: QueueLine) -> tuple[str, ...]:

@@ -77,6 +77,15 @@ class Queue:
         """The runs that workers leave alone, because they are paused or were interrupted too often."""
         return [line for line in self.lines if line.withheld]
 
+    @property
+    def worker_lines(self) -> list[str]:
+        """A line for each running worker, or one that says how to start a worker."""
+        lines = [
+            f"worker {worker.id}: {', '.join(worker.queues)}; drives {worker.driving} of {worker.parallel}"
+            for worker in self.workers
+        ]
+        return lines or [f"no running worker; start one: {advised('worker FILE')}"]
+
 
 def queue_data(queue: Queue) -> QueueData:
     """Return the runs in queues and the running workers as plain data."""

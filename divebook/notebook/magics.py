@@ -388,11 +388,7 @@ def _view_of_queue(_magics: DiveMagics, _call: Invocation, queue: Queue) -> pd.D
     from divebook.analysis.lists import queue_frame
 
     # Workers are printed, because the frame has one row for each run.
-    for worker in queue.workers:
-        queues = ", ".join(worker.queues)
-        print_answer(f"worker {worker.id}: {queues}; drives {worker.driving} of {worker.parallel}")
-    if not queue.workers:
-        print_answer("no worker is there; begin one in a shell: divebook worker FILE")
+    print_answer("\n".join(queue.worker_lines))
     return queue_frame(queue.environment)
 
 

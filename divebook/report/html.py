@@ -363,7 +363,7 @@ def _(block: Table) -> str:
     caption = ""
     if block.title:
         at_top = "caption-side:top;text-align:left;white-space:nowrap;padding:2px 0;color:inherit"
-        caption = _element("caption", _element("strong", safe(block.title)), style=at_top)
+        caption = _element("caption", _element("strong", _heading(block.title)), style=at_top)
     return _table(caption, titles, rows, style)
 
 

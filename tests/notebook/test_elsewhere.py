@@ -49,7 +49,7 @@ def test_a_cell_leaves_a_run_to_a_worker_and_enqueues_it_once(cell, session, mon
 
 def test_a_cell_lists_what_waits_and_says_who_is_there(cell, session):
     cell(ADD)
-    assert cell("%dive queue")[1].startswith("no worker is there; begin one in a shell: divebook worker FILE\n")
+    assert cell("%dive queue")[1].startswith("no running worker; start one: !divebook worker FILE\n")
     run, _ = cell("%dive enqueue add n=2 --at 2099-01-01T08:00 --key once")
     with pytest.warns(StartKeyWarning, match=r"other inputs \(n: 2, now 3\)"):
         assert cell("%dive enqueue add n=3 --key once")[0].id == run.id
