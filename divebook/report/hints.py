@@ -127,7 +127,7 @@ def show_advice(execution_id: str) -> str:
 
 
 def begin_interface(interface: Interface) -> None:
-    """Word all hints and command lines for an interface from now on."""
+    """Use the words of an interface for all hints and command lines from now on."""
     _interfaces.append(interface)
 
 
@@ -139,7 +139,7 @@ def end_interface(interface: Interface) -> None:
 
 @contextmanager
 def worded(interface: Interface) -> Iterator[None]:
-    """Word all hints and command lines for an interface during a ``with`` block."""
+    """Use the words of an interface for all hints and command lines during a ``with`` block."""
     begin_interface(interface)
     try:
         yield
