@@ -345,7 +345,7 @@ def _recovered(interrupted: Interrupted, record: ExecutionRecord) -> int:
         # A definition is missing that only its file has.
         is_missing = interrupted.definitions is None and isinstance(error, DefinitionError | NotFoundError)
         store = ["--store", interrupted.store] if interrupted.store else []
-        way_on = f"; name the file that has it: {command('recover', [record.execution_id], ['-d', 'FILE', *store])}"
+        way_on = f"; name the file that has it: {in_shell('recover', [record.execution_id], ['-d', 'FILE', *store])}"
         text = f"{record.execution_id} was not resumed: {one_line(str(error))}{way_on if is_missing else ''}"
         print_note(text, "bold red")
         return 1
