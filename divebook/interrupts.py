@@ -157,6 +157,8 @@ def interruptible_result(future: Future[T], timeout: float | None = None, *, pat
     patience
         Seconds from the start during which interrupts stay deferred, so that a short operation can finish.
     """
+    if future.done():  # nothing to wait for
+        return future.result()
     started_at = time.monotonic()
     with INTERRUPTS.deferred() as is_deferred:
         while is_deferred:

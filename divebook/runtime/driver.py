@@ -480,8 +480,8 @@ class Driver:
     def begin(
         self, dependencies: DriverDependencies, first_commit: Future[None] | None = None, *, at_once: bool = False
     ) -> None:
-        """Start to drive a pending execution. The future `first_commit` gets its result when the first events are in
-        the store.
+        """Start to drive a pending execution. The future `first_commit` gets its result soon after the first events are
+        in the store.
 
         The first events are written together with its first call, or `at_once`
         (test_what_an_execution_begins_with_is_written_with_its_first_call_and_its_end_with_its_last).
@@ -492,14 +492,18 @@ class Driver:
         # This lease exists only in memory. The first batch writes it to the store, with the real time of its expiry.
         lease = Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0)
         journal = self._open_journal(dependencies, None)
-        journal.first_commit = first_commit
+        if first_commit is not None:
+            journal.on_first_commit = functools.partial(ENGINE.complete_later, first_commit)
         first = decide_opening(opening, self.predecessor)
         if at_once or opening.key is not None:  # with a key, nothing runs before the store has it
             journal.record_all(first)
         driving = self._start_task(self._run(dependencies, journal, lease, () if journal.recorded else first), lease)
         if first_commit is not None:
-            # An execution that fails before its first commit must not leave the caller of `start` waiting.
-            driving.add_done_callback(functools.partial(copy_error, first_commit))
+            # An execution that fails before its first commit must not leave the caller of `start` waiting. After it,
+            # `start` has succeeded, even if its caller has not been woken yet.
+            driving.add_done_callback(
+                lambda done: None if journal.on_first_commit is None else copy_error(first_commit, done)
+            )
 
     def continue_from(
         self,

@@ -18,8 +18,7 @@ write it twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from threading import Lock, get_ident
@@ -90,8 +89,10 @@ class Journal:
         self._resumed_at = 0
         self._is_waiting = False
         """True if all unwritten records may wait for the records that follow them."""
-        self.first_commit: Future[None] | None = None
-        """Set once the first events of the execution are in the store. From then on it can receive messages."""
+        self.on_first_commit: Callable[[], object] | None = None
+        """Called once, when the first events are durable in the store. From then on the execution can receive messages.
+        None afterwards.
+        """
         self._commit = commit
         self._token = token
         self._durability = durability
@@ -416,10 +417,9 @@ class Journal:
             self.error = error
             return
         self._durable = max(self._durable, sequence)  # a later batch may have become durable first
-        if self.first_commit is not None:
-            if not self.first_commit.done():  # another process may have taken the lease before the disk had the events
-                self.first_commit.set_result(None)
-            self.first_commit = None
+        if self.on_first_commit is not None:
+            self.on_first_commit()
+            self.on_first_commit = None
 
     @property
     def is_checkpoint_due(self) -> bool:

@@ -237,6 +237,15 @@ class EngineThread:
         awaited.add_done_callback(self._futures.discard)
         return awaited
 
+    def complete_later(self, future: Future[None]) -> None:
+        """Complete a future for which another thread waits, two turns of the loop later. Call on the loop.
+
+        The code that is about to run gets these turns first: a thread that wakes earlier would only compete with it for
+        the processor. A short execution ends within them, so its caller is woken once, and finds it ended.
+        """
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.call_soon, _complete, future)
+
     def promise(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine as a task, and return a concurrent future of its result. Call on the loop."""
         return self.promise_of(self.keep(work))
@@ -450,6 +459,11 @@ def copy_outcome(target: Future[T], source: Future[T]) -> None:
             target.set_exception(error)
         else:
             target.set_result(source.result())
+
+
+def _complete(future: Future[None]) -> None:
+    with contextlib.suppress(InvalidStateError):  # the loop has died, or the execution has failed meanwhile
+        future.set_result(None)
 
 
 def copy_error(first_commit: Future[T], driving: Future[T]) -> None:

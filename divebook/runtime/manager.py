@@ -322,10 +322,7 @@ class Control:
 
         def begin() -> None:
             continue_driving()
-            # Wake the caller two turns later, after the first work of the execution: a thread that wakes earlier would
-            # only compete with it for the processor.
-            loop = asyncio.get_running_loop()
-            loop.call_soon(loop.call_soon, driving_started.set_result, None)
+            ENGINE.complete_later(driving_started)
 
         with driver.handover():
             ENGINE.outcome(begin, driving_started)
