@@ -179,6 +179,7 @@ class Workflow(Definition):
     _fingerprint: str = field(init=False, compare=False, repr=False)
     _stored: Mapping[str, Any] | None = field(init=False, compare=False, repr=False)
     _has_joins: bool | None = field(init=False, compare=False, repr=False)
+    _manner: DialectRules | None = field(init=False, compare=False, repr=False)
 
     def __init__(
         self,
@@ -238,7 +239,7 @@ class Workflow(Definition):
     def _reset_caches(self) -> None:
         # Of several steps with the same name, the first one is used.
         steps = {step.name: step for step in reversed(self.steps)}
-        self._put(_steps=steps, _reachable={}, _fingerprint="", _stored=None, _has_joins=None)
+        self._put(_steps=steps, _reachable={}, _fingerprint="", _stored=None, _has_joins=None, _manner=None)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -276,8 +277,12 @@ class Workflow(Definition):
 
     @property
     def manner(self) -> DialectRules:
-        """Rules of execution that follow from the dialect (``divebook`` or ``dive``) of the workflow."""
-        return rules_of(self.dialect)
+        """Rules of execution that follow from the dialect (``divebook`` or ``dive``) of the workflow. Found once."""
+        manner = self._manner
+        if manner is None:
+            manner = rules_of(self.dialect)
+            self._put(_manner=manner)
+        return manner
 
     @property
     def first_step(self) -> Step:
@@ -293,7 +298,10 @@ class Workflow(Definition):
 
     def step(self, name: str) -> Step:
         """Return the step with this name. Raise `NotFoundError` if there is none."""
-        step_name = same_name(name, self._steps)
+        step = self._steps.get(name)
+        if step is not None:
+            return step
+        step_name = same_name(name, self._steps)  # the name in another Unicode form
         if step_name is None:
             raise NotFoundError("step", name, self._steps)
         return self._steps[step_name]

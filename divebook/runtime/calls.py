@@ -138,13 +138,14 @@ async def call(
 
     # A call with a time limit waits for a slot of its executor first, so that waiting does not use up the time.
     is_limited = function.timeout is not None or context.is_limited
+    is_repeatable = function.is_repeatable
 
     def attempt(failures: int) -> Awaitable[Any]:
         run_function = functools.partial(invoke, context, function, arguments, name, compute, failures=failures)
         # Checked before each attempt, because a cell may define the rollback function again meanwhile.
         if step_function is not None:
             run_function = functools.partial(_call_with_own_rollback, step_function, run_function)
-        slot = compute.slot(repeatable=function.is_repeatable, limited=is_limited)
+        slot = compute.slot(repeatable=is_repeatable, limited=is_limited)
         if convert is not None or slot is not None:
             run_function = functools.partial(call_in_slot, run_function, slot, convert)
         return context.operation(
@@ -152,7 +153,7 @@ async def call(
             parameters,
             run_function,
             key=name,
-            repeatable=function.is_repeatable,
+            repeatable=is_repeatable,
             attempt=failures,
             timeout=function.timeout,
             noted=rollback_event,
@@ -258,7 +259,7 @@ def compute_for(context: StepContext, function: UserFunction, arguments: Mapping
     """
     executor = context.step.executor or function.executor
     takes = function.takes
-    parameter = function.context_parameter
+    parameter = takes.context and function.context_parameter
     is_here = function.workspace is not None
     # Objects of this process, such as a workspace or a context, cannot be sent to another process.
     is_bound = function.stays_here or is_here or (bool(parameter) and parameter not in arguments)

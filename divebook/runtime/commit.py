@@ -55,6 +55,7 @@ class GroupCommit:
     def __init__(self, calls: StoreCalls) -> None:
         self.calls = calls
         self.store = calls.store
+        self._is_direct = calls.are_direct
         # The one task that writes to a remote store. While it runs, new records wait in `_dirty` for its next turn.
         self._commit_task: asyncio.Task[None] | None = None
         # Journals with unwritten records, in the order in which they became dirty. A dict serves as an ordered set.
@@ -123,12 +124,12 @@ class GroupCommit:
         the event loop, so that waiting for the end of the turn would save no write.
         """
         # In these cases others may join the commit at the end of the turn, and one commit costs less than two.
-        if not self._was_alone or self._waiting or self.held_up is not None or self._syncs.are_shared:
+        if not self._was_alone or self._waiting or self.held_up is not None:
             return False
-        if self.calls.are_direct:
+        if self._is_direct:
             # Without a limit, a path that never waits would keep the loop for itself: no timer or message would be
             # handled.
-            return self._in_a_row < MOST_IN_A_ROW
+            return self._in_a_row < MOST_IN_A_ROW and not self._syncs.are_shared
         return self._was_quick and self._commit_task is None and self._in_a_row < MOST_ELSEWHERE
 
     def commit_now(self) -> None:
@@ -139,7 +140,7 @@ class GroupCommit:
         # While the store is busy, `_try_later` has scheduled the next attempt, which writes these records too.
         if self.held_up is None:
             self._join_later()
-            if self.calls.are_direct:
+            if self._is_direct:
                 self._write()
             else:
                 self._write_briefly()
@@ -151,7 +152,7 @@ class GroupCommit:
         # commit at once would not have split a shared commit.
         self._was_alone = len(self._waiting) <= 1 and len(self._dirty) <= 1
         self._in_a_row = 0
-        if self.calls.are_direct:
+        if self._is_direct:
             self._write()
         elif self._commit_task is None:
             if self._was_alone and self._was_quick and self.held_up is None:
@@ -203,11 +204,12 @@ class GroupCommit:
         """Start a thread for each journal whose unwritten records have large values. The thread encodes, compresses and
         writes them, while the loop continues with the other executions.
         """
-        for journal in [journal for journal in self._dirty if journal.is_heavy and journal not in self._heavy_writes]:
-            # Removed here, so that the commit on the loop does not write the same records.
-            del self._dirty[journal]
-            work = self._write_heavy(journal)
-            self._heavy_writes[journal] = asyncio.get_running_loop().create_task(work, name="divebook-large-values")
+        for journal in tuple(self._dirty):
+            if journal.is_heavy and journal not in self._heavy_writes:
+                # Removed here, so that the commit on the loop does not write the same records.
+                del self._dirty[journal]
+                work = self._write_heavy(journal)
+                self._heavy_writes[journal] = asyncio.get_running_loop().create_task(work, name="divebook-large-values")
 
     async def _write_heavy(self, journal: Committing) -> None:
         """Write the records of one journal in a thread, because they have large values.
@@ -251,7 +253,7 @@ class GroupCommit:
             self._was_quick = seconds < MOMENT
             self._end(batches, appending.answers)
             return PendingCommit(batches, None)
-        call = self.calls.start_in_thread(lambda: _outcomes(appending.finish, count))
+        call = self.calls.start_in_thread(lambda: _finished(appending, count))
         pending = PendingCommit(batches, call, seconds)
         # If the store could not even send the batch, the thread has just started the write, so the loop grants it one
         # `MOMENT`. A batch that was sent has used its `MOMENT` already.
@@ -317,13 +319,20 @@ class GroupCommit:
         if self._heavy_writes:
             self._dirty = {journal: None for journal in journals if journal in self._heavy_writes}
             journals = {journal: None for journal in journals if journal not in self._heavy_writes}
-        # A journal can be dirty without records, if `commit_now` wrote them after they were scheduled.
-        return {journal: batch for journal in journals if (batch := journal.take_batch()).records}
+        batches: dict[Committing, Batch] = {}
+        for journal in journals:
+            batch = journal.take_batch()
+            # A journal can be dirty without records, if `commit_now` wrote them after they were scheduled.
+            if batch.records:
+                batches[journal] = batch
+        return batches
 
     def _append(self, batches: Iterable[Batch], *, is_synced_later: bool = False) -> Sequence[Exception | None]:
         batches = [*batches]
-        append = self.store.append_unsynced if is_synced_later else self.store.append_all
-        return _outcomes(lambda: append(batches), len(batches))
+        try:
+            return self.store.append_unsynced(batches) if is_synced_later else self.store.append_all(batches)
+        except Exception as error:  # noqa: BLE001 - every caller that waits for the write raises it again
+            return [error] * len(batches)
 
     async def _append_in_thread(self, batches: Mapping[Committing, Batch]) -> Sequence[Exception | None]:
         try:
@@ -710,8 +719,9 @@ class PendingCommit:
         """True once the journals have received the outcomes."""
 
 
-def _outcomes(append: Callable[[], Sequence[Exception | None]], count: int) -> Sequence[Exception | None]:
+def _finished(appending: Appending, count: int) -> Sequence[Exception | None]:
+    """Complete an append of `count` batches, and return the outcome of each batch."""
     try:
-        return append()
+        return appending.finish()
     except Exception as error:  # noqa: BLE001 - every caller that waits for the write raises it again
         return [error] * count

@@ -181,7 +181,7 @@ class Journal:
             self._end_wait()
         self.recorded += 1
         self._is_folded = False
-        if not self.is_heavy and is_heavy(data):
+        if type(data) in _LARGE_FIELDS and not self.is_heavy and is_heavy(data):
             self.is_heavy = True
 
     @property

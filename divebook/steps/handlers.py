@@ -19,6 +19,7 @@ from divebook.runtime.context import StepContext
 from divebook.runtime.errors import clean_failure, clean_text
 from divebook.runtime.step import Handler, Outcome
 from divebook.scripting import value_text
+from divebook.scripting.templates import is_to_be_filled
 from divebook.steps.actions import Action
 from divebook.steps.function import FunctionStep
 from divebook.steps.prompt import AgentServices, ContentBuilder, PromptStep
@@ -208,7 +209,8 @@ class ActionStep:
         action = self._find(name)
         # The dialect `dive` stores the text of a result, `divebook` the result itself.
         keeps_text = context.workflow.manner.keeps_text
-        parameters = await filled(parameters, context.names, cache=context.known)
+        if is_to_be_filled(parameters):
+            parameters = await filled(parameters, context.names, cache=context.known)
         try:
             # The frame is evaluated by itself: it is not a parameter of the action.
             if context.step.each is not None and context.step.each.rows is not None:

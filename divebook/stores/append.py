@@ -288,7 +288,8 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         drafts.add(record)
     effects = drafts.effects
     payloads = drafts.payloads
-    _check_source(batch, effects.beginning)
+    if batch.source is not None or effects.beginning is not None:
+        _check_source(batch, effects.beginning)
     # Only the writer knows that an execution waits; all other statuses follow from the events.
     status_change, status = _with_status(batch, effects.status_change)
     blobs = drafts.blobs
@@ -345,7 +346,7 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         batch.taken,
         blobs,
         batch.token or 0,
-        durability_called(batch.durability),
+        None if batch.durability is None else durability_called(batch.durability),
         effects.questions,
         lease,
         annotations,
@@ -725,7 +726,8 @@ class KnownIds:
 
         `load` returns the ids of the log. It is called only if the highest id does not prove that the new ids are new.
         """
-        if self.are_below(bounds):
+        # Written as in `are_below`: this runs for every append, and nearly always ends here.
+        if self._highest is not None and bounds[0] > self._highest:
             return
         if self._all is None:
             self._all = _IdSet()
