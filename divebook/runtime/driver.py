@@ -525,8 +525,10 @@ class Driver:
         self._require_newest(lease, "continue")
         self._state = state
         self._is_stored = True
-        # The children are in the store, but not in the memory of this process.
-        self.may_have_children = True
+        # Children that another process has started are in the store, but not in the memory of this one. Between two
+        # leases in a row, no other process had one.
+        if self._token is None or lease.token != self._token + 1:
+            self.may_have_children = True
         if must_replay:
             self.parked_run.unwind()
         journal, first = self._reopen_log(dependencies, lease, resumption)

@@ -407,12 +407,16 @@ class Control:
         steps = steps_ahead(driver.workflow, driver.state)
         self.check(driver.workflow, steps, workflows_to_begin(driver.state, self.store))
 
-    def continue_parked(self, driver: Driver, child: Child | None = None, *, again: bool = False) -> Driver:
+    def continue_parked(
+        self, driver: Driver, child: Child | None = None, *, again: bool = False, message: Message | None = None
+    ) -> Driver:
         """Resume a waiting execution that no process drives, if it has work to do: an unread message, a deadline that
         has passed, or a child to wait for. Otherwise change nothing. Return its driver.
 
         With `again`, resume an execution that failed or was cancelled as well. A `child` is resumed with the bounds
         that its parent requests now. If another process holds the lease, try again once it is released.
+
+        A `message` that was just stored for the execution need not be read.
         """
         # Three cases need no drive here: this process drives it already, workers will drive it, or it ends with its
         # parent.
@@ -428,7 +432,7 @@ class Control:
                 state = driver.state_under(lease)
                 # A driver that died has left its lease, perhaps before it did what it had recorded (`give_up`).
                 was_left = lease.was_left and not state.is_over and state.paused is None
-                if was_left or self._can_continue(state, child, again=again):
+                if was_left or self._can_continue(state, child, again=again, message=message):
                     self._drive(driver, lease, None if child is None else child.resumed(driver.workflow, state))
                 else:
                     # Another process has read the message meanwhile.
@@ -510,13 +514,17 @@ class Control:
     def _session(self) -> StoreSession:
         return ENGINE.session(self.store)
 
-    def _can_continue(self, state: ExecutionState, child: Child | None, *, again: bool) -> bool:
+    def _can_continue(
+        self, state: ExecutionState, child: Child | None, *, again: bool, message: Message | None = None
+    ) -> bool:
         if state.is_over:
             # If another process has ended the parent, the parent must resume nothing, even if this process has not
             # noticed yet. Nor does a parent that is rolled back.
             return again and not state.is_final and not (child is not None and self._is_ended(child.parent))
         # An undriven execution that does not wait was left in the middle of its work, for example by a dead process.
-        if state.status != WAITING or facts_of(state, self.store.inbox(state.execution_id, state.taken)):
+        if state.status != WAITING or (message is not None and facts_of(state, [message])):
+            return True
+        if facts_of(state, self.store.inbox(state.execution_id, state.taken)):
             return True
         due = state.wake_at
         return due is not None and due <= self.clock.now()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
-from typing import Any
+from typing import Any, Protocol
 
 from divebook.definitions.json_schemas import FITTING
 from divebook.engine.approvals import RUN, StandingRule, rules_of_run
@@ -58,6 +58,13 @@ from divebook.stores.leases import Lease
 from divebook.text.arguments import describe, list_of, require
 
 
+class ContinueParked(Protocol):
+    """Protocol of the function that continues an execution which no process drives, if it has something to do."""
+
+    def __call__(self, driver: Driver, /, *, message: Message | None = None) -> Driver:
+        """Continue the execution and return its driver. `message` is one that was just stored for the execution."""
+
+
 class Answering:
     """Delivery of answers, signals and revocations of approval rules to the executions of one store. Each is stored as
     a message before it takes effect.
@@ -68,9 +75,7 @@ class Answering:
         Continue a parked execution if it has something to do.
     """
 
-    def __init__(
-        self, registry: ExecutionRegistry, go_on: Callable[[Driver], Driver], clock: Clock, chance: Chance
-    ) -> None:
+    def __init__(self, registry: ExecutionRegistry, go_on: ContinueParked, clock: Clock, chance: Chance) -> None:
         self._registry = registry
         self._store = registry.store
         self._continue = go_on
@@ -83,7 +88,36 @@ class Answering:
         self, interrupt_id: str, response: Any, execution_id: str | None = None, by: str | None = None
     ) -> Driver:
         """Answer a question and continue its execution; see `Environment.answer`."""
-        driver, question = self._find_question(interrupt_id, execution_id)
+        known = self._known_question(interrupt_id, execution_id)
+        driver, question = known or self._find_question(interrupt_id, execution_id)
+        try:
+            return self._answer(driver, question, response, by)
+        except InterruptError:
+            if known is None:
+                raise
+            # The store has an earlier answer or another state: the error must be about that.
+            return self._answer(*self._find_question(interrupt_id, execution_id), response, by)
+
+    def _known_question(self, interrupt_id: str, execution_id: str | None) -> tuple[Driver, Question] | None:
+        """Return an open question of an execution that this process drove last, without reading the store. Return None
+        if there is none.
+
+        What other processes have done since shows when the answer is stored, and when the lease is acquired.
+        """
+        driver = None if execution_id is None else self._registry.present(execution_id)
+        if driver is None or not driver.was_parked or driver.is_driving or driver.state.is_over:
+            return None
+        question = driver.state.interrupts.get(interrupt_id)
+        return None if question is None or not question.is_open else (driver, question)
+
+    def _answer(self, driver: Driver, question: Question, response: Any, by: str | None) -> Driver:
+        """Answer a question of an execution, and continue the execution. Return its driver.
+
+        Raises
+        ------
+        InterruptError
+            The question takes no answer, or not this one.
+        """
         description = f"the answer to {address_of(driver.id, question)}"
         state = driver.state
         if state.is_over and question.is_open:
@@ -159,8 +193,9 @@ class Answering:
             The execution ended before it read the message.
         """
         try:
-            self._continue(driver)
-            driver.refresh()
+            self._continue(driver, message=message)
+            if message is None or driver.state.taken < message.number:
+                driver.refresh()
         except (DefinitionError, NotFoundError, SetupError, StoreError) as error:
             raise AnswerKeptError(driver.id, description, error) from error
         # The execution ended between the store of the message and its next look at the inbox.

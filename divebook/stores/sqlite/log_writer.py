@@ -35,6 +35,7 @@ from divebook.stores.append import (
     line_after,
 )
 from divebook.stores.encoding import PACKED, pack_id, unpack_id, width_of
+from divebook.stores.leases import Lease
 from divebook.stores.sqlite import log_reader, tables
 from divebook.stores.sqlite.log_reader import MOST, RECORD, Log, LogEnd, find, load_line, load_records, log_end_of
 from divebook.stores.sqlite.schema import EventTypes, place_of
@@ -98,6 +99,16 @@ class LogWriter:
         while len(self._logs) > MAX_CACHED_LOGS:
             del self._logs[next(iter(self._logs))]
         return answers
+
+    def note_lease(self, lease: Lease) -> None:
+        """Note the new token of an execution. A log that this process knows stays cached if no other lease was acquired
+        since: `write` finds out whether anything else in the file has changed.
+        """
+        log = self._logs.get(lease.execution_id)
+        if log is not None and lease.token == log.token + 1:
+            log.token = lease.token
+        else:
+            self.forget((lease.execution_id,))
 
     def forget(self, execution_ids: Iterable[str]) -> None:
         """Remove the logs of executions from the cache, so that the next write reads their state from the file."""

@@ -259,8 +259,9 @@ class SqliteStore(EventStore):
             lease = tables.load_lease(cursor, log.key)
             if lease is not None and lease.keeps_out(moment, instead_of):
                 raise lease.held_error()
-            self._logs.forget((execution_id,))  # its token changes
-            return tables.write_next_lease(cursor, log, owner, until)
+            next_lease = tables.write_next_lease(cursor, log, owner, until)
+        self._logs.note_lease(next_lease)
+        return next_lease
 
     def _renew(self, leases: Sequence[Lease], until: Moment) -> list[bool]:
         with self._transaction(RELAXED) as cursor:
