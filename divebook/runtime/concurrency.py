@@ -12,6 +12,7 @@ ends, the count of running tasks is 0 and the path is idle.
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -453,6 +454,23 @@ async def _run(scope: anyio.CancelScope, work: Coroutine[Any, Any, object]) -> N
             work.close()
         else:
             await work
+
+
+# --- timers ---
+
+
+def call_later_if_alive(seconds: float, method: Callable[[], None]) -> asyncio.TimerHandle:
+    """Call a method after some seconds, unless its object is gone by then. The timer does not keep the object alive.
+    Call on the event loop.
+    """
+    reference = weakref.WeakMethod(method)
+
+    def call() -> None:
+        bound = reference()
+        if bound is not None:
+            bound()
+
+    return asyncio.get_running_loop().call_later(seconds, call)
 
 
 # --- waiting for messages from outside -------------------------------------------------------------------------------

@@ -739,7 +739,7 @@ class Driver:
         try:
             miss_policy = (
                 None
-                if journal.state.tools is None
+                if journal.present.tools is None
                 else await dependencies.services.find_miss_policy(journal.state, session.calls)
             )
             # `_reopen_log` has set the runner if parked code continues.
@@ -752,7 +752,7 @@ class Driver:
             await self.parked_run.wait_end()
             if not first:
                 await journal.durable()  # test_nothing_runs_of_an_execution_whose_key_another_one_has
-            if journal.state.rolling_back is not None:
+            if journal.present.rolling_back is not None:
                 await dependencies.cancel_children(self)
             # Messages are delivered to the runner from here on. Those that arrived earlier are read by the runner
             # itself.
@@ -760,7 +760,7 @@ class Driver:
             await runner.run(functools.partial(journal.record_all, first))
             # The rollback runs in a new runner. If it waits for an answer, its status is not RUNNING, and it is parked
             # like any other code.
-            while journal.state.rolling_back is not None and journal.state.status == catalog.RUNNING:
+            while journal.present.rolling_back is not None and journal.present.status == catalog.RUNNING:
                 await runner.leave_workspaces()
                 runner = await self._roll_back(dependencies, journal, session, miss_policy)
                 recorded = journal.recorded
@@ -834,7 +834,7 @@ class Driver:
         """
         lease: Lease | None = None
         # Senders set the flag through `request_check`. The loop repeats until a check during which no sender set it.
-        self._must_check_inbox = True
+        self._must_check_inbox = not self._state.is_over
         while self._must_check_inbox and lease is None:
             self._must_check_inbox = False
             lease = await self._lease_for_news()

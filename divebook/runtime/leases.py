@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from divebook.errors import DivebookError, LeaseHeldError, StoreError
 from divebook.runtime.commit import StoreCalls
+from divebook.runtime.concurrency import call_later_if_alive
 from divebook.stores.base import EventStore
 from divebook.stores.leases import LEASE_SECONDS, Lease, Owner
 from divebook.text.redaction import logger
@@ -299,13 +300,12 @@ class LeaseKeeper:
 
     def forget(self, lease: Lease) -> None:
         """Stop renewing a lease. In the store it stays until it expires."""
+        # The heartbeat goes on: executions mostly follow each other, and cancelling the timer and setting another one
+        # for each of them would cost more than one beat without leases.
         self._leases.pop(lease.execution_id, None)
-        if not self._leases and self._heartbeat is not None:
-            self._heartbeat.cancel()
-            self._heartbeat = None
 
     def _wait_for_beat(self) -> None:
-        self._heartbeat = asyncio.get_running_loop().call_later(HEARTBEAT_SECONDS, self._beat)
+        self._heartbeat = call_later_if_alive(HEARTBEAT_SECONDS, self._beat)
 
     def _beat(self) -> None:
         self._heartbeat = None

@@ -22,6 +22,7 @@ from divebook.errors import DivebookError, ExecutionError, FencedError, StoreErr
 from divebook.interrupts import interruptible_result
 from divebook.runtime.commit import GroupCommit, StoreCalls
 from divebook.runtime.compute.threads import open_to_libraries, rest
+from divebook.runtime.concurrency import call_later_if_alive
 from divebook.runtime.leases import DRIVEN_LEASES, LeaseKeeper
 from divebook.runtime.runner import PARKED_RUNS, Runner
 from divebook.runtime.waiting import guard
@@ -343,19 +344,14 @@ class InboxDelivery:
         self._runners[execution_id] = runner
         if self._unsubscribe is None and self._timer is None:
             # Later, because a subscription costs more than a short execution takes.
-            self._timer = asyncio.get_running_loop().call_later(INTERVAL, self._listen)
+            self._timer = call_later_if_alive(INTERVAL, self._listen)
 
     def remove(self, execution_id: str) -> None:
         """Stop delivering the messages of an execution, because its runner no longer reads them."""
         self._runners.pop(execution_id, None)
-        if self._runners:
-            return
-        if self._unsubscribe is not None:
+        if not self._runners and self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
-        if self._timer is not None:  # the pending timer would keep this object alive
-            self._timer.cancel()
-            self._timer = None
 
     def has(self, execution_id: str) -> bool:
         """Return whether messages to an execution are delivered by this object, because its runner is registered here.

@@ -602,13 +602,14 @@ class Runner(PathRunner):
 
     async def _run_paths(self) -> None:
         async with self._group.running():
-            if not self.journal.state.paths:
-                self.journal.record_all((decide_start(self.workflow),))
-            # Timers are set before the inbox is read, and the paths start last: a path then finds every message and
-            # expiry that exists.
             self._recorder.waits.deadlines = self._alarms.set
             self._recorder.waits.expire = self._alarms.expire
-            self._alarms.set_all()
+            # Timers are set before the inbox is read, and the paths start last: a path then finds every message and
+            # expiry that exists. Nothing waits yet in an execution without paths.
+            if self.journal.present.paths:
+                self._alarms.set_all()
+            else:
+                self.journal.record_all((decide_start(self.workflow),))
             if self.journal.written:  # before its first write, an execution can have no messages
                 await self._record_messages()
             # The process may have died after a path had failed, and before the failure stopped the other paths.
@@ -688,8 +689,9 @@ class Runner(PathRunner):
 
         Passed deadlines are handled before that (test_a_later_process_finds_that_it_has_expired).
         """
-        active = [path.id for path in self.journal.state.active_paths()]
-        if len(active) == 1 and not self._driven and not self.journal.state.deadlines():
+        present = self.journal.present
+        active = [path.id for path in present.active_paths()]
+        if len(active) == 1 and not self._driven and not present.deadlines():
             # Noted before the first await, so that a message does not start a second task.
             self._driven.add(active[0])
             await self._drive(active[0])
@@ -703,7 +705,7 @@ class Runner(PathRunner):
 
         In this order: a cancellation, a pause, the failure of a path that stops the others, the regular end.
         """
-        if self.journal.state.is_over:
+        if self.journal.present.is_over:
             return
         if self._cancel_reason is not None:
             # The paths end first. Only then can the rules decide whether a rollback is needed.
