@@ -45,7 +45,7 @@ from divebook.runtime.concurrency import Suspended, Waits
 from divebook.runtime.errors import clean_failure, clean_text
 from divebook.runtime.operations import CallOptions, OperationLog, OperationRequest, in_short
 from divebook.runtime.streaming import TextStreams
-from divebook.runtime.waiting import ApprovalPolicy, Approving, Asking, Signals, engine_code
+from divebook.runtime.waiting import ApprovalPolicy, Approving, Asking, Signals, engine_code, is_workflow_code
 from divebook.runtime.workspaces import KEEP, RESTORE, WorkspaceLease, WorkspaceProvider, Workspaces
 
 
@@ -346,6 +346,8 @@ async def contained(call: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> An
     """
     task = asyncio.current_task(loop)
     try:
+        if not is_workflow_code():  # the usual case needs no mark
+            return await call
         with engine_code():
             return await call
     except (Exception, Suspended):

@@ -292,6 +292,8 @@ class Approving:
 
 _IS_WORKFLOW_CODE: ContextVar[bool] = ContextVar("divebook_own_code", default=False)
 """True while a workflow function's own code runs, False inside a recorded call that it makes."""
+is_workflow_code = _IS_WORKFLOW_CODE.get
+"""Return whether a workflow function's own code runs."""
 _OURS = str(Path(__file__).parents[1]) + os.sep
 _BETWEEN = frozenset({"asyncio", "anyio", "contextlib"})
 """Libraries through which code requests a timer from the loop."""
