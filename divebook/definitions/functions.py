@@ -1086,7 +1086,8 @@ def step(
         stops waiting for it.
     idempotent
         Two calls have the same effect as one. A call is then repeated if the process died during it. For other
-        functions a person is asked.
+        functions a person is asked. An idempotent call may begin up to 16 calls or 10 ms before the log has its start:
+        if the process dies then, up to 16 completed idempotent calls are made again.
     approval
         A person must approve every call first, and may change its arguments. A denied call raises ApprovalDeniedError.
     executor

@@ -643,6 +643,12 @@ class TapeLog:
     async def durable(self) -> None:
         """Return at once. A journal waits here until its events are stored; a recorded log is stored already."""
 
+    async def nearly_durable(self) -> None:
+        """Return at once, as `durable` does."""
+
+    def require_durable(self) -> None:
+        """Do nothing: the events are stored already."""
+
     async def event(self, sequence: int) -> Event:
         """Return the event with the given number from the recorded log."""
         return self._tape.event(sequence)

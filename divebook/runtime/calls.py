@@ -139,6 +139,8 @@ async def call(
     # A call with a time limit waits for a slot of its executor first, so that waiting does not use up the time.
     is_limited = function.timeout is not None or context.is_limited
     is_repeatable = function.is_repeatable
+    # What happens in a workspace, and what can be undone, must be in the log before it happens.
+    may_begin_early = function.idempotent and workspace is None and rollback_owner is None
 
     def attempt(failures: int) -> Awaitable[Any]:
         run_function = functools.partial(invoke, context, function, arguments, name, compute, failures=failures)
@@ -154,6 +156,7 @@ async def call(
             run_function,
             key=name,
             repeatable=is_repeatable,
+            may_begin_early=may_begin_early,
             attempt=failures,
             timeout=function.timeout,
             noted=rollback_event,

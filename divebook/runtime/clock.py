@@ -164,6 +164,12 @@ class StepLog(Protocol):
     async def durable(self) -> None:
         """Wait until all events recorded so far are durable in the store."""
 
+    async def nearly_durable(self) -> None:
+        """Wait until an idempotent call may begin, whose start was just recorded."""
+
+    def require_durable(self) -> None:
+        """Let no further call begin before the events recorded so far are durable."""
+
     async def event(self, sequence: int) -> Event:
         """Return the event with a sequence number, even if it is not written yet."""
 

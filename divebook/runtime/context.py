@@ -177,6 +177,7 @@ class StepContext:
         key: str | int | None = None,
         usage: Callable[[Any], Mapping[str, int]] | None = None,
         repeatable: bool = False,
+        may_begin_early: bool = False,
         attempt: int | None = None,
         reserved: Reserved | None = None,
         streamed: StreamedCall | None = None,
@@ -211,6 +212,9 @@ class StepContext:
             operation.
         repeatable
             True if running it twice does no harm. It is then repeated when its outcome is unknown.
+        may_begin_early
+            True if it may also begin before its start is in the log, because it is declared idempotent; see
+            `divebook.runtime.journal.Journal.nearly_durable`.
         attempt
             Number of the attempt from 0, for code that retries calls by itself.
         reserved
@@ -237,6 +241,7 @@ class StepContext:
             call,
             usage,
             repeatable,
+            may_begin_early,
             reserved,
             streamed,
             noted,

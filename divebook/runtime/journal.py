@@ -7,6 +7,9 @@ state is requested. The draft becomes an immutable `state` when a caller wants t
 The journal passes its records to the `GroupCommit` of the store, which writes the records of all executions of one turn
 of the event loop in one transaction. `await journal.durable()` returns when everything recorded so far is on disk. It
 is awaited before every external call, so that the intent of the call and every result it may depend on are safe first.
+A call that is declared idempotent may begin earlier: `await journal.nearly_durable()` lets it run a few calls ahead of
+the log. If the process dies meanwhile, the call is made again, and so are the idempotent calls before it whose results
+were not written. The end of any other call is durable before the next call begins.
 
 A fact passes these points: recorded (part of the state in memory), handed over (`take_batch`), written (`committed`),
 durable (`synced`). If the process dies before the write, the fact is lost, and the resumed code records it again. That
@@ -18,6 +21,7 @@ write it twice.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
@@ -87,6 +91,10 @@ class Journal:
         self._is_delayed = False
         # Time of the last `reopen` in microseconds; 0 if the code was never parked.
         self._resumed_at = 0
+        self._early_calls: deque[tuple[int, int]] = deque()
+        """Sequence number and time of the start of each call that began before its start was durable, oldest first."""
+        self._required = state.last_sequence
+        """Sequence number up to which events must be durable before any further call begins."""
         self._is_waiting = False
         """True if all unwritten records may wait for the records that follow them."""
         self.on_first_commit: Callable[[], object] | None = None
@@ -329,11 +337,38 @@ class Journal:
             if self.is_stopping:
                 await anyio.lowlevel.checkpoint_if_cancelled()  # a path that never waits would not notice it
             self._commit.commit_now()
+        await self._until_durable(recorded)
+
+    async def _until_durable(self, recorded: int) -> None:
+        """Wait until the events up to the number `recorded` are durable. The end of the turn writes them."""
         # In a loop, because a commit may fail on a busy store, or may have taken the records of another journal only.
         while self._durable < recorded and self.error is None:
             await self._commit.next_commit(self, is_written=self.written >= recorded)
         if self.error is not None:
             raise self.error
+
+    def require_durable(self) -> None:
+        """Let no further call begin, not even an idempotent one, before the events recorded so far are durable. They
+        include the end of a call that must not be repeated.
+        """
+        self._required = self.recorded
+
+    async def nearly_durable(self) -> None:
+        """Wait until an idempotent call may begin, whose start was just recorded: at once, if it is at most
+        `MOST_EARLY_CALLS` calls and `EARLY_MICROSECONDS` ahead of the log. Otherwise wait until all events recorded so
+        far are durable, and raise as `durable` does.
+        """
+        early = self._early_calls
+        while early and early[0][0] <= self._durable:
+            early.popleft()
+        now = self._latest.recorded_at
+        is_near = not early or (len(early) < MOST_EARLY_CALLS and now - early[0][1] < EARLY_MICROSECONDS)
+        if not is_near:
+            await self._until_durable(self.recorded)
+        elif self._required > self._durable or self.is_stopping or self.error is not None or self.held_up is not None:
+            await self.durable()
+        elif self.recorded > self._durable:
+            early.append((self.recorded, now))
 
     def _end_wait(self) -> None:
         """Write events that wait for a following event (recorded with `may_wait`) at the end of this turn. They wait no
@@ -631,6 +666,10 @@ CHECKPOINT_EVENTS = 500
 CHECKPOINT_BYTES = 50
 """Bytes of a checkpoint that take as long to write as one event takes to read and fold, with a safety factor of ten."""
 
+MOST_EARLY_CALLS = 16
+"""Maximum number of idempotent calls of an execution that begin before their starts are durable."""
+EARLY_MICROSECONDS = 10_000
+"""Time since the oldest such start after which the next call waits for the log."""
 MOST_UNSEALED = 64
 """Records kept for a second folding attempt, in case one of them does not follow from the state."""
 

@@ -214,10 +214,13 @@ class Recorder:
         # Counted before the start is recorded, so that a pause waits for every call whose start the log has.
         self._running_calls += not call.repeatable
         try:
-            # The start must be durable before the call is made: otherwise a crash would leave a side effect of which
-            # the log has no trace.
             record = self.operations.begin(request, call.reserved, call.setting, call.within, call.rollback_ref)
-            await self.journal.durable()
+            # The start must be durable before the call is made: otherwise a crash would leave a side effect of which
+            # the log has no trace. An idempotent call is made again then, so that it may begin a little earlier.
+            if call.may_begin_early:
+                await self.journal.nearly_durable()
+            else:
+                await self.journal.durable()
             execution = self._execute(request, call, record, lease)
             # A successor that was started replaces this execution, which therefore ends with it although a
             # cancellation or pause was requested meanwhile. Otherwise the successor would run beside it
@@ -320,6 +323,7 @@ class Recorder:
         """Note that a call which must not be repeated has ended. After the last such call, complete the pause that was
         requested, if any.
         """
+        self.journal.require_durable()
         self._running_calls -= 1
         if self._on_idle is not None and not self._running_calls:
             self._on_idle()
@@ -647,6 +651,8 @@ class Call(NamedTuple):
     """Extract the consumption from the result."""
     repeatable: bool = False
     """True if running it twice does no harm."""
+    may_begin_early: bool = False
+    """True if it may begin before its start is durable, because it is declared idempotent. It is then repeatable."""
     reserved: Reserved | None = None
     """Maximum consumption of a model call; None for any other call."""
     streamed: StreamedCall | None = None

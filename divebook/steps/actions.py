@@ -82,7 +82,8 @@ def action(
         Time limit of a call in seconds. A call that exceeds the limit fails with a TimeoutError.
     idempotent
         True if two calls have the same effect as one, for example because the function only reads. If a process died
-        during a call, an idempotent action is called again. For any other action, a person is asked.
+        during a call, an idempotent action is called again. For any other action, a person is asked. An idempotent
+        call may begin up to 16 calls or 10 ms before the log has its start, as for ``@step``.
     approval
         True if a person must approve every call before it is made. The person may change the parameters.
     executor

@@ -51,6 +51,8 @@ class World:
         self.effects: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
         self.sites: dict[str, str] = {}
+        self.repeatable: set[str] = set()
+        """Sites of the calls that are declared idempotent: these may begin before their start is in the log."""
         self.before_call: Callable[[str, int], None] = lambda _site, _begun: None
         self._turns: Counter[str] = Counter()
 
@@ -71,6 +73,8 @@ class World:
         place = Place(context.path, context.step.name, context.visit, context.iteration_index, number, context.attempt)
         site = place._replace(attempt=0).operation_id
         self.sites[place.operation_id] = site
+        if plan.repeatable:
+            self.repeatable.add(site)
         parameters = self._parameters(context, number)
 
         async def call() -> Any:
@@ -79,7 +83,9 @@ class World:
                 raise TimeoutError(FAILURE)
             return result_of(parameters)
 
-        return await context.operation(ACTION_EXECUTION, parameters, call, repeatable=plan.repeatable)
+        return await context.operation(
+            ACTION_EXECUTION, parameters, call, repeatable=plan.repeatable, may_begin_early=plan.repeatable
+        )
 
     @staticmethod
     def _parameters(context: StepContext, number: int) -> dict[str, Any]:
@@ -92,6 +98,8 @@ class World:
         """Make a call of the workflow's function."""
         assert self.scenario.function is not None
         plan: CallPlan = self.scenario.function.calls[number]
+        if plan.repeatable:
+            self.repeatable.add(call_site(number))
         await self._call(call_site(number), plan.failures, permanent=plan.permanent)
         return int(result_of({"arguments": {"number": number}}))
 
