@@ -647,7 +647,7 @@ class TapeLog:
         """Return at once, as `durable` does."""
 
     def require_durable(self) -> None:
-        """Do nothing: the events are stored already."""
+        """Return at once: the events are stored already."""
 
     async def event(self, sequence: int) -> Event:
         """Return the event with the given number from the recorded log."""

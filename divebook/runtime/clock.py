@@ -168,7 +168,7 @@ class StepLog(Protocol):
         """Wait until an idempotent call may begin, whose start was just recorded."""
 
     def require_durable(self) -> None:
-        """Let no further call begin before the events recorded so far are durable."""
+        """Require that the events recorded so far are durable before any further call begins."""
 
     async def event(self, sequence: int) -> Event:
         """Return the event with a sequence number, even if it is not written yet."""

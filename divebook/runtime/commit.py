@@ -720,7 +720,7 @@ class PendingCommit:
 
 
 def _finished(appending: Appending, count: int) -> Sequence[Exception | None]:
-    """Complete an append of `count` batches, and return the outcome of each batch."""
+    """Finish an append of `count` batches, and return the outcome of each batch."""
     try:
         return appending.finish()
     except Exception as error:  # noqa: BLE001 - every caller that waits for the write raises it again

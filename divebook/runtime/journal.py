@@ -36,7 +36,7 @@ from divebook.engine.instructions import Fact
 from divebook.engine.state import Draft, ExecutionState
 from divebook.errors import ConnectionLostError, DivebookError, StoreBusyError, StoreClosedError
 from divebook.events import Event, catalog
-from divebook.events.catalog import WAITING, Payload
+from divebook.events.catalog import RUNNING, WAITING, Payload
 from divebook.events.event import Record
 from divebook.events.recorded import ATOMS, Recorded
 from divebook.runtime.clock import MICROSECONDS, Clock, Ids
@@ -95,6 +95,8 @@ class Journal:
         """Sequence number and time of the start of each call that began before its start was durable, oldest first."""
         self._required = state.last_sequence
         """Sequence number up to which events must be durable before any further call begins."""
+        self._stored_status = state.status if state.last_sequence else RUNNING
+        """Status of the execution after the latest batch."""
         self._is_waiting = False
         """True if all unwritten records may wait for the records that follow them."""
         self.on_first_commit: Callable[[], object] | None = None
@@ -348,8 +350,9 @@ class Journal:
             raise self.error
 
     def require_durable(self) -> None:
-        """Let no further call begin, not even an idempotent one, before the events recorded so far are durable. They
-        include the end of a call that must not be repeated.
+        """Require that the events recorded so far are durable before any further call begins, even an idempotent one.
+
+        They include the end of a call that must not be repeated, or the first event that shows the execution as running.
         """
         self._required = self.recorded
 
@@ -365,7 +368,15 @@ class Journal:
         is_near = not early or (len(early) < MOST_EARLY_CALLS and now - early[0][1] < EARLY_MICROSECONDS)
         if not is_near:
             await self._until_durable(self.recorded)
-        elif self._required > self._durable or self.is_stopping or self.error is not None or self.held_up is not None:
+        elif (
+            self._required > self._durable
+            # A death during the call is counted only if the store knows that the execution runs
+            # (test_an_execution_that_kills_its_workers_beside_a_wait_is_withheld).
+            or self._stored_status != RUNNING
+            or self.is_stopping
+            or self.error is not None
+            or self.held_up is not None
+        ):
             await self.durable()
         elif self.recorded > self._durable:
             early.append((self.recorded, now))
@@ -391,6 +402,9 @@ class Journal:
         self._pending = []
         self.is_heavy = False
         self._is_waiting = False
+        if status != self._stored_status:
+            self._stored_status = status
+            self.require_durable()
         batch = Batch(
             self.execution_id,
             self.written,

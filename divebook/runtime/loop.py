@@ -239,7 +239,7 @@ class EngineThread:
         return awaited
 
     def complete_later(self, future: Future[None]) -> None:
-        """Complete a future for which another thread waits, two turns of the loop later. Call on the loop.
+        """Set the result of a future for which another thread waits, two turns of the loop later. Call on the loop.
 
         The code that is about to run gets these turns first: a thread that wakes earlier would only compete with it for
         the processor. A short execution ends within them, so its caller is woken once, and finds it ended.

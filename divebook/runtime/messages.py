@@ -62,7 +62,7 @@ class ContinueParked(Protocol):
     """Protocol of the function that continues an execution which no process drives, if it has something to do."""
 
     def __call__(self, driver: Driver, /, *, message: Message | None = None) -> Driver:
-        """Continue the execution and return its driver. `message` is one that was just stored for the execution."""
+        """Return the driver of the execution, after it was continued. `message` was just stored for the execution."""
 
 
 class Answering:
