@@ -352,7 +352,7 @@ class Journal:
     def require_durable(self) -> None:
         """Require that the events recorded so far are durable before any further call begins, even an idempotent one.
 
-        They include the end of a call that must not be repeated, or the first event that shows the execution as running.
+        They include the end of a call that must not be repeated, or the first event by which the execution runs.
         """
         self._required = self.recorded
 
