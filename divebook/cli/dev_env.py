@@ -432,7 +432,7 @@ def destroy(
 
 
 @command("start", example="start app")
-def start(request: DevEnvRequest, environment: Environment) -> None:
+def start_environment(request: DevEnvRequest, environment: Environment) -> None:
     """Start an environment."""
     request.run(request.manager.start(environment))
     request.print_result("message", f"Environment '{environment}' started")
@@ -454,7 +454,7 @@ def restart(request: DevEnvRequest, environment: Environment) -> None:
 
 
 @command("inspect", example="inspect app")
-def inspect(request: DevEnvRequest, environment: Environment) -> None:
+def inspect_environment(request: DevEnvRequest, environment: Environment) -> None:
     """Show the state, the configuration and the checkpoints of an environment as JSON."""
     print_json(request.run(request.manager.inspect(environment)))
 
