@@ -324,9 +324,12 @@ def in_a_workflow(call):
     [
         (
             lambda ctx: ctx.ask("Which?", ["a"]),
-            'must be a type or a JSON schema, not a list; write Literal["yes", "no"]',
+            'has a JSON form, or a JSON schema, not a list; write Literal["yes", "no"] for a choice',
         ),
-        (lambda ctx: ctx.ask("Which?", 5), "must be a type or a JSON schema, not 5; write answer=int"),
+        (
+            lambda ctx: ctx.ask("Which?", 5),
+            "has a JSON form, or a JSON schema, not 5; write answer=int",
+        ),
         (lambda ctx: ctx.ask(5), "the question must be a string, not 5"),
         (lambda ctx: ctx.ask(" "), "the question must not be empty"),
         (lambda ctx: ctx.ask("Which?", expires_in="soon"), "expires_in of a question must be a number of seconds"),

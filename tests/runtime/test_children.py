@@ -408,7 +408,10 @@ def gated_child():
     world = environment(gated, actions=[replace(gate.action(), idempotent=True)])
     parent = world.start(parent_of_gated)
     assert gate.reached.wait(20)
-    (child,) = [record.execution_id for record in world.store.records() if record.execution_id != parent.id]
+    children = []
+    while not children:  # an idempotent call may begin before the child is in the store
+        children = [record.execution_id for record in world.store.records() if record.execution_id != parent.id]
+    (child,) = children
     return world, parent, world.run_of(child), gate
 
 

@@ -8,6 +8,7 @@ import pytest
 from divebook import Each, Rollback, Step, Workflow
 from divebook.definitions.functions import step, workflow
 from divebook.errors import ExecutionCancelledError, ExecutionError, ExecutionFailedError, StoreError
+from divebook.runtime.journal import MOST_EARLY_CALLS
 from divebook.steps.actions import Action
 from divebook.stores import MemoryStore
 from divebook.stores.append import Batch, records_of
@@ -120,7 +121,7 @@ def test_there_is_nothing_to_cancel_in_the_end():
 class FullStore(MemoryStore):
     """A store that runs out of room."""
 
-    room = 4
+    room = 2
 
     def append_all(self, batches):
         self.room -= 1
@@ -133,14 +134,17 @@ def test_a_log_that_cannot_be_written_ends_the_run_with_the_stores_error_and_kee
     calls = Calls()
     store = FullStore()
     world = environment(store=store, actions=[calls.action()])
-    execution = world.start(Workflow("w", [Step(f"s{n}", action="note", parameters={"value": n}) for n in range(9)]))
+    steps = 3 * MOST_EARLY_CALLS  # more than two commits
+    execution = world.start(
+        Workflow("w", [Step(f"s{n}", action="note", parameters={"value": n}) for n in range(steps)])
+    )
     with pytest.raises(StoreError, match="no space left"):
         execution.wait(20)
     done = [e for e in store.read(execution.id) if e.event_type == "operation_completed"]
     store.room = 10**6
     assert world.run_of(execution.id).resume().wait(20).status == "completed"
     assert len(done) >= 1
-    assert set(calls) == set(range(9))
+    assert set(calls) == set(range(steps))
     assert all(calls.count(n) == 1 for n in range(len(done)))
 
 
