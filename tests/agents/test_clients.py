@@ -154,7 +154,7 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(lacking):
     step = Step("ask", prompt="hi")
     environment = Environment(store="memory:", agents=[Agent("a", model="anthropic:x")])
     execution = environment.start(Workflow("w", [step])).wait(PATIENCE)
-    assert 'pip install "pydantic-ai-slim[anthropic]"' in execution.error
+    assert "pip install 'pydantic-ai-slim[anthropic]'" in execution.error
 
 
 def test_a_misspelled_provider_is_named_with_the_one_that_is_meant():

@@ -221,7 +221,7 @@ def test_a_run_that_is_stopped_while_a_tool_is_called_does_not_make_its_call_aga
     getattr(execution, stop)()
     over.set()
     execution.wait(20)
-    assert execution.status == ("cancelled" if stop == "cancel" else "waiting")
+    assert execution.status == ("cancelled" if stop == "cancel" else "paused")
     resumed = world.run_of(execution.id).resume().wait(20)
     for question in resumed.open_questions:
         assert (stop, question.kind) == ("cancel", "outcome_unknown")

@@ -300,7 +300,7 @@ def test_a_run_that_was_paused_before_fails_no_cell_that_shows_it(gate):
     held.pause()
     gate.set()
     assert held.wait().status == "paused"
-    way_on = f"Run the cell again to continue, or: %dive resume {held.id}"
+    way_on = "Run the cell again to continue, or: run.resume()"
     assert waiting_lines(held) == [f"{held.id} is paused. {way_on}"]
     assert wait_for_run(held, FrontEnd()) is held
 

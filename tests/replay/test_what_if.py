@@ -205,8 +205,8 @@ class SteppingClock:
 def clocked(clock):
     """Return an environment with a workflow that reads the time before and after each of its calls, in seconds."""
 
-    @step(idempotent=True)
-    async def tick(number: int) -> int:
+    @step  # the parameter makes it repeatable; declared idempotent, it would share commits with other calls
+    async def tick(number: int, idempotency_key: str = "") -> int:
         clock.time += 1_000_000
         return number
 
