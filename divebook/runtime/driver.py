@@ -427,6 +427,7 @@ class Driver:
         if not self._is_stored or self._token is None or lease.token != self._token + 1:
             self._state = self.newest()
             self._is_stored = True
+            self.may_have_children = True  # another process may have started some
         return self._state
 
     def end_overtaken_drive(self, lease: Lease) -> None:

@@ -9,7 +9,8 @@ of the event loop in one transaction. `await journal.durable()` returns when eve
 is awaited before every external call, so that the intent of the call and every result it may depend on are safe first.
 A call that is declared idempotent may begin earlier: `await journal.nearly_durable()` lets it run a few calls ahead of
 the log. If the process dies meanwhile, the call is made again, and so are the idempotent calls before it whose results
-were not written. The end of any other call is durable before the next call begins.
+were not written. The end of any other call is durable before the next call begins, and so is the start of the
+execution.
 
 A fact passes these points: recorded (part of the state in memory), handed over (`take_batch`), written (`committed`),
 durable (`synced`). If the process dies before the write, the fact is lost, and the resumed code records it again. That
@@ -352,7 +353,7 @@ class Journal:
     def require_durable(self) -> None:
         """Require that the events recorded so far are durable before any further call begins, even an idempotent one.
 
-        They include the end of a call that must not be repeated, or the first event by which the execution runs.
+        They include the end of a call that is not declared idempotent, or the first event by which the execution runs.
         """
         self._required = self.recorded
 
@@ -370,6 +371,8 @@ class Journal:
             await self._until_durable(self.recorded)
         elif (
             self._required > self._durable
+            # The execution itself must be in the store: `start` waits for that, and other processes look for it.
+            or not self.written
             # A death during the call is counted only if the store knows that the execution runs
             # (test_an_execution_that_kills_its_workers_beside_a_wait_is_withheld).
             or self._stored_status != RUNNING

@@ -322,7 +322,8 @@ class LeaseKeeper:
         except StoreError as error:
             # The next heartbeat tries again. Until then the leases may expire, and another process may take them: the
             # store may be out of reach for this process only. The log stays sound all the same. No call starts before
-            # its record is committed, and the store refuses a commit under a lease that another process has taken
+            # its record is committed, unless it is declared idempotent, and the store refuses a commit under a lease
+            # that another process has taken
             # (test_a_process_whose_lease_is_taken_during_an_outage_starts_no_further_call,
             # tests/simulation, seeds 12 and 32).
             _log.info("leases could not be renewed: %s", error)

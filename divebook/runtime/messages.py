@@ -52,6 +52,7 @@ from divebook.questions.question import EXPIRED_ALREADY, PENDING, address_of, al
 from divebook.runtime.clock import Chance, Clock, Ids
 from divebook.runtime.driver import Driver, ExecutionRegistry
 from divebook.runtime.leases import DRIVEN_LEASES, give_up
+from divebook.runtime.loop import ENGINE
 from divebook.stores.append import Batch, ExecutionRecord
 from divebook.stores.base import EventStore
 from divebook.stores.leases import Lease
@@ -99,16 +100,22 @@ class Answering:
             return self._answer(*self._find_question(interrupt_id, execution_id), response, by)
 
     def _known_question(self, interrupt_id: str, execution_id: str | None) -> tuple[Driver, Question] | None:
-        """Return an open question of an execution that this process drove last, without reading the store. Return None
-        if there is none.
-
-        What other processes have done since shows when the answer is stored, and when the lease is acquired.
+        """Return an open question of an execution that this process drove last, without reading its log and its inbox.
+        Return None if there is none, or if another process has changed the execution since.
         """
+        ENGINE.refuse_waiting(self._store)
         driver = None if execution_id is None else self._registry.present(execution_id)
         if driver is None or not driver.was_parked or driver.is_driving or driver.state.is_over:
             return None
-        question = driver.state.interrupts.get(interrupt_id)
-        return None if question is None or not question.is_open else (driver, question)
+        state = driver.state
+        question = state.interrupts.get(interrupt_id)
+        if question is None or not question.is_open:
+            return None
+        # Each event that settles a question changes one of the two: an answer and an expiry are messages, and whatever
+        # ends or rolls back the execution changes its status. Another answer that no process has read yet shows when
+        # this one is stored.
+        record = self._store.record(state.execution_id)
+        return (driver, question) if (record.status, record.taken) == (state.status, state.taken) else None
 
     def _answer(self, driver: Driver, question: Question, response: Any, by: str | None) -> Driver:
         """Answer a question of an execution, and continue the execution. Return its driver.

@@ -232,6 +232,10 @@ class Recorder:
             if isinstance(result, Unknown):
                 return await self._resolve_unknown(request, call, record, result.cause)
         finally:
+            # An idempotent call may begin early only if all results that it may depend on are idempotent ones: a random
+            # number, for example, must be the same if the call is made again.
+            if not call.may_begin_early:
+                self.journal.require_durable()
             if not call.repeatable:
                 self._end()
         return result
@@ -323,7 +327,6 @@ class Recorder:
         """Note that a call which must not be repeated has ended. After the last such call, complete the pause that was
         requested, if any.
         """
-        self.journal.require_durable()
         self._running_calls -= 1
         if self._on_idle is not None and not self._running_calls:
             self._on_idle()

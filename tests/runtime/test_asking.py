@@ -7,7 +7,7 @@ from typing import Literal
 import pydantic
 import pytest
 
-from divebook import Each, Environment, Retry, Step, Workflow
+from divebook import Each, Environment, Retry, Rollback, Step, Workflow
 from divebook.definitions.functions import step, workflow
 from divebook.errors import InterruptError, NotFoundError
 from divebook.runtime.loop import ENGINE
@@ -372,3 +372,19 @@ def test_a_pydantic_model_is_asked_for_and_given_back():
         world.answer(question.id, {"risk": "low"})
     done = world.answer(question.id, {"name": "MIT"}).wait(20)
     assert done.outputs == {"result": "Licence MIT low"}
+
+
+@pytest.mark.parametrize("has_rollback", [False, True])
+def test_an_answer_after_another_process_has_cancelled_is_refused_and_not_kept(tmp_path, has_rollback):
+    """The process that asked last knows nothing of the cancellation before it looks."""
+    path, calls = str(tmp_path / "log.db"), Calls()
+    actions = [calls.action("book"), calls.action("undo")]
+    book = Step("book", action="book", rollback=Rollback("undo") if has_rollback else None)
+    flow = Workflow("w", [book, Step("ask", type="interrupt", ask={"question": "Go on?", "kind": "confirmation"})])
+    with Environment(store=path, actions=actions) as first, Environment(store=path, actions=actions) as other:
+        run = first.start(flow).wait(20)
+        (question,) = run.open_questions
+        other.run_of(run.id).cancel().wait(20)
+        with pytest.raises(InterruptError, match="withdrawn" if has_rollback else "resume it, and answer then"):
+            run.answer(question, True)
+        assert other.store.inbox(run.id) == []

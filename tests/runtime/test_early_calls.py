@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from divebook import Environment, Rollback, Step, Workflow, step, workflow
+from divebook import Context, Environment, Rollback, Step, Workflow, step, workflow
 from divebook.events import catalog
 from divebook.runtime.journal import EARLY_MICROSECONDS, MOST_EARLY_CALLS
 from divebook.steps import Action
@@ -87,6 +87,34 @@ def test_the_end_of_a_call_that_must_not_be_repeated_is_in_the_log_before_the_ne
     run(watched, chain(*["once", "early"] * (CALLS // 2)))
     for name, begun, _, ends in watched.seen:
         assert ends >= begun - 1, f"call {begun}, {name}"
+
+
+def test_the_result_of_a_call_with_a_key_is_in_the_log_before_an_idempotent_call(watched):
+    run(watched, chain(*["keyed", "early"] * (CALLS // 2)))
+    assert all(ends >= begun - 1 for name, begun, _, ends in watched.seen if name == "early")
+
+
+def test_a_random_number_is_in_the_log_before_an_idempotent_call_uses_it(watched):
+    drawn = []
+
+    @step(idempotent=True)
+    async def pay(number: int) -> int:
+        events = watched.store.read(watched.store.records()[0].execution_id)
+        drawn.append(sum(isinstance(event.data, catalog.RandomGenerated) for event in events))
+        return number
+
+    @workflow
+    async def paying(ctx: Context) -> int:
+        return sum([await pay(int(1000 * await ctx.random())) for _ in range(5)])
+
+    with Environment(store=watched.store, workflows=[paying]) as world:
+        world.start(paying).wait(check=True)
+    assert drawn == [1, 2, 3, 4, 5]
+
+
+def test_the_execution_is_in_the_store_before_its_first_call(watched):
+    run(watched, chain(*["early"] * 3))
+    assert watched.seen[0] == ("early", 1, 1, 0)
 
 
 def test_a_call_that_can_be_rolled_back_never_begins_early(watched):
