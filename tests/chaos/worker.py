@@ -131,7 +131,7 @@ class Worker:
 
     def _signal(self) -> None:
         if (execution := self._any()) is not None:
-            self._world.signal(execution.id, SIGNAL, self._name)
+            self._world.run_of(execution.id).signal(SIGNAL, self._name)
 
     def _resume(self) -> None:
         if (execution := self._any()) is not None:

@@ -61,7 +61,7 @@ def test_an_execution_whose_process_was_killed_is_found_and_taken_up(folder, pro
     kill_once(process("run", *arguments), lambda: "action_execution" in operations())
     (orphan,) = json.loads(divebook("recover", "--json").stdout)["runs"]
     assert orphan["workflow"] == "stuck"
-    assert "divebook recover RUN" in divebook("recover").stderr
+    assert "or all of them: divebook recover --all" in divebook("recover").stderr
     assert divebook("cancel", orphan["id"]).exit_code == 0
 
 

@@ -67,7 +67,7 @@ def test_work_of_others_and_what_was_denied_is_told():
     whats = [row[4] for row in rows]
     assert "delete(path=draft.txt) → denied: User denied tool call: keep the draft" in whats
     assert 'from the cache {"count": 12}' in whats
-    assert whats[0] == "$0.0009"
+    assert whats[0] == "$0.00090"
 
 
 def test_secrets_in_arguments_and_results_are_not_shown():

@@ -72,7 +72,7 @@ KILLED = """
 import os, signal, sys
 from divebook import Environment, Step, Workflow
 from divebook.steps import Action
-def made(x):
+def made(x, idempotency_key=""):
     with open(os.environ["MADE_AT"], "a") as file:
         file.write(f"{x}\\n")
     if os.environ.get("DIES") == str(x):
@@ -85,7 +85,7 @@ def pay(third):
              (("a", 1, ["b"]), ("b", 2, ["c"]), ("c", third, ["d"]), ("d", 4, ["e"]), ("e", 5, []))]
     return Workflow("pay", [step for _, step in steps])
 def world(store):
-    return Environment(store=store, actions=[Action("made", made, idempotent=True)])
+    return Environment(store=store, actions=[Action("made", made)])
 if __name__ == "__main__":
     environment = world(sys.argv[1])
     environment.add_workflow(pay(3))
