@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from divebook import Each, Environment, Retry, Step, Workflow
-from divebook.definitions.functions import step, workflow
+from divebook.definitions.functions import WORKFLOW_FUNCTIONS, step, workflow
 from divebook.errors import DefinitionError, ExecutionFailedError, InterruptError, InterruptExpiredError
 from divebook.queues import Worker
 from divebook.runtime.runner import PARKED_RUNS
@@ -307,7 +307,8 @@ async def asks_in_code(ctx):
 
 
 @pytest.mark.parametrize("flow", [ASKING_STEP, asks_in_code], ids=["a step", "a function"])
-def test_a_run_that_failed_because_a_question_expired_asks_again_when_it_is_resumed(flow, tmp_path):
+def test_a_run_that_failed_because_a_question_expired_asks_again_when_it_is_resumed(flow, tmp_path, monkeypatch):
+    monkeypatch.setitem(WORKFLOW_FUNCTIONS, asks_in_code.name, asks_in_code)  # other tests clear the registry
     clock = Watch()
     with Environment(store=str(tmp_path / "runs.db"), workflows=[flow], clock=clock) as world:
         run = world.start(flow)
