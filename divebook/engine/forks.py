@@ -145,6 +145,25 @@ class Change:
         values = ((entry.name, getattr(self, entry.name)) for entry in fields(self))
         return tuple(name for name, value in values if value not in (None, {}))
 
+    def over(self, earlier: Change) -> Change:
+        """Return the change that an earlier change and then this one make together. Where both give a value, this one
+        counts. Variables and skipped steps of the earlier change are left out, since they belong to its fork point.
+
+        >>> Change(inputs={"a": 1}).over(Change(inputs={"a": 0, "b": 2})).to_data()
+        {'inputs': {'a': 1, 'b': 2}}
+        """
+        # A new definition replaces the earlier prompts as well.
+        prompts = self.prompts if self.definition is not None else {**earlier.prompts, **self.prompts}
+        return replace(
+            self,
+            inputs={**earlier.inputs, **self.inputs},
+            results={**earlier.results, **self.results},
+            answers={**earlier.answers, **self.answers},
+            prompts=prompts,
+            model=self.model or earlier.model,
+            definition=earlier.definition if self.definition is None else self.definition,
+        )
+
     def to_data(self) -> dict[str, Any]:
         """Return the change as plain data, for the field ``change`` of a fork's start event. Model and definition are
         left out, because they have separate fields in the event.

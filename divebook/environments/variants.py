@@ -203,7 +203,7 @@ class Variants:
         reaching_back = is_completed and not _FROM_ANYWHERE.isdisjoint(parsed.named)
         prefix = prefix_of(self._store, source, at, parsed, reaching_back=reaching_back, is_live=True)
         coerce_text = options.get("coerce_text", False)
-        parsed, workflow = self._fitted(parsed, prefix, coerce_text=coerce_text)
+        parsed, workflow = self._fitted(prefix.change, prefix, coerce_text=coerce_text)
         self._registry.check(workflow)
         model = self._registry.model_of_run(workflow, parsed.model or options.get("model"))
         parsed = replace(parsed, model=model)
@@ -341,13 +341,15 @@ class Variants:
         source = self._execution(execution_id)
         parsed = Change.of(change)
         prefix = prefix_of(self._store, source.id, at, parsed, reaching_back=True, is_live=tools == "live")
-        parsed, workflow = self._fitted(parsed, prefix)
+        whole, workflow = self._fitted(prefix.change, prefix)
         self._registry.check(workflow, steps_ahead(workflow, prefix.state), ())
-        parsed = replace(parsed, model=self._registry.model_of_run(workflow, parsed.model))
+        whole = replace(whole, model=self._registry.model_of_run(workflow, whole.model))
         limits = _own_bounds(options, prefix.state)
         seed = prefix.state.seed
-        forked = self._forked(prefix, workflow, parsed, limits, catalog.WHAT_IF, seed=seed, tools=tools)
-        return Variant(source, source.history(), workflow, parsed, forked)
+        forked = self._forked(prefix, workflow, whole, limits, catalog.WHAT_IF, seed=seed, tools=tools)
+        # What earlier forks changed is no difference from the source.
+        shown = whole if prefix.change == parsed else parsed
+        return Variant(source, source.history(), workflow, shown, forked)
 
     def forked_child(self, child: Child) -> tuple[Workflow, catalog.ExecutionForked]:
         """Return the workflow and the first event of a child execution that reuses results of a recorded child

@@ -341,6 +341,8 @@ class Prefix(NamedTuple):
     """Workflow of the source at that event."""
     opened: int
     """Sequence number of the newest opening event in it."""
+    change: Change
+    """The change with which the fork begins there: the requested one, and those of earlier forks after this point."""
 
 
 def prefix_of(
@@ -354,7 +356,8 @@ def prefix_of(
 ) -> Prefix:
     """Return the first events of a log that a fork shares with its source, as a `Prefix`.
 
-    If the log is damaged, events before the damage count.
+    If the log is damaged, events before the damage count. If the source is a fork itself, and the default fork point
+    lies before the event with which it was forked, its own change is part of the new one.
 
     Parameters
     ----------
@@ -366,7 +369,7 @@ def prefix_of(
     Raises
     ------
     SetupError
-        The log has no such event.
+        The log has no such event; or an earlier fork after the default fork point changed variables.
     CorruptStoreError
         The log is damaged before the event.
     """
@@ -374,12 +377,63 @@ def prefix_of(
     # A fork before the damage is possible, because it needs only the events before its fork point.
     if damage is not None and (not events or (at is not None and at > len(events))):
         raise damage
-    at = (live_point_of if is_live else point_of)(events, at, change, reaching_back=reaching_back)
+    find_point = live_point_of if is_live else point_of
+    point = find_point(events, at, change, reaching_back=reaching_back)
+    requested = change
+    # The changes of earlier forks may need an even earlier fork point, before which there may be further forks.
+    while at is None and (change_of_all := _with_earlier_forks(events[point:], requested)) != change:
+        change = change_of_all
+        point = find_point(events, None, change, reaching_back=reaching_back)
+    at = point
     shared = events[:at]
+    state = fold(source, shared)
     opening = opening_in(source, shared)
     kinds = (catalog.ExecutionStarted, catalog.ExecutionForked)
     opened = max(event.sequence for event in shared if isinstance(event.data, kinds))
-    return Prefix(source, at, fold(source, shared), workflow_in(source, opening, shared), opened)
+    if change != requested:
+        change = _known_at(state, change, requested)
+    return Prefix(source, at, state, workflow_in(source, opening, shared), opened, change)
+
+
+def _known_at(state: ExecutionState, change: Change, requested: Change) -> Change:
+    """Return a change without the answers and results of earlier forks for questions and calls that do not exist yet in
+    a state: the new fork asks these questions, and makes these calls, again. Those in `requested` stay.
+    """
+    calls = {name for step in _open_steps(state) for name in step.operations}
+    return replace(
+        change,
+        answers={
+            name: value
+            for name, value in change.answers.items()
+            if name in state.interrupts or name in requested.answers
+        },
+        results={name: value for name, value in change.results.items() if name in calls or name in requested.results},
+    )
+
+
+def _with_earlier_forks(events: Sequence[Event], change: Change) -> Change:
+    """Return a change together with the changes of the forks that begin among some events, which a new fork does not
+    share. Without them, the new fork would lose what they changed.
+
+    Raises
+    ------
+    SetupError
+        Such a fork changed variables or skipped a step, which has its effect at that event only.
+    """
+    earlier = Change()
+    for event in events:
+        if not isinstance(event.data, catalog.ExecutionForked):
+            continue
+        forked = Change.recorded(event.data)
+        if forked.variables or forked.skipped:
+            names = ", ".join(map(repr, forked.variables)) or "a skipped step"
+            raise SetupError(
+                f"execution {event.execution_id} was forked at event {event.sequence} with other variables ({names}), "
+                "and the new change takes effect before that event, so that they would be lost; fork its source with "
+                "both changes, or say with at= after which event"
+            )
+        earlier = forked.over(earlier)
+    return change.over(earlier)
 
 
 def fitting(change: Change, state: ExecutionState, now: int) -> Change:

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from divebook import Environment, Step, Workflow
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.definitions import step, workflow
-from divebook.errors import OperationError
+from divebook.errors import OperationError, SetupError
 from divebook.events import catalog
 from divebook.runtime.forks import calls_in, reused_calls_of
 from divebook.stores import MemoryStore
@@ -131,3 +131,65 @@ def test_a_changed_fork_passes_another_idempotency_key_with_other_arguments(worl
     assert world.run_of(source.id).fork(1, {"inputs": {"amount": 2}}).wait(20).outputs == {"result": [2, 10]}
     assert world.run_of(source.id).fork(1).wait(20).outputs == {"result": [1, 10]}
     assert list(keys.values()) == [[1, 1], [10, 10, 10], [2]]
+
+
+@workflow
+async def of_two(ctx, amount: int = 1, colour: str = "red"):
+    answered = await ctx.ask("How many?", int)
+    return [await fork_note(amount), colour, answered]
+
+
+def test_a_fork_of_a_fork_keeps_what_the_first_one_changed(world):
+    run = world.start(of_two).wait(20)
+    (question,) = run.open_questions
+    run.answer(question, 3).wait(20)
+    first = run.fork(change={"inputs": {"amount": 9}}).wait(20)
+    first.answer(first.open_questions[0], 4).wait(20)
+    assert first.result() == [9, "red", 4]
+    second = first.fork(change={"inputs": {"colour": "blue"}}).wait(20)
+    assert second.inputs == {"amount": 9, "colour": "blue"}
+    second.answer(second.open_questions[0], 5).wait(20)
+    third = second.fork(change={"inputs": {"amount": 2}}).wait(20)
+    assert third.inputs == {"amount": 2, "colour": "blue"}
+    assert third.answer(third.open_questions[0], 6).wait(20).result() == [2, "blue", 6]
+
+
+def test_a_fork_before_the_question_that_the_first_one_answered_otherwise_asks_again(world):
+    run = world.start(of_two).wait(20)
+    run.answer(run.open_questions[0], 3).wait(20)
+    (question_id,) = run.state.interrupts
+    first = run.fork(change={"answers": {question_id: 7}}).wait(20)
+    assert first.result() == [1, "red", 7]
+    second = first.fork(change={"inputs": {"colour": "blue"}}).wait(20)
+    assert second.answer(second.open_questions[0], 8).wait(20).result() == [1, "blue", 8]
+
+
+def test_a_what_if_of_a_fork_without_a_change_gives_what_the_fork_gave(world):
+    run = world.start(of_two).wait(20)
+    run.answer(run.open_questions[0], 3).wait(20)
+    first = run.fork(change={"inputs": {"amount": 9}}).wait(20)
+    first.answer(first.open_questions[0], 4).wait(20)
+    same = first.what_if()
+    assert same.outputs == first.outputs
+    changed = first.what_if({"inputs": {"colour": "blue"}}).run
+    assert changed.inputs == {"amount": 9, "colour": "blue"}
+
+
+def test_a_prompt_that_a_fork_changed_stays_changed_in_a_fork_of_it(world):
+    model = ScriptedModel(lambda prompt, _messages: f"said {prompt}")
+    with Environment(store="memory:", agents=[Agent("a", model=model)]) as talking:
+        flow = Workflow("talk", [Step("say", prompt="N ${inputs.n}", store="said")], inputs=["n"])
+        first = talking.start(flow, {"n": 5}).wait(20).fork(change={"prompts": {"say": "changed ${inputs.n}"}}).wait(20)
+        second = first.fork(change={"inputs": {"n": 6}}).wait(20)
+        assert (first.variables["said"], second.variables["said"]) == ("said changed 5", "said changed 6")
+
+
+def test_a_variable_that_a_fork_changed_is_not_lost_silently():
+    flow = Workflow(
+        "w", [Step("a", script="1", store="v"), Step("b", script="state.v + inputs.n", store="w")], inputs=["n"]
+    )
+    with Environment(store="memory:") as world:
+        first = world.start(flow, {"n": 1}).wait(20).fork(change={"variables": {"v": 10}}).wait(20)
+        assert first.variables["w"] == 11
+        with pytest.raises(SetupError, match=r"was forked at event \d+ with other variables \('v'\)"):
+            first.fork(change={"inputs": {"n": 2}})
