@@ -418,18 +418,20 @@ def _with_earlier_forks(events: Sequence[Event], change: Change) -> Change:
     Raises
     ------
     SetupError
-        Such a fork changed variables or skipped a step, which has its effect at that event only.
+        Such a fork changed a variable or skipped a step, which has its effect at that event only, and the change does
+        not replace that.
     """
     earlier = Change()
     for event in events:
         if not isinstance(event.data, catalog.ExecutionForked):
             continue
         forked = Change.recorded(event.data)
-        if forked.variables or forked.skipped:
-            names = ", ".join(map(repr, forked.variables)) or "a skipped step"
+        lost = [f"variable {name!r}" for name in forked.variables if name not in change.variables]
+        lost += ["a skipped step" for path in forked.skipped if path not in change.skipped]
+        if lost:
             raise SetupError(
-                f"execution {event.execution_id} was forked at event {event.sequence} with other variables ({names}), "
-                "and the new change takes effect before that event, so that they would be lost; fork its source with "
+                f"execution {event.execution_id} was forked at event {event.sequence} with another change ({lost[0]}), "
+                "and the new change takes effect before that event, so that it would be lost; fork its source with "
                 "both changes, or say with at= after which event"
             )
         earlier = forked.over(earlier)

@@ -191,5 +191,7 @@ def test_a_variable_that_a_fork_changed_is_not_lost_silently():
     with Environment(store="memory:") as world:
         first = world.start(flow, {"n": 1}).wait(20).fork(change={"variables": {"v": 10}}).wait(20)
         assert first.variables["w"] == 11
-        with pytest.raises(SetupError, match=r"was forked at event \d+ with other variables \('v'\)"):
+        with pytest.raises(SetupError, match=r"was forked at event \d+ with another change \(variable 'v'\)"):
             first.fork(change={"inputs": {"n": 2}})
+        again = first.fork(change={"variables": {"v": 20}}).wait(20)
+        assert again.variables["w"] == 21
