@@ -266,8 +266,8 @@ async def buy(name: str):
     return await cut_off(name)
 
 
-@step(idempotent=True)
-async def look(name: str):
+@step  # repeatable by its parameter: declared idempotent, it could begin before its start is in the store
+async def look(name: str, idempotency_key: str = ""):
     return await cut_off(name)
 
 
