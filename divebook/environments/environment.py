@@ -775,7 +775,7 @@ class Environment:
 
     @property
     def definitions(self) -> EnvironmentDefinitions:
-        """What this environment defines: workflows, agents, actions, tools, workspaces and documents, by name."""
+        """Definitions of this environment: workflows, agents, actions, tools, workspaces and documents, by name."""
         return EnvironmentDefinitions(self._registry)
 
     @property

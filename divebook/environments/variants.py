@@ -347,7 +347,7 @@ class Variants:
         limits = _own_bounds(options, prefix.state)
         seed = prefix.state.seed
         forked = self._forked(prefix, workflow, whole, limits, catalog.WHAT_IF, seed=seed, tools=tools)
-        # What earlier forks changed is no difference from the source.
+        # The source already has the changes of earlier forks, so they are not shown as differences from it.
         shown = whole if prefix.change == parsed else parsed
         return Variant(source, source.history(), workflow, shown, forked)
 

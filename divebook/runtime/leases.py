@@ -300,8 +300,8 @@ class LeaseKeeper:
 
     def forget(self, lease: Lease) -> None:
         """Stop renewing a lease. In the store it stays until it expires."""
-        # The heartbeat goes on: executions mostly follow each other, and cancelling the timer and setting another one
-        # for each of them would cost more than one beat without leases.
+        # The heartbeat continues: executions mostly follow each other, and cancelling the timer and setting another
+        # one for each of them would cost more than one beat without leases.
         self._leases.pop(lease.execution_id, None)
 
     def _wait_for_beat(self) -> None:

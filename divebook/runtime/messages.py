@@ -89,17 +89,17 @@ class Answering:
         self, interrupt_id: str, response: Any, execution_id: str | None = None, by: str | None = None
     ) -> Driver:
         """Answer a question and continue its execution; see `Environment.answer`."""
-        known = self._known_question(interrupt_id, execution_id)
-        driver, question = known or self._find_question(interrupt_id, execution_id)
+        local_question = self._local_question(interrupt_id, execution_id)
+        driver, question = local_question or self._find_question(interrupt_id, execution_id)
         try:
             return self._answer(driver, question, response, by)
         except InterruptError:
-            if known is None:
+            if local_question is None:
                 raise
             # The store has an earlier answer or another state: the error must be about that.
             return self._answer(*self._find_question(interrupt_id, execution_id), response, by)
 
-    def _known_question(self, interrupt_id: str, execution_id: str | None) -> tuple[Driver, Question] | None:
+    def _local_question(self, interrupt_id: str, execution_id: str | None) -> tuple[Driver, Question] | None:
         """Return an open question of an execution that this process drove last, without reading its log and its inbox.
         Return None if there is none, or if another process has changed the execution since.
         """

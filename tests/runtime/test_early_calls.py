@@ -19,16 +19,16 @@ class Watched:
 
     def __init__(self, store):
         self.store = store
-        self.begun = 0
-        self.seen = []
+        self.begun_calls = 0
+        self.observations = []
 
     def note(self, name):
-        self.begun += 1
+        self.begun_calls += 1
         records = self.store.records()
         events = [event.data for event in self.store.read(records[0].execution_id)] if records else []
         starts = sum(isinstance(data, catalog.OperationStarted) for data in events)
         ends = sum(isinstance(data, catalog.OperationCompleted) for data in events)
-        self.seen.append((name, self.begun, starts, ends))
+        self.observations.append((name, self.begun_calls, starts, ends))
 
     async def early(self):
         self.note("early")
@@ -71,27 +71,27 @@ def chain(*actions):
 
 def test_idempotent_calls_begin_a_few_calls_ahead_of_the_log(watched):
     run(watched, chain(*["early"] * CALLS))
-    ahead = [begun - starts for _, begun, starts, _ in watched.seen]
+    ahead = [begun - starts for _, begun, starts, _ in watched.observations]
     assert len(ahead) == CALLS
     assert 0 < max(ahead) <= MOST_EARLY_CALLS
 
 
 def test_every_other_call_begins_when_all_before_it_is_in_the_log(watched):
     run(watched, chain(*itertools.islice(itertools.cycle(["early", "early", "once", "keyed"]), CALLS)))
-    for name, begun, starts, ends in watched.seen:
+    for name, begun, starts, ends in watched.observations:
         if name != "early":
             assert (starts, ends) == (begun, begun - 1), f"call {begun}"
 
 
 def test_the_end_of_a_call_that_must_not_be_repeated_is_in_the_log_before_the_next_call(watched):
     run(watched, chain(*["once", "early"] * (CALLS // 2)))
-    for name, begun, _, ends in watched.seen:
+    for name, begun, _, ends in watched.observations:
         assert ends >= begun - 1, f"call {begun}, {name}"
 
 
 def test_the_result_of_a_call_with_a_key_is_in_the_log_before_an_idempotent_call(watched):
     run(watched, chain(*["keyed", "early"] * (CALLS // 2)))
-    assert all(ends >= begun - 1 for name, begun, _, ends in watched.seen if name == "early")
+    assert all(ends >= begun - 1 for name, begun, _, ends in watched.observations if name == "early")
 
 
 def test_a_random_number_is_in_the_log_before_an_idempotent_call_uses_it(watched):
@@ -114,13 +114,13 @@ def test_a_random_number_is_in_the_log_before_an_idempotent_call_uses_it(watched
 
 def test_the_execution_is_in_the_store_before_its_first_call(watched):
     run(watched, chain(*["early"] * 3))
-    assert watched.seen[0] == ("early", 1, 1, 0)
+    assert watched.observations[0] == ("early", 1, 1, 0)
 
 
 def test_a_call_that_can_be_rolled_back_never_begins_early(watched):
     steps = [Step(f"s{number}", action="early", rollback=Rollback("undo")) for number in range(CALLS)]
     run(watched, steps)
-    assert all(starts == begun for _, begun, starts, _ in watched.seen)
+    assert all(starts == begun for _, begun, starts, _ in watched.observations)
 
 
 class SlowClock:
@@ -139,7 +139,7 @@ class SlowClock:
 
 def test_a_call_waits_for_the_log_when_an_earlier_one_began_long_ago(watched):
     run(watched, chain(*["early"] * CALLS), clock=SlowClock())
-    assert max(begun - starts for _, begun, starts, _ in watched.seen) == 1
+    assert max(begun - starts for _, begun, starts, _ in watched.observations) == 1
 
 
 def test_functions_and_items_begin_early_as_well(watched):
@@ -157,7 +157,7 @@ def test_functions_and_items_begin_early_as_well(watched):
 
     with Environment(store=watched.store, workflows=[calling]) as world:
         assert world.start(calling).wait(check=True).result() == sum(range(CALLS))
-    assert 0 < max(begun - starts for _, begun, starts, _ in watched.seen) <= MOST_EARLY_CALLS
+    assert 0 < max(begun - starts for _, begun, starts, _ in watched.observations) <= MOST_EARLY_CALLS
     assert names == list(range(CALLS))
 
 

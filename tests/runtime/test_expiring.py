@@ -282,7 +282,7 @@ def test_workers_leave_a_run_alone_that_has_abandoned_a_wait(abandons_waits):
             assert worker.taken == 1
 
 
-# --- a run that has failed because nobody answered in time -----------------------------------------------------------
+# --- a run that has failed because a question expired -------------------------------------------------------------
 
 
 ASKING_ITEMS = Workflow(
