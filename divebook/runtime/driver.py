@@ -186,6 +186,10 @@ class Driver:
         """Time in microseconds since 1970 at which the last drive of this process began."""
         self._standstill = _Standstill()
         self._task: asyncio.Task[None] | None = None
+        self._has_begun = False
+        """True once the task of the present drive has run its first step."""
+        self._leaves_when_it_begins = False
+        """True if the drive was left before its first step, which then ends it."""
         self._token: int | None = None  # of the last lease under which this process drove it
         # Held by a thread that decides whether this process drives the execution; see `handover`.
         self._handover = threading.Lock()
@@ -617,6 +621,7 @@ class Driver:
         self._future = ENGINE.promise_of(self._task)
         self._process = os.getpid()
         self._is_driving = True
+        self._has_begun = self._leaves_when_it_begins = False
         self.has_missed_lease = False
         # The callback holds this drive's standstill: a later drive replaces the attribute.
         self._future.add_done_callback(lambda done: copy_outcome(standstill.future, done))
@@ -649,7 +654,13 @@ class Driver:
         """Stop driving the execution at once, as if this process had ended. The execution can be resumed
         immediately.
         """
-        if self._is_driving and self._task is not None:
+        if not self._is_driving or self._task is None:
+            return
+        if not self._has_begun:
+            # A task that is cancelled before its first step runs none of its code, so nothing would release the lease
+            # (test_a_drive_that_is_left_before_it_begins_releases_its_lease).
+            self._leaves_when_it_begins = True
+        else:
             # Otherwise a call with a rollback would delay the cancellation below until its end
             # (`divebook.runtime.recorder.run_to_end`).
             if self._runner is not None:
@@ -706,6 +717,7 @@ class Driver:
         """Drive the execution until it has ended, or waits and need not be driven (is parked). If a message arrives at
         that moment, drive it again.
         """
+        self._has_begun = True
         STRAND.set("")  # another execution may have started this one inside one of its calls
         CURRENT.set(None)
         with engine_code():
@@ -738,6 +750,8 @@ class Driver:
         # Renewals begin before anything else: finding the policy of a what-if may read another log.
         session.lease_keeper.keep(lease)
         try:
+            if self._leaves_when_it_begins:
+                raise asyncio.CancelledError
             miss_policy = (
                 None
                 if journal.present.tools is None
@@ -893,6 +907,7 @@ class Driver:
     async def _record_cancel(
         self, dependencies: DriverDependencies, journal: Journal, why: str, lease: Lease, *, undoes: bool
     ) -> None:
+        self._has_begun = True
         # The lease passes to `_run` if the rollback runs here; in every other case it is released before others are
         # notified.
         continues = False

@@ -920,19 +920,22 @@ class Control:
     def close(self) -> None:
         """Stop driving all executions, as if this process had ended, and cancel the timers of parked executions."""
         self._registry.read_all()
-        # Taken before the drivers leave: `live` omits those that have stopped.
-        live = self.live()
 
         def leave() -> list[Future[None]]:
+            # From here on `_drive` refuses to drive. All that were driven until now must leave, so they are listed in
+            # the same turn of the loop: one that began to be driven just before would otherwise go on, and would fail
+            # when it needs a child (test_what_begins_to_be_driven_while_an_environment_is_closed_is_left_too).
             self._is_closing = True
+            live = self.live()
             for driver in live:
                 driver.leave()
             for task in [*self._timers.values(), *self._release_watches.values()]:
                 task.cancel()
             parked = [driver.parked_run.unwind() for driver in self._registry.registered()]
-            return [ENGINE.promise(task.wait_end()) for task in parked if task is not None]
+            ends = [ENGINE.promise(task.wait_end()) for task in parked if task is not None]
+            return [*ends, *(driver.driving() for driver in live)]
 
-        wait([*ENGINE.call(leave), *(driver.driving() for driver in live)], STOP_SECONDS)
+        wait(ENGINE.call(leave), STOP_SECONDS)
 
 
 # --- limits on the number of child executions ------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from divebook.definitions.functions import step, workflow
 from divebook.events import catalog
 from divebook.queues import Worker
 from divebook.runtime.driver import Driver
-from divebook.runtime.loop import LeftError
+from divebook.runtime.loop import ENGINE, LeftError
 from divebook.stores import MemoryStore, Owner
 from divebook.stores.append import Batch, records_of
 from tests.runtime.worlds import becomes, environment
@@ -118,6 +118,60 @@ def test_wherever_executions_are_left_they_are_recovered(definition):
             # An ended child continues its parent, which nothing drives for a moment.
             assert becomes(lambda: {record.status for record in after.store.records()} == {"completed"}), commit
             assert becomes(lambda: after.store.leases() == []), commit
+
+
+def test_what_begins_to_be_driven_while_an_environment_is_closed_is_left_too(monkeypatch):
+    reached = threading.Event()
+
+    @step
+    async def work():
+        reached.set()
+        await asyncio.Event().wait()
+
+    @workflow
+    async def asks_and_works(ctx):
+        await ctx.ask("Who?")
+        await work()
+
+    store = MemoryStore()
+    with environment(asks_and_works, store=store) as made:
+        run = made.start(asks_and_works).wait(PATIENCE)
+        (question,) = run.open_questions
+        on_loop = ENGINE.call
+
+        def call_after_an_answer(action):
+            # Between the first statement of `close` and the loop.
+            monkeypatch.undo()
+            run.answer(question.id, "ann")
+            assert reached.wait(PATIENCE)
+            return on_loop(action)
+
+        monkeypatch.setattr(ENGINE, "call", call_after_an_answer)
+        made.close()
+        assert made._control.live() == []
+    assert [lease for lease in store.leases() if lease.expires_at] == []
+
+
+def test_a_drive_that_is_left_before_it_begins_releases_its_lease(monkeypatch):
+    @workflow
+    async def asks(ctx):
+        return await ctx.ask("Who?")
+
+    store, continue_from = MemoryStore(), Driver.continue_from
+
+    def continue_and_leave(driver, *args, **options):
+        continue_from(driver, *args, **options)
+        driver.leave()
+
+    with environment(asks, store=store) as made:
+        run = made.start(asks).wait(PATIENCE)
+        (question,) = run.open_questions
+        monkeypatch.setattr(Driver, "continue_from", continue_and_leave)
+        run.answer(question.id, "ann")
+        assert becomes(lambda: not made._control.live())
+        monkeypatch.undo()
+        with environment(asks, store=store) as other:
+            assert other.queues.recover(run.id).wait(PATIENCE).outputs == {"result": "ann"}
 
 
 def test_a_child_that_was_left_before_its_first_event_is_started_again(monkeypatch):
