@@ -16,6 +16,7 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import repeat
 from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import orjson
@@ -61,7 +62,7 @@ def encode_all(data: Sequence[Any], tagged: Callable[[Any], Any] = tag) -> list[
     `tagged` replaces `tag`: it converts values that JSON lacks to data that JSON has.
     """
     try:
-        lines = [orjson.dumps(each, tagged, _JSON_OPTIONS) for each in data]
+        lines = list(map(orjson.dumps, data, repeat(tagged), repeat(_JSON_OPTIONS)))
     # This error does not say which value is wrong, so all are encoded again, one by one.
     except TypeError as error:
         _raise_hidden(error)

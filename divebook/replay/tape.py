@@ -626,12 +626,22 @@ class TapeLog:
         """Time of the event that was reproduced last, in microseconds since 1970, UTC."""
         return self._tape.latest.recorded_at
 
-    def record(self, data: Payload, path: str = "", step: str = "", *, may_wait: bool = False) -> None:
-        """Compare a fact (an event payload) with the corresponding event of the log. The journal, which this object
-        replaces in a verification, would record it. Raise `Diverged` if they differ.
+    def record(
+        self,
+        data: Payload,
+        path: str = "",
+        step: str = "",
+        *,
+        more: Sequence[Payload] = (),
+        may_wait: bool = False,
+        now: int | None = None,
+    ) -> None:
+        """Compare a fact (an event payload), and the facts `more` after it, with the corresponding events of the log.
+        The journal, which this object replaces in a verification, would record them. Raise `Diverged` if they differ.
         """
-        del may_wait
-        self._tape.claim(data, path, step)
+        del may_wait, now
+        for fact in (data, *more):
+            self._tape.claim(fact, path, step)
 
     def record_all(self, facts: Sequence[Fact]) -> None:
         """Compare several facts (event payloads), one after the other, with the corresponding events of the log. The

@@ -153,9 +153,19 @@ class StepLog(Protocol):
     def moment(self) -> int:
         """Time of the latest record, in microseconds since 1970."""
 
-    def record(self, data: Payload, path: str = "", step: str = "", *, may_wait: bool = False) -> None:
-        """Append an event, given by its payload, path and step. An event with `may_wait` may be written later, together
-        with the next event.
+    def record(
+        self,
+        data: Payload,
+        path: str = "",
+        step: str = "",
+        *,
+        more: Sequence[Payload] = (),
+        may_wait: bool = False,
+        now: int | None = None,
+    ) -> None:
+        """Append an event, given by its payload, path and step, and the events `more` of the same time, path and step.
+        An event with `may_wait` may be written later, together with the next event. `now` is the present time, if it is
+        known.
         """
 
     def record_all(self, facts: Sequence[Fact]) -> None:

@@ -751,7 +751,8 @@ class Driver:
         session.lease_keeper.keep(lease)
         try:
             if self._leaves_when_it_begins:
-                raise asyncio.CancelledError
+                self.leave()
+                await asyncio.sleep(0)  # raises the cancellation
             miss_policy = (
                 None
                 if journal.present.tools is None

@@ -155,11 +155,27 @@ class Journal:
             self._fold()
         return self._draft or self._state
 
-    def record(self, data: Payload, path: str = "", step: str = "", *, may_wait: bool = False) -> None:
+    def record(
+        self,
+        data: Payload,
+        path: str = "",
+        step: str = "",
+        *,
+        more: Sequence[Payload] = (),
+        may_wait: bool = False,
+        now: int | None = None,
+    ) -> None:
         """Append an event, given by its payload, path and step. It changes the state at once. It is written at the end
         of this turn of the event loop, or earlier if code waits for the write (`durable`).
 
         A fact that `may_wait` is written together with the next one, if that follows soon.
+
+        Parameters
+        ----------
+        more
+            Payloads of further events of the same time, path and step.
+        now
+            The present time in microseconds since 1970, if the caller has read the clock already.
 
         Raises
         ------
@@ -170,30 +186,32 @@ class Journal:
         Suspended
             This process no longer drives the execution.
         """
-        now = self.clock.now()
+        if now is None:
+            now = self.clock.now()
         latest = self._latest
-        # The error is checked only where a record begins: all facts of one record are written or refused together.
-        if not latest.join(data, path, step, now):
-            self._close()
-            if self.error is not None:
-                raise self.error
-            if self.is_parked:
-                raise Suspended
-            latest.begin(data, path, step, self.recorded + 1, now)
-            # If older records are pending, a commit is scheduled already, and it takes this record as well.
-            if not self._pending and not self._is_delayed:
-                self._is_waiting = may_wait
-                if may_wait:
-                    self._commit.schedule_later(self)
-                else:
-                    self._commit.schedule(self)
+        for fact in (data, *more):
+            # The error is checked only where a record begins: all facts of one record are written or refused together.
+            if not latest.join(fact, path, step, now):
+                self._close()
+                if self.error is not None:
+                    raise self.error
+                if self.is_parked:
+                    raise Suspended
+                latest.begin(fact, path, step, self.recorded + 1, now)
+                # If older records are pending, a commit is scheduled already, and it takes this record as well.
+                if not self._pending and not self._is_delayed:
+                    self._is_waiting = may_wait
+                    if may_wait:
+                        self._commit.schedule_later(self)
+                    else:
+                        self._commit.schedule(self)
+            self.recorded += 1
+            if type(fact) in _LARGE_FIELDS and not self.is_heavy and is_heavy(fact):
+                self.is_heavy = True
         # The earlier facts may wait, but this one may not. They share its commit.
         if self._is_waiting and not may_wait:
             self._end_wait()
-        self.recorded += 1
         self._is_folded = False
-        if type(data) in _LARGE_FIELDS and not self.is_heavy and is_heavy(data):
-            self.is_heavy = True
 
     @property
     def moment(self) -> int:
@@ -421,6 +439,7 @@ class Journal:
             is_heavy,
             self._is_in_doubt,
             parent=present.parent,
+            is_checked=True,
         )
         # Set before the write succeeds, because further batches may be taken meanwhile. `committed` undoes it if the
         # store refuses.
@@ -440,7 +459,7 @@ class Journal:
             self.written = batch.last_sequence
             self._is_in_doubt = False
             if is_durable:
-                self.synced(batch.last_sequence, None)
+                self.synced(self.written, None)
         elif isinstance(outcome, StoreBusyError):
             # The batch stays first in line, before records made since
             # (test_a_busy_store_ends_no_run_and_nothing_is_done_twice).
@@ -658,8 +677,10 @@ def is_heavy(fact: catalog.Payload) -> bool:
     if get_value is None:
         return False
     value = get_value(fact)
-    # Numbers, booleans and None are the usual values, and need no further look.
-    return type(value) not in _LIGHT and _is_heavy(value, _LEVELS)
+    kind = type(value)
+    if kind in _LIGHT:
+        return False
+    return len(value) > HEAVY if kind is str else _is_heavy(value, _LEVELS)
 
 
 def _is_heavy(value: Any, levels: int) -> bool:
@@ -671,8 +692,10 @@ def _is_heavy(value: Any, levels: int) -> bool:
     if kind is dict or kind is list:
         if len(value) > _FEW or not levels:
             return len(value) > _MANY
-        for part in value.values() if kind is dict else value:  # noqa: SIM110 - a generator takes twice as long
-            if _is_heavy(part, levels - 1):
+        for part in value.values() if kind is dict else value:
+            # Numbers and short texts need no call of their own.
+            is_light = len(part) <= HEAVY if type(part) is str else type(part) in _LIGHT
+            if not is_light and _is_heavy(part, levels - 1):
                 return True
         return False
     return kind not in _LIGHT and isinstance(value, Recorded) and value.least_bytes() > HEAVY

@@ -321,7 +321,9 @@ class OperationLog:
         # there (test_a_recorded_failure_is_a_failure_on_replay).
         record = self._find(request)
         has_ended = record is not None and record.status in (COMPLETED, FAILED)
-        if not has_ended and only_settles(self.journal.present, request.place):
+        # A fresh step has no calls to be settled: a rollback that begins meanwhile ends it, and runs on other paths.
+        is_fresh = request.place.path in self.fresh
+        if not has_ended and not is_fresh and only_settles(self.journal.present, request.place):
             return self.never_return(request.place)
         if record is not None and record.status == PENDING:
             return carry_out(record)  # its result was lost: a person is asked, without a comparison
@@ -730,10 +732,12 @@ class OperationLog:
         # A step that has used resources must record its usage at its end; see `PathRunner._complete`.
         if usage:
             self.fresh.discard(place.path)
+        now = self.journal.clock.now()
+        duration = duration_until(now, record.started_at if since is None else since)
         completed = catalog.OperationCompleted(
-            record.operation_id, record.operation_type, self._duration(record, since), result, usage or None, held
+            record.operation_id, record.operation_type, duration, result, usage or None, held
         )
-        self.journal.record(completed, place.path, place.step, may_wait=may_wait)
+        self.journal.record(completed, place.path, place.step, may_wait=may_wait, now=now)
 
     def fail(
         self,
@@ -759,7 +763,7 @@ class OperationLog:
             self.fresh.discard(place.path)
         operation_id = record.operation_id
         operation_type = record.operation_type
-        duration = self._duration(record, since)
+        duration = duration_until(self.journal.clock.now(), record.started_at if since is None else since)
         details = names or None, usage or None
         failed = catalog.OperationFailed(
             operation_id, operation_type, duration, error, *details, held=held, final=final
@@ -781,12 +785,6 @@ class OperationLog:
     def record(self, place: Place, data: catalog.Payload) -> None:
         """Append an event to the log, with the path and step of a place."""
         self.journal.record(data, place.path, place.step)
-
-    def _duration(self, record: OperationRecord, since: int | None) -> int:
-        """Return the duration of an operation in nanoseconds."""
-        # Microseconds to nanoseconds. At least 0, because the clock of the process that recorded the start may be
-        # ahead.
-        return max(0, self.journal.clock.now() - (record.started_at if since is None else since)) * 1000
 
 
 class NoAnswer(Enum):
@@ -890,6 +888,12 @@ async def refuse_what_if(state: ExecutionState, calls: StoreCalls) -> NoReturn:
 
 CarryOut = Callable[[OperationRecord | None], Coroutine[Any, Any, Any]]
 """Run an operation that is not in the log (None), or that is recorded as started."""
+
+
+def duration_until(now: int, since: int) -> int:
+    """Return the time from `since` to `now` in nanoseconds. Both are in microseconds since 1970."""
+    # At least 0, because the clock of the process that recorded the start may be ahead.
+    return max(0, now - since) * 1000
 
 
 def _nothing() -> None:

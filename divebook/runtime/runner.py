@@ -258,15 +258,16 @@ class PathRunner(ABC):
 
     def _complete(self, run: StepRun, path_id: str, outcome: Outcome) -> None:
         step = run.step
-        if step.store:
-            mutation = catalog.Mutation("set", step.store, outcome.value)
-            self.journal.record(catalog.StateMutated((mutation,)), path_id, step.name)
-        if outcome.rollback is not None and step.rollback is not None:
-            self.journal.record(catalog.RollbackAdded(step.rollback.action, outcome.rollback), path_id, step.name)
         # A fresh path has used nothing, and reading the open step would fold the state.
         usage = None if path_id in self._recorder.operations.fresh else run.open_step.usage.to_dict()
-        event = catalog.StepCompleted(outcome.text, step.store, usage or None)
-        self.journal.record(event, path_id, step.name)
+        facts: list[catalog.Payload] = []
+        if step.store:
+            facts.append(catalog.StateMutated((catalog.Mutation("set", step.store, outcome.value),)))
+        if outcome.rollback is not None and step.rollback is not None:
+            facts.append(catalog.RollbackAdded(step.rollback.action, outcome.rollback))
+        facts.append(catalog.StepCompleted(outcome.text, step.store, usage or None))
+        first, *more = facts
+        self.journal.record(first, path_id, step.name, more=more)
 
     def _fail(self, path_id: str, step: Step, failure: Fault) -> None:
         """Record the failure of a path after one of its steps has failed. The first failed path stops the other paths,

@@ -42,7 +42,7 @@ from divebook.events.catalog import (
     Payload,
 )
 from divebook.events.codec import DATA_FUNCTIONS, decode, encode
-from divebook.events.event import Event, Record, check_place, place_of, successor, to_datetime
+from divebook.events.event import LATEST, Event, Record, check_place, place_of, successor, to_datetime
 from divebook.events.payload import fast_init
 from divebook.events.values import ByHash, StoredFile, tag
 from divebook.stores.codec import Sealing
@@ -126,6 +126,9 @@ class Batch:
     later message, the store refuses the batch with `UnreadMessageError`, in the transaction that would write it.
 
     For a batch after which nothing reads the inbox any more. None, the default, makes no such condition."""
+    is_checked: bool = False
+    """True if the records were made by the journal of the engine, which numbers them and checks their places: the store
+    then checks only their payloads."""
 
     @property
     def last_sequence(self) -> int:
@@ -336,7 +339,7 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         drafts.heads,
         # Ids that ascend contain no id twice, so the first and the last one are the bounds; `bounds_of` compares all
         # ids.
-        (batch.records[0].id, drafts.last_id) if drafts.ascend else bounds_of(batch.records),
+        (batch.records[0].id, last_id(batch.records[-1])) if drafts.ascend else bounds_of(batch.records),
         sum(map(len, payloads)),
         beginning,
         effects.began_at,
@@ -362,6 +365,7 @@ class _Drafts:
     """Collector of the records of one batch in checked and encoded form. `prepare` builds a `PreparedBatch` from it."""
 
     __slots__ = (
+        "_highest_id",
         "are_long",
         "ascend",
         "batch",
@@ -370,7 +374,6 @@ class _Drafts:
         "effects",
         "has_hashed_values",
         "heads",
-        "last_id",
         "last_sequence",
         "payloads",
         "types",
@@ -384,8 +387,8 @@ class _Drafts:
         self.bodies: list[list[Body]] = []
         self.payloads: list[bytes] = []
         self.heads: list[bytes] = []
-        self.last_id = ""
-        """Id of the last event."""
+        self._highest_id = ""
+        """Id of the latest event; for a checked batch, of the first event of the latest record."""
         self.ascend = True
         """True if each event id is higher than the id before it."""
         self.are_long = False
@@ -410,7 +413,10 @@ class _Drafts:
         sequence = self.last_sequence + 1
         bodies: list[Body] = []
         try:
-            last_id = _check_record(record, batch.execution_id, sequence)
+            if batch.is_checked and 0 < record.recorded_at <= LATEST:  # the clock of the machine may be wrong
+                highest_id = record.id  # the ids of the next record of a journal are above those of this one, or below
+            else:
+                highest_id = _check_record(record, batch.execution_id, sequence)
             kinds = tuple(map(type, record.facts))
             is_effective = not _EFFECTIVE.isdisjoint(kinds)
             for fact in record.facts:
@@ -440,9 +446,9 @@ class _Drafts:
         self.bodies.append(bodies)
         self.payloads.append(payload)
         # Ids within a record ascend by definition, so the comparison with the record before is sufficient.
-        if record.id <= self.last_id:
+        if record.id <= self._highest_id:
             self.ascend = False
-        self.last_id = last_id
+        self._highest_id = highest_id
         self.last_sequence += len(kinds)
         if len(payload) > NOTABLE or payload is LARGE:
             self.are_long = True

@@ -130,8 +130,9 @@ class MemoryStore(EventStore):
             raise batch.fenced_error(log.token)
         if log.last_sequence != batch.expected_sequence:
             raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.last_sequence)
-        batch.check_may_follow(log.status)
-        batch.check_has_read(self._newest_message(batch.execution_id))
+        batch.check_may_follow(log.status_columns.status)
+        if batch.last_message is not None:
+            batch.check_has_read(self._newest_message(batch.execution_id))
         log.ids.refuse(batch.records, batch.ids, log.all_ids)
         return log
 
@@ -163,7 +164,7 @@ class MemoryStore(EventStore):
             self._large_values.contents.setdefault(digest, content)
         self._logs[batch.execution_id] = log
         # A resumption makes an ended execution an unended one again.
-        if log.status in TERMINAL:
+        if log.status_columns.status in TERMINAL:
             self._unended_logs.pop(batch.execution_id, None)
         else:
             self._unended_logs[batch.execution_id] = log
@@ -954,7 +955,8 @@ class MemoryLog:
     def extend(self, batch: PreparedBatch) -> None:
         """Append the records of a batch, and update the columns of the execution's row."""
         self.checksums.extend(batch.checksums(self.checksums[-1] if self.checksums else 0))
-        self.heads.extend(map(head_of_record, batch.records, batch.types))
+        for record, record_type in zip(batch.records, batch.types, strict=True):
+            self.heads.append((record.sequence, record.recorded_at, record_type, record.id, record.path, record.step))
         self.payloads.extend(batch.payloads)
         self.ids.add(batch.records, batch.ids)
         self.last_sequence = batch.last_sequence
@@ -965,7 +967,7 @@ class MemoryLog:
                 self.size += len(content)
         if batch.status_change is not None:
             self.status_columns = batch.status_change
-        elif batch.status not in (None, self.status):
+        elif batch.status not in (None, self.status_columns.status):
             self.status_columns = replace(self.status_columns, status=batch.status)
         if batch.questions:
             self.questions |= batch.questions
@@ -1056,8 +1058,3 @@ class MemoryLog:
             durability=self.durability,
             **self.beginning._asdict(),
         )
-
-
-def head_of_record(record: Record, record_type: str) -> Head:
-    """Return the stored columns of a record except its payload: sequence number, time, type, id, path and step."""
-    return record.sequence, record.recorded_at, record_type, record.id, record.path, record.step
